@@ -1,0 +1,67 @@
+//! Errors: three kinds that are never mixed. A programmer's error asserts; corruption is
+//! typed (what was expected, what was found, where); everything else tells the caller what to do.
+
+use crate::disk::DiskError;
+use std::fmt;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, in the engine's terms. Commands turn it into a sentence and an exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A disk refused or failed a request.
+    Disk(DiskError),
+    /// Metadata is damaged: `what` is the structure, `place` where it lies, `detail` what was expected and found.
+    Corrupt { what: &'static str, place: String, detail: String },
+    /// The volume group has too few free blocks: `needed` and `free` count blocks.
+    NoSpace { needed: u64, free: u64 },
+    /// No volume (or physical volume) of that name or id.
+    NotFound(String),
+    /// A volume of that name exists already.
+    Exists(String),
+    /// The request makes no sense (out of range, unaligned, wrong kind of volume); the text says why.
+    Invalid(String),
+    /// The volume is in use by something that must end first; the text says what.
+    Busy(String),
+    /// The volume is read-only.
+    ReadOnly,
+    /// The snapshot outgrew its reserve and is invalid; its contents are gone.
+    InvalidSnapshot,
+    /// An earlier flush or journal write failed: nothing more is promised until the group is reopened.
+    Poisoned(String),
+    /// The on-disk format has features that this program does not know.
+    Unsupported(String),
+    /// A physical volume that the group needs was not given.
+    MissingPv(String),
+    /// The group or volume was closed.
+    Closed,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Disk(e) => e.fmt(f),
+            Error::Corrupt { what, place, detail } => write!(f, "{what} at {place} is damaged: {detail}"),
+            Error::NoSpace { needed, free } => {
+                write!(f, "insufficient free space: {needed} blocks needed, {free} free")
+            }
+            Error::NotFound(what) => write!(f, "{what} not found"),
+            Error::Exists(what) => write!(f, "{what} already exists"),
+            Error::Invalid(why) | Error::Busy(why) | Error::Unsupported(why) | Error::MissingPv(why) => f.write_str(why),
+            Error::ReadOnly => f.write_str("the volume is read-only"),
+            Error::InvalidSnapshot => f.write_str("the snapshot used up its reserve and is invalid"),
+            Error::Poisoned(why) => {
+                write!(f, "the volume group stopped after a failed write ({why}); reopen it once the disk is well")
+            }
+            Error::Closed => f.write_str("the volume is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<DiskError> for Error {
+    fn from(e: DiskError) -> Self {
+        Error::Disk(e)
+    }
+}

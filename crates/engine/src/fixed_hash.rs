@@ -1,0 +1,44 @@
+//! Hash maps with a fixed, fast hash: the engine's order of work must not depend on a random seed.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Multiply-and-shift hash of integers (Fibonacci hashing; Knuth, TAOCP vol. 3, 6.4).
+#[derive(Default, Clone, Copy)]
+pub struct FixedHasher(u64);
+
+impl Hasher for FixedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0u8; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[allow(clippy::disallowed_types)]
+pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+#[allow(clippy::disallowed_types)]
+pub type Set<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;

@@ -1,0 +1,193 @@
+//! What can be asked of a group and what it answers. Sizes are in blocks of 4 KiB unless a name says otherwise.
+
+use crate::units::{Uuid, VolumeId};
+
+/// A physical volume that joins a group. The disk must be given to the group at the same index.
+#[derive(Clone, Debug)]
+pub struct NewPv {
+    pub uuid: Uuid,
+}
+
+/// A new volume group over all of the given disks.
+#[derive(Clone, Debug)]
+pub struct NewGroup {
+    pub uuid: Uuid,
+    pub name: String,
+    /// Blocks in an extent: a power of two from 256 (1 MiB). LVM's default of 4 MiB is 1024.
+    pub extent_blocks: u64,
+    pub pvs: Vec<NewPv>,
+}
+
+/// Settings of a running group. None of them changes what is on disk.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bound of the node cache, in bytes.
+    pub cache_bytes: usize,
+    /// A dirty set of nodes over this many bytes starts a checkpoint.
+    pub dirty_bytes: usize,
+    /// Read only: nothing is written, the journal is replayed in memory alone.
+    pub read_only: bool,
+    /// A planted bug (feature `planted`), for the tests that must find it.
+    pub planted: Option<&'static str>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { cache_bytes: 128 << 20, dirty_bytes: 32 << 20, read_only: false, planted: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// Laid out in one piece at creation, its space promised.
+    Thick,
+    /// Allocated on write.
+    Thin,
+}
+
+/// What happens to a write that needs space when the group has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FullPolicy {
+    /// Invalidate the oldest snapshot of this volume that may be dropped; fail when there is none.
+    DropSnapshot,
+    /// Hold the write until space comes.
+    Hold,
+    /// Fail it (ENOSPC).
+    Fail,
+}
+
+/// Properties of a volume that the engine keeps but does not interpret, for the layers above.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Activate when the group is activated (LVM's autoactivation).
+    pub autoactivate: bool,
+    /// Skip activation unless told otherwise (lvcreate -k).
+    pub skip_activation: bool,
+    /// Active now: nodes are to exist whenever the server runs.
+    pub active: bool,
+    /// Seconds since 1970 at creation.
+    pub created: u64,
+    /// The pool (a name) that a thin volume is counted in; empty for none.
+    pub pool: String,
+    pub tags: Vec<String>,
+}
+
+/// A new volume.
+#[derive(Clone, Debug)]
+pub struct NewVolume {
+    pub name: String,
+    pub uuid: Uuid,
+    pub kind: VolumeKind,
+    /// Size in blocks.
+    pub blocks: u64,
+    /// Bytes in a logical sector of the exported device: 512 or 4096; fixed for the volume's life.
+    pub sector: u32,
+    /// Chunk slot size in blocks (R10): a power of two from 1 to 1024.
+    pub chunk_blocks: u32,
+    pub full: FullPolicy,
+    pub attributes: Attributes,
+}
+
+/// A new snapshot: a volume that starts with the contents of `origin`.
+#[derive(Clone, Debug)]
+pub struct NewSnapshot {
+    pub origin: VolumeId,
+    pub name: String,
+    pub uuid: Uuid,
+    /// Space set aside for it, in blocks; none: it shares the group's free space.
+    pub reserve: Option<u64>,
+    pub read_only: bool,
+    /// Chunk slot size in blocks for redirected writes of the origin and of the snapshot.
+    pub chunk_blocks: u32,
+    pub attributes: Attributes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeState {
+    Ok,
+    /// A snapshot that outgrew its reserve: it cannot be read any more, only removed.
+    Invalid,
+}
+
+/// A volume as reports show it. Counts are blocks.
+#[derive(Clone, Debug)]
+pub struct VolumeInfo {
+    pub id: VolumeId,
+    pub name: String,
+    pub uuid: Uuid,
+    pub kind: VolumeKind,
+    pub state: VolumeState,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub read_only: bool,
+    pub full: FullPolicy,
+    /// The volume that this one is a snapshot of, while both exist.
+    pub origin: Option<VolumeId>,
+    pub reserve: Option<u64>,
+    pub attributes: Attributes,
+    /// Blocks mapped and written, shared ones included.
+    pub referenced: u64,
+    /// Blocks that only this volume uses.
+    pub exclusive: u64,
+    /// Blocks that come back when it is removed.
+    pub freed_if_removed: u64,
+    /// Blocks held for this snapshot: what its origin overwrote since, and its own writes. LVM's Data%.
+    pub snapshot_used: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct PvInfo {
+    pub uuid: Uuid,
+    /// Bytes.
+    pub size: u64,
+    /// First byte of its extents.
+    pub data_offset: u64,
+    pub extents: u64,
+    /// Extents that nothing uses (thick volumes and metadata use whole extents).
+    pub free_extents: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct GroupInfo {
+    pub uuid: Uuid,
+    pub name: String,
+    pub extent_blocks: u64,
+    pub extents: u64,
+    /// Extents neither used nor promised (rounded down).
+    pub free_extents: u64,
+    pub blocks: u64,
+    /// Blocks that nothing uses.
+    pub free_blocks: u64,
+    /// Of these, blocks promised to thick volumes and snapshot reserves.
+    pub promised_blocks: u64,
+    /// Freed blocks that the next checkpoint makes usable.
+    pub pending_blocks: u64,
+    pub metadata_blocks: u64,
+    /// Sequence number of the metadata: raised by each checkpoint.
+    pub sequence: u64,
+    pub pvs: Vec<PvInfo>,
+    /// Background removal: blocks still to examine, 0 when idle.
+    pub reclaim_left: u64,
+}
+
+/// Counters since the group was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub writes_in_place: u64,
+    pub writes_redirected: u64,
+    pub journal_frames: u64,
+    pub journal_records: u64,
+    pub device_flushes: u64,
+    pub checkpoints: u64,
+    pub nodes_written: u64,
+    pub node_loads: u64,
+    /// Writes that waited until an earlier mapping of their block was durable (rule R6).
+    pub waits_for_marker: u64,
+    /// Records that recovery applied, and those it left out because their data was not there.
+    pub recovered: u64,
+    pub recovery_skipped: u64,
+    pub slots_taken: u64,
+    pub reclaim_steps: u64,
+    pub volumes_invalidated: u64,
+}

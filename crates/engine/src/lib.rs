@@ -1,0 +1,12 @@
+//! Rowen's engine: a volume group over a set of disks. Bytes -> journal -> trees -> volumes.
+//!
+//! The engine does no I/O of its own, reads no clock and starts no thread: it is async code over [`disk::Disks`]
+//! and [`runtime::Runtime`], so that the same code runs under io_uring and under a deterministic simulator.
+#![forbid(unsafe_code)]
+
+pub mod disk;
+pub mod error;
+pub mod fixed_hash;
+pub mod group;
+pub mod runtime;
+pub mod units;

@@ -1,0 +1,62 @@
+//! The engine's units. A bare number never says what it counts; these do.
+
+use std::fmt;
+
+/// Bytes in a block, the unit of sharing and of every mapping.
+pub const BLOCK_SIZE: u64 = 4096;
+/// Bytes in a sector, the smallest unit that a request may address.
+pub const SECTOR_SIZE: u64 = 512;
+
+macro_rules! unit {
+    ($(#[$m:meta])* $name:ident) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+unit! {
+    /// A block's number within a logical volume.
+    LvBlock
+}
+unit! {
+    /// A block's number within the volume group's address space
+    /// (extent number x blocks in an extent + block in the extent).
+    VgBlock
+}
+unit! {
+    /// A metadata block's number within the metadata area, which grows in pairs of extents.
+    MetaBlock
+}
+unit! {
+    /// The volume group's snapshot counter. A mapping's *birth* is an epoch.
+    Epoch
+}
+unit! {
+    /// A journal record's position in the order in which changes were made.
+    Seq
+}
+unit! {
+    /// Identifies a logical volume for the life of its volume group; never reused.
+    VolumeId
+}
+unit! {
+    /// Identifies a head or a point (one tree of mappings); never reused.
+    TreeId
+}
+
+/// A 128-bit identifier, made by the caller and stored as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uuid(pub [u8; 16]);
+
+impl fmt::Display for Uuid {
+    /// Lower-case hexadecimal without separators. LVM's form is made where LVM's text is printed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
