@@ -7,6 +7,7 @@
 pub mod disk;
 pub mod error;
 pub mod fixed_hash;
+pub mod format;
 pub mod group;
 pub mod runtime;
 pub mod units;
