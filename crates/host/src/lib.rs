@@ -1,1 +1,3 @@
+//! Rowen on Linux: disks, exports, the server of a volume group and its keeper.
 
+pub mod paths;

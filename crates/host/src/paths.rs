@@ -1,0 +1,61 @@
+//! Where Rowen keeps its files. Two directories, and both may be moved by the environment, so that several worlds
+//! (tests, a container, a rescue system) can live on one host without seeing each other:
+//!
+//! * [`system_dir`], `/etc/rowen` or `ROWEN_SYSTEM_DIR`: what survives a reboot (the devices file);
+//! * [`run_dir`], `/run/rowen` or `ROWEN_RUN_DIR`: what does not: sockets, locks, logs, the mounts of exports.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+fn directory(variable: &str, usual: &str) -> PathBuf {
+    match std::env::var_os(variable) {
+        Some(path) if !path.is_empty() => PathBuf::from(path),
+        _ => PathBuf::from(usual),
+    }
+}
+
+/// The directory of what survives a reboot.
+pub fn system_dir() -> PathBuf {
+    directory("ROWEN_SYSTEM_DIR", "/etc/rowen")
+}
+
+/// Whether this is a world of its own, which sees the devices in its devices file and no others.
+pub fn is_private_world() -> bool {
+    std::env::var_os("ROWEN_SYSTEM_DIR").is_some_and(|value| !value.is_empty())
+}
+
+/// The directory of what does not survive a reboot.
+pub fn run_dir() -> PathBuf {
+    directory("ROWEN_RUN_DIR", "/run/rowen")
+}
+
+/// A volume group's directory of sockets, locks, logs and mounts.
+pub fn group_dir(group: &str) -> PathBuf {
+    run_dir().join(group)
+}
+
+/// Makes `path` and its parents, open to root alone.
+pub fn make_private_dir(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The socket on which a group's server takes commands.
+pub fn control_socket(group: &str) -> PathBuf {
+    group_dir(group).join("control.sock")
+}
+
+/// The file whose lock decides who starts a group's server.
+pub fn start_lock(group: &str) -> PathBuf {
+    group_dir(group).join("lock")
+}
+
+/// The running server's process number.
+pub fn pid_file(group: &str) -> PathBuf {
+    group_dir(group).join("server.pid")
+}
+
+/// What a server that a command started has to say.
+pub fn server_log(group: &str) -> PathBuf {
+    group_dir(group).join("server.log")
+}
