@@ -1,0 +1,573 @@
+//! The checkpoint stream: all that a group knows beside its trees' nodes, written anew by each checkpoint.
+//!
+//! The stream's bytes are cut into pages, which are named by index blocks, the first of which the superblock names.
+//! Order in the stream: header, metadata extent pairs, trees, volumes, arenas, extents to free, open records,
+//! and last the bitmap of metadata blocks in use.
+
+use super::codec::{Decoder, Encoder};
+use super::record::{block_crc, on_disk, seal};
+use crate::error::{Error, Result};
+use crate::group::{Attributes, FullPolicy, VolumeKind, VolumeState};
+use crate::map::{NodeRef, Tree};
+use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
+
+const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"ROWENIDX");
+const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"ROWENPAG");
+/// Pages named by one index block.
+pub const INDEX_ENTRIES: usize = 168;
+/// Bytes of the stream in one page.
+pub const PAGE_PAYLOAD: usize = BLOCK_SIZE as usize - PageHeader::SIZE;
+
+on_disk! {
+    /// Head of an index block; its entries follow. The next index block's copies are `next_a`, `next_b` (0: none).
+    IndexHeader, 64 {
+        0 => magic: u64,
+        8 => crc: u32,
+        12 => count: u32,
+        16 => generation: u64,
+        24 => self_a: u64,
+        32 => self_b: u64,
+        40 => next_a: u64,
+        48 => next_b: u64,
+        56 => group: u64,
+    }
+}
+
+on_disk! {
+    /// One page of the stream: the VG blocks of its two copies and its checksum.
+    IndexEntry, 24 {
+        0 => copy_a: u64,
+        8 => copy_b: u64,
+        16 => crc: u32,
+        20 => reserved: u32,
+    }
+}
+
+on_disk! {
+    /// Head of a page of the stream.
+    PageHeader, 48 {
+        0 => magic: u64,
+        8 => crc: u32,
+        12 => len: u32,
+        16 => generation: u64,
+        24 => number: u64,
+        32 => self_a: u64,
+        40 => group: u64,
+    }
+}
+
+on_disk! {
+    /// Head of the stream: the group's counters, its free-space tree and how many items of each kind follow.
+    StreamHeader, 192 {
+        0 => epoch: u64,
+        8 => next_volume: u64,
+        16 => next_tree: u64,
+        24 => free_blocks: u64,
+        32 => free_root_addr: u64,
+        40 => free_root_gen: u64,
+        48 => free_root_birth: u64,
+        56 => free_root_level: u64,
+        64 => pairs: u64,
+        72 => trees: u64,
+        80 => volumes: u64,
+        88 => arenas: u64,
+        96 => to_free: u64,
+        104 => open_records: u64,
+        112 => bitmap_bytes: u64,
+        120 => reserved: [u8; 72],
+    }
+}
+
+on_disk! {
+    /// A pair of extents that hold metadata: VG blocks of the first block of each copy.
+    PairRecord, 16 {
+        0 => copy_a: u64,
+        8 => copy_b: u64,
+    }
+}
+
+on_disk! {
+    /// A head, point, or tree under removal; `dead` entries follow. A root address of all ones: an empty tree.
+    TreeRecord, 128 {
+        0 => id: u64,
+        8 => parent: u64,
+        16 => kind: u64,
+        24 => epoch: u64,
+        32 => birth: u64,
+        40 => root_addr: u64,
+        48 => root_gen: u64,
+        56 => root_birth: u64,
+        64 => root_level: u64,
+        72 => mapped: u64,
+        80 => written: u64,
+        88 => own: u64,
+        96 => guard: u64,
+        104 => cursor: u64,
+        112 => progress: u64,
+        120 => dead: u64,
+    }
+}
+
+on_disk! {
+    /// Blocks born in an epoch that the tree's parent still maps and the tree no longer does.
+    DeadRecord, 16 {
+        0 => birth: u64,
+        8 => blocks: u64,
+    }
+}
+
+on_disk! {
+    /// The fixed part of a volume; its name, pool and tags follow as strings.
+    VolumeRecord, 104 {
+        0 => id: u64,
+        8 => uuid: [u8; 16],
+        24 => head: u64,
+        32 => blocks: u64,
+        40 => origin: u64,
+        48 => reserve: u64,
+        56 => created: u64,
+        64 => sector: u32,
+        68 => chunk_blocks: u32,
+        72 => kind: u8,
+        73 => state: u8,
+        74 => full: u8,
+        75 => read_only: u8,
+        76 => autoactivate: u8,
+        77 => skip_activation: u8,
+        78 => active: u8,
+        79 => has_reserve: u8,
+        80 => tags: u64,
+        88 => reserved: [u8; 16],
+    }
+}
+
+on_disk! {
+    /// An arena: a run of VG blocks handed out block by block; bit i of `used` is block `start + i`.
+    ArenaRecord, 144 {
+        0 => start: u64,
+        8 => len: u64,
+        16 => used: [u8; 128],
+    }
+}
+
+on_disk! {
+    /// A run of VG blocks.
+    RunRecord, 16 {
+        0 => start: u64,
+        8 => len: u64,
+    }
+}
+
+/// A volume as it is kept: everything that a report needs but its counters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeMeta {
+    pub id: VolumeId,
+    pub uuid: Uuid,
+    pub name: String,
+    pub kind: VolumeKind,
+    pub state: VolumeState,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub read_only: bool,
+    pub full: FullPolicy,
+    pub origin: Option<VolumeId>,
+    pub reserve: Option<u64>,
+    pub head: TreeId,
+    pub attributes: Attributes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeKind {
+    /// A volume's writable tree.
+    Head,
+    /// A frozen moment, parent of heads and later points.
+    Point,
+    /// Was a head or a point; its blocks are being given back.
+    Dying,
+}
+
+/// A tree of mappings and its place in the history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeMeta {
+    pub id: TreeId,
+    pub parent: Option<TreeId>,
+    pub kind: TreeKind,
+    /// The epoch in which a point was frozen.
+    pub epoch: Epoch,
+    /// The birth of what a head maps from now on.
+    pub birth: Epoch,
+    pub tree: Tree,
+    /// Blocks mapped, and of these those that were written.
+    pub mapped: u64,
+    pub written: u64,
+    /// Blocks born after the parent.
+    pub own: i64,
+    /// The snapshot that was made with this point, and is charged for what the point holds.
+    pub guard: Option<VolumeId>,
+    /// How far removal has come: everything below this block is done.
+    pub cursor: u64,
+    /// Blocks given back so far minus blocks that a child maps anew: settled into the child's counters at the end.
+    pub progress: u64,
+    pub dead: Vec<(Epoch, u64)>,
+}
+
+/// An arena as the checkpoint keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArenaMeta {
+    pub start: u64,
+    pub len: u64,
+    pub used: [u8; 128],
+}
+
+/// The stream's contents.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    pub epoch: u64,
+    pub next_volume: u64,
+    pub next_tree: u64,
+    pub free_blocks: u64,
+    pub free_tree: Tree,
+    pub pairs: Vec<[u64; 2]>,
+    pub trees: Vec<TreeMeta>,
+    pub volumes: Vec<VolumeMeta>,
+    pub arenas: Vec<ArenaMeta>,
+    pub to_free: Vec<(u64, u64)>,
+    pub open_records: Vec<u64>,
+    pub bitmap: Vec<u8>,
+}
+
+/// Stands for "none" where an id or address is kept.
+const NONE: u64 = u64::MAX;
+
+fn root_words(tree: &Tree) -> [u64; 4] {
+    match tree.root {
+        Some(root) => [root.addr.0, root.gen_, root.birth.0, u64::from(tree.level)],
+        None => [NONE, 0, 0, 0],
+    }
+}
+
+fn root_from(words: [u64; 4], input: &Decoder<'_>) -> Result<Tree> {
+    let [addr, gen_, birth, level] = words;
+    if addr == NONE {
+        return Ok(Tree::default());
+    }
+    let level = u8::try_from(level).ok().filter(|level| *level < 16);
+    let level = level.ok_or_else(|| input.corrupt("a tree of impossible height"))?;
+    Ok(Tree { root: Some(NodeRef { addr: MetaBlock(addr), gen_, birth: Epoch(birth) }), level })
+}
+
+fn some(id: u64) -> Option<u64> {
+    (id != NONE).then_some(id)
+}
+
+/// Appends a volume: its record, then name, pool and tags.
+pub fn put_volume(out: &mut Encoder, v: &VolumeMeta) {
+    let record = VolumeRecord {
+        id: v.id.0,
+        uuid: v.uuid.0,
+        head: v.head.0,
+        blocks: v.blocks,
+        origin: v.origin.map_or(NONE, |o| o.0),
+        reserve: v.reserve.unwrap_or(0),
+        created: v.attributes.created,
+        sector: v.sector,
+        chunk_blocks: v.chunk_blocks,
+        kind: match v.kind {
+            VolumeKind::Thick => 0,
+            VolumeKind::Thin => 1,
+        },
+        state: match v.state {
+            VolumeState::Ok => 0,
+            VolumeState::Invalid => 1,
+        },
+        full: match v.full {
+            FullPolicy::DropSnapshot => 0,
+            FullPolicy::Hold => 1,
+            FullPolicy::Fail => 2,
+        },
+        read_only: u8::from(v.read_only),
+        autoactivate: u8::from(v.attributes.autoactivate),
+        skip_activation: u8::from(v.attributes.skip_activation),
+        active: u8::from(v.attributes.active),
+        has_reserve: u8::from(v.reserve.is_some()),
+        tags: v.attributes.tags.len() as u64,
+        reserved: [0; 16],
+    };
+    out.record(&record.encode());
+    out.string(&v.name);
+    out.string(&v.attributes.pool);
+    v.attributes.tags.iter().for_each(|tag| out.string(tag));
+}
+
+/// Takes a volume that [`put_volume`] wrote.
+pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
+    let r = VolumeRecord::decode(input.array()?);
+    let flag = |byte: u8| match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(input.corrupt(format!("a flag of {other}"))),
+    };
+    let kind = if flag(r.kind)? { VolumeKind::Thin } else { VolumeKind::Thick };
+    let state = if flag(r.state)? { VolumeState::Invalid } else { VolumeState::Ok };
+    let full = match r.full {
+        0 => FullPolicy::DropSnapshot,
+        1 => FullPolicy::Hold,
+        2 => FullPolicy::Fail,
+        other => return Err(input.corrupt(format!("a full-policy of {other}"))),
+    };
+    let (read_only, has_reserve) = (flag(r.read_only)?, flag(r.has_reserve)?);
+    let (autoactivate, skip_activation, active) =
+        (flag(r.autoactivate)?, flag(r.skip_activation)?, flag(r.active)?);
+    let sane = matches!(r.sector, 512 | 4096)
+        && r.chunk_blocks.is_power_of_two()
+        && r.chunk_blocks <= 1024
+        && r.blocks < 1 << 47;
+    if !sane {
+        return Err(input.corrupt("a volume with impossible sizes"));
+    }
+    let name = input.string()?;
+    let pool = input.string()?;
+    let tags = (0..input.count(r.tags, 2)?).map(|_| input.string()).collect::<Result<Vec<_>>>()?;
+    Ok(VolumeMeta {
+        id: VolumeId(r.id),
+        uuid: Uuid(r.uuid),
+        name,
+        kind,
+        state,
+        blocks: r.blocks,
+        sector: r.sector,
+        chunk_blocks: r.chunk_blocks,
+        read_only,
+        full,
+        origin: some(r.origin).map(VolumeId),
+        reserve: has_reserve.then_some(r.reserve),
+        head: TreeId(r.head),
+        attributes: Attributes { autoactivate, skip_activation, active, created: r.created, pool, tags },
+    })
+}
+
+fn put_tree(out: &mut Encoder, t: &TreeMeta) {
+    let [root_addr, root_gen, root_birth, root_level] = root_words(&t.tree);
+    let record = TreeRecord {
+        id: t.id.0,
+        parent: t.parent.map_or(NONE, |p| p.0),
+        kind: match t.kind {
+            TreeKind::Head => 0,
+            TreeKind::Point => 1,
+            TreeKind::Dying => 2,
+        },
+        epoch: t.epoch.0,
+        birth: t.birth.0,
+        root_addr,
+        root_gen,
+        root_birth,
+        root_level,
+        mapped: t.mapped,
+        written: t.written,
+        own: t.own.cast_unsigned(),
+        guard: t.guard.map_or(NONE, |g| g.0),
+        cursor: t.cursor,
+        progress: t.progress,
+        dead: t.dead.len() as u64,
+    };
+    out.record(&record.encode());
+    for (birth, blocks) in &t.dead {
+        out.record(&DeadRecord { birth: birth.0, blocks: *blocks }.encode());
+    }
+}
+
+fn get_tree(input: &mut Decoder<'_>) -> Result<TreeMeta> {
+    let r = TreeRecord::decode(input.array()?);
+    let kind = match r.kind {
+        0 => TreeKind::Head,
+        1 => TreeKind::Point,
+        2 => TreeKind::Dying,
+        other => return Err(input.corrupt(format!("a tree of kind {other}"))),
+    };
+    let tree = root_from([r.root_addr, r.root_gen, r.root_birth, r.root_level], input)?;
+    let mut dead = Vec::with_capacity(input.count(r.dead, DeadRecord::SIZE)?);
+    for _ in 0..r.dead {
+        let d = DeadRecord::decode(input.array()?);
+        dead.push((Epoch(d.birth), d.blocks));
+    }
+    Ok(TreeMeta {
+        id: TreeId(r.id),
+        parent: some(r.parent).map(TreeId),
+        kind,
+        epoch: Epoch(r.epoch),
+        birth: Epoch(r.birth),
+        tree,
+        mapped: r.mapped,
+        written: r.written,
+        own: r.own.cast_signed(),
+        guard: some(r.guard).map(VolumeId),
+        cursor: r.cursor,
+        progress: r.progress,
+        dead,
+    })
+}
+
+impl Stream {
+    /// The stream's bytes. The bitmap is the last thing, `bitmap_bytes` long, and may be filled in later.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::default();
+        let [free_root_addr, free_root_gen, free_root_birth, free_root_level] = root_words(&self.free_tree);
+        let header = StreamHeader {
+            epoch: self.epoch,
+            next_volume: self.next_volume,
+            next_tree: self.next_tree,
+            free_blocks: self.free_blocks,
+            free_root_addr,
+            free_root_gen,
+            free_root_birth,
+            free_root_level,
+            pairs: self.pairs.len() as u64,
+            trees: self.trees.len() as u64,
+            volumes: self.volumes.len() as u64,
+            arenas: self.arenas.len() as u64,
+            to_free: self.to_free.len() as u64,
+            open_records: self.open_records.len() as u64,
+            bitmap_bytes: self.bitmap.len() as u64,
+            reserved: [0; 72],
+        };
+        out.record(&header.encode());
+        for [copy_a, copy_b] in &self.pairs {
+            out.record(&PairRecord { copy_a: *copy_a, copy_b: *copy_b }.encode());
+        }
+        self.trees.iter().for_each(|t| put_tree(&mut out, t));
+        self.volumes.iter().for_each(|v| put_volume(&mut out, v));
+        for a in &self.arenas {
+            out.record(&ArenaRecord { start: a.start, len: a.len, used: a.used }.encode());
+        }
+        for (start, len) in &self.to_free {
+            out.record(&RunRecord { start: *start, len: *len }.encode());
+        }
+        self.open_records.iter().for_each(|seq| out.u64(*seq));
+        out.record(&self.bitmap);
+        out.bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Stream> {
+        let mut input = Decoder::new("checkpoint", bytes);
+        let h = StreamHeader::decode(input.array()?);
+        let root = [h.free_root_addr, h.free_root_gen, h.free_root_birth, h.free_root_level];
+        let mut stream = Stream {
+            epoch: h.epoch,
+            next_volume: h.next_volume,
+            next_tree: h.next_tree,
+            free_blocks: h.free_blocks,
+            free_tree: root_from(root, &input)?,
+            ..Stream::default()
+        };
+        for _ in 0..input.count(h.pairs, PairRecord::SIZE)? {
+            let r = PairRecord::decode(input.array()?);
+            stream.pairs.push([r.copy_a, r.copy_b]);
+        }
+        for _ in 0..input.count(h.trees, TreeRecord::SIZE)? {
+            stream.trees.push(get_tree(&mut input)?);
+        }
+        for _ in 0..input.count(h.volumes, VolumeRecord::SIZE)? {
+            stream.volumes.push(get_volume(&mut input)?);
+        }
+        for _ in 0..input.count(h.arenas, ArenaRecord::SIZE)? {
+            let r = ArenaRecord::decode(input.array()?);
+            if r.len == 0 || r.len > 1024 {
+                return Err(input.corrupt("an arena of impossible length"));
+            }
+            stream.arenas.push(ArenaMeta { start: r.start, len: r.len, used: r.used });
+        }
+        for _ in 0..input.count(h.to_free, RunRecord::SIZE)? {
+            let r = RunRecord::decode(input.array()?);
+            stream.to_free.push((r.start, r.len));
+        }
+        for _ in 0..input.count(h.open_records, 8)? {
+            stream.open_records.push(input.u64()?);
+        }
+        let bitmap = input.count(h.bitmap_bytes, 1)?;
+        stream.bitmap = input.take(bitmap)?.to_vec();
+        match input.remaining() {
+            0 => Ok(stream),
+            left => Err(input.corrupt(format!("{left} bytes left over"))),
+        }
+    }
+}
+
+/// One page of the stream. `addresses`: the VG blocks of its two copies.
+pub fn encode_page(payload: &[u8], generation: u64, number: u64, self_a: u64, group: u64) -> Vec<u8> {
+    let mut block = vec![0u8; BLOCK_SIZE as usize];
+    let len = u32::try_from(payload.len()).expect("a page holds at most PAGE_PAYLOAD bytes");
+    let header = PageHeader { magic: PAGE_MAGIC, crc: 0, len, generation, number, self_a, group };
+    block[..PageHeader::SIZE].copy_from_slice(&header.encode());
+    block[PageHeader::SIZE..PageHeader::SIZE + payload.len()].copy_from_slice(payload);
+    seal(&mut block, 8);
+    block
+}
+
+/// The payload of a page, if it is the page that was asked for.
+pub fn decode_page(block: &[u8], generation: u64, number: u64, entry: &IndexEntry, group: u64) -> Result<Vec<u8>> {
+    let fail = |detail: &str| Error::Corrupt {
+        what: "checkpoint page",
+        place: format!("VG block {}", entry.copy_a),
+        detail: detail.to_string(),
+    };
+    let header = PageHeader::decode_from(block).ok_or_else(|| fail("it is cut short"))?;
+    if header.magic != PAGE_MAGIC || block_crc(block, 8) != header.crc || header.crc != entry.crc {
+        return Err(fail("its checksum does not match"));
+    }
+    let named = (header.generation, header.number, header.self_a, header.group);
+    if named != (generation, number, entry.copy_a, group) || header.len as usize > PAGE_PAYLOAD {
+        return Err(fail("another page lies there"));
+    }
+    Ok(block[PageHeader::SIZE..PageHeader::SIZE + header.len as usize].to_vec())
+}
+
+/// The checksum that a sealed page or index block carries.
+pub fn sealed_crc(block: &[u8]) -> u32 {
+    u32::from_le_bytes(*block[8..12].first_chunk().expect("a block is longer than its header"))
+}
+
+/// One index block.
+pub fn encode_index(entries: &[IndexEntry], generation: u64, own: [u64; 2], next: [u64; 2], group: u64) -> Vec<u8> {
+    let mut block = vec![0u8; BLOCK_SIZE as usize];
+    let header = IndexHeader {
+        magic: INDEX_MAGIC,
+        crc: 0,
+        count: u32::try_from(entries.len()).expect("at most INDEX_ENTRIES"),
+        generation,
+        self_a: own[0],
+        self_b: own[1],
+        next_a: next[0],
+        next_b: next[1],
+        group,
+    };
+    block[..IndexHeader::SIZE].copy_from_slice(&header.encode());
+    for (i, entry) in entries.iter().enumerate() {
+        let at = IndexHeader::SIZE + i * IndexEntry::SIZE;
+        block[at..at + IndexEntry::SIZE].copy_from_slice(&entry.encode());
+    }
+    seal(&mut block, 8);
+    block
+}
+
+/// The entries of an index block and the address of the next one.
+pub fn decode_index(block: &[u8], generation: u64, own: [u64; 2], group: u64) -> Result<(Vec<IndexEntry>, [u64; 2])> {
+    let fail = |detail: &str| Error::Corrupt {
+        what: "checkpoint index",
+        place: format!("VG block {}", own[0]),
+        detail: detail.to_string(),
+    };
+    let header = IndexHeader::decode_from(block).ok_or_else(|| fail("it is cut short"))?;
+    if header.magic != INDEX_MAGIC || block_crc(block, 8) != header.crc {
+        return Err(fail("its checksum does not match"));
+    }
+    let named = (header.generation, header.self_a, header.self_b, header.group);
+    if named != (generation, own[0], own[1], group) || header.count as usize > INDEX_ENTRIES {
+        return Err(fail("another index lies there"));
+    }
+    let entries = (0..header.count as usize)
+        .map(|i| IndexEntry::decode_from(&block[IndexHeader::SIZE + i * IndexEntry::SIZE..]))
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| fail("it is cut short"))?;
+    Ok((entries, [header.next_a, header.next_b]))
+}

@@ -1,0 +1,268 @@
+//! Superblocks: where everything else is found. Each physical volume carries four slots in two copies; a superblock
+//! of sequence `n` goes to slot `n % 4`, so that a torn write never hurts the one before it. A label is a superblock
+//! of a physical volume that belongs to no group.
+
+use super::record::{block_crc, on_disk, seal};
+use crate::error::{Error, Result};
+use crate::units::{BLOCK_SIZE, Uuid};
+
+/// First byte of the extents on a physical volume.
+pub const DATA_OFFSET: u64 = 1 << 20;
+/// Superblock slots in each copy.
+pub const SLOTS: u64 = 4;
+/// First byte of each copy's slots.
+pub const COPY_OFFSETS: [u64; 2] = [4096, 512 << 10];
+/// Physical volumes in a group, at most: their table lies in the superblock.
+pub const MAX_PVS: usize = 64;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
+pub const VERSION: u32 = 1;
+/// Incompatible features that this program knows: none yet. A set bit that it does not know means hands off.
+pub const KNOWN_INCOMPATIBLE: u64 = 0;
+
+on_disk! {
+    /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
+    SuperblockRecord, 512 {
+        0 => magic: u64,
+        8 => crc: u32,
+        12 => version: u32,
+        16 => incompatible: u64,
+        24 => compatible: u64,
+        32 => sequence: u64,
+        40 => pv_uuid: [u8; 16],
+        56 => group_uuid: [u8; 16],
+        72 => pv_index: u16,
+        74 => pv_count: u16,
+        76 => name_len: u32,
+        80 => extent_blocks: u64,
+        88 => pv_size: u64,
+        96 => journal_start: u64,
+        104 => journal_blocks: u64,
+        112 => journal_id: u64,
+        120 => journal_position: u64,
+        128 => journal_seq: u64,
+        136 => capture_seq: u64,
+        144 => generation: u64,
+        152 => index_a: u64,
+        160 => index_b: u64,
+        168 => stream_len: u64,
+        176 => clean: u64,
+        184 => name: [u8; 128],
+        312 => reserved: [u8; 200],
+    }
+}
+
+on_disk! {
+    /// One physical volume of the group's table.
+    PvRecord, 48 {
+        0 => uuid: [u8; 16],
+        16 => first_extent: u64,
+        24 => extents: u64,
+        32 => data_offset: u64,
+        40 => size: u64,
+    }
+}
+
+/// A physical volume as the group knows it. Sizes in bytes, extents counted in the group's extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PvEntry {
+    pub uuid: Uuid,
+    pub first_extent: u64,
+    pub extents: u64,
+    pub size: u64,
+}
+
+/// A superblock in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub sequence: u64,
+    pub pv_uuid: Uuid,
+    pub pv_index: u16,
+    pub pv_size: u64,
+    /// None: a label without a group.
+    pub group: Option<GroupRoot>,
+}
+
+/// What a superblock says of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRoot {
+    pub uuid: Uuid,
+    pub name: String,
+    pub extent_blocks: u64,
+    pub pvs: Vec<PvEntry>,
+    /// VG block and length of the journal ring.
+    pub journal_start: u64,
+    pub journal_blocks: u64,
+    /// Frames of another journal life are not ours.
+    pub journal_id: u64,
+    /// Where replay starts: byte in the ring, and the sequence of the first record there.
+    pub journal_position: u64,
+    pub journal_seq: u64,
+    /// Records before this one are in the checkpoint, but for those that it lists as open.
+    pub capture_seq: u64,
+    pub generation: u64,
+    /// VG blocks of the two copies of the first index block.
+    pub index: [u64; 2],
+    pub stream_len: u64,
+    /// The group was closed in order: the journal holds nothing.
+    pub clean: bool,
+}
+
+impl Superblock {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0u8; BLOCK_SIZE as usize];
+        let mut record = SuperblockRecord {
+            magic: MAGIC,
+            crc: 0,
+            version: VERSION,
+            incompatible: 0,
+            compatible: 0,
+            sequence: self.sequence,
+            pv_uuid: self.pv_uuid.0,
+            group_uuid: [0; 16],
+            pv_index: self.pv_index,
+            pv_count: 0,
+            name_len: 0,
+            extent_blocks: 0,
+            pv_size: self.pv_size,
+            journal_start: 0,
+            journal_blocks: 0,
+            journal_id: 0,
+            journal_position: 0,
+            journal_seq: 0,
+            capture_seq: 0,
+            generation: 0,
+            index_a: 0,
+            index_b: 0,
+            stream_len: 0,
+            clean: 0,
+            name: [0; 128],
+            reserved: [0; 200],
+        };
+        if let Some(group) = &self.group {
+            record.group_uuid = group.uuid.0;
+            record.pv_count = u16::try_from(group.pvs.len()).expect("at most MAX_PVS physical volumes");
+            record.name_len = u32::try_from(group.name.len()).expect("names are at most 127 bytes");
+            record.name[..group.name.len()].copy_from_slice(group.name.as_bytes());
+            record.extent_blocks = group.extent_blocks;
+            record.journal_start = group.journal_start;
+            record.journal_blocks = group.journal_blocks;
+            record.journal_id = group.journal_id;
+            record.journal_position = group.journal_position;
+            record.journal_seq = group.journal_seq;
+            record.capture_seq = group.capture_seq;
+            record.generation = group.generation;
+            [record.index_a, record.index_b] = group.index;
+            record.stream_len = group.stream_len;
+            record.clean = u64::from(group.clean);
+            for (i, pv) in group.pvs.iter().enumerate() {
+                let entry = PvRecord {
+                    uuid: pv.uuid.0,
+                    first_extent: pv.first_extent,
+                    extents: pv.extents,
+                    data_offset: DATA_OFFSET,
+                    size: pv.size,
+                };
+                let at = SuperblockRecord::SIZE + i * PvRecord::SIZE;
+                block[at..at + PvRecord::SIZE].copy_from_slice(&entry.encode());
+            }
+        }
+        block[..SuperblockRecord::SIZE].copy_from_slice(&record.encode());
+        seal(&mut block, 8);
+        block
+    }
+
+    /// `Ok(None)`: not a superblock at all (no magic). A superblock that is damaged or not ours to read is an error.
+    pub fn decode(block: &[u8], place: &str) -> Result<Option<Superblock>> {
+        let corrupt = |detail: &str| Error::Corrupt {
+            what: "superblock",
+            place: place.to_string(),
+            detail: detail.to_string(),
+        };
+        let record = SuperblockRecord::decode_from(block).ok_or_else(|| corrupt("it is cut short"))?;
+        if record.magic != MAGIC {
+            return Ok(None);
+        }
+        if block_crc(block, 8) != record.crc {
+            return Err(corrupt("its checksum does not match"));
+        }
+        if record.version != VERSION || record.incompatible & !KNOWN_INCOMPATIBLE != 0 {
+            return Err(Error::Unsupported(format!(
+                "the physical volume at {place} has format version {} with features {:#x}, which this program does not know",
+                record.version, record.incompatible
+            )));
+        }
+        let group = if record.pv_count == 0 { None } else { Some(Self::group(block, &record, corrupt)?) };
+        Ok(Some(Superblock {
+            sequence: record.sequence,
+            pv_uuid: Uuid(record.pv_uuid),
+            pv_index: record.pv_index,
+            pv_size: record.pv_size,
+            group,
+        }))
+    }
+
+    fn group(block: &[u8], record: &SuperblockRecord, corrupt: impl Fn(&str) -> Error) -> Result<GroupRoot> {
+        let count = usize::from(record.pv_count);
+        if count > MAX_PVS || record.pv_index >= record.pv_count || block.len() < 512 + count * PvRecord::SIZE {
+            return Err(corrupt("its table of physical volumes is impossible"));
+        }
+        let extent_blocks = record.extent_blocks;
+        if !extent_blocks.is_power_of_two() || !(256..=1 << 28).contains(&extent_blocks) {
+            return Err(corrupt("its extent size is impossible"));
+        }
+        let name = record.name.get(..record.name_len as usize).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let name = name.ok_or_else(|| corrupt("the group's name is no text"))?;
+        let mut pvs = Vec::with_capacity(count);
+        let mut next = 0u64;
+        for i in 0..count {
+            let at = SuperblockRecord::SIZE + i * PvRecord::SIZE;
+            let entry = PvRecord::decode_from(&block[at..]).ok_or_else(|| corrupt("it is cut short"))?;
+            let fits = entry
+                .extents
+                .checked_mul(extent_blocks * BLOCK_SIZE)
+                .and_then(|bytes| bytes.checked_add(entry.data_offset))
+                .is_some_and(|end| end <= entry.size);
+            if entry.first_extent != next || entry.data_offset != DATA_OFFSET || !fits {
+                return Err(corrupt("its table of physical volumes does not add up"));
+            }
+            next += entry.extents;
+            pvs.push(PvEntry {
+                uuid: Uuid(entry.uuid),
+                first_extent: entry.first_extent,
+                extents: entry.extents,
+                size: entry.size,
+            });
+        }
+        let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < 1 << 47);
+        let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
+        let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
+        let journal_bytes = record.journal_blocks.saturating_mul(BLOCK_SIZE);
+        if !inside(record.journal_start, record.journal_blocks)
+            || record.journal_blocks == 0
+            || record.journal_position >= journal_bytes
+            || record.journal_position % BLOCK_SIZE != 0
+            || !inside(record.index_a, 1)
+            || !inside(record.index_b, 1)
+            || record.stream_len > blocks.saturating_mul(BLOCK_SIZE)
+        {
+            return Err(corrupt("it points outside the group"));
+        }
+        Ok(GroupRoot {
+            uuid: Uuid(record.group_uuid),
+            name: name.to_string(),
+            extent_blocks,
+            pvs,
+            journal_start: record.journal_start,
+            journal_blocks: record.journal_blocks,
+            journal_id: record.journal_id,
+            journal_position: record.journal_position,
+            journal_seq: record.journal_seq,
+            capture_seq: record.capture_seq,
+            generation: record.generation,
+            index: [record.index_a, record.index_b],
+            stream_len: record.stream_len,
+            clean: record.clean != 0,
+        })
+    }
+}
