@@ -1,1 +1,17 @@
+//! Rowen under simulation: disks that fail on request, a scheduler that a seed drives, an oracle that knows what
+//! a volume may hold, and explorers that cut the power at every disk command.
+//!
+//! [`exec`] is the world (time and tasks), [`disk`] the disks in it. [`oracle`] knows every version of every sector
+//! that was ever written and says which may be read, now or after a crash. [`client`] does operations on the
+//! real engine and tells the oracle. On these stand [`model`] (random operations, with accounting), [`crash`]
+//! (every cut of a scenario), and [`sweep`] (every request fails once).
 #![forbid(unsafe_code)]
+
+pub mod client;
+pub mod crash;
+pub mod disk;
+pub mod exec;
+pub mod oracle;
+pub mod rng;
+pub mod scenario;
+pub mod stamp;

@@ -1,0 +1,157 @@
+//! A disk's volatile cache: what was written and not flushed, in order, and what a power cut may make of it.
+
+use super::image::{Bytes, Image};
+use crate::rng::Rng;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::fixed_hash::Map;
+
+/// What is left of the cache after power loss. Every policy is one that a real disk may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Nothing that was not flushed.
+    Nothing,
+    /// Everything.
+    All,
+    /// Whole commands, each with an even chance.
+    Commands,
+    /// Each sector with an even chance: torn writes.
+    Sectors,
+    /// Only the newest command: the greatest re-ordering.
+    Newest,
+    /// Of each sector any version.
+    Versions,
+}
+
+/// All policies, in the order in which an explorer tries them.
+pub const POLICIES: [Policy; 6] =
+    [Policy::Nothing, Policy::All, Policy::Commands, Policy::Sectors, Policy::Newest, Policy::Versions];
+
+/// A piece of a write that the cache holds.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub command: u64,
+    pub pv: PvIndex,
+    pub offset: u64,
+    pub len: usize,
+    pub bytes: Bytes,
+    /// When its command was completed, in disk events; none: still under way.
+    pub completed: Option<u64>,
+}
+
+impl Held {
+    fn end(&self) -> u64 {
+        self.offset + self.len as u64
+    }
+
+    fn overlaps(&self, other: &Held) -> bool {
+        self.pv == other.pv && self.offset < other.end() && other.offset < self.end()
+    }
+
+    /// The part of this piece in the given range, if there is one.
+    pub(super) fn cut(&self, from: u64, to: u64) -> Option<Held> {
+        let (start, end) = (self.offset.max(from), self.end().min(to));
+        (start < end).then(|| {
+            let bytes = match &self.bytes {
+                Bytes::Given(data, at) => Bytes::Given(data.clone(), at + (start - self.offset) as usize),
+                Bytes::Fill(value) => Bytes::Fill(*value),
+            };
+            Held { offset: start, len: (end - start) as usize, bytes, ..self.clone() }
+        })
+    }
+}
+
+/// The pieces of a set of disks' caches, in the order in which they were carried out.
+#[derive(Clone, Default)]
+pub(super) struct Cache {
+    held: Vec<Held>,
+}
+
+impl Cache {
+    pub fn push(&mut self, piece: Held) {
+        self.held.push(piece);
+    }
+
+    /// Marks a command as completed.
+    pub fn complete(&mut self, command: u64, event: u64) {
+        for piece in self.held.iter_mut().rev().filter(|piece| piece.command == command) {
+            piece.completed = Some(event);
+        }
+    }
+
+    /// Moves to `durable` what was completed by disk event `until`.
+    pub fn flush(&mut self, until: u64, durable: &mut Image) {
+        let mut kept: Vec<Held> = Vec::new();
+        for piece in self.held.drain(..) {
+            if piece.completed.is_none_or(|at| at > until) {
+                kept.push(piece);
+                continue;
+            }
+            durable.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
+            // An older piece that is still cached must not come back over this one.
+            if kept.iter().any(|older| older.overlaps(&piece)) {
+                kept = kept.iter().flat_map(|older| remainder(older, &piece)).collect();
+            }
+        }
+        self.held = kept;
+    }
+
+    /// Carries out on `image` what `policy` lets survive of this cache and of `under_way`, commands that
+    /// were given and not completed, of which any part may have been carried out.
+    pub fn survive(&self, under_way: &[Held], policy: Policy, image: &mut Image, rng: &mut Rng) {
+        let mut late: Vec<&Held> = under_way.iter().collect();
+        for at in (1..late.len()).rev() {
+            late.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        let newest = self.held.iter().map(|piece| piece.command).max();
+        let mut commands: Map<u64, bool> = Map::default();
+        let mut settled: Map<(u16, u64), ()> = Map::default();
+        for (piece, in_flight) in self.held.iter().map(|p| (p, false)).chain(late.into_iter().map(|p| (p, true))) {
+            match policy {
+                Policy::Nothing => {}
+                Policy::All if !in_flight => image.apply(piece.pv, piece.offset, piece.len, &piece.bytes),
+                Policy::All | Policy::Commands => {
+                    if *commands.entry(piece.command).or_insert_with(|| rng.one_in(2)) {
+                        image.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
+                    }
+                }
+                Policy::Newest => {
+                    if Some(piece.command) == newest || (in_flight && rng.one_in(4)) {
+                        image.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
+                    }
+                }
+                Policy::Sectors => each_sector(piece, image, |_, _| rng.one_in(2)),
+                Policy::Versions => each_sector(piece, image, |pv, sector| {
+                    if settled.contains_key(&(pv, sector)) {
+                        return false;
+                    }
+                    if rng.one_in(3) {
+                        settled.insert((pv, sector), ());
+                    }
+                    true
+                }),
+            }
+        }
+    }
+}
+
+/// What is left of `older` around `newer`.
+fn remainder(older: &Held, newer: &Held) -> Vec<Held> {
+    if !older.overlaps(newer) {
+        return vec![older.clone()];
+    }
+    [older.cut(0, newer.offset), older.cut(newer.end(), u64::MAX)].into_iter().flatten().collect()
+}
+
+fn each_sector(piece: &Held, image: &mut Image, mut keep: impl FnMut(u16, u64) -> bool) {
+    let sector = u64::from(image.geometry(piece.pv).sector);
+    let mut at = piece.offset;
+    while at < piece.end() {
+        let end = (at / sector + 1) * sector;
+        if keep(piece.pv.0, at / sector)
+            && let Some(part) = piece.cut(at, end)
+        {
+            image.apply(part.pv, part.offset, part.len, &part.bytes);
+        }
+        at = end;
+    }
+}

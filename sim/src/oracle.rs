@@ -1,0 +1,548 @@
+//! The oracle: every version of every sector that was ever asked for, and which of them may be read.
+//!
+//! A version is a write (or discard) of one sector with the moments of its invocation and its response. It is
+//! *superseded* by another that began after it had ended. From this all rules follow:
+//!
+//! * O1 a read returns a version that no version acknowledged before the read began supersedes;
+//! * O2 after power loss, that no version acknowledged before the last completed flush began supersedes;
+//! * O3 after the program's death, that no acknowledged version supersedes;
+//! * O4 a snapshot holds what O1 allows to a read that lasts as long as the command, and never changes;
+//! * O5 requests marked atomic are found whole or not at all;
+//! * O6 commands under way at the cut have left the old state or the new one.
+//!
+//! Moments are numbers drawn from [`Oracle::tick`]; the oracle knows no other clock.
+
+use crate::stamp::Found;
+use rowen_engine::fixed_hash::Map;
+use std::collections::BTreeMap;
+
+/// A volume's number in the oracle, for ever; the engine's UUID is made of it.
+pub type Vol = u32;
+
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    /// The request; 0 for zeros that were there from the beginning.
+    request: u64,
+    zeros: bool,
+    began: u64,
+    /// Superseded by versions that began after this. Its end, or earlier when a read showed which came later.
+    until: u64,
+    ended: u64,
+    acked: bool,
+}
+
+const NEVER: u64 = u64::MAX;
+const BLANK: Version = Version { request: 0, zeros: true, began: 0, until: 0, ended: 0, acked: true };
+
+impl Version {
+    fn superseded_by(&self, later: &Version) -> bool {
+        self.until < later.began
+    }
+    fn is(&self, found: Found) -> bool {
+        match found {
+            Found::Zeros => self.zeros,
+            Found::Stamp { version, .. } => !self.zeros && self.request == version,
+            Found::Rubbish => false,
+        }
+    }
+}
+
+/// What must have survived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// A read that began at this moment (O1).
+    Read(u64),
+    /// Power loss now (O2).
+    PowerLoss,
+    /// The program's death now (O3).
+    Death,
+}
+
+/// One life of a volume's contents: from its creation, or a revert, or a resize, to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Size in sectors.
+    pub sectors: u64,
+    versions: Map<u64, Vec<Version>>,
+    /// Parts of requests that are found whole or not at all: (request, first sector) and number of sectors.
+    atomic: BTreeMap<(u64, u64), u64>,
+}
+
+impl Contents {
+    fn of(&self, sector: u64) -> &[Version] {
+        self.versions.get(&sector).map_or(std::slice::from_ref(&BLANK), Vec::as_slice)
+    }
+
+    fn legal(&self, sector: u64, must: &dyn Fn(&Version) -> bool) -> impl Iterator<Item = &Version> {
+        let all = self.of(sector);
+        // Few versions: the quadratic search is the short one.
+        let kept: Vec<bool> =
+            all.iter().map(|version| !all.iter().any(|later| must(later) && version.superseded_by(later))).collect();
+        all.iter().zip(kept).filter(|(_, kept)| *kept).map(|(version, _)| version)
+    }
+
+    /// The contents as a snapshot taken between `began` and now has them: any one version that is allowed.
+    fn frozen(&self, began: u64) -> Contents {
+        let must = |version: &Version| version.acked && version.ended < began;
+        let mut versions = Map::default();
+        for &sector in self.versions.keys() {
+            let candidates: Vec<Version> = self
+                .legal(sector, &must)
+                .map(|version| Version { began: 0, until: 0, ended: 0, acked: true, ..*version })
+                .collect();
+            if !candidates.iter().all(|version| version.zeros) {
+                versions.insert(sector, candidates);
+            }
+        }
+        Contents { sectors: self.sectors, versions, atomic: BTreeMap::new() }
+    }
+
+    fn resized(&self, sectors: u64) -> Contents {
+        let mut contents = self.clone();
+        contents.sectors = sectors;
+        contents.versions.retain(|&sector, _| sector < sectors);
+        contents.atomic.retain(|(_, first), count| *first + *count <= sectors);
+        contents
+    }
+}
+
+/// Whether a volume exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Its creation is under way: it may be there after a cut.
+    Coming,
+    Here,
+    /// Its removal is under way.
+    Going,
+    Gone,
+}
+
+/// What is known of one volume.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub life: Life,
+    pub name: String,
+    /// The name that a rename under way gives it.
+    pub next_name: Option<String>,
+    pub read_only: bool,
+    /// The engine may declare it invalid (it has a reserve, or the group was full).
+    pub may_become_invalid: bool,
+    /// It was found invalid and has no contents any more.
+    pub invalid: bool,
+    /// For a snapshot whose command is under way: its origin and when the command began.
+    pending_of: Option<(Vol, u64)>,
+    contents: Contents,
+    /// What a revert or resize under way makes of the contents.
+    next: Option<Contents>,
+    /// Versions acknowledged before this moment are durable.
+    durable: u64,
+}
+
+impl Volume {
+    /// Size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.contents.sectors
+    }
+
+    fn must(&self, since: Since) -> impl Fn(&Version) -> bool + use<> {
+        let durable = self.durable;
+        move |version| {
+            version.acked
+                && match since {
+                    Since::Read(began) => version.ended < began,
+                    Since::PowerLoss => version.ended < durable,
+                    Since::Death => version.ended != NEVER,
+                }
+        }
+    }
+}
+
+/// A command under way that touches several volumes, or a volume as a whole.
+#[derive(Clone, Debug)]
+pub enum Command {
+    Create(Vec<Vol>),
+    Remove(Vec<Vol>),
+    /// Target, source, and whether the source goes with it.
+    Revert(Vol, Vol, bool),
+    Resize(Vol),
+    Rename(Vol),
+}
+
+/// Everything that was asked of a group and what it answered.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    clock: u64,
+    requests: u64,
+    pub volumes: BTreeMap<Vol, Volume>,
+    next_volume: Vol,
+    /// Commands that have not been answered.
+    commands: BTreeMap<u64, Command>,
+}
+
+impl Oracle {
+    /// The next moment.
+    pub fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Volumes that exist for certain and can be read.
+    pub fn readable(&self) -> Vec<Vol> {
+        let here = |volume: &Volume| volume.life == Life::Here && !volume.invalid;
+        self.volumes.iter().filter(|(_, volume)| here(volume)).map(|(&vol, _)| vol).collect()
+    }
+
+    /// A write (or, with `zeros`, a discard) of `count` sectors begins. Returns the request's number. `atomic` are
+    /// ranges (first sector, number of sectors) of it that must be found whole or not at all.
+    pub fn begin_write(&mut self, vol: Vol, sector: u64, count: u64, zeros: bool, atomic: &[(u64, u64)]) -> u64 {
+        self.requests += 1;
+        let (request, began) = (self.requests, self.tick());
+        let contents = &mut self.volume(vol).contents;
+        let version = Version { request, zeros, began, until: NEVER, ended: NEVER, acked: false };
+        for sector in sector..sector + count {
+            contents.versions.entry(sector).or_insert_with(|| vec![BLANK]).push(version);
+        }
+        contents.atomic.extend(atomic.iter().map(|&(first, count)| ((request, first), count)));
+        request
+    }
+
+    /// The write was answered: with `acked`, it is there; without, any part of it may be.
+    pub fn end_write(&mut self, vol: Vol, sector: u64, count: u64, request: u64, acked: bool) {
+        let ended = self.tick();
+        let contents = &mut self.volume(vol).contents;
+        if !acked {
+            contents.atomic.retain(|&(of, _), _| of != request);
+        }
+        for sector in sector..sector + count {
+            let versions = contents.versions.get_mut(&sector).into_iter().flatten();
+            for version in versions.filter(|version| version.request == request) {
+                (version.until, version.ended, version.acked) = (ended, ended, acked);
+            }
+        }
+    }
+
+    /// A flush of `vol` that began at `began` was completed.
+    pub fn flushed(&mut self, vol: Vol, began: u64) {
+        let volume = self.volume(vol);
+        volume.durable = volume.durable.max(began);
+    }
+
+    /// The same for every volume.
+    pub fn flushed_all(&mut self, began: u64) {
+        self.volumes.values_mut().for_each(|volume| volume.durable = volume.durable.max(began));
+    }
+
+    fn command(&mut self, command: Command) -> u64 {
+        let began = self.tick();
+        self.commands.insert(began, command);
+        began
+    }
+
+    fn volume(&mut self, vol: Vol) -> &mut Volume {
+        self.volumes.get_mut(&vol).expect("the oracle numbered this volume")
+    }
+
+    fn add(&mut self, contents: Contents, origin: Option<(Vol, u64)>) -> Vol {
+        self.next_volume += 1;
+        let vol = self.next_volume;
+        let volume = Volume {
+            life: Life::Coming,
+            name: format!("v{vol}"),
+            next_name: None,
+            read_only: false,
+            may_become_invalid: false,
+            invalid: false,
+            pending_of: origin,
+            contents,
+            next: None,
+            durable: 0,
+        };
+        self.volumes.insert(vol, volume);
+        vol
+    }
+
+    /// A volume of `sectors` is being made. Returns its number and the command's.
+    pub fn begin_create(&mut self, sectors: u64) -> (Vol, u64) {
+        let vol = self.add(Contents { sectors, ..Contents::default() }, None);
+        (vol, self.command(Command::Create(vec![vol])))
+    }
+
+    /// Snapshots of `origins` are being made in one step.
+    pub fn begin_snapshot(&mut self, origins: &[Vol]) -> (Vec<Vol>, u64) {
+        let began = self.tick();
+        let vols: Vec<Vol> = origins
+            .iter()
+            .map(|&origin| {
+                let sectors = self.volume(origin).contents.sectors;
+                self.add(Contents { sectors, ..Contents::default() }, Some((origin, began)))
+            })
+            .collect();
+        let command = self.command(Command::Create(vols.clone()));
+        (vols, command)
+    }
+
+    /// Creation (of volumes or snapshots) was answered.
+    pub fn end_create(&mut self, command: u64, done: bool) {
+        let Some(Command::Create(vols)) = self.commands.remove(&command) else { return };
+        for vol in vols {
+            if !done {
+                self.volumes.remove(&vol);
+                continue;
+            }
+            if let Some((origin, began)) = self.volume(vol).pending_of.take() {
+                let contents = self.volume(origin).contents.frozen(began);
+                self.volume(vol).contents = contents;
+                self.flushed(origin, began);
+            }
+            self.volume(vol).life = Life::Here;
+        }
+    }
+
+    /// Volumes are being removed in one step.
+    pub fn begin_remove(&mut self, vols: &[Vol]) -> u64 {
+        vols.iter().for_each(|&vol| self.volume(vol).life = Life::Going);
+        self.command(Command::Remove(vols.to_vec()))
+    }
+
+    pub fn end_remove(&mut self, command: u64, done: bool) {
+        let Some(Command::Remove(vols)) = self.commands.remove(&command) else { return };
+        for vol in vols {
+            self.volume(vol).life = if done { Life::Gone } else { Life::Here };
+            if done {
+                self.volume(vol).contents = Contents::default();
+            }
+        }
+    }
+
+    /// `target` is being given the contents of `source`. Nothing else may be under way on the two.
+    pub fn begin_revert(&mut self, target: Vol, source: Vol, consume: bool) -> u64 {
+        let now = self.tick();
+        let contents = self.volume(source).contents.frozen(now);
+        self.volume(target).next = Some(contents);
+        if consume {
+            self.volume(source).life = Life::Going;
+        }
+        self.command(Command::Revert(target, source, consume))
+    }
+
+    pub fn end_revert(&mut self, command: u64, done: bool) {
+        let Some(Command::Revert(target, source, consume)) = self.commands.remove(&command) else { return };
+        let next = self.volume(target).next.take();
+        if let (true, Some(contents)) = (done, next) {
+            self.volume(target).contents = contents;
+        }
+        if consume {
+            self.volume(source).life = if done { Life::Gone } else { Life::Here };
+        }
+    }
+
+    pub fn begin_resize(&mut self, vol: Vol, sectors: u64) -> u64 {
+        let volume = self.volume(vol);
+        volume.next = Some(volume.contents.resized(sectors));
+        self.command(Command::Resize(vol))
+    }
+
+    pub fn end_resize(&mut self, command: u64, done: bool) {
+        let Some(Command::Resize(vol)) = self.commands.remove(&command) else { return };
+        let next = self.volume(vol).next.take();
+        if let (true, Some(contents)) = (done, next) {
+            self.volume(vol).contents = contents;
+        }
+    }
+
+    pub fn begin_rename(&mut self, vol: Vol, name: &str) -> u64 {
+        self.volume(vol).next_name = Some(name.to_string());
+        self.command(Command::Rename(vol))
+    }
+
+    pub fn end_rename(&mut self, command: u64, done: bool) {
+        let Some(Command::Rename(vol)) = self.commands.remove(&command) else { return };
+        let volume = self.volume(vol);
+        let name = volume.next_name.take();
+        if let (true, Some(name)) = (done, name) {
+            volume.name = name;
+        }
+    }
+
+    /// Judges all of a volume as it was found after a crash, its size included.
+    pub fn judge_whole(&self, vol: Vol, found: &[Found], since: Since) -> Result<(), String> {
+        let volume = &self.volumes[&vol];
+        let size = found.len() as u64;
+        match &volume.next {
+            _ if size == volume.contents.sectors => self.judge(vol, 0, found, since),
+            Some(next) if size == next.sectors => judge_contents(next, vol, 0, found, &volume.must(since)),
+            _ => Err(format!("volume {vol} has {size} sectors, it was made with {}", volume.contents.sectors)),
+        }
+    }
+
+    /// Judges contents as they were found. `found` has one entry for each sector from `first` on.
+    pub fn judge(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Result<(), String> {
+        let volume = &self.volumes[&vol];
+        let must = volume.must(since);
+        let current = match volume.pending_of {
+            Some((origin, began)) => judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must),
+            None => judge_contents(&volume.contents, vol, first, found, &must),
+        };
+        match (&volume.next, current) {
+            (Some(next), Err(old)) => judge_contents(next, vol, first, found, &must)
+                .map_err(|new| format!("{old}; nor as the command under way leaves it: {new}")),
+            (_, outcome) => outcome,
+        }
+    }
+
+    /// Whether the contents are those that the command under way leaves, and not the old ones.
+    pub fn is_next(&self, vol: Vol, found: &[Found]) -> bool {
+        let volume = &self.volumes[&vol];
+        let any = |_: &Version| false;
+        let Some(next) = &volume.next else { return false };
+        judge_contents(next, vol, 0, found, &any).is_ok() && judge_contents(&volume.contents, vol, 0, found, &any).is_err()
+    }
+
+    /// Whether the contents are the old ones, and not those that the command under way leaves.
+    pub fn is_old(&self, vol: Vol, found: &[Found]) -> bool {
+        let volume = &self.volumes[&vol];
+        let any = |_: &Version| false;
+        let Some(next) = &volume.next else { return false };
+        judge_contents(next, vol, 0, found, &any).is_err()
+    }
+
+    /// Commands that were not answered.
+    pub fn under_way(&self) -> impl Iterator<Item = &Command> {
+        self.commands.values()
+    }
+
+    /// A read while nothing was being written showed `found`: of versions that overlapped in time it says which came
+    /// last, for good (reads must not change their mind, and neither may recovery).
+    pub fn settle(&mut self, vol: Vol, first: u64, found: &[Found]) {
+        let versions = &mut self.volume(vol).contents.versions;
+        for (at, &found) in found.iter().enumerate() {
+            let Some(versions) = versions.get_mut(&(first + at as u64)) else { continue };
+            if versions.len() < 2 {
+                continue;
+            }
+            let Some(last) = versions.iter().rposition(|version| version.is(found)) else { continue };
+            let began = versions[last].began;
+            if began == 0 {
+                // One of a snapshot's candidates: it is the one.
+                let only = versions[last];
+                versions.retain(|version| version.began > 0);
+                versions.insert(0, only);
+                continue;
+            }
+            for (at, version) in versions.iter_mut().enumerate() {
+                if at != last {
+                    version.until = version.until.min(began - 1);
+                }
+            }
+        }
+    }
+
+    /// Forgets versions that no crash can bring back any more. Keeps long runs short.
+    pub fn prune(&mut self) {
+        for volume in self.volumes.values_mut() {
+            let durable = volume.durable;
+            volume.contents.versions.retain(|_, versions| {
+                if let Some(floor) = versions.iter().filter(|v| v.acked && v.ended < durable).map(|v| v.began).max() {
+                    versions.retain(|version| version.until >= floor);
+                }
+                versions.len() != 1 || !versions[0].zeros
+            });
+            let oldest = volume.contents.versions.values().flatten().map(|v| v.request).filter(|&r| r > 0).min();
+            volume.contents.atomic.retain(|&(request, _), _| oldest.is_some_and(|oldest| request >= oldest));
+        }
+    }
+
+    /// After a crash: what was found is what is there. Commands under way came out as `exists` and `found` say.
+    pub fn restart(&mut self, mut found: BTreeMap<Vol, (String, Vec<Found>)>) {
+        self.commands.clear();
+        let now = self.tick();
+        self.volumes.retain(|vol, _| found.contains_key(vol));
+        for (vol, volume) in &mut self.volumes {
+            let Some((name, sectors)) = found.remove(vol) else { continue };
+            let mut contents = Contents { sectors: sectors.len() as u64, ..Contents::default() };
+            for (sector, found) in sectors.into_iter().enumerate() {
+                if let Found::Stamp { version, .. } = found {
+                    let only = Version { request: version, zeros: false, ..BLANK };
+                    contents.versions.insert(sector as u64, vec![only]);
+                }
+            }
+            (volume.life, volume.pending_of, volume.next, volume.next_name) = (Life::Here, None, None, None);
+            (volume.name, volume.contents, volume.durable) = (name, contents, now);
+        }
+    }
+}
+
+fn judge_contents(
+    contents: &Contents,
+    vol: Vol,
+    first: u64,
+    found: &[Found],
+    must: &dyn Fn(&Version) -> bool,
+) -> Result<(), String> {
+    for (at, &found) in found.iter().enumerate() {
+        let sector = first + at as u64;
+        if contents.versions.is_empty() && found == Found::Zeros {
+            continue;
+        }
+        if !contents.legal(sector, must).any(|version| version.is(found)) {
+            return Err(explain(contents, vol, sector, found, must));
+        }
+    }
+    judge_atomic(contents, vol, first, found, must)
+}
+
+/// O5.
+fn judge_atomic(
+    contents: &Contents,
+    vol: Vol,
+    first: u64,
+    found: &[Found],
+    must: &dyn Fn(&Version) -> bool,
+) -> Result<(), String> {
+    for (&(request, start), &count) in &contents.atomic {
+        let (mut old, mut new) = (None, None);
+        for sector in start.max(first)..(start + count).min(first + found.len() as u64) {
+            let all = contents.of(sector);
+            let Some(this) = all.iter().find(|version| version.request == request) else { continue };
+            let matches = |version: &&Version| version.is(found[(sector - first) as usize]);
+            let before = |version: &Version| version.superseded_by(this);
+            let at_or_after = |version: &Version| version.request == request || this.superseded_by(version);
+            if contents.legal(sector, must).filter(matches).all(before) {
+                old.get_or_insert(sector);
+            }
+            if contents.legal(sector, must).filter(matches).all(at_or_after) {
+                new.get_or_insert(sector);
+            }
+        }
+        if let (Some(old), Some(new)) = (old, new) {
+            return Err(format!(
+                "volume {vol}: TORN: request {request} (sectors {start}+{count}) is in sector {new} and not in sector {old}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn explain(contents: &Contents, vol: Vol, sector: u64, found: Found, must: &dyn Fn(&Version) -> bool) -> String {
+    let all = contents.of(sector);
+    let legal: Vec<String> = contents.legal(sector, must).map(|version| show(version)).collect();
+    let what = match found {
+        Found::Rubbish => "RUBBISH: not one request's data".to_string(),
+        Found::Zeros => "LOST: zeros".to_string(),
+        Found::Stamp { volume, sector: other, version } if other != sector => {
+            format!("MISPLACED: request {version} of volume {volume} for sector {other}")
+        }
+        Found::Stamp { version, .. } if all.iter().any(|v| v.request == version && !v.zeros) => {
+            format!("LOST: request {version}, which is too old")
+        }
+        Found::Stamp { volume, version, .. } => format!("LEAK: request {version} of volume {volume}, never written here"),
+    };
+    format!("volume {vol} sector {sector}: {what}; allowed: {}", legal.join(" or "))
+}
+
+fn show(version: &Version) -> String {
+    match version.zeros {
+        true => format!("zeros of request {}", version.request),
+        false => format!("request {}", version.request),
+    }
+}
