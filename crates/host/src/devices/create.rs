@@ -1,0 +1,269 @@
+//! Making physical volumes, taking their labels away, and making a group of them. Each in two steps: all checks on all
+//! devices, while they are held; then the writes.
+
+use super::plain::{Access, Identity, Plain, PlainDisks, block_on};
+use super::{Error, file, scan, signature, usage};
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::{Group, NewGroup, NewPv, PvLabel};
+use rowen_engine::units::Uuid;
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The least that makes a useful physical volume.
+pub const MIN_PV_BYTES: u64 = 8 << 20;
+
+/// How far the person who gave the command agreed to lose data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    /// How often `-f` was given.
+    pub force: u8,
+    /// `-y`: every question is answered with yes.
+    pub yes: bool,
+}
+
+/// A device that passed every check, held until it is written or dropped.
+struct Checked {
+    device: Plain,
+    label: Option<PvLabel>,
+    /// What it holds that will be lost.
+    signature: Option<String>,
+}
+
+/// What becomes of a device that is a member of a group.
+#[derive(Clone, Copy)]
+enum ForMember<'a> {
+    Initialise,
+    Add { to: &'a str },
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    let path = std::path::absolute(path)
+        .map_err(|source| Error::Io { path: path.to_owned(), what: "find", source })?;
+    if path.as_os_str().as_bytes().contains(&b'\n') {
+        return Err(Error::BadPath(path));
+    }
+    Ok(path)
+}
+
+/// Opens the device alone, or says who has it.
+fn hold(path: &Path) -> Result<Plain, Error> {
+    let in_use = |by| Error::InUse { path: path.to_owned(), by };
+    let identity = Identity::of(path);
+    let used_by = || identity.and_then(|identity| usage::of(path, identity));
+    let device = Plain::open(path, Access::Hold).map_err(|error| match error {
+        Error::InUse { .. } => in_use(used_by()),
+        other => other,
+    })?;
+    // Uses that an exclusive open does not meet.
+    if !device.is_block
+        && let Some(by) = loop_or_swap(path, device.identity)
+    {
+        return Err(in_use(Some(by)));
+    }
+    if device.is_read_only() {
+        return Err(Error::ReadOnly(path.to_owned()));
+    }
+    Ok(device)
+}
+
+fn loop_or_swap(path: &Path, identity: Identity) -> Option<String> {
+    usage::of(path, identity).filter(|by| !by.starts_with("held by"))
+}
+
+fn label_of(path: &Path) -> rowen_engine::error::Result<Option<PvLabel>> {
+    match Plain::open(path, Access::Look) {
+        Ok(device) => scan::read_label(device),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Every check that comes before a device becomes a physical volume.
+fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked, Error> {
+    // The label first: "already in a group" says more than "in use", which a member of an open group is as well.
+    let owned = path.to_owned();
+    let label = match label_of(path) {
+        Ok(label) => label,
+        Err(_) if consent.force >= 2 => None,
+        Err(rowen_engine::error::Error::Disk(source)) => return Err(Error::Engine { path: owned, source: source.into() }),
+        Err(damage) => return Err(Error::DamagedLabel { path: owned, detail: damage.to_string() }),
+    };
+    if let Some(group) = label.as_ref().and_then(|label| label.group.as_ref()).map(|group| group.group_name.clone()) {
+        match member {
+            ForMember::Add { to } => return Err(Error::AddMember { path: owned, group, to: to.to_owned() }),
+            ForMember::Initialise if consent.force < 2 => return Err(Error::InitialiseMember { path: owned, group }),
+            ForMember::Initialise if !consent.yes => {
+                return Err(Error::Confirm {
+                    question: format!(
+                        "Really INITIALIZE physical volume \"{}\" of volume group \"{group}\"",
+                        path.display()
+                    ),
+                    refused: format!("{}: physical volume not initialized.", path.display()),
+                });
+            }
+            ForMember::Initialise => {}
+        }
+    }
+    let device = hold(path)?;
+    let size = device.geometry.size;
+    if size < MIN_PV_BYTES {
+        return Err(Error::TooSmall { path: owned, size, least: MIN_PV_BYTES });
+    }
+    let signature = if label.is_some() { None } else { signature::find(&device)? };
+    if let Some(name) = &signature
+        && !consent.yes
+    {
+        return Err(Error::Confirm {
+            question: format!("WARNING: {name} signature detected on {}. Wipe it?", path.display()),
+            refused: format!("Aborted wiping of {name}.\n{}: physical volume not initialized.", path.display()),
+        });
+    }
+    Ok(Checked { device, label, signature })
+}
+
+/// Wipes what the checks found, and says so.
+fn wipe_signature(checked: &Checked) -> Result<Option<String>, Error> {
+    let Some(name) = &checked.signature else { return Ok(None) };
+    signature::wipe(&checked.device)?;
+    Ok(Some(format!("Wiping {name} signature on {}.", checked.device.path.display())))
+}
+
+/// Makes `path` a physical volume of no group. Returns what there is to tell besides success.
+pub fn pvcreate(path: &Path, uuid: Uuid, consent: Consent) -> Result<Vec<String>, Error> {
+    let path = absolute(path)?;
+    let checked = check(&path, ForMember::Initialise, consent)?;
+    let notes = wipe_signature(&checked)?.into_iter().collect();
+    file::remember(uuid, &path)?;
+    write_label(checked.device, uuid)?;
+    Ok(notes)
+}
+
+fn write_label(device: Plain, uuid: Uuid) -> Result<(), Error> {
+    let path = device.path.clone();
+    let disks = PlainDisks(vec![device]);
+    block_on(Group::write_label(&disks, PvIndex(0), uuid)).map_err(|source| Error::Engine { path, source })
+}
+
+/// Takes the label of a physical volume away.
+pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
+    let path = absolute(path)?;
+    Plain::open(&path, Access::Look)?;
+    let mut notes = Vec::new();
+    let group = match label_of(&path) {
+        Ok(None) => return Err(Error::NotAPv(path)),
+        Ok(Some(label)) => label.group.map(|group| group.group_name),
+        Err(_) if consent.force >= 2 => None,
+        Err(damage) => return Err(Error::DamagedLabel { path, detail: damage.to_string() }),
+    };
+    if let Some(group) = group {
+        if consent.force < 2 {
+            return Err(Error::RemoveMember { path, group });
+        }
+        notes.push(format!("WARNING: PV {} is used by VG {group}.", path.display()));
+        if !consent.yes {
+            return Err(Error::Confirm {
+                question: format!(
+                    "{}\nReally WIPE LABELS from physical volume \"{}\" of volume group \"{group}\"",
+                    notes[0],
+                    path.display()
+                ),
+                refused: format!("{}: physical volume label not removed.", path.display()),
+            });
+        }
+        notes.push(format!(
+            "WARNING: Wiping physical volume label from {} of volume group \"{group}\".",
+            path.display()
+        ));
+    }
+    let disks = PlainDisks(vec![hold(&path)?]);
+    block_on(Group::wipe_label(&disks, PvIndex(0))).map_err(|source| Error::Engine { path: path.clone(), source })?;
+    file::forget(&path)?;
+    Ok(notes)
+}
+
+/// A device that is to join a group, checked and held.
+pub struct NewMember {
+    checked: Checked,
+    /// Its identifier: the one on its label, or the fresh one that was offered.
+    pub uuid: Uuid,
+    /// Whether it becomes a physical volume by this.
+    pub is_new: bool,
+}
+
+impl NewMember {
+    /// Checks that `path` can join the group `to`; `fresh` becomes its identifier when it is no physical volume yet.
+    pub fn check(path: &Path, fresh: Uuid, to: &str, consent: Consent) -> Result<NewMember, Error> {
+        let path = absolute(path)?;
+        let checked = check(&path, ForMember::Add { to }, consent)?;
+        let uuid = checked.label.as_ref().map_or(fresh, |label| label.pv_uuid);
+        let is_new = checked.label.is_none();
+        Ok(NewMember { checked, uuid, is_new })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.checked.device.path
+    }
+
+    /// Wipes old signatures, remembers the device and lets go of it, so that a group can take hold of it.
+    pub fn release(self) -> Result<Vec<String>, Error> {
+        self.prepare()
+    }
+
+    fn prepare(&self) -> Result<Vec<String>, Error> {
+        let mut notes: Vec<String> = wipe_signature(&self.checked)?.into_iter().collect();
+        file::remember(self.uuid, self.path())?;
+        if self.is_new {
+            notes.push(format!("Physical volume \"{}\" successfully created.", self.path().display()));
+        }
+        Ok(notes)
+    }
+}
+
+/// Checks all of `pvs`, none of which may be named twice.
+fn check_members(pvs: &[(PathBuf, Uuid)], to: &str, consent: Consent) -> Result<Vec<NewMember>, Error> {
+    let mut seen = HashSet::new();
+    // Before any is held: the second open of one device would only say that it is in use.
+    for (path, _) in pvs {
+        if Identity::of(path).is_some_and(|identity| !seen.insert(identity)) {
+            return Err(Error::GivenTwice(path.clone()));
+        }
+    }
+    pvs.iter().map(|(path, fresh)| NewMember::check(path, *fresh, to, consent)).collect()
+}
+
+/// Makes a group over `pvs`, each with the identifier that it gets when it is no physical volume yet.
+pub fn vgcreate(
+    name: &str,
+    uuid: Uuid,
+    extent_blocks: u64,
+    pvs: &[(PathBuf, Uuid)],
+    consent: Consent,
+) -> Result<Vec<String>, Error> {
+    if scan::scan()?.groups().iter().any(|group| group.name == name) {
+        return Err(Error::GroupExists(name.to_owned()));
+    }
+    let members = check_members(pvs, name, consent)?;
+    let mut notes = Vec::new();
+    for member in &members {
+        notes.extend(member.prepare()?);
+    }
+    let spec = NewGroup {
+        uuid,
+        name: name.to_owned(),
+        extent_blocks,
+        pvs: members.iter().map(|member| NewPv { uuid: member.uuid }).collect(),
+    };
+    let paths: Vec<PathBuf> = members.iter().map(|member| member.path().to_owned()).collect();
+    let fresh: Vec<PathBuf> =
+        members.iter().filter(|member| member.is_new).map(|member| member.path().to_owned()).collect();
+    let disks = PlainDisks(members.into_iter().map(|member| member.checked.device).collect());
+    match block_on(Group::create(Arc::new(disks), spec)) {
+        Ok(()) => Ok(notes),
+        Err(source) => {
+            fresh.iter().try_for_each(|path| file::forget(path))?;
+            Err(Error::Engine { path: paths.into_iter().next().unwrap_or_default(), source })
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What can go wrong with a device, in sentences for the person who named it. Where LVM has a sentence, it is LVM's.
+
+use rowen_engine::units::Uuid;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a device was not used.
+#[derive(Debug)]
+pub enum Error {
+    NotFound(PathBuf),
+    NotADevice(PathBuf),
+    /// A path that the devices file cannot hold.
+    BadPath(PathBuf),
+    ReadOnly(PathBuf),
+    TooSmall { path: PathBuf, size: u64, least: u64 },
+    /// `by` names the user where it could be found.
+    InUse { path: PathBuf, by: Option<String> },
+    /// One path, or two paths to one device, were given twice.
+    GivenTwice(PathBuf),
+    NotAPv(PathBuf),
+    /// pvcreate on a member of a group.
+    InitialiseMember { path: PathBuf, group: String },
+    /// pvremove on a member of a group.
+    RemoveMember { path: PathBuf, group: String },
+    /// vgcreate or vgextend with a member of a group.
+    AddMember { path: PathBuf, group: String, to: String },
+    DamagedLabel { path: PathBuf, detail: String },
+    NoGroup(String),
+    GroupExists(String),
+    /// Two groups of one name are attached.
+    AmbiguousGroup { name: String, paths: Vec<PathBuf> },
+    MissingPvs { group: String, missing: Vec<(Uuid, Option<PathBuf>)>, damaged: Vec<PathBuf> },
+    Duplicate { uuid: Uuid, paths: Vec<PathBuf> },
+    /// A person must agree first: the question, and what is said when the answer is no.
+    Confirm { question: String, refused: String },
+    Io { path: PathBuf, what: &'static str, source: std::io::Error },
+    Engine { path: PathBuf, source: rowen_engine::error::Error },
+}
+
+fn join(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotFound(path) => write!(f, "No device found for {}.", path.display()),
+            Error::NotADevice(path) => {
+                write!(f, "Cannot use {}: it is neither a block device nor a regular file.", path.display())
+            }
+            Error::BadPath(path) => write!(f, "Cannot use {path:?}: its path contains a line break."),
+            Error::ReadOnly(path) => write!(f, "Cannot use {}: device is read-only.", path.display()),
+            Error::TooSmall { path, size, least } => write!(
+                f,
+                "Cannot use {}: device is too small ({size} bytes; at least {least} bytes are needed).",
+                path.display()
+            ),
+            Error::InUse { path, by: None } => {
+                write!(f, "Can't open {} exclusively.  Mounted filesystem?", path.display())
+            }
+            Error::InUse { path, by: Some(by) } => {
+                write!(f, "Can't open {} exclusively: it is {by}.", path.display())
+            }
+            Error::GivenTwice(path) => write!(f, "Physical volume {} was given more than once.", path.display()),
+            Error::NotAPv(path) => write!(f, "No PV found on device {}.", path.display()),
+            Error::InitialiseMember { path, group } => write!(
+                f,
+                "Can't initialize physical volume \"{0}\" of volume group \"{group}\" without -ff\n\
+                 {0}: physical volume not initialized.",
+                path.display()
+            ),
+            Error::RemoveMember { path, group } => write!(
+                f,
+                "PV {0} is used by VG {group} so please use vgreduce first.\n\
+                 (If you are certain you need pvremove, then confirm by using --force twice.)\n\
+                 {0}: physical volume label not removed.",
+                path.display()
+            ),
+            Error::AddMember { path, group, to } => write!(
+                f,
+                "Physical volume '{0}' is already in volume group '{group}'\n\
+                 Unable to add physical volume '{0}' to volume group '{to}'\n\
+                 {0}: physical volume not initialized.",
+                path.display()
+            ),
+            Error::DamagedLabel { path, detail } => write!(
+                f,
+                "The label of physical volume {} is damaged ({detail}); use -ff to overwrite it.",
+                path.display()
+            ),
+            Error::NoGroup(name) => {
+                write!(f, "Volume group \"{name}\" not found\nCannot process volume group {name}")
+            }
+            Error::GroupExists(name) => write!(f, "A volume group called {name} already exists."),
+            Error::AmbiguousGroup { name, paths } => write!(
+                f,
+                "There are two volume groups called {name}, on {}; detach one of them.",
+                join(paths)
+            ),
+            Error::MissingPvs { group, missing, damaged } => {
+                write!(f, "Volume group \"{group}\" cannot be opened:")?;
+                for (position, (uuid, path)) in missing.iter().enumerate() {
+                    let and = if position > 0 { " and" } else { "" };
+                    write!(f, "{and} physical volume {}", uuid)?;
+                    if let Some(path) = path {
+                        write!(f, " (last seen at {})", path.display())?;
+                    }
+                }
+                f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })?;
+                if !damaged.is_empty() {
+                    write!(f, " The label on {} is damaged.", join(damaged))?;
+                }
+                Ok(())
+            }
+            Error::Duplicate { uuid, paths } => write!(
+                f,
+                "Physical volume {} is there more than once, at {}; detach the copies.",
+                uuid,
+                join(paths)
+            ),
+            Error::Confirm { question, refused } => write!(f, "{question} [y/n]: [n]\n{refused}"),
+            Error::Io { path, what, source } => write!(f, "Cannot {what} {}: {source}.", path.display()),
+            Error::Engine { path, source } => write!(f, "Cannot use {}: {source}.", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            Error::Engine { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Which files and block devices are physical volumes, and making, removing and grouping them.
+//!
+//! This module owns the devices file and everything that is done to a device while no server has it open. It promises:
+//!
+//! * to look at a device without ever writing to it, and to look at the known devices only (the devices file, and block
+//!   devices whose label is ours), so that a command costs milliseconds;
+//! * to write to a device only while holding it alone, and only after every check on every device of the command has
+//!   passed: a refusal has changed nothing;
+//! * to overwrite another's data only when told so.
+
+mod create;
+mod error;
+pub mod file;
+mod plain;
+mod scan;
+mod signature;
+mod usage;
+
+pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, vgcreate};
+pub use error::Error;
+pub use plain::{Access, Identity, Plain, PlainDisks, block_on};
+pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, scan};

@@ -1,0 +1,238 @@
+//! A small [`Disks`] for labels: each request is done on the spot with pread and pwrite. It starts no thread, so that
+//! a command can look at every known device in well under a millisecond. Volumes never go through it.
+
+use super::Error;
+use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PvGeometry, PvIndex, Segment};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::future::Future;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look, beside whoever else has it open.
+    Look,
+    /// To write, alone: refused while anything else uses the device.
+    Hold,
+}
+
+/// An open file or block device.
+#[derive(Debug)]
+pub struct Plain {
+    pub path: PathBuf,
+    pub geometry: PvGeometry,
+    pub is_block: bool,
+    /// The device's number, or the file's device and inode: two paths with the same identity are one device.
+    pub identity: Identity,
+    file: File,
+}
+
+/// What makes two paths the same device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Identity {
+    Block(u64),
+    File(u64, u64),
+}
+
+impl Identity {
+    /// Of the file or block device at `path`; nothing else has one.
+    pub fn of(path: &Path) -> Option<Identity> {
+        let stat = rustix::fs::stat(path).ok()?;
+        Identity::of_stat(&stat)
+    }
+
+    fn of_stat(stat: &rustix::fs::Stat) -> Option<Identity> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => Some(Identity::Block(stat.st_rdev)),
+            FileType::RegularFile => Some(Identity::File(stat.st_dev, stat.st_ino)),
+            _ => None,
+        }
+    }
+}
+
+impl Plain {
+    /// Opens `path`. With [`Access::Hold`] the hold lasts until this is dropped.
+    pub fn open(path: &Path, access: Access) -> Result<Plain, Error> {
+        let failed = |source: Errno| open_error(path, access, source);
+        // The kind first: opening a fifo would wait for its other end.
+        let stat = rustix::fs::stat(path).map_err(failed)?;
+        let identity = Identity::of_stat(&stat).ok_or_else(|| Error::NotADevice(path.to_owned()))?;
+        let is_block = matches!(identity, Identity::Block(_));
+
+        let exclusive = if access == Access::Hold && is_block { OFlags::EXCL } else { OFlags::empty() };
+        let open = |extra: OFlags| {
+            let flags = (extra | exclusive | OFlags::NONBLOCK).bits() as i32;
+            File::options().read(true).write(access == Access::Hold).custom_flags(flags).open(path)
+        };
+        // Past the page cache, in which an older label could linger; where that is refused, through it.
+        let file = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())).map_err(|e| failed(errno(&e)))?;
+        let opened = rustix::fs::fstat(&file).map_err(failed)?;
+        if Identity::of_stat(&opened) != Some(identity) {
+            return Err(Error::NotADevice(path.to_owned()));
+        }
+        if access == Access::Hold && !is_block {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(failed)?;
+        }
+        let geometry = geometry(&file, is_block).map_err(|e| failed(errno(&e)))?;
+        Ok(Plain { path: path.to_owned(), geometry, is_block, identity, file })
+    }
+
+    /// Whether a block device is set read-only.
+    pub fn is_read_only(&self) -> bool {
+        let Identity::Block(number) = self.identity else { return false };
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|ro| ro.trim() == "1")
+    }
+
+    /// Reads `buf.len()` bytes at `offset`, both multiples of the sector, into an aligned buffer.
+    pub fn read(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    /// Writes an aligned buffer at `offset`, both multiples of the sector.
+    pub fn write(&self, buf: &[u8], offset: u64) -> std::io::Result<()> {
+        self.file.write_all_at(buf, offset)
+    }
+
+    /// Makes what was written durable.
+    pub fn flush(&self) -> std::io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, offset, len) {
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+fn open_error(path: &Path, access: Access, errno: Errno) -> Error {
+    let path = path.to_owned();
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => Error::NotFound(path),
+        Errno::ROFS => Error::ReadOnly(path),
+        Errno::ACCESS | Errno::PERM if access == Access::Hold => Error::ReadOnly(path),
+        Errno::BUSY | Errno::WOULDBLOCK | Errno::TXTBSY => Error::InUse { path, by: None },
+        other => Error::Io { path, what: "open", source: other.into() },
+    }
+}
+
+/// The usable size in whole blocks of 4 KiB, and the smallest unit that direct I/O may address.
+fn geometry(file: &File, is_block: bool) -> std::io::Result<PvGeometry> {
+    let mut end: &File = file;
+    let size = end.seek(SeekFrom::End(0))? & !4095;
+    let sector = if is_block {
+        rustix::fs::ioctl_blksszget(file)?
+    } else {
+        direct_io_alignment(file)
+    };
+    Ok(PvGeometry { size, sector: if sector <= 512 { 512 } else { 4096 } })
+}
+
+fn direct_io_alignment(file: &File) -> u32 {
+    rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .filter(|stat| stat.stx_dio_offset_align != 0)
+        .map_or(512, |stat| stat.stx_dio_offset_align)
+}
+
+/// Several open devices as the engine sees them.
+pub struct PlainDisks(pub Vec<Plain>);
+
+impl PlainDisks {
+    fn run(&self, op: DiskOp) -> DiskResult {
+        let kind = op.kind();
+        let failed = |segment: &Segment, errno: Errno| DiskError {
+            op: kind,
+            pv: segment.pv,
+            offset: segment.offset,
+            errno: errno.raw_os_error(),
+        };
+        let span = |segment: &Segment| segment.at as usize..segment.at as usize + segment.len as usize;
+        match op {
+            DiskOp::Read { segments, mut buf } => {
+                for segment in &segments {
+                    let part = &mut buf.as_mut_slice()[span(segment)];
+                    self.device(segment).read(part, segment.offset).map_err(|e| failed(segment, errno(&e)))?;
+                }
+                Ok(Some(buf))
+            }
+            DiskOp::Write { segments, buf } => {
+                for segment in &segments {
+                    let part = &buf.as_slice()[span(segment)];
+                    self.device(segment).write(part, segment.offset).map_err(|e| failed(segment, errno(&e)))?;
+                }
+                Ok(None)
+            }
+            DiskOp::Flush => {
+                for (index, device) in self.0.iter().enumerate() {
+                    device.flush().map_err(|e| DiskError {
+                        op: DiskOpKind::Flush,
+                        pv: PvIndex(index as u16),
+                        offset: 0,
+                        errno: errno(&e).raw_os_error(),
+                    })?;
+                }
+                Ok(None)
+            }
+            DiskOp::Discard { segments } => {
+                for segment in &segments {
+                    let len = u64::from(segment.len);
+                    self.device(segment).discard(segment.offset, len).map_err(|e| failed(segment, e))?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn device(&self, segment: &Segment) -> &Plain {
+        &self.0[usize::from(segment.pv.0)]
+    }
+}
+
+impl Disks for PlainDisks {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn geometry(&self, pv: PvIndex) -> PvGeometry {
+        self.0[usize::from(pv.0)].geometry
+    }
+
+    fn submit(&self, op: DiskOp, done: Completer) {
+        done.complete(self.run(op));
+    }
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs `future` on this thread. Over [`PlainDisks`] it never has to wait.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+use super::*;
+
+fn uuid(byte: u8) -> Uuid {
+    Uuid([byte; 16])
+}
+
+fn member(path: &str, byte: u8, group: (&str, u8), index: u16, members: &[u8], sequence: u64) -> Pv {
+    let group = PvMembership {
+        group_uuid: uuid(group.1),
+        group_name: group.0.to_owned(),
+        index,
+        extent_blocks: 1024,
+        members: members.iter().map(|&byte| uuid(byte)).collect(),
+        sequence,
+    };
+    let label = PvLabel { pv_uuid: uuid(byte), group: Some(group), size: 1 << 30 };
+    Pv { path: PathBuf::from(path), size: 1 << 30, state: PvState::Present(label) }
+}
+
+fn scan_of(pvs: &[Pv]) -> Scan {
+    Scan { pvs: pvs.to_vec() }
+}
+
+const VG: (&str, u8) = ("vg", 100);
+
+#[test]
+fn members_come_in_the_order_of_the_label_not_of_the_scan() {
+    let scan = scan_of(&[member("/b", 2, VG, 1, &[1, 2], 5), member("/a", 1, VG, 0, &[1, 2], 5)]);
+    let group = scan.group("vg").unwrap();
+    assert_eq!(group.paths, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(scan.groups(), [GroupSummary { name: "vg".into(), uuid: uuid(100), pvs: 2, missing: 0 }]);
+}
+
+#[test]
+fn the_newest_label_says_who_is_a_member() {
+    // An older label does not know the second member yet.
+    let scan = scan_of(&[member("/a", 1, VG, 0, &[1], 4), member("/b", 2, VG, 1, &[1, 2], 5)]);
+    assert_eq!(scan.group("vg").unwrap().paths.len(), 2);
+}
+
+#[test]
+fn an_unknown_group_is_not_found() {
+    let error = scan_of(&[]).group("nope").unwrap_err();
+    assert_eq!(error.to_string(), "Volume group \"nope\" not found\nCannot process volume group nope");
+}
+
+#[test]
+fn a_missing_member_is_named_with_its_last_place() {
+    let lost = Pv { path: "/gone".into(), size: 0, state: PvState::Missing(uuid(2)) };
+    let scan = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), lost]);
+    let text = scan.group("vg").unwrap_err().to_string();
+    assert!(text.contains("\"vg\" cannot be opened") && text.contains("(last seen at /gone) is missing"), "{text}");
+    assert_eq!(scan.groups()[0].missing, 1);
+}
+
+#[test]
+fn a_damaged_label_is_named_where_a_member_is_missing() {
+    let damaged = Pv { path: "/hurt".into(), size: 1 << 30, state: PvState::Damaged("bad checksum".into()) };
+    let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), damaged]).group("vg").unwrap_err().to_string();
+    assert!(text.ends_with("is missing. The label on /hurt is damaged."), "{text}");
+}
+
+#[test]
+fn two_devices_with_one_identifier_are_refused_with_both_paths() {
+    let scan = scan_of(&[member("/a", 1, VG, 0, &[1], 5), member("/copy", 1, VG, 0, &[1], 5)]);
+    let text = scan.group("vg").unwrap_err().to_string();
+    assert!(text.contains("/a and /copy"), "{text}");
+}
+
+#[test]
+fn two_groups_of_one_name_are_refused() {
+    let scan = scan_of(&[member("/a", 1, VG, 0, &[1], 5), member("/b", 2, ("vg", 101), 0, &[2], 9)]);
+    assert!(matches!(scan.group("vg").unwrap_err(), Error::AmbiguousGroup { paths, .. } if paths.len() == 2));
+}
