@@ -379,7 +379,7 @@ pub fn judge_group(
     for (&vol, found) in found {
         oracle.judge_whole(vol, found, since)?;
     }
-    oracle.under_way().try_for_each(|command| judge_command(oracle, command, &there, found))
+    oracle.under_way().try_for_each(|command| judge_command(oracle, command, &there, found, since))
 }
 
 fn judge_command(
@@ -387,6 +387,7 @@ fn judge_command(
     command: &Command,
     there: &BTreeMap<Vol, &VolumeInfo>,
     found: &BTreeMap<Vol, Vec<Found>>,
+    since: Since,
 ) -> Result<(), String> {
     match command {
         Command::Create(vols) | Command::Remove(vols) => {
@@ -400,10 +401,10 @@ fn judge_command(
             let Some(found) = found.get(target) else { return Ok(()) };
             let source_there = there.contains_key(source);
             match source_there {
-                true if oracle.is_next(*target, found) => {
+                true if oracle.is_next(*target, found, since) => {
                     Err(format!("volume {target} was reverted and its source {source} is still there"))
                 }
-                false if oracle.is_old(*target, found) => {
+                false if oracle.is_old(*target, found, since) => {
                     Err(format!("volume {target} was not reverted and its source {source} is gone"))
                 }
                 _ => Ok(()),

@@ -23,6 +23,8 @@ pub type Vol = u32;
 struct Version {
     /// The request; 0 for zeros that were there from the beginning.
     request: u64,
+    /// The volume that was written: a snapshot's ancestor, maybe.
+    volume: Vol,
     zeros: bool,
     began: u64,
     /// Superseded by versions that began after this. Its end, or earlier when a read showed which came later.
@@ -32,16 +34,18 @@ struct Version {
 }
 
 const NEVER: u64 = u64::MAX;
-const BLANK: Version = Version { request: 0, zeros: true, began: 0, until: 0, ended: 0, acked: true };
+const BLANK: Version = Version { request: 0, volume: 0, zeros: true, began: 0, until: 0, ended: 0, acked: true };
 
 impl Version {
     fn superseded_by(&self, later: &Version) -> bool {
         self.until < later.began
     }
-    fn is(&self, found: Found) -> bool {
+    fn is(&self, at: u64, found: Found) -> bool {
         match found {
             Found::Zeros => self.zeros,
-            Found::Stamp { version, .. } => !self.zeros && self.request == version,
+            Found::Stamp { volume, sector, version } => {
+                !self.zeros && (self.request, self.volume, at) == (version, volume, sector)
+            }
             Found::Rubbish => false,
         }
     }
@@ -198,7 +202,7 @@ impl Oracle {
         self.requests += 1;
         let (request, began) = (self.requests, self.tick());
         let contents = &mut self.volume(vol).contents;
-        let version = Version { request, zeros, began, until: NEVER, ended: NEVER, acked: false };
+        let version = Version { request, volume: vol, zeros, began, until: NEVER, ended: NEVER, acked: false };
         for sector in sector..sector + count {
             contents.versions.entry(sector).or_insert_with(|| vec![BLANK]).push(version);
         }
@@ -391,19 +395,22 @@ impl Oracle {
     }
 
     /// Whether the contents are those that the command under way leaves, and not the old ones.
-    pub fn is_next(&self, vol: Vol, found: &[Found]) -> bool {
-        let volume = &self.volumes[&vol];
-        let any = |_: &Version| false;
-        let Some(next) = &volume.next else { return false };
-        judge_contents(next, vol, 0, found, &any).is_ok() && judge_contents(&volume.contents, vol, 0, found, &any).is_err()
+    pub fn is_next(&self, vol: Vol, found: &[Found], since: Since) -> bool {
+        let (old, next) = self.old_and_next(vol, found, since);
+        next && !old
     }
 
     /// Whether the contents are the old ones, and not those that the command under way leaves.
-    pub fn is_old(&self, vol: Vol, found: &[Found]) -> bool {
+    pub fn is_old(&self, vol: Vol, found: &[Found], since: Since) -> bool {
+        let (old, next) = self.old_and_next(vol, found, since);
+        old && !next
+    }
+
+    fn old_and_next(&self, vol: Vol, found: &[Found], since: Since) -> (bool, bool) {
         let volume = &self.volumes[&vol];
-        let any = |_: &Version| false;
-        let Some(next) = &volume.next else { return false };
-        judge_contents(next, vol, 0, found, &any).is_err()
+        let must = volume.must(since);
+        let fits = |contents: &Contents| judge_contents(contents, vol, 0, found, &must).is_ok();
+        (fits(&volume.contents), volume.next.as_ref().is_some_and(fits))
     }
 
     /// Commands that were not answered.
@@ -416,11 +423,12 @@ impl Oracle {
     pub fn settle(&mut self, vol: Vol, first: u64, found: &[Found]) {
         let versions = &mut self.volume(vol).contents.versions;
         for (at, &found) in found.iter().enumerate() {
-            let Some(versions) = versions.get_mut(&(first + at as u64)) else { continue };
+            let sector = first + at as u64;
+            let Some(versions) = versions.get_mut(&sector) else { continue };
             if versions.len() < 2 {
                 continue;
             }
-            let Some(last) = versions.iter().rposition(|version| version.is(found)) else { continue };
+            let Some(last) = versions.iter().rposition(|version| version.is(sector, found)) else { continue };
             let began = versions[last].began;
             if began == 0 {
                 // One of a snapshot's candidates: it is the one.
@@ -461,8 +469,8 @@ impl Oracle {
             let Some((name, sectors)) = found.remove(vol) else { continue };
             let mut contents = Contents { sectors: sectors.len() as u64, ..Contents::default() };
             for (sector, found) in sectors.into_iter().enumerate() {
-                if let Found::Stamp { version, .. } = found {
-                    let only = Version { request: version, zeros: false, ..BLANK };
+                if let Found::Stamp { volume, version, .. } = found {
+                    let only = Version { request: version, volume, zeros: false, ..BLANK };
                     contents.versions.insert(sector as u64, vec![only]);
                 }
             }
@@ -484,7 +492,7 @@ fn judge_contents(
         if contents.versions.is_empty() && found == Found::Zeros {
             continue;
         }
-        if !contents.legal(sector, must).any(|version| version.is(found)) {
+        if !contents.legal(sector, must).any(|version| version.is(sector, found)) {
             return Err(explain(contents, vol, sector, found, must));
         }
     }
@@ -504,7 +512,7 @@ fn judge_atomic(
         for sector in start.max(first)..(start + count).min(first + found.len() as u64) {
             let all = contents.of(sector);
             let Some(this) = all.iter().find(|version| version.request == request) else { continue };
-            let matches = |version: &&Version| version.is(found[(sector - first) as usize]);
+            let matches = |version: &&Version| version.is(sector, found[(sector - first) as usize]);
             let before = |version: &Version| version.superseded_by(this);
             let at_or_after = |version: &Version| version.request == request || this.superseded_by(version);
             if contents.legal(sector, must).filter(matches).all(before) {
