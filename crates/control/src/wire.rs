@@ -1,0 +1,559 @@
+//! The control protocol between commands and the server of a volume group.
+//!
+//! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. The client sends
+//! [`Request::Hello`] first, and then one request at a time. The server answers each with any number of
+//! [`Outcome::Progress`] and [`Outcome::Notice`] and then exactly one other outcome. A frame over [`FRAME_CAP`] or one
+//! that cannot be read ends the connection. Names are unique within the group, so requests name volumes by name.
+//!
+//! Counts of blocks are named `..._blocks` or `blocks` (4 KiB each), counts of extents `..._extents`, bytes `..._bytes`.
+
+use rowen_engine::group as engine;
+use rowen_engine::units::Uuid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+
+/// The version of this protocol; both sides must have the same.
+pub const VERSION: u32 = 1;
+/// The longest frame that is read or written.
+pub const FRAME_CAP: usize = 64 << 20;
+
+/// What a command asks of a group's server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// The first request of each connection; answered by [`Outcome::Hello`].
+    Hello { version: u32 },
+    /// Answered by [`Outcome::Report`].
+    Report,
+    /// Answered by [`Outcome::Created`] when the node is there (with `activate`).
+    CreateVolume { spec: VolumeSpec, activate: bool },
+    /// One atomic snapshot of all the named origins. With `freeze`, filesystems mounted from them are frozen around it.
+    /// Answered by [`Outcome::Created`], in the order of `specs`.
+    Snapshot { specs: Vec<SnapshotSpec>, freeze: bool },
+    /// Removes all of the named volumes in one step. A volume in use is refused always; an active one that nothing uses is
+    /// deactivated first.
+    Remove { names: Vec<String> },
+    /// Makes nodes. `names: None` is every volume. Volumes marked to skip activation are left out unless `ignore_skip`;
+    /// with `auto`, those not marked for autoactivation are left out too. A snapshot with a reserve goes with its origin.
+    Activate { names: Option<Vec<String>>, ignore_skip: bool, auto: bool },
+    /// Removes nodes; a volume in use is refused.
+    Deactivate { names: Option<Vec<String>> },
+    /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`.
+    Resize { name: String, blocks: u64, force: bool },
+    /// Changes what is set aside for a snapshot.
+    SetReserve { name: String, blocks: Option<u64> },
+    Rename { from: String, to: String },
+    SetPermission { name: String, read_only: bool },
+    SetAttributes { name: String, change: AttributeChange },
+    /// Gives the snapshot's origin the snapshot's contents and removes the snapshot.
+    Merge { snapshot: String },
+    /// Gives `target` the contents of `source`; snapshots of `target`, newer ones too, stay.
+    Revert { target: String, source: String },
+    /// Adds physical volumes, which must be labelled and belong to no group.
+    AddPv { paths: Vec<String> },
+    /// Verifies the group while it is in use. Answered by [`Outcome::Check`].
+    Check,
+    Checkpoint,
+    /// Answered by [`Outcome::Stats`].
+    Stats,
+    /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
+    Destroy { force: bool },
+    /// Deactivates what is not in use, closes the group and ends the server. Refused while a volume is in use.
+    Stop,
+}
+
+/// What the server answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Hello { version: u32, group: String, pid: u32 },
+    Ok,
+    Report(Box<GroupReport>),
+    Created(Vec<Created>),
+    Check(CheckOutcome),
+    Stats(StatsReport),
+    /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
+    Progress { done: u64, total: u64, what: String },
+    /// Something the administrator should read (a group nearly full), before the last outcome.
+    Notice { message: String },
+    /// The request was refused or failed; nothing changed unless the message says so. A complete sentence.
+    Error { kind: ErrorKind, message: String },
+}
+
+impl Outcome {
+    /// Whether another outcome of the same request follows.
+    pub fn is_interim(&self) -> bool {
+        matches!(self, Outcome::Progress { .. } | Outcome::Notice { .. })
+    }
+}
+
+/// Why a request failed, for programs; the message is for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The request makes no sense, whatever the state of the group.
+    Invalid,
+    NotFound,
+    Exists,
+    InUse,
+    NoSpace,
+    /// The group or a device may not be written or opened.
+    Denied,
+    /// Metadata is damaged.
+    Damaged,
+    /// A device failed.
+    Io,
+    /// The group is shutting down, or failed and must be reopened.
+    Closed,
+    /// The other side speaks another version.
+    Version,
+    /// A fault of the server itself.
+    Internal,
+}
+
+/// A volume that a request made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub name: String,
+    /// `/dev/VG/LV` when it is active.
+    pub node: Option<String>,
+}
+
+/// What verification found. No findings: the group is sound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckOutcome {
+    pub findings: Vec<String>,
+    pub nodes: u64,
+    pub blocks: u64,
+}
+
+impl From<engine::CheckReport> for CheckOutcome {
+    fn from(report: engine::CheckReport) -> Self {
+        CheckOutcome { findings: report.findings, nodes: report.nodes, blocks: report.blocks }
+    }
+}
+
+/// Allocated whole at creation, or on write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeKind {
+    Thick,
+    Thin,
+}
+
+/// What a write does when the group is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FullPolicy {
+    DropSnapshot,
+    Hold,
+    Fail,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeState {
+    Ok,
+    Invalid,
+}
+
+macro_rules! mirror {
+    ($name:ident { $($variant:ident),* }) => {
+        impl From<engine::$name> for $name {
+            fn from(value: engine::$name) -> Self {
+                match value { $(engine::$name::$variant => $name::$variant),* }
+            }
+        }
+        impl From<$name> for engine::$name {
+            fn from(value: $name) -> Self {
+                match value { $($name::$variant => engine::$name::$variant),* }
+            }
+        }
+    };
+}
+mirror!(VolumeKind { Thick, Thin });
+mirror!(FullPolicy { DropSnapshot, Hold, Fail });
+mirror!(VolumeState { Ok, Invalid });
+
+/// What is kept with a volume for the commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    pub autoactivate: bool,
+    pub skip_activation: bool,
+    pub active: bool,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// The thin pool that the volume is counted in. A volume that names itself *is* a pool (see [`VolumeReport::is_pool`]).
+    pub pool: String,
+    pub tags: Vec<String>,
+}
+
+impl From<engine::Attributes> for Attributes {
+    fn from(a: engine::Attributes) -> Self {
+        let engine::Attributes { autoactivate, skip_activation, active, created, pool, tags } = a;
+        Attributes { autoactivate, skip_activation, active, created, pool, tags }
+    }
+}
+
+impl From<Attributes> for engine::Attributes {
+    fn from(a: Attributes) -> Self {
+        let Attributes { autoactivate, skip_activation, active, created, pool, tags } = a;
+        engine::Attributes { autoactivate, skip_activation, active, created, pool, tags }
+    }
+}
+
+/// A change of attributes: what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttributeChange {
+    pub autoactivate: Option<bool>,
+    pub skip_activation: Option<bool>,
+    pub add_tags: Vec<String>,
+    pub remove_tags: Vec<String>,
+    pub pool: Option<String>,
+}
+
+impl AttributeChange {
+    /// The attributes after the change. Adding a tag that is there, or removing one that is not, changes nothing.
+    pub fn apply(&self, to: &engine::Attributes) -> engine::Attributes {
+        let mut after = to.clone();
+        after.autoactivate = self.autoactivate.unwrap_or(after.autoactivate);
+        after.skip_activation = self.skip_activation.unwrap_or(after.skip_activation);
+        if let Some(pool) = &self.pool {
+            after.pool.clone_from(pool);
+        }
+        for tag in &self.add_tags {
+            if !after.tags.contains(tag) {
+                after.tags.push(tag.clone());
+            }
+        }
+        after.tags.retain(|tag| !self.remove_tags.contains(tag));
+        after
+    }
+}
+
+/// A volume to make. The client makes the identifier; `attributes.active` is the server's to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeSpec {
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub kind: VolumeKind,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub full: FullPolicy,
+    pub attributes: Attributes,
+}
+
+impl From<VolumeSpec> for engine::NewVolume {
+    fn from(spec: VolumeSpec) -> Self {
+        let VolumeSpec { name, uuid, kind, blocks, sector, chunk_blocks, full, attributes } = spec;
+        engine::NewVolume {
+            name,
+            uuid,
+            kind: kind.into(),
+            blocks,
+            sector,
+            chunk_blocks,
+            full: full.into(),
+            attributes: attributes.into(),
+        }
+    }
+}
+
+/// A snapshot to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotSpec {
+    pub origin: String,
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    /// Blocks set aside for it; none: it shares the group's free space.
+    pub reserve_blocks: Option<u64>,
+    pub read_only: bool,
+    pub chunk_blocks: u32,
+    /// Make its node before answering.
+    pub activate: bool,
+    pub attributes: Attributes,
+}
+
+impl SnapshotSpec {
+    /// For the engine, which knows volumes by their identity.
+    pub fn for_engine(self, origin: rowen_engine::units::VolumeId) -> engine::NewSnapshot {
+        engine::NewSnapshot {
+            origin,
+            name: self.name,
+            uuid: self.uuid,
+            reserve: self.reserve_blocks,
+            read_only: self.read_only,
+            chunk_blocks: self.chunk_blocks,
+            attributes: self.attributes.into(),
+        }
+    }
+}
+
+/// A group with everything in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReport {
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub extent_blocks: u64,
+    pub extents: u64,
+    /// Extents neither used nor promised.
+    pub free_extents: u64,
+    pub blocks: u64,
+    pub free_blocks: u64,
+    pub promised_blocks: u64,
+    pub pending_blocks: u64,
+    pub metadata_blocks: u64,
+    pub sequence: u64,
+    /// Blocks that background removal has still to look at.
+    pub reclaim_left_blocks: u64,
+    pub pvs: Vec<PvReport>,
+    pub volumes: Vec<VolumeReport>,
+}
+
+impl GroupReport {
+    /// From the engine's account; `paths` are the devices in the order of the group's physical volumes, and `node` tells
+    /// the state of each volume's node.
+    pub fn new(
+        info: engine::GroupInfo,
+        paths: &[String],
+        volumes: Vec<engine::VolumeInfo>,
+        mut node: impl FnMut(&engine::VolumeInfo) -> NodeState,
+    ) -> GroupReport {
+        let names: std::collections::BTreeMap<u64, String> =
+            volumes.iter().map(|volume| (volume.id.0, volume.name.clone())).collect();
+        let pvs = info.pvs.iter().enumerate().map(|(index, pv)| PvReport {
+            path: paths.get(index).cloned().unwrap_or_else(|| "[unknown]".to_owned()),
+            uuid: pv.uuid,
+            size_bytes: pv.size,
+            data_offset_bytes: pv.data_offset,
+            extents: pv.extents,
+            free_extents: pv.free_extents,
+        });
+        GroupReport {
+            pvs: pvs.collect(),
+            name: info.name,
+            uuid: info.uuid,
+            extent_blocks: info.extent_blocks,
+            extents: info.extents,
+            free_extents: info.free_extents,
+            blocks: info.blocks,
+            free_blocks: info.free_blocks,
+            promised_blocks: info.promised_blocks,
+            pending_blocks: info.pending_blocks,
+            metadata_blocks: info.metadata_blocks,
+            sequence: info.sequence,
+            reclaim_left_blocks: info.reclaim_left,
+            volumes: volumes
+                .into_iter()
+                .map(|volume| {
+                    let state = node(&volume);
+                    let origin = volume.origin.and_then(|id| names.get(&id.0).cloned());
+                    VolumeReport::new(volume, origin, state)
+                })
+                .collect(),
+        }
+    }
+
+    pub fn volume(&self, name: &str) -> Option<&VolumeReport> {
+        self.volumes.iter().find(|volume| volume.name == name)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvReport {
+    pub path: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub size_bytes: u64,
+    pub data_offset_bytes: u64,
+    pub extents: u64,
+    pub free_extents: u64,
+}
+
+/// A volume's block device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    pub active: bool,
+    /// Mounted, or held open by a process.
+    pub open: bool,
+    /// Of the block device, when active.
+    pub major: u32,
+    pub minor: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    pub id: u64,
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub kind: VolumeKind,
+    pub state: VolumeState,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub read_only: bool,
+    pub full: FullPolicy,
+    /// The name of the volume that this is a snapshot of, while both exist.
+    pub origin: Option<String>,
+    pub reserve_blocks: Option<u64>,
+    pub attributes: Attributes,
+    pub referenced_blocks: u64,
+    pub exclusive_blocks: u64,
+    pub freed_if_removed_blocks: u64,
+    pub snapshot_used_blocks: u64,
+    pub node: NodeState,
+}
+
+impl VolumeReport {
+    fn new(info: engine::VolumeInfo, origin: Option<String>, node: NodeState) -> VolumeReport {
+        VolumeReport {
+            id: info.id.0,
+            name: info.name,
+            uuid: info.uuid,
+            kind: info.kind.into(),
+            state: info.state.into(),
+            blocks: info.blocks,
+            sector: info.sector,
+            chunk_blocks: info.chunk_blocks,
+            read_only: info.read_only,
+            full: info.full.into(),
+            origin,
+            reserve_blocks: info.reserve,
+            attributes: info.attributes.into(),
+            referenced_blocks: info.referenced,
+            exclusive_blocks: info.exclusive,
+            freed_if_removed_blocks: info.freed_if_removed,
+            snapshot_used_blocks: info.snapshot_used,
+            node,
+        }
+    }
+
+    /// A thin pool: a thin volume, never written and never activated, that names itself as its pool. Its size is what the
+    /// pool's volumes are measured against; it takes no space from the group.
+    pub fn is_pool(&self) -> bool {
+        !self.attributes.pool.is_empty() && self.attributes.pool == self.name
+    }
+}
+
+macro_rules! stats {
+    ($($field:ident),* $(,)?) => {
+        /// Counters since the server opened the group.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct StatsReport { $(pub $field: u64),* }
+
+        impl From<engine::Stats> for StatsReport {
+            fn from(stats: engine::Stats) -> Self {
+                let engine::Stats { $($field,)* .. } = stats;
+                StatsReport { $($field),* }
+            }
+        }
+
+        impl StatsReport {
+            /// Each counter with its name, in order.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field)),*]
+            }
+        }
+    };
+}
+stats!(
+    writes_in_place,
+    writes_redirected,
+    journal_frames,
+    journal_records,
+    device_flushes,
+    checkpoints,
+    nodes_written,
+    node_loads,
+    waits_for_marker,
+    recovered,
+    recovery_skipped,
+    slots_taken,
+    reclaim_steps,
+    volumes_invalidated,
+);
+
+/// Identifiers as 32 hexadecimal digits.
+mod hex {
+    use super::Uuid;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(uuid: &Uuid, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(uuid)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Uuid, D::Error> {
+        let text = String::deserialize(from)?;
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match u128::from_str_radix(&text, 16) {
+            Ok(number) if is_hex => Ok(Uuid(number.to_be_bytes())),
+            _ => Err(serde::de::Error::custom("an identifier must be 32 hexadecimal digits")),
+        }
+    }
+}
+
+/// A message as the bytes of one frame.
+pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = frame.len() - 4;
+    if length > FRAME_CAP {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes is too long to send")));
+    }
+    let prefix = u32::try_from(length).expect("the cap is far below 4 GiB");
+    frame[..4].copy_from_slice(&prefix.to_le_bytes());
+    Ok(frame)
+}
+
+/// The length that a frame's first four bytes announce.
+pub fn frame_length(prefix: [u8; 4]) -> io::Result<usize> {
+    let length = u32::from_le_bytes(prefix) as usize;
+    if length > FRAME_CAP {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes is over the limit")));
+    }
+    Ok(length)
+}
+
+/// The message in a frame's bytes after the first four.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
+    Ok(serde_json::from_slice(body)?)
+}
+
+/// Writes one frame.
+pub fn write_frame<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+    to.write_all(&encode(message)?)?;
+    to.flush()
+}
+
+/// Reads one frame; `None` when the other side ended the connection between frames.
+pub fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut prefix = [0; 4];
+    loop {
+        match from.read(&mut prefix[..1]) {
+            Ok(0) => return Ok(None),
+            Ok(_) => break,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    from.read_exact(&mut prefix[1..])?;
+    let length = frame_length(prefix)?;
+    // Grown as bytes arrive: a length alone makes nobody allocate.
+    let mut body = Vec::with_capacity(length.min(64 << 10));
+    from.take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    decode(&body).map(Some)
+}
+
+#[cfg(test)]
+#[path = "wire_test.rs"]
+mod tests;
