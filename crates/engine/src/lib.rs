@@ -9,5 +9,6 @@ pub mod error;
 pub mod fixed_hash;
 pub mod format;
 pub mod group;
+pub mod map;
 pub mod runtime;
 pub mod units;

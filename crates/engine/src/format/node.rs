@@ -29,6 +29,8 @@ pub const ENTRY_SIZE: usize = 24;
 pub const CAPACITY: usize = (NODE_SIZE - NodeHeader::SIZE) / ENTRY_SIZE;
 /// Keys, values, births, addresses and generations are below this.
 pub const LIMIT: u64 = 1 << 48;
+/// No tree is higher: with this many levels even the sparsest has more leaves than there are keys.
+pub const MAX_LEVEL: u8 = 63;
 
 const MASK: u64 = LIMIT - 1;
 const MAGIC: [u8; 4] = *b"RwNd";
@@ -330,6 +332,9 @@ fn check_header(bytes: &[u8], expect: NodeRef, level: u8, group: u64) -> Result<
     let found = NodeRef { addr: MetaBlock(h.addr), generation: h.generation, birth: Epoch(h.birth) };
     if found != expect {
         return Err(format!("it calls itself {found}: a lost or misdirected write"));
+    }
+    if level > MAX_LEVEL {
+        return Err(format!("its parent has it at level {level}, the highest is {MAX_LEVEL}"));
     }
     let kind = if level == 0 { LEAF } else { INTERIOR };
     if (h.kind, h.level) != (kind, level) {

@@ -1,0 +1,155 @@
+//! The one way to change a tree: what lies in a range of keys is replaced.
+//!
+//! Most changes touch one leaf that the writer already changed since the last checkpoint; they are made in place
+//! under one short lock ([`edit_leaf`]). All others go to [`rebuild`](super::rebuild).
+
+use super::{MapError, NodeCache, NodeOwner, Place, Tree, descend, peek, rebuild};
+use crate::format::node::{CAPACITY, Entry, Extent, Node};
+use smallvec::SmallVec;
+
+/// A node with fewer entries than this looks for a sibling to join, when it has just lost some.
+pub(super) const SPARSE: usize = CAPACITY / 4;
+/// Leaves that one [`unmap_step`] touches at most.
+const STEP_LEAVES: usize = 64;
+
+/// Unmaps `[start, end)` and puts `new` there: extents in order within the range, possibly none. What was in the
+/// range is appended to `removed`, cut to it and in order; parts of extents outside of the range stay. New and old
+/// neighbours are joined where they can be one extent, within the leaves that change anyway.
+///
+/// All leaves of the range are held in memory at once: for long ranges see [`unmap_step`]. On an error nothing has
+/// changed (I8). A call that changes nothing (unmapping a hole) copies nothing.
+///
+/// # Panics
+/// If `new` is not sorted, not within the range or cannot be stored: the caller's mistake.
+pub fn replace<O: NodeOwner + ?Sized>(
+    cache: &NodeCache,
+    tree: &mut Tree,
+    owner: &mut O,
+    start: u64,
+    end: u64,
+    new: &[Extent],
+    removed: &mut Vec<Extent>,
+) -> Result<(), MapError> {
+    check_request(start, end, new);
+    if start >= end {
+        return Ok(());
+    }
+    if let Some(leaf) = descend(cache, tree, 0, start)? {
+        let inside = leaf.end.is_none_or(|leaf_end| end <= leaf_end);
+        let change = Change { start, end, new };
+        if inside && in_place(owner, &leaf) && edit_leaf(cache, tree, &leaf, &change, removed)? {
+            return Ok(());
+        }
+    }
+    rebuild::replace(cache, tree, owner, &Change { start, end, new }, removed)
+}
+
+/// Unmaps the beginning of `[start, end)`, as much as lies in some 64 leaves, and returns where the rest begins;
+/// `end` when all is done. The way to discard long ranges in bounded memory: each step is a change of its own.
+pub fn unmap_step<O: NodeOwner + ?Sized>(
+    cache: &NodeCache,
+    tree: &mut Tree,
+    owner: &mut O,
+    start: u64,
+    end: u64,
+    removed: &mut Vec<Extent>,
+) -> Result<u64, MapError> {
+    let mut stop = end;
+    if let Some(parent) = descend(cache, tree, 1, start)? {
+        let far = peek(cache, parent.node, 1, |node| {
+            let last = (node.child_at(start) + STEP_LEAVES - 1).min(node.entries().len() - 1);
+            parent.child(node, last).end
+        })?;
+        stop = far.map_or(end, |far| far.min(end));
+    }
+    replace(cache, tree, owner, start, stop, &[], removed)?;
+    Ok(stop)
+}
+
+/// What a call of [`replace`] asks for.
+pub(super) struct Change<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) new: &'a [Extent],
+}
+
+/// I6.
+pub(super) fn in_place<O: NodeOwner + ?Sized>(owner: &O, place: &Place) -> bool {
+    place.node.generation == owner.generation() && owner.owned(place.node.birth, place.first, place.end)
+}
+
+/// Appends an extent, as a part of the last one if it continues that (I1).
+pub(super) fn push_joined<A: smallvec::Array<Item = Extent>>(list: &mut SmallVec<A>, e: Extent) {
+    match list.last_mut().and_then(|last| last.joined(&e).map(|both| (last, both))) {
+        Some((last, both)) => *last = both,
+        None => list.push(e),
+    }
+}
+
+fn check_request(start: u64, end: u64, new: &[Extent]) {
+    let mut free_from = start;
+    for e in new {
+        assert!(e.is_storable(), "an extent that cannot be stored: {e:?}");
+        assert!(e.key >= free_from && e.end() <= end, "{e:?} is out of order or outside of [{start}, {end})");
+        free_from = e.end();
+    }
+}
+
+/// Makes a change within one leaf that may be changed in place. False, and nothing is done, if the leaf would
+/// have to be split, joined or dropped.
+fn edit_leaf(
+    cache: &NodeCache,
+    tree: &Tree,
+    leaf: &Place,
+    change: &Change<'_>,
+    removed: &mut Vec<Extent>,
+) -> Result<bool, MapError> {
+    if change.new.len() > CAPACITY {
+        return Ok(false);
+    }
+    let mut done = false;
+    let edit = |node: &mut Node| {
+        if !node.is_leaf() {
+            return false; // The slow path says what is wrong.
+        }
+        let (from, to) = affected(node, change);
+        if from == to && change.new.is_empty() {
+            done = true;
+            return false;
+        }
+        let old = node.entries();
+        // The neighbours take part if they touch the range: they may be continued by what is put there.
+        let low = if from > 0 && old[from - 1].extent().end() == change.start { from - 1 } else { from };
+        let high = if to < old.len() && old[to].key() == change.end { to + 1 } else { to };
+        let entries = replacement(&old[low..high], change);
+        let (count, before) = (old.len() - (high - low) + entries.len(), old.len());
+        let sparse = count == 0 || (count < SPARSE && count < before && tree.level > 0);
+        if count > CAPACITY || sparse {
+            return false;
+        }
+        removed.extend(old[from..to].iter().filter_map(|e| e.extent().cut(change.start, change.end)));
+        node.splice(low..high, &entries);
+        done = true;
+        true
+    };
+    cache.edit(leaf.node, edit).ok_or(MapError::Missing(leaf.node, 0))?;
+    Ok(done)
+}
+
+/// Positions of the extents that overlap the change.
+fn affected(leaf: &Node, change: &Change<'_>) -> (usize, usize) {
+    let from = leaf.first_ending_after(change.start);
+    let overlap = leaf.entries()[from..].iter().take_while(|e| e.key() < change.end);
+    (from, from + overlap.count())
+}
+
+/// What comes into the place of `old`, which are all the extents that overlap or touch the change.
+fn replacement(old: &[Entry], change: &Change<'_>) -> SmallVec<[Entry; 8]> {
+    let mut list: SmallVec<[Extent; 8]> = SmallVec::new();
+    let before = old.iter().map_while(|e| e.extent().cut(0, change.start));
+    before.for_each(|e| push_joined(&mut list, e));
+    change.new.iter().for_each(|&e| push_joined(&mut list, e));
+    let after = old.last().and_then(|e| e.extent().cut(change.end, u64::MAX));
+    after.into_iter().for_each(|e| push_joined(&mut list, e));
+    list.iter().map(Entry::leaf).collect()
+}
