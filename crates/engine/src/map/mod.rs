@@ -15,7 +15,7 @@
 //!   leftmost path it is 0 and no key is ever too small).
 //! - I4. Every extent of a leaf lies within the leaf's range.
 //! - I5. No node is empty; an empty tree has no root. All leaves are at level 0 and all paths are equally long. A
-//!   change that reaches the root leaves it with two children at least, or makes it a leaf.
+//!   root that is not a leaf has two children at least.
 //! - I6. A node is changed in place if and only if its generation is the owner's *and* the owner calls it its
 //!   own. Any other change makes a new node, with the owner's birth and generation, and the path above it follows.
 //! - I7. A node that a tree ceases to use is released exactly once, if and only if the owner calls it its own.

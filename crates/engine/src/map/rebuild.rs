@@ -235,7 +235,8 @@ fn plan<O: NodeOwner + ?Sized>(
             _ => own + joined,
         };
         span.sizes = deal_sizes(total, appending);
-        if span.absorbs() {
+        let lone_root = upper.is_empty() && level > 0 && total == 1; // To be dropped: I5.
+        if span.absorbs() && !lone_root {
             spans.truncate(level + 1);
             return Ok(false);
         }
