@@ -87,6 +87,16 @@ pub struct State {
     pub throw: u32,
 }
 
+impl std::fmt::Display for State {
+    /// In the form that `ROWEN_STATE` takes: event, policy (or `death`), throw.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.policy {
+            Some(policy) => write!(f, "{}:{policy:?}:{}", self.event, self.throw),
+            None => write!(f, "{}:death:{}", self.event, self.throw),
+        }
+    }
+}
+
 /// What an exploration saw.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -204,12 +214,11 @@ impl Explorer<'_> {
         let plan = Plan {
             cut_recovery: rng.one_in(self.effort.recovery),
             resume: rng.one_in(self.effort.resume),
-            only_event: None,
         };
         let mut judge = Judge { setup: self.setup, oracle, since, report };
         let seed = rng.bits();
         if let Err(finding) = judge.state(image, seed, plan) {
-            let what = format!("{state:?}: {finding}");
+            let what = format!("ROWEN_STATE={state}: {finding}");
             report.fail(what);
         }
     }
@@ -243,7 +252,6 @@ fn outcome<E: std::fmt::Display>(result: Result<Result<(), Failure>, E>) -> Opti
 struct Plan {
     cut_recovery: bool,
     resume: bool,
-    only_event: Option<u64>,
 }
 
 struct Judge<'a> {
@@ -274,7 +282,7 @@ impl Judge<'_> {
         let group = group.map_err(|e| format!("it does not open: {e}"))?;
         if plan.cut_recovery {
             for moment in disks.take_moments() {
-                self.cut_recovery(&moment, seed, plan)?;
+                self.cut_recovery(&moment, seed)?;
             }
         }
         let client = Client::new(world.handle(), group.clone(), Arc::default());
@@ -297,18 +305,22 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn cut_recovery(&mut self, moment: &Moment, seed: u64, plan: Plan) -> Result<(), String> {
-        if plan.only_event.is_some_and(|only| only != moment.event) {
-            return Ok(());
-        }
+    fn cut_recovery(&mut self, moment: &Moment, seed: u64) -> Result<(), String> {
         let mut rng = Rng::new(seed ^ moment.event.rotate_left(32));
         let policy = *rng.pick(&POLICIES);
         let image = moment.power_cut(policy, &mut rng);
         self.report.recovery_states += 1;
-        let again = Plan { cut_recovery: false, resume: rng.one_in(4), only_event: None };
+        let again = Plan { cut_recovery: false, resume: rng.one_in(4) };
         self.open_and_judge(image, rng.bits(), again)
             .map_err(|e| format!("recovery cut again before its event {} ({policy:?}): {e}", moment.event))
     }
+}
+
+/// Opens one image, reads all of it back, judges it, goes on working with it, and checks the group.
+pub fn judge_image(setup: &Setup, oracle: &Oracle, since: Since, image: Image, seed: u64) -> Result<(), String> {
+    let mut report = Report::default();
+    let mut judge = Judge { setup, oracle, since, report: &mut report };
+    judge.state(image, seed, Plan { cut_recovery: false, resume: true })
 }
 
 /// The text of a panic that was caught.

@@ -7,11 +7,14 @@
 //! (every cut of a scenario), and [`sweep`] (every request fails once).
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod client;
 pub mod crash;
 pub mod disk;
 pub mod exec;
+pub mod model;
 pub mod oracle;
 pub mod rng;
 pub mod scenario;
 pub mod stamp;
+pub mod sweep;

@@ -1,0 +1,636 @@
+//! Random operations on the engine, held against the oracle and the accounts after each step.
+//!
+//! A [`Profile`] says how small and how wild the world is; a seed does the rest. Sizes are tiny on purpose, so that
+//! what is rare elsewhere (checkpoints in the middle of things, full groups, evicted nodes) is common here.
+
+use crate::accounts::Accounts;
+use crate::client::{BLOCK, Client, Failure, Op, SnapshotKind, VolumeSpec, number};
+use crate::crash::{Setup, add_stats, judge_group, panic_text};
+use crate::disk::{Image, POLICIES, Policy, SimDisks};
+use crate::exec::World;
+use crate::oracle::{Since, Vol};
+use crate::rng::Rng;
+use rowen_engine::disk::Disks;
+use rowen_engine::error::Error;
+use rowen_engine::group::{FullPolicy, Group, Stats, VolumeKind, VolumeState};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The kind of world that a run lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// One volume at a time is touched; every counter must be exact.
+    Exact,
+    /// Requests overlap in time, snapshots are taken among them, power fails.
+    Wild,
+    /// The group is too small for what is asked.
+    Full,
+    /// Larger volumes, hundreds of extents: trees of several levels.
+    Deep,
+}
+
+/// All profiles, with the names that `ROWEN_PROFILE` takes.
+pub const PROFILES: [(&str, Profile); 4] =
+    [("exact", Profile::Exact), ("wild", Profile::Wild), ("full", Profile::Full), ("deep", Profile::Deep)];
+
+impl Profile {
+    fn setup(self, rng: &mut Rng) -> Setup {
+        let pvs = rng.range(1, 3) as usize;
+        let mib = match self {
+            Profile::Full => rng.range(12, 16).div_ceil(pvs as u64),
+            Profile::Exact | Profile::Wild => rng.range(48, 64).div_ceil(pvs as u64),
+            Profile::Deep => 256,
+        };
+        Setup::small(pvs, mib + 2)
+    }
+
+    fn blocks(self, rng: &mut Rng) -> u64 {
+        match self {
+            Profile::Deep => rng.range(1024, 4096),
+            _ => rng.range(16, 512),
+        }
+    }
+
+    fn most_volumes(self) -> usize {
+        match self {
+            Profile::Full => 6,
+            Profile::Exact | Profile::Wild => 10,
+            Profile::Deep => 5,
+        }
+    }
+}
+
+/// What happened in a run, to see that rare things did happen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub steps: u64,
+    pub stats: Stats,
+    pub refused_for_space: u64,
+    pub invalidated: u64,
+    pub power_cuts: u64,
+    pub deaths: u64,
+    pub reopened: u64,
+    pub reverts: u64,
+    pub group_snapshots: u64,
+    pub removed_origins: u64,
+    pub exact_checks: u64,
+}
+
+impl Seen {
+    /// Adds another run's figures.
+    pub fn add(&mut self, other: &Seen) {
+        add_stats(&mut self.stats, &other.stats);
+        self.steps += other.steps;
+        self.refused_for_space += other.refused_for_space;
+        self.invalidated += other.invalidated;
+        self.power_cuts += other.power_cuts;
+        self.deaths += other.deaths;
+        self.reopened += other.reopened;
+        self.reverts += other.reverts;
+        self.group_snapshots += other.group_snapshots;
+        self.removed_origins += other.removed_origins;
+        self.exact_checks += other.exact_checks;
+    }
+}
+
+/// Runs `steps` random operations. The error is a sentence that ends in the line which replays the run.
+pub fn run_seed(seed: u64, steps: u32, profile: Profile) -> Result<Seen, String> {
+    let run = || {
+        let mut model = Model::new(seed, profile)?;
+        for step in 0..steps {
+            let outcome = model.step();
+            outcome.map_err(|failure| format!("step {step} ({}): {failure}", model.last))?;
+        }
+        model.finish().map_err(|failure| format!("at the end: {failure}"))
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
+    let name = PROFILES.iter().find(|(_, p)| *p == profile).map_or("?", |(name, _)| name);
+    outcome.map_err(|failure| {
+        format!(
+            "{failure}\n  ROWEN_SEED={seed} ROWEN_STEPS={steps} ROWEN_PROFILE={name} \
+             cargo test -p rowen-sim --test model replay -- --nocapture --ignored"
+        )
+    })
+}
+
+struct Model {
+    // Fields are dropped in order: the client before the world that runs it.
+    client: Client,
+    disks: Arc<SimDisks>,
+    world: World,
+    setup: Setup,
+    profile: Profile,
+    rng: Rng,
+    accounts: Accounts,
+    /// The accounts know every block. Not after a power cut, nor when requests raced.
+    exact: bool,
+    origins: BTreeMap<Vol, Vol>,
+    seen: Seen,
+    last: String,
+    trace: bool,
+}
+
+type Step = Result<(), Failure>;
+
+fn wrong<T>(what: String) -> Result<T, Failure> {
+    Err(Failure::Wrong(what))
+}
+
+impl Model {
+    fn new(seed: u64, profile: Profile) -> Result<Model, String> {
+        let mut rng = Rng::new(seed);
+        let setup = profile.setup(&mut rng);
+        let world = World::new(rng.bits());
+        let (disks, group) = setup.make(&world).map_err(|e| format!("the group could not be made: {e}"))?;
+        let client = Client::new(world.handle(), group, Arc::default());
+        Ok(Model {
+            client,
+            disks,
+            world,
+            setup,
+            profile,
+            rng,
+            accounts: Accounts::default(),
+            exact: true,
+            origins: BTreeMap::new(),
+            seen: Seen::default(),
+            last: String::new(),
+            trace: std::env::var_os("ROWEN_TRACE").is_some(),
+        })
+    }
+
+    fn note(&mut self, what: String) {
+        if self.trace {
+            eprintln!("{what}");
+        }
+        self.last = what;
+    }
+
+    fn run<T: 'static>(&self, future: impl Future<Output = T>) -> Result<T, Failure> {
+        self.world.try_run(future).map_err(|stuck| Failure::Wrong(stuck.to_string()))
+    }
+
+    fn step(&mut self) -> Step {
+        self.seen.steps += 1;
+        let vols = self.client.oracle.lock().readable();
+        if vols.is_empty() {
+            return self.create();
+        }
+        let vol = *self.rng.pick(&vols);
+        match self.rng.below(100) {
+            0..=39 => self.write(vol)?,
+            40..=49 => self.batch(&vols)?,
+            50..=55 => self.zero(vol)?,
+            56..=62 => self.flush(vol)?,
+            63..=71 if vols.len() < self.profile.most_volumes() => self.snapshot(&[vol])?,
+            72..=73 if vols.len() + 3 < self.profile.most_volumes() => self.group_snapshot(&vols)?,
+            63..=73 => self.remove(&[vol])?,
+            74..=77 => self.revert()?,
+            78..=81 => self.remove_some(&vols)?,
+            82..=85 if vols.len() < self.profile.most_volumes() => self.create()?,
+            82..=88 => self.resize(vol)?,
+            89 => self.rename(vol)?,
+            90..=91 => self.checkpoint()?,
+            92 => self.reopen()?,
+            93 if self.profile == Profile::Wild => self.crash()?,
+            94 if self.profile == Profile::Full => self.grow_group()?,
+            95..=97 => self.verify_everything()?,
+            _ => self.check_accounts()?,
+        }
+        self.take_invalid()?;
+        let vols = self.client.oracle.lock().readable();
+        if let Some(&vol) = (!vols.is_empty()).then(|| self.rng.pick(&vols)) {
+            let sectors = self.sectors(vol);
+            let from = self.rng.below(sectors);
+            self.verify(vol, from, 128.min(sectors - from))?;
+        }
+        if self.exact {
+            self.check_referenced()?;
+        }
+        if self.seen.steps.is_multiple_of(25) {
+            self.verify_everything()?;
+            self.client.oracle.lock().prune();
+        }
+        Ok(())
+    }
+
+    fn sectors(&self, vol: Vol) -> u64 {
+        self.client.oracle.lock().volumes[&vol].sectors()
+    }
+
+    fn read_only(&self, vol: Vol) -> bool {
+        self.client.oracle.lock().volumes[&vol].read_only
+    }
+
+    fn range(&mut self, vol: Vol) -> (u64, u64) {
+        let sectors = self.sectors(vol);
+        let (from, count) = match self.rng.below(8) {
+            0 => (self.rng.below(sectors), self.rng.range(1, 7)),
+            1 => (self.rng.below(sectors), self.rng.range(1, 200)),
+            2 => (self.rng.below(sectors.min(128)), self.rng.range(1, 40)),
+            3 => (0, sectors.min(2048)),
+            4 => (self.rng.below(sectors) / BLOCK * BLOCK, BLOCK * self.rng.range(1, 64)),
+            _ => (self.rng.below(sectors) / BLOCK * BLOCK, BLOCK),
+        };
+        (from, count.min(sectors - from))
+    }
+
+    /// True if it was done; false if there was no space, which leaves the accounts in doubt.
+    fn done(&mut self, result: Result<(), Error>) -> Result<bool, Failure> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(Error::NoSpace { .. }) => {
+                self.seen.refused_for_space += 1;
+                Ok(false)
+            }
+            Err(e) => Err(Failure::Refused(e)),
+        }
+    }
+
+    fn write(&mut self, vol: Vol) -> Step {
+        if self.read_only(vol) {
+            return Ok(());
+        }
+        let (sector, count) = self.range(vol);
+        self.note(format!("write {vol} {sector}+{count}"));
+        let client = self.client.clone();
+        let result = self.run(async move { client.write(vol, sector, count, &[]).await })?;
+        match self.done(result)? {
+            true => self.accounts.write(vol, sector, count),
+            false => self.exact = false,
+        }
+        self.verify(vol, sector, count)
+    }
+
+    fn zero(&mut self, vol: Vol) -> Step {
+        if self.read_only(vol) {
+            return Ok(());
+        }
+        let (sector, count) = self.range(vol);
+        let zeroes = self.rng.one_in(2);
+        self.note(format!("zero {vol} {sector}+{count} zeroes={zeroes}"));
+        let client = self.client.clone();
+        let result = self.run(async move { client.zero(vol, sector, count, zeroes).await })?;
+        match self.done(result)? {
+            true => self.accounts.zero(vol, sector, count),
+            false => self.exact = false,
+        }
+        self.verify(vol, sector, count)
+    }
+
+    /// Several requests at once. In exact runs they are writes, which leave the same counters in any order.
+    fn batch(&mut self, vols: &[Vol]) -> Step {
+        let exact = self.profile == Profile::Exact;
+        let mut ops: Vec<Op> = Vec::new();
+        let mut touched = Vec::new();
+        let mut words = Vec::new();
+        for _ in 0..self.rng.range(2, 16) {
+            let vol = *self.rng.pick(vols);
+            if self.read_only(vol) {
+                continue;
+            }
+            let (sector, count) = self.range(vol);
+            let client = self.client.clone();
+            touched.push((vol, sector, count));
+            if !exact && self.rng.one_in(6) {
+                let zeroes = self.rng.one_in(2);
+                self.exact = false;
+                words.push(format!("zero {vol} {sector}+{count} zeroes={zeroes}"));
+                ops.push(Box::pin(async move { client.zero(vol, sector, count, zeroes).await }));
+            } else if self.rng.one_in(6) {
+                words.push(format!("flush {vol}"));
+                ops.push(Box::pin(async move { client.flush(vol).await }));
+            } else {
+                words.push(format!("write {vol} {sector}+{count}"));
+                self.accounts.write(vol, sector, count);
+                ops.push(Box::pin(async move { client.write(vol, sector, count, &[]).await }));
+            }
+        }
+        if !exact && self.rng.one_in(3) {
+            self.exact = false;
+            let origins: Vec<Vol> = vols.iter().copied().filter(|_| self.rng.one_in(3)).collect();
+            let client = self.client.clone();
+            words.push(format!("snapshot {origins:?}"));
+            if !origins.is_empty() && vols.len() + origins.len() <= self.profile.most_volumes() {
+                ops.push(Box::pin(async move { client.snapshot(&origins, SnapshotKind::default()).await.map(drop) }));
+            }
+        }
+        if self.rng.one_in(8) {
+            let client = self.client.clone();
+            words.push("checkpoint".into());
+            ops.push(Box::pin(async move { client.checkpoint().await }));
+        }
+        self.note(format!("together: {}", words.join("; ")));
+        let client = self.client.clone();
+        for result in self.run(async move { client.together(ops).await })? {
+            match result {
+                Err(Error::InvalidSnapshot) if self.profile == Profile::Full => self.exact = false,
+                result => self.exact &= self.done(result)?,
+            }
+        }
+        self.may_become_invalid();
+        self.take_invalid()?;
+        for (vol, sector, count) in touched {
+            self.verify(vol, sector, count)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, vol: Vol) -> Step {
+        self.note(format!("flush {vol}"));
+        let client = self.client.clone();
+        Ok(self.run(async move { client.flush(vol).await })??)
+    }
+
+    fn checkpoint(&mut self) -> Step {
+        self.note("checkpoint".into());
+        let client = self.client.clone();
+        Ok(self.run(async move { client.checkpoint().await })??)
+    }
+
+    fn create(&mut self) -> Step {
+        let kind = *self.rng.pick(&[VolumeKind::Thick, VolumeKind::Thin]);
+        let full = *self.rng.pick(&[FullPolicy::DropSnapshot, FullPolicy::Fail]);
+        let blocks = self.profile.blocks(&mut self.rng);
+        let spec = VolumeSpec { kind, blocks, chunk_blocks: 1 << self.rng.below(6), full };
+        self.note(format!("create {spec:?}"));
+        let client = self.client.clone();
+        match self.run(async move { client.create(spec).await })? {
+            Ok(vol) => self.accounts.create(vol),
+            Err(e) => drop(self.done(Err(e))?),
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, origins: &[Vol]) -> Step {
+        let reserve = (self.profile == Profile::Full && self.rng.one_in(3)).then(|| self.rng.range(4, 64));
+        let kind = SnapshotKind { read_only: self.rng.one_in(3), reserve, chunk_blocks: 1 << self.rng.below(6) };
+        self.note(format!("snapshot {origins:?} {kind:?}"));
+        let (client, owned) = (self.client.clone(), origins.to_vec());
+        match self.run(async move { client.snapshot(&owned, kind).await })? {
+            Ok(vols) => {
+                for (&origin, &vol) in origins.iter().zip(&vols) {
+                    self.accounts.share(origin, vol);
+                    self.origins.insert(vol, origin);
+                }
+                self.may_become_invalid();
+                vols.iter().try_for_each(|&vol| self.verify_all(vol))
+            }
+            Err(e) => self.done(Err(e)).map(drop),
+        }
+    }
+
+    /// In a full group any snapshot may give way.
+    fn may_become_invalid(&mut self) {
+        if self.profile == Profile::Full {
+            self.client.oracle.lock().volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
+        }
+    }
+
+    fn group_snapshot(&mut self, vols: &[Vol]) -> Step {
+        let mut some: Vec<Vol> = vols.iter().copied().filter(|_| self.rng.one_in(2)).take(3).collect();
+        some.dedup();
+        if some.is_empty() {
+            return Ok(());
+        }
+        self.seen.group_snapshots += 1;
+        self.snapshot(&some)
+    }
+
+    fn revert(&mut self) -> Step {
+        let readable = self.client.oracle.lock().readable();
+        let pairs: Vec<(Vol, Vol)> = self
+            .origins
+            .iter()
+            .map(|(&snapshot, &origin)| (origin, snapshot))
+            .filter(|(origin, snapshot)| readable.contains(origin) && readable.contains(snapshot))
+            .filter(|&(origin, snapshot)| !self.read_only(origin) && self.sectors(origin) == self.sectors(snapshot))
+            .collect();
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let (target, source) = *self.rng.pick(&pairs);
+        let consume = self.rng.one_in(2);
+        self.note(format!("revert {target} to {source} consume={consume}"));
+        let client = self.client.clone();
+        let result = self.run(async move { client.revert(target, source, consume).await })?;
+        if self.done(result)? {
+            self.seen.reverts += 1;
+            self.accounts.share(source, target);
+            if consume {
+                self.accounts.remove(source);
+                self.origins.remove(&source);
+            }
+        }
+        self.verify_all(target)
+    }
+
+    fn remove_some(&mut self, vols: &[Vol]) -> Step {
+        let some: Vec<Vol> = vols.iter().copied().filter(|_| self.rng.one_in(4)).collect();
+        if some.is_empty() { Ok(()) } else { self.remove(&some) }
+    }
+
+    fn remove(&mut self, vols: &[Vol]) -> Step {
+        self.note(format!("remove {vols:?}"));
+        let (client, owned) = (self.client.clone(), vols.to_vec());
+        self.run(async move { client.remove(&owned).await })??;
+        for vol in vols {
+            self.seen.removed_origins += u64::from(self.origins.values().any(|origin| origin == vol));
+            self.accounts.remove(*vol);
+            self.origins.retain(|snapshot, origin| snapshot != vol && origin != vol);
+        }
+        Ok(())
+    }
+
+    fn resize(&mut self, vol: Vol) -> Step {
+        if self.read_only(vol) {
+            return Ok(());
+        }
+        let blocks = self.profile.blocks(&mut self.rng);
+        self.note(format!("resize {vol} to {blocks} blocks"));
+        let client = self.client.clone();
+        let result = self.run(async move { client.resize(vol, blocks).await })?;
+        if self.done(result)? {
+            self.accounts.shrink(vol, blocks);
+        }
+        self.verify_all(vol)
+    }
+
+    fn rename(&mut self, vol: Vol) -> Step {
+        let name = format!("n{}", self.rng.below(1 << 40));
+        self.note(format!("rename {vol} to {name}"));
+        let client = self.client.clone();
+        Ok(self.run(async move { client.rename(vol, &name).await })??)
+    }
+
+    /// One more physical volume for a group that has become too small.
+    fn grow_group(&mut self) -> Step {
+        if self.setup.pvs.len() >= 5 {
+            return Ok(());
+        }
+        self.note("add a physical volume".into());
+        let geometry = self.setup.pvs[0];
+        self.setup.pvs.push(geometry);
+        self.disks.add_pv(geometry);
+        let uuid = rowen_engine::units::Uuid([self.setup.pvs.len() as u8; 16]);
+        let group = self.client.group.clone();
+        Ok(self.run(async move { group.add_pv(rowen_engine::group::NewPv { uuid }).await })??)
+    }
+
+    /// A clean end; what was only cached is lost, and nothing may be missing.
+    fn reopen(&mut self) -> Step {
+        self.note("close and open".into());
+        let client = self.client.clone();
+        self.run(async move { client.close().await })??;
+        self.seen.reopened += 1;
+        let image = self.disks.moment().power_cut(Policy::Nothing, &mut self.rng);
+        self.open(image)?;
+        self.verify_everything()
+    }
+
+    fn open(&mut self, image: Image) -> Step {
+        add_stats(&mut self.seen.stats, &self.client.group.stats());
+        let world = World::new(self.rng.bits());
+        let disks = SimDisks::with_image(world.handle(), image);
+        let opening = Group::open(disks.clone(), world.handle(), self.setup.config.clone());
+        let group = world.try_run(opening).map_err(|stuck| Failure::Wrong(format!("opening: {stuck}")))??;
+        self.client = Client::new(world.handle(), group, self.client.oracle.clone());
+        self.disks = disks;
+        self.world = world;
+        Ok(())
+    }
+
+    /// The power fails or the program dies while requests are under way; the run goes on with what is left.
+    fn crash(&mut self) -> Step {
+        let vols: Vec<Vol> = self.client.oracle.lock().readable().into_iter().filter(|&vol| !self.read_only(vol)).collect();
+        let death = self.rng.one_in(3);
+        let mut ops: Vec<Op> = Vec::new();
+        for &vol in vols.iter().take(6) {
+            let (client, (sector, count)) = (self.client.clone(), self.range(vol));
+            ops.push(Box::pin(async move { client.write(vol, sector, count, &[]).await }));
+        }
+        self.note(format!("crash death={death} with writes under way on {vols:?}"));
+        let (client, handle) = (self.client.clone(), self.world.handle());
+        let stopper = handle.clone();
+        handle.after(self.rng.below(600), move || stopper.stop());
+        match self.world.try_run(async move { client.together(ops).await }) {
+            Ok(_) | Err(crate::exec::Stuck::Stopped) => {}
+            Err(stuck) => return wrong(stuck.to_string()),
+        }
+        let moment = self.disks.moment();
+        let (image, since) = match death {
+            true => (moment.killed(&mut self.rng), Since::Death),
+            false => (moment.power_cut(*self.rng.pick(&POLICIES), &mut self.rng), Since::PowerLoss),
+        };
+        self.seen.power_cuts += u64::from(!death);
+        self.seen.deaths += u64::from(death);
+        self.exact = false;
+        self.open(image)?;
+        self.judge_crash(since)
+    }
+
+    fn judge_crash(&mut self, since: Since) -> Step {
+        let infos = self.client.group.volumes();
+        let mut found = BTreeMap::new();
+        for info in infos.iter().filter(|info| info.state == VolumeState::Ok) {
+            let (client, vol, sectors) = (self.client.clone(), number(info.uuid), info.blocks * BLOCK);
+            found.insert(vol, self.run(async move { client.look(vol, 0, sectors).await })??);
+        }
+        let mut oracle = self.client.oracle.lock();
+        judge_group(&oracle, &infos, &found, since).map_err(Failure::Wrong)?;
+        let names: BTreeMap<Vol, String> = infos.iter().map(|info| (number(info.uuid), info.name.clone())).collect();
+        oracle.restart(found.into_iter().map(|(vol, sectors)| (vol, (names[&vol].clone(), sectors))).collect());
+        self.origins.retain(|snapshot, origin| names.contains_key(snapshot) && names.contains_key(origin));
+        Ok(())
+    }
+
+    fn take_invalid(&mut self) -> Step {
+        for vol in self.client.note_invalid()? {
+            self.seen.invalidated += 1;
+            self.accounts.remove(vol);
+            // What it still holds until it is removed is the engine's business.
+            self.exact = false;
+            self.origins.retain(|snapshot, origin| *snapshot != vol && *origin != vol);
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, vol: Vol, sector: u64, count: u64) -> Step {
+        self.take_invalid()?;
+        if !self.client.oracle.lock().readable().contains(&vol) {
+            return Ok(());
+        }
+        let client = self.client.clone();
+        let found = self.run(async move { client.verify(vol, sector, count).await })??;
+        self.client.oracle.lock().settle(vol, sector, &found);
+        Ok(())
+    }
+
+    fn verify_all(&mut self, vol: Vol) -> Step {
+        let client = self.client.clone();
+        self.run(async move { client.verify_all(vol).await })?
+    }
+
+    fn verify_everything(&mut self) -> Step {
+        self.take_invalid()?;
+        let vols = self.client.oracle.lock().readable();
+        vols.into_iter().try_for_each(|vol| self.verify_all(vol))
+    }
+
+    fn check_referenced(&mut self) -> Step {
+        for info in self.client.group.volumes() {
+            let expected = self.accounts.counters(number(info.uuid)).referenced;
+            if info.referenced != expected {
+                return wrong(format!("{} references {} blocks, it should be {expected}", info.name, info.referenced));
+            }
+        }
+        Ok(())
+    }
+
+    /// Once background removal is idle every counter is exact.
+    fn check_accounts(&mut self) -> Step {
+        let group = self.client.group.clone();
+        self.run(async move { group.reclaim_idle().await })??;
+        let group = self.client.group.info();
+        if group.reclaim_left != 0 {
+            return wrong(format!("reclaim is idle with {} blocks left", group.reclaim_left));
+        }
+        if !self.exact {
+            return Ok(());
+        }
+        self.seen.exact_checks += 1;
+        for info in self.client.group.volumes() {
+            let expected = self.accounts.counters(number(info.uuid));
+            let told = (info.referenced, info.exclusive, info.freed_if_removed);
+            if told != (expected.referenced, expected.exclusive, expected.exclusive) {
+                return wrong(format!("{}: referenced, exclusive, freed are {told:?}, expected {expected:?}", info.name));
+            }
+        }
+        let used = group.blocks - group.free_blocks - group.pending_blocks - group.metadata_blocks;
+        if used != self.accounts.used() {
+            return wrong(format!("{used} blocks are in use, volumes map {}: {group:?}", self.accounts.used()));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Seen, Failure> {
+        self.note("the end".into());
+        self.verify_everything()?;
+        self.check_accounts()?;
+        let group = self.client.group.clone();
+        let open = self.run(async move { group.check_open().await })??;
+        if let Some(first) = open.findings.first() {
+            return wrong(format!("check of the open group: {} findings; first: {first}", open.findings.len()));
+        }
+        let client = self.client.clone();
+        self.run(async move { client.close().await })??;
+        let disks: Arc<dyn Disks> = self.disks.clone();
+        let closed = self.run(Group::check(disks))??;
+        if let Some(first) = closed.findings.first() {
+            return wrong(format!("check of the closed group: {} findings; first: {first}", closed.findings.len()));
+        }
+        add_stats(&mut self.seen.stats, &self.client.group.stats());
+        Ok(self.seen)
+    }
+}

@@ -1,0 +1,62 @@
+//! Every request of a scenario fails once: no panic, no hang, the error is told, and the group is sound afterwards.
+
+use rowen_engine::disk::DiskOpKind;
+use rowen_sim::crash::Setup;
+use rowen_sim::scenario::{self, Step};
+use rowen_sim::sweep::{Extent, Told, fail_at};
+
+fn sweep(kind: DiskOpKind, extent: Extent) {
+    let setup = Setup::small(2, 24);
+    let mut told = 0;
+    let mut failures = Vec::new();
+    for (name, steps) in chosen() {
+        for number in 0.. {
+            match fail_at(&setup, &steps, kind, number, extent, 1 + number) {
+                Ok(Told::NotReached) => break,
+                Ok(Told::Error) => told += 1,
+                Ok(Told::Nothing) => {}
+                Err(e) => failures.push(format!("{name}: {e}")),
+            }
+            if failures.len() > 4 {
+                break;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(told > 0, "no failure of a {kind:?} was ever told");
+}
+
+fn chosen() -> Vec<(&'static str, Vec<Step>)> {
+    let wanted = ["snapshots", "group-snapshot", "revert", "resize", "checkpoints", "queue-depth"];
+    scenario::scripted().into_iter().filter(|(name, _)| wanted.contains(name)).collect()
+}
+
+#[test]
+fn one_write_fails() {
+    sweep(DiskOpKind::Write, Extent::One);
+}
+
+#[test]
+fn one_read_fails() {
+    sweep(DiskOpKind::Read, Extent::One);
+}
+
+#[test]
+fn one_flush_fails() {
+    sweep(DiskOpKind::Flush, Extent::One);
+}
+
+#[test]
+fn all_writes_fail_from_some_point_on() {
+    sweep(DiskOpKind::Write, Extent::AllFrom);
+}
+
+#[test]
+fn all_flushes_fail_from_some_point_on() {
+    sweep(DiskOpKind::Flush, Extent::AllFrom);
+}
+
+#[test]
+fn all_reads_fail_from_some_point_on() {
+    sweep(DiskOpKind::Read, Extent::AllFrom);
+}

@@ -1,0 +1,122 @@
+//! Cost is counted before it is timed: what each operation asks of the disks, exactly.
+
+use rowen_engine::group::{FullPolicy, VolumeKind};
+use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
+use rowen_sim::crash::Setup;
+use rowen_sim::disk::{Counts, SimDisks};
+use rowen_sim::exec::World;
+use rowen_sim::oracle::Vol;
+use std::sync::Arc;
+
+struct Bench {
+    client: Client,
+    disks: Arc<SimDisks>,
+    vol: Vol,
+    world: World,
+}
+
+impl Bench {
+    /// A group with one filled and flushed thick volume, nothing under way.
+    fn new() -> Bench {
+        let world = World::new(1);
+        let (disks, group) = Setup { config: Default::default(), ..Setup::small(1, 64) }.make(&world).unwrap();
+        let client = Client::new(world.handle(), group, Arc::default());
+        let spec =
+            VolumeSpec { kind: VolumeKind::Thick, blocks: 1024, chunk_blocks: 1, full: FullPolicy::DropSnapshot };
+        let setup = client.clone();
+        let vol = world.run(async move {
+            let vol = setup.create(spec).await.unwrap();
+            setup.write(vol, 0, 4096, &[]).await.unwrap();
+            setup.flush(vol).await.unwrap();
+            setup.checkpoint().await.unwrap();
+            vol
+        });
+        world.settle(1_000_000);
+        Bench { client, disks, vol, world }
+    }
+
+    fn snapshot(&self) {
+        self.cost(async |client, vol| drop(client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()));
+        self.world.settle(1_000_000);
+    }
+
+    /// Reads, writes and flushes that an operation costs.
+    fn cost(&self, op: impl AsyncFnOnce(&Client, Vol)) -> (u64, u64, u64) {
+        let before = self.disks.counts();
+        self.world.run(op(&self.client, self.vol));
+        let cost: Counts = self.disks.counts().since(&before);
+        (cost.reads, cost.writes, cost.flushes)
+    }
+}
+
+async fn write(client: &Client, vol: Vol, sector: u64, count: u64) {
+    client.write(vol, sector, count, &[]).await.unwrap();
+}
+
+async fn flush(client: &Client, vol: Vol) {
+    client.flush(vol).await.unwrap();
+}
+
+#[test]
+fn a_write_in_place_is_one_write() {
+    let bench = Bench::new();
+    assert_eq!(bench.cost(async |c, v| write(c, v, 80, 8).await), (0, 1, 0));
+    assert_eq!(bench.cost(async |c, v| write(c, v, 83, 1).await), (0, 1, 0), "also of one sector");
+    assert_eq!(bench.cost(async |c, v| write(c, v, 0, 2048).await), (0, 1, 0), "also of 1 MiB");
+}
+
+#[test]
+fn a_redirected_write_is_its_data_and_a_journal_frame() {
+    let bench = Bench::new();
+    bench.snapshot();
+    assert_eq!(bench.cost(async |c, v| write(c, v, 80, 8).await), (0, 2, 0));
+    assert_eq!(bench.cost(async |c, v| write(c, v, 800, 64).await), (0, 2, 0), "big writes stay whole");
+}
+
+#[test]
+fn a_redirected_part_of_a_block_reads_the_rest_first() {
+    let bench = Bench::new();
+    bench.snapshot();
+    assert_eq!(bench.cost(async |c, v| write(c, v, 83, 1).await), (1, 2, 0));
+}
+
+#[test]
+fn a_flush_is_one_flush() {
+    let bench = Bench::new();
+    assert_eq!(bench.cost(async |c, v| write(c, v, 80, 8).await), (0, 1, 0));
+    assert_eq!(bench.cost(async |c, v| flush(c, v).await), (0, 0, 1), "with no mapping changed");
+    bench.snapshot();
+    bench.cost(async |c, v| write(c, v, 80, 8).await);
+    assert_eq!(bench.cost(async |c, v| flush(c, v).await), (0, 0, 1), "after a redirected write");
+}
+
+#[test]
+fn flushes_that_wait_together_share_one() {
+    let bench = Bench::new();
+    bench.cost(async |c, v| write(c, v, 80, 8).await);
+    let together = bench.cost(async |c, v| {
+        let client = c.clone();
+        let ops = (0..16).map(|_| {
+            let client = client.clone();
+            Box::pin(async move { client.flush(v).await }) as rowen_sim::client::Op
+        });
+        for result in c.together(ops.collect()).await {
+            result.unwrap();
+        }
+    });
+    assert!(together.2 <= 3, "16 flushes at once made {} device flushes", together.2);
+}
+
+#[test]
+fn a_snapshot_is_one_write_and_one_flush() {
+    let bench = Bench::new();
+    let cost = bench.cost(async |c, v| drop(c.snapshot(&[v], SnapshotKind::default()).await.unwrap()));
+    assert_eq!(cost, (0, 1, 1));
+}
+
+#[test]
+fn a_read_is_one_read() {
+    let bench = Bench::new();
+    assert_eq!(bench.cost(async |c, v| drop(c.look(v, 80, 8).await.unwrap())), (1, 0, 0));
+    assert_eq!(bench.cost(async |c, v| drop(c.look(v, 0, 2048).await.unwrap())), (1, 0, 0), "also of 1 MiB");
+}

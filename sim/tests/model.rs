@@ -1,0 +1,89 @@
+//! Thousands of random runs of the engine against the oracle and the accounts. `ROWEN_SIM_SEEDS` scales their number
+//! (in percent of the usual).
+
+use rowen_sim::model::{PROFILES, Profile, Seen, run_seed};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn scaled(seeds: u64) -> u64 {
+    let percent = setting("ROWEN_SIM_SEEDS").and_then(|s| s.parse().ok()).unwrap_or(100);
+    (seeds * percent / 100).max(1)
+}
+
+/// Runs the seeds on all cores; panics with the first failures.
+fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
+    let next = AtomicU64::new(1);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).div_ceil(2);
+    let work = || {
+        let (mut seen, mut failures) = (Seen::default(), Vec::new());
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed > seeds || failures.len() > 2 {
+                return (seen, failures);
+            }
+            match run_seed(seed, steps, profile) {
+                Ok(run) => seen.add(&run),
+                Err(failure) => failures.push(failure),
+            }
+        }
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let mut seen = Seen::default();
+    let mut failures = Vec::new();
+    for (run, mut failed) in results {
+        seen.add(&run);
+        failures.append(&mut failed);
+    }
+    assert!(failures.is_empty(), "{} runs failed:\n{}", failures.len(), failures.join("\n"));
+    seen
+}
+
+#[test]
+fn exact() {
+    let seen = run_all(Profile::Exact, scaled(1000), 120);
+    assert!(seen.exact_checks > 0 && seen.reverts > 0 && seen.group_snapshots > 0 && seen.removed_origins > 0, "{seen:?}");
+    let stats = &seen.stats;
+    assert!(stats.checkpoints > 0 && stats.reclaim_steps > 0 && stats.writes_in_place > 0, "{seen:?}");
+}
+
+#[test]
+fn wild() {
+    let seen = run_all(Profile::Wild, scaled(1000), 120);
+    assert!(seen.power_cuts > 0 && seen.deaths > 0 && seen.reopened > 0, "{seen:?}");
+    let stats = &seen.stats;
+    assert!(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.waits_for_marker > 0, "{seen:?}");
+}
+
+#[test]
+fn full() {
+    let seen = run_all(Profile::Full, scaled(600), 150);
+    assert!(seen.refused_for_space > 0 && seen.invalidated > 0 && seen.stats.volumes_invalidated > 0, "{seen:?}");
+    assert!(seen.stats.slots_taken > 0, "{seen:?}");
+}
+
+#[test]
+fn deep() {
+    let seen = run_all(Profile::Deep, scaled(40), 1200);
+    assert!(seen.stats.node_loads > 0 && seen.stats.nodes_written > 0, "{seen:?}");
+}
+
+/// Runs the one that a failure named.
+#[test]
+#[ignore = "only with the environment that a failure prints"]
+fn replay() {
+    let number = |name: &str| setting(name).and_then(|s| s.parse().ok());
+    let seed = number("ROWEN_SEED").expect("ROWEN_SEED is set");
+    let steps = number("ROWEN_STEPS").unwrap_or(150);
+    let name = setting("ROWEN_PROFILE").unwrap_or("exact".into());
+    let profile = PROFILES.iter().find(|(known, _)| *known == name).expect("a profile of that name").1;
+    match run_seed(seed, steps as u32, profile) {
+        Ok(seen) => println!("passed: {seen:?}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}
