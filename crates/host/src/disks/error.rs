@@ -1,0 +1,73 @@
+//! Why a physical volume could not be opened, in one sentence each.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A physical volume that could not be opened.
+#[derive(Debug)]
+pub struct OpenError {
+    pub path: PathBuf,
+    pub reason: Reason,
+}
+
+/// What stood against it.
+#[derive(Debug)]
+pub enum Reason {
+    Missing,
+    /// Neither a regular file nor a block device; the text says what it is.
+    NotADisk(&'static str),
+    ReadOnly,
+    /// Held by somebody else; `by` names them where the system tells.
+    InUse { by: Option<String> },
+    /// A filesystem on it is mounted there.
+    Mounted { at: String },
+    TooSmall { size: u64, least: u64 },
+    /// More physical volumes than a group can have.
+    TooMany,
+    /// The operating system refused; `doing` says what.
+    System { doing: &'static str, source: io::Error },
+}
+
+impl OpenError {
+    pub(super) fn new(path: &Path, reason: Reason) -> OpenError {
+        OpenError { path: path.to_owned(), reason }
+    }
+
+    pub(super) fn system(path: &Path, doing: &'static str, source: io::Error) -> OpenError {
+        OpenError::new(path, Reason::System { doing, source })
+    }
+
+    /// Whether the same call may succeed once somebody else lets go.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self.reason, Reason::InUse { .. })
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.reason {
+            Reason::Missing => write!(f, "{path} does not exist; check the name, or attach the disk"),
+            Reason::NotADisk(what) => write!(f, "{path} is {what}, not a block device or a regular file"),
+            Reason::ReadOnly => write!(f, "{path} is read-only; make it writable first"),
+            Reason::InUse { by: Some(by) } => write!(f, "{path} is in use by {by}; it has to let go first"),
+            Reason::InUse { by: None } => write!(f, "{path} is in use by another program; it has to let go first"),
+            Reason::Mounted { at } => write!(f, "{path} is mounted at {at}; unmount it first"),
+            Reason::TooSmall { size, least } => {
+                write!(f, "{path} is too small: it has {size} bytes, a physical volume needs at least {least}")
+            }
+            Reason::TooMany => write!(f, "{path} cannot be added: a group has room for {} physical volumes", u16::MAX),
+            Reason::System { doing, source } => write!(f, "{path}: {doing} failed: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.reason {
+            Reason::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Real disks: block devices and regular files as a group's physical volumes.
+//!
+//! Owns the open files and the hold on them. Promises what [`rowen_engine::disk`] asks of disks, and beyond it: a
+//! request that does not fit its disk or its buffer fails before anything is done, a transfer that the system cut
+//! short is continued, and a read never gives bytes that are not on the disk.
+
+mod error;
+mod holders;
+mod open;
+pub mod suite;
+mod sync;
+mod sys;
+
+pub use error::{OpenError, Reason};
+pub use open::LEAST_SIZE;
+
+use crate::reactor::{IoFile, IoRequest, Part, Payload, Pool, Shared};
+use open::Opened;
+use parking_lot::RwLock;
+use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
+use smallvec::SmallVec;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use sync::Helpers;
+
+/// What the physical volumes are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Look only. Takes no hold, so it also works beside a running server.
+    ReadOnly,
+    /// Read and write, with nobody else: a second opener is refused, also after this process was killed, until its
+    /// last writes are done.
+    Exclusive,
+}
+
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoEngine {
+    /// Through the workers' io_uring.
+    #[default]
+    Uring,
+    /// Through helper threads and plain system calls.
+    Sync,
+}
+
+impl FromStr for IoEngine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "uring" => Ok(IoEngine::Uring),
+            "sync" => Ok(IoEngine::Sync),
+            _ => Err(format!("unknown I/O engine \"{text}\": it is \"uring\" or \"sync\"")),
+        }
+    }
+}
+
+impl fmt::Display for IoEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IoEngine::Uring => "uring",
+            IoEngine::Sync => "sync",
+        })
+    }
+}
+
+/// How often a disk that is in use is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+
+struct Pv {
+    path: PathBuf,
+    file: Arc<IoFile>,
+    geometry: PvGeometry,
+    is_device: bool,
+    direct: bool,
+}
+
+/// The open physical volumes of one group, in table order. More can join a live set.
+pub struct PvSet {
+    shared: Arc<Shared>,
+    engine: IoEngine,
+    mode: OpenMode,
+    pvs: RwLock<Vec<Pv>>,
+    helpers: Helpers,
+}
+
+impl PvSet {
+    /// Opens the given disks, all or none. A pool without rings uses [`IoEngine::Sync`] whatever is asked.
+    pub fn open<P: AsRef<Path>>(
+        pool: &Pool,
+        paths: &[P],
+        mode: OpenMode,
+        engine: IoEngine,
+    ) -> Result<PvSet, OpenError> {
+        PvSet::open_waiting(pool, paths, mode, engine, Duration::ZERO)
+    }
+
+    /// The same, but waits so long for disks that somebody else still holds, such as a killed predecessor whose last
+    /// writes are under way.
+    pub fn open_waiting<P: AsRef<Path>>(
+        pool: &Pool,
+        paths: &[P],
+        mode: OpenMode,
+        engine: IoEngine,
+        patience: Duration,
+    ) -> Result<PvSet, OpenError> {
+        let engine = if pool.has_rings() { engine } else { IoEngine::Sync };
+        let shared = pool.shared().clone();
+        let set = PvSet { shared, engine, mode, pvs: RwLock::default(), helpers: Helpers::default() };
+        let begun = Instant::now();
+        for path in paths {
+            loop {
+                match set.push(path.as_ref()) {
+                    Err(e) if e.is_in_use() && begun.elapsed() < patience => std::thread::sleep(RETRY),
+                    Err(e) => return Err(e),
+                    Ok(_) => break,
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    /// Adds a disk at the end of the set, which may be in use.
+    pub fn push(&self, path: impl AsRef<Path>) -> Result<PvIndex, OpenError> {
+        let path = path.as_ref();
+        let Opened { fd, geometry, is_device, direct } = open::open(path, self.mode)?;
+        let file = Arc::new(self.shared.files.adopt(fd));
+        let mut pvs = self.pvs.write();
+        let index = u16::try_from(pvs.len()).ok().filter(|index| *index < u16::MAX);
+        let index = index.ok_or_else(|| OpenError::new(path, Reason::TooMany))?;
+        pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, direct });
+        Ok(PvIndex(index))
+    }
+
+    /// Removes the disk that was added last: a `push` whose use failed is taken back.
+    pub fn pop(&self) {
+        let last = self.pvs.write().pop();
+        // Closing tells all workers: not under the lock.
+        drop(last);
+    }
+
+    /// How requests reach the kernel.
+    pub fn engine(&self) -> IoEngine {
+        self.engine
+    }
+
+    /// The path by which a disk was opened.
+    pub fn path(&self, pv: PvIndex) -> Option<PathBuf> {
+        self.pvs.read().get(usize::from(pv.0)).map(|pv| pv.path.clone())
+    }
+
+    /// What an administrator should know of how the disks are used: one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let pvs = self.pvs.read();
+        let buffered = pvs.iter().filter(|pv| !pv.direct);
+        buffered
+            .map(|pv| {
+                let path = pv.path.display();
+                format!("{path} takes no direct I/O; it is used through the page cache, at some cost in memory and speed")
+            })
+            .collect()
+    }
+
+    /// One part of a request, checked against its disk and the request's buffer. Errors are Linux error numbers.
+    fn part(pvs: &[Pv], kind: DiskOpKind, piece: &Segment, capacity: usize) -> Result<Part, i32> {
+        let pv = pvs.get(usize::from(piece.pv.0)).ok_or(libc::ENODEV)?;
+        let sector = pv.geometry.sector;
+        let end = piece.offset.checked_add(u64::from(piece.len)).ok_or(libc::EINVAL)?;
+        if end > pv.geometry.size {
+            return Err(libc::ENXIO);
+        }
+        let buffered = matches!(kind, DiskOpKind::Read | DiskOpKind::Write);
+        let aligned = piece.offset % u64::from(sector) == 0
+            && piece.len % sector == 0
+            && (!buffered || piece.at % sector == 0)
+            && piece.len > 0;
+        if !aligned || (buffered && u64::from(piece.at) + u64::from(piece.len) > capacity as u64) {
+            return Err(libc::EINVAL);
+        }
+        Ok(Part {
+            file: pv.file.clone(),
+            pv: piece.pv,
+            offset: piece.offset,
+            at: piece.at,
+            len: piece.len,
+            sector,
+            device: pv.is_device,
+        })
+    }
+
+    fn parts(&self, kind: DiskOpKind, segments: &Segments, capacity: usize) -> Result<SmallVec<[Part; 2]>, DiskError> {
+        let pvs = self.pvs.read();
+        let part = |piece: &Segment| {
+            let failed = |errno| {
+                let Segment { pv, offset, .. } = *piece;
+                DiskError { op: kind, pv, offset, errno }
+            };
+            PvSet::part(&pvs, kind, piece, capacity).map_err(failed)
+        };
+        segments.iter().map(part).collect()
+    }
+
+    /// All disks, for a flush.
+    fn everything(&self) -> SmallVec<[Part; 2]> {
+        let pvs = self.pvs.read();
+        let whole = |(index, pv): (usize, &Pv)| Part {
+            file: pv.file.clone(),
+            pv: PvIndex(index as u16),
+            offset: 0,
+            at: 0,
+            len: 0,
+            sector: pv.geometry.sector,
+            device: pv.is_device,
+        };
+        pvs.iter().enumerate().map(whole).collect()
+    }
+}
+
+impl Disks for PvSet {
+    fn count(&self) -> usize {
+        self.pvs.read().len()
+    }
+
+    /// # Panics
+    /// If there is no such disk.
+    fn geometry(&self, pv: PvIndex) -> PvGeometry {
+        self.pvs.read()[usize::from(pv.0)].geometry
+    }
+
+    fn submit(&self, op: DiskOp, done: Completer) {
+        let kind = op.kind();
+        let (payload, segments) = match op {
+            DiskOp::Read { segments, buf } => (Payload::Read(buf), segments),
+            DiskOp::Write { segments, buf } => (Payload::Write(buf), segments),
+            DiskOp::Discard { segments } => (Payload::None, segments),
+            DiskOp::Flush => (Payload::None, Segments::new()),
+        };
+        let parts = match kind {
+            DiskOpKind::Flush => Ok(self.everything()),
+            _ => self.parts(kind, &segments, payload.capacity()),
+        };
+        let request = match parts {
+            Ok(parts) => IoRequest { kind, parts, payload, done },
+            Err(error) => {
+                drop(payload);
+                return done.complete(Err(error));
+            }
+        };
+        if request.parts.is_empty() {
+            return request.finish(None);
+        }
+        let by_ioctl = kind == DiskOpKind::Discard && request.parts.iter().any(|part| part.device);
+        if self.engine == IoEngine::Sync || by_ioctl {
+            self.helpers.submit(request);
+        } else {
+            self.shared.submit(request);
+        }
+    }
+}

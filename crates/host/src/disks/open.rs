@@ -1,0 +1,167 @@
+//! Opening one physical volume: what it is, how big, how it is held, and whether direct I/O works on it.
+//!
+//! The hold lies on the same open file description that the rings use. So it outlives a killed process for exactly as
+//! long as that process's last writes are under way, and a successor that gets the hold meets no late write.
+
+use super::error::{OpenError, Reason};
+use super::{OpenMode, holders, sys};
+use rowen_engine::disk::PvGeometry;
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Less than this has no room for any metadata.
+pub const LEAST_SIZE: u64 = 1 << 20;
+
+/// An open physical volume.
+pub struct Opened {
+    pub fd: OwnedFd,
+    pub geometry: PvGeometry,
+    pub is_device: bool,
+    /// Whether requests bypass the page cache.
+    pub direct: bool,
+}
+
+pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
+    let meta = sys::stat(path).map_err(|e| refused(path, e))?;
+    let is_device = kind_of(path, &meta)?;
+    if mode == OpenMode::Exclusive {
+        refuse_foreign_use(path, &meta, is_device)?;
+    }
+    let (fd, mut direct) = open_fd(path, mode, is_device).map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY) => in_use(path, &meta, is_device),
+        // Root is refused a device for writing only if the device is read-only.
+        Some(libc::EACCES | libc::EPERM) if is_device && device_is_read_only(path) => {
+            OpenError::new(path, Reason::ReadOnly)
+        }
+        _ => refused(path, e),
+    })?;
+    if mode == OpenMode::Exclusive {
+        hold(path, &fd, &meta, is_device)?;
+    }
+    let geometry = geometry(path, &fd, is_device, &mut direct)?;
+    if geometry.size < LEAST_SIZE {
+        return Err(OpenError::new(path, Reason::TooSmall { size: geometry.size, least: LEAST_SIZE }));
+    }
+    Ok(Opened { fd, geometry, is_device, direct })
+}
+
+fn kind_of(path: &Path, meta: &Metadata) -> Result<bool, OpenError> {
+    let kind = meta.file_type();
+    let what = if kind.is_block_device() {
+        return Ok(true);
+    } else if kind.is_file() {
+        return Ok(false);
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    };
+    Err(OpenError::new(path, Reason::NotADisk(what)))
+}
+
+fn refused(path: &Path, e: io::Error) -> OpenError {
+    match e.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => {
+            OpenError::new(path, Reason::Missing)
+        }
+        Some(libc::EROFS) => OpenError::new(path, Reason::ReadOnly),
+        _ => OpenError::system(path, "opening it", e),
+    }
+}
+
+/// A device with a mounted filesystem, or a file behind a loop device, has an owner that no lock of ours can see.
+fn refuse_foreign_use(path: &Path, meta: &Metadata, is_device: bool) -> Result<(), OpenError> {
+    if is_device {
+        if let Some(at) = holders::mounted_at(meta.rdev()) {
+            return Err(OpenError::new(path, Reason::Mounted { at }));
+        }
+    } else if let Some(by) = holders::loop_device_of(meta) {
+        return Err(OpenError::new(path, Reason::InUse { by: Some(by) }));
+    }
+    Ok(())
+}
+
+fn in_use(path: &Path, meta: &Metadata, is_device: bool) -> OpenError {
+    let by = if is_device { holders::stacked_on(meta.rdev()) } else { holders::locker_of(meta) };
+    OpenError::new(path, Reason::InUse { by })
+}
+
+fn device_is_read_only(path: &Path) -> bool {
+    sys::open(path, libc::O_RDONLY).and_then(|fd| sys::device_is_read_only(fd.as_fd())).unwrap_or(false)
+}
+
+fn open_fd(path: &Path, mode: OpenMode, is_device: bool) -> io::Result<(OwnedFd, bool)> {
+    let flags = match mode {
+        OpenMode::ReadOnly => libc::O_RDONLY,
+        // On a block device O_EXCL is the kernel's own hold: against mounts, device-mapper and a second opener.
+        OpenMode::Exclusive if is_device => libc::O_RDWR | libc::O_EXCL,
+        OpenMode::Exclusive => libc::O_RDWR,
+    };
+    match sys::open(path, flags | libc::O_DIRECT) {
+        Ok(fd) => Ok((fd, true)),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok((sys::open(path, flags)?, false)),
+        Err(e) => Err(e),
+    }
+}
+
+fn hold(path: &Path, fd: &OwnedFd, meta: &Metadata, is_device: bool) -> Result<(), OpenError> {
+    if is_device {
+        let read_only = sys::device_is_read_only(fd.as_fd());
+        return match read_only.map_err(|e| OpenError::system(path, "asking whether it is read-only", e))? {
+            true => Err(OpenError::new(path, Reason::ReadOnly)),
+            false => Ok(()),
+        };
+    }
+    match sys::lock_exclusive(fd.as_fd()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(in_use(path, meta, false)),
+        Err(e) => Err(OpenError::system(path, "locking it", e)),
+    }
+}
+
+fn geometry(path: &Path, fd: &OwnedFd, is_device: bool, direct: &mut bool) -> Result<PvGeometry, OpenError> {
+    let failed = |doing| move |e| OpenError::system(path, doing, e);
+    let (size, sector) = if is_device {
+        let size = sys::device_size(fd.as_fd()).map_err(failed("asking for its size"))?;
+        let sector = sys::device_sector(fd.as_fd()).map_err(failed("asking for its sector size"))?;
+        (size, if sector <= 512 { 512 } else { 4096 })
+    } else {
+        // Asked of the open file: the name may lead elsewhere by now.
+        let size = rustix::fs::fstat(fd).map_err(|e| OpenError::system(path, "asking for its size", e.into()))?;
+        let unit = if *direct { sys::direct_io_unit(fd.as_fd()) } else { Some(0) };
+        let sector = match unit {
+            Some(0) => {
+                *direct = false;
+                512
+            }
+            Some(unit) if unit <= 512 => 512,
+            Some(_) | None => 4096,
+        };
+        (size.st_size as u64, sector)
+    };
+    if *direct && !direct_read_works(fd) {
+        *direct = false;
+    }
+    if !*direct {
+        sys::buffered(fd.as_fd()).map_err(failed("turning direct I/O off"))?;
+    }
+    Ok(PvGeometry { size: size - size % u64::from(sector), sector })
+}
+
+/// Some filesystems accept O_DIRECT and then refuse each request. (An empty file answers zero bytes: fine.)
+fn direct_read_works(fd: &OwnedFd) -> bool {
+    let mut page = rowen_engine::disk::PageBuf::zeroed(4096);
+    let memory = page.as_mut_slice();
+    // SAFETY: the memory is as long as we say.
+    let result = unsafe { sys::read_at(fd.as_raw_fd(), memory.as_mut_ptr(), memory.len(), 0) };
+    result != -libc::EINVAL && result != -libc::EOPNOTSUPP
+}

@@ -1,0 +1,137 @@
+//! The system calls that disks need, each with its own little contract. No policy here.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// From linux/fs.h.
+const BLKROGET: libc::c_ulong = 0x125e;
+const BLKSSZGET: libc::c_ulong = 0x1268;
+const BLKDISCARD: libc::c_ulong = 0x1277;
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Size of a block device in bytes.
+pub fn device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut size = 0u64;
+    // SAFETY: the request writes one u64 to a place that holds one.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64 as _, &mut size) })?;
+    Ok(size)
+}
+
+/// Logical sector size of a block device.
+pub fn device_sector(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut size: libc::c_int = 0;
+    // SAFETY: the request writes one int to a place that holds one.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKSSZGET as _, &mut size) })?;
+    Ok(size as u32)
+}
+
+pub fn device_is_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut flag: libc::c_int = 0;
+    // SAFETY: the request writes one int to a place that holds one.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKROGET as _, &mut flag) })?;
+    Ok(flag != 0)
+}
+
+/// Tells a block device that a range is not needed any more.
+pub fn device_discard(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
+    let range = [offset, len];
+    // SAFETY: the request reads two u64 from a place that holds two.
+    check(unsafe { libc::ioctl(fd, BLKDISCARD as _, &range) })
+}
+
+/// Smallest unit of direct I/O on an open regular file. `Some(0)`: none is possible. None: the kernel (before 6.1) or
+/// the filesystem does not say.
+pub fn direct_io_unit(fd: BorrowedFd<'_>) -> Option<u32> {
+    let mut answer = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor itself; the answer has room for a statx, and all
+    // zeros are a valid one.
+    let answer = unsafe {
+        let flags = libc::AT_EMPTY_PATH;
+        if libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_DIOALIGN, answer.as_mut_ptr()) < 0 {
+            return None;
+        }
+        answer.assume_init()
+    };
+    (answer.stx_mask & libc::STATX_DIOALIGN != 0)
+        .then(|| if answer.stx_dio_mem_align == 0 { 0 } else { answer.stx_dio_offset_align.max(answer.stx_dio_mem_align) })
+}
+
+/// Turns O_DIRECT off on an open file.
+pub fn buffered(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: these two commands take and return integers.
+    unsafe {
+        let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
+        check(flags)?;
+        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT))
+    }
+}
+
+/// Holds a file for this open file description alone. False: somebody else has it.
+pub fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: no pointers.
+    match check(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(()) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::EWOULDBLOCK) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// What `path` is, following symbolic links.
+pub fn stat(path: &Path) -> io::Result<std::fs::Metadata> {
+    std::fs::metadata(path)
+}
+
+/// Reads at an offset into memory of the caller's.
+///
+/// # Safety
+/// `memory` must be valid for writes of `len` bytes.
+pub unsafe fn read_at(fd: RawFd, memory: *mut u8, len: usize, offset: u64) -> i32 {
+    // SAFETY: the caller's promise.
+    result(unsafe { libc::pread(fd, memory.cast(), len, offset as libc::off_t) })
+}
+
+/// Writes at an offset from memory of the caller's.
+///
+/// # Safety
+/// `memory` must be valid for reads of `len` bytes.
+pub unsafe fn write_at(fd: RawFd, memory: *const u8, len: usize, offset: u64) -> i32 {
+    // SAFETY: the caller's promise.
+    result(unsafe { libc::pwrite(fd, memory.cast(), len, offset as libc::off_t) })
+}
+
+pub fn sync_data(fd: RawFd) -> i32 {
+    // SAFETY: no pointers.
+    result(unsafe { libc::fdatasync(fd) } as isize)
+}
+
+/// Gives a range of a regular file back to its filesystem.
+pub fn punch(fd: RawFd, offset: u64, len: u64) -> i32 {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no pointers.
+    result(unsafe { libc::fallocate(fd, mode, offset as libc::off_t, len as libc::off_t) } as isize)
+}
+
+/// A result in the ring's form: what was returned, or a negative error number.
+fn result(returned: isize) -> i32 {
+    if returned < 0 { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { returned as i32 }
+}
+
+/// Opens with flags as given. The descriptor closes on exec.
+pub fn open(path: &Path, flags: libc::c_int) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| io::Error::from_raw_os_error(libc::ENOENT))?;
+    // SAFETY: a terminated string; a non-negative result is a new descriptor that nobody else owns.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_LARGEFILE);
+        check(fd)?;
+        Ok(std::os::fd::OwnedFd::from_raw_fd(fd))
+    }
+}

@@ -1,0 +1,82 @@
+//! Files that requests go to. Each has a place in every ring's table of registered files, so that a request does
+//! not look its descriptor up. Promises that once the last reference is dropped no ring holds the file either:
+//! an exclusive hold ends when it should.
+
+use super::mailbox::{Mailbox, Message};
+use super::worker;
+use parking_lot::Mutex;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Places in a ring's table. A file that finds none is used by its descriptor.
+pub(crate) const SLOTS: u32 = 512;
+
+/// Which file a slot is to be emptied of. Dropping this tells that it has happened.
+pub(crate) struct Forget {
+    pub slot: u32,
+    pub id: u64,
+    _done: mpsc::Sender<()>,
+}
+
+/// Hands out slots, the same in all rings of a pool.
+pub(crate) struct FileTable {
+    mailboxes: Vec<Arc<Mailbox>>,
+    free: Mutex<Vec<u32>>,
+    next_id: AtomicU64,
+}
+
+impl FileTable {
+    pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> FileTable {
+        FileTable { mailboxes, free: Mutex::new((0..SLOTS).rev().collect()), next_id: AtomicU64::new(1) }
+    }
+
+    pub fn adopt(self: &Arc<Self>, fd: OwnedFd) -> IoFile {
+        let slot = self.free.lock().pop();
+        IoFile { fd, slot, id: self.next_id.fetch_add(1, Ordering::Relaxed), table: self.clone() }
+    }
+}
+
+/// An open file, shared by the requests that are under way to it.
+pub(crate) struct IoFile {
+    fd: OwnedFd,
+    slot: Option<u32>,
+    /// Tells this file from the one that had the slot before.
+    id: u64,
+    table: Arc<FileTable>,
+}
+
+impl IoFile {
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub fn slot(&self) -> Option<(u32, u64)> {
+        self.slot.map(|slot| (slot, self.id))
+    }
+}
+
+impl Drop for IoFile {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot else { return };
+        let (done, all_done) = mpsc::channel();
+        let mut elsewhere = false;
+        for mailbox in &self.table.mailboxes {
+            let forget = Forget { slot, id: self.id, _done: done.clone() };
+            if !worker::is_current(mailbox) {
+                elsewhere = true;
+                // A worker that has ended holds no files.
+                drop(mailbox.post(Message::Forget(forget)));
+            } else if let Err(forget) = worker::forget(forget) {
+                drop(mailbox.post(Message::Forget(forget)));
+            }
+        }
+        drop(done);
+        if elsewhere && !worker::is_worker() {
+            // A second is far more than a turn of a worker takes; a worker that is stuck keeps the hold.
+            let _ = all_done.recv_timeout(Duration::from_secs(1));
+        }
+        self.table.free.lock().push(slot);
+    }
+}

@@ -1,0 +1,99 @@
+//! A disk request as the workers carry it: its parts, its buffer and its completion.
+
+use super::file::IoFile;
+use rowen_engine::disk::{Completer, DiskError, DiskOpKind, PageBuf, PvIndex};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// One contiguous piece on one file.
+pub(crate) struct Part {
+    pub file: Arc<IoFile>,
+    pub pv: PvIndex,
+    pub offset: u64,
+    /// Where in the buffer.
+    pub at: u32,
+    pub len: u32,
+    /// The file's sector size: a transfer that stops within a sector met the end of a damaged file.
+    pub sector: u32,
+    /// The file is a block device.
+    pub device: bool,
+}
+
+/// The memory that a request reads into or writes from.
+pub(crate) enum Payload {
+    None,
+    Read(PageBuf),
+    Write(Arc<PageBuf>),
+}
+
+impl Payload {
+    pub fn capacity(&self) -> usize {
+        match self {
+            Payload::None => 0,
+            Payload::Read(buf) => buf.capacity(),
+            Payload::Write(buf) => buf.capacity(),
+        }
+    }
+}
+
+/// A request whose ranges were checked against the files and the buffer.
+pub(crate) struct IoRequest {
+    pub kind: DiskOpKind,
+    pub parts: SmallVec<[Part; 2]>,
+    pub payload: Payload,
+    pub done: Completer,
+}
+
+impl IoRequest {
+    /// Gives back the buffer and the files, then the answer.
+    pub fn finish(self, error: Option<DiskError>) {
+        let IoRequest { parts, payload, done, .. } = self;
+        drop(parts);
+        let buf = match payload {
+            Payload::Read(buf) => Some(buf),
+            Payload::Write(buf) => {
+                drop(buf);
+                None
+            }
+            Payload::None => None,
+        };
+        done.complete(match error {
+            Some(error) => Err(error),
+            None => Ok(buf),
+        });
+    }
+}
+
+/// What a transfer's result means for the part that it belongs to.
+pub(crate) enum Progress {
+    Done,
+    /// So many bytes are done now; go on from there.
+    Continue(u32),
+    Failed(i32),
+}
+
+/// Judges a result of the kernel (bytes or a negative error number) after `before` bytes of `part` were done.
+pub(crate) fn progress(kind: DiskOpKind, part: &Part, before: u32, result: i32) -> Progress {
+    if result < 0 {
+        // A discard is advice: a device that cannot take it has lost nothing.
+        if kind == DiskOpKind::Discard && -result == libc::EOPNOTSUPP {
+            return Progress::Done;
+        }
+        return match -result {
+            libc::EINTR | libc::EAGAIN => Progress::Continue(before),
+            errno => Progress::Failed(errno),
+        };
+    }
+    if matches!(kind, DiskOpKind::Flush | DiskOpKind::Discard) {
+        return Progress::Done;
+    }
+    let after = before.saturating_add(result as u32);
+    if after >= part.len {
+        Progress::Done
+    } else if result == 0 || after % part.sector != 0 {
+        // The file ends inside the request although it was longer when it was opened.
+        Progress::Failed(libc::EIO)
+    } else {
+        Progress::Continue(after)
+    }
+}
