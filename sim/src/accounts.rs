@@ -1,30 +1,84 @@
-//! The accounting model: which blocks each volume maps, by identity, and what must follow for every counter.
+//! The accounting model: which blocks every head and point maps, by identity, and what must follow for each counter.
 //!
-//! A block has an identity from the write that placed it until nothing maps it any more. A snapshot maps its
-//! origin's blocks; a write to a block that somebody else maps too gets a new identity, as does one to a hole.
+//! A block has an identity from the write that placed it until nothing maps it any more. A snapshot leaves a
+//! point behind, parent of its origin's head and of its own. A head owns what its parent point does not map; it
+//! keeps the place of what it owns and puts elsewhere what it does not. A point with one child left is merged
+//! into it. Plain maps, copied at every snapshot: slow, and too simple to be wrong.
 
 use crate::client::BLOCK;
 use crate::oracle::Vol;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one volume's counters must say, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Mapped and written.
     pub referenced: u64,
-    pub exclusive: u64,
+    /// Held by this volume's head and by no point or other head.
+    pub own: u64,
+    /// What removing the volume gives back, all merges that follow included.
+    pub freed: u64,
 }
 
-/// The maps of all volumes of a group.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    id: u64,
+    written: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    parent: Option<u64>,
+    map: BTreeMap<u64, Block>,
+    /// A thick head keeps the place of what is discarded.
+    thick: bool,
+}
+
+/// All heads and points of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
-    maps: BTreeMap<Vol, BTreeMap<u64, u64>>,
-    users: BTreeMap<u64, u32>,
+    nodes: BTreeMap<u64, Node>,
+    heads: BTreeMap<Vol, u64>,
     next: u64,
 }
 
 impl Accounts {
-    pub fn create(&mut self, vol: Vol) {
-        self.maps.insert(vol, BTreeMap::new());
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn add(&mut self, node: Node) -> u64 {
+        let number = self.number();
+        self.nodes.insert(number, node);
+        number
+    }
+
+    fn head(&mut self, vol: Vol) -> &mut Node {
+        self.nodes.get_mut(&self.heads[&vol]).expect("every volume has a head")
+    }
+
+    pub fn create(&mut self, vol: Vol, blocks: u64, thick: bool) {
+        let head = self.add(Node { thick, ..Node::default() });
+        self.heads.insert(vol, head);
+        self.grow(vol, 0, blocks);
+    }
+
+    /// A thick head's new blocks are laid out and unwritten.
+    fn grow(&mut self, vol: Vol, from: u64, to: u64) {
+        if self.head(vol).thick {
+            for block in from..to {
+                let id = self.number();
+                self.head(vol).map.insert(block, Block { id, written: false });
+            }
+        }
+    }
+
+    fn owns(&self, head: u64, block: u64) -> bool {
+        let node = &self.nodes[&head];
+        let Some(mapped) = node.map.get(&block) else { return false };
+        let inherited = node.parent.and_then(|parent| self.nodes[&parent].map.get(&block));
+        inherited.is_none_or(|theirs| theirs.id != mapped.id)
     }
 
     /// Sectors were written.
@@ -35,67 +89,110 @@ impl Accounts {
     }
 
     fn place(&mut self, vol: Vol, block: u64) {
-        let map = self.maps.entry(vol).or_default();
-        match map.get(&block).copied() {
-            Some(id) if self.users[&id] == 1 => {}
-            old => {
-                self.next += 1;
-                map.insert(block, self.next);
-                self.users.insert(self.next, 1);
-                self.drop_user(old);
-            }
+        let owned = self.owns(self.heads[&vol], block);
+        let new = self.number();
+        let entry = self.head(vol).map.entry(block).or_insert(Block { id: new, written: true });
+        entry.written = true;
+        if !owned {
+            entry.id = new;
         }
     }
 
-    fn drop_user(&mut self, id: Option<u64>) {
-        let Some(id) = id else { return };
-        let users = self.users.get_mut(&id).expect("every mapped block has users");
-        *users -= 1;
-        if *users == 0 {
-            self.users.remove(&id);
-        }
-    }
-
-    /// Sectors were discarded or zeroed: whole blocks become holes, parts of mapped blocks are written.
+    /// Sectors were discarded or zeroed: whole blocks hold nothing any more, parts of written blocks are written.
     pub fn zero(&mut self, vol: Vol, sector: u64, count: u64) {
         let end = sector + count;
         for block in sector / BLOCK..end.div_ceil(BLOCK) {
+            let written = self.head(vol).map.get(&block).is_some_and(|block| block.written);
             if block * BLOCK >= sector && (block + 1) * BLOCK <= end {
-                let old = self.maps.entry(vol).or_default().remove(&block);
-                self.drop_user(old);
-            } else if self.maps.get(&vol).is_some_and(|map| map.contains_key(&block)) {
+                self.unmap(vol, block);
+            } else if written {
                 self.place(vol, block);
             }
         }
     }
 
-    /// `vol` maps what `origin` maps, instead of what it mapped before.
-    pub fn share(&mut self, origin: Vol, vol: Vol) {
-        let map = self.maps.get(&origin).cloned().unwrap_or_default();
-        map.values().for_each(|id| *self.users.get_mut(id).expect("mapped") += 1);
-        self.remove(vol);
-        self.maps.insert(vol, map);
-    }
-
-    pub fn remove(&mut self, vol: Vol) {
-        for (_, id) in self.maps.remove(&vol).unwrap_or_default() {
-            self.drop_user(Some(id));
+    fn unmap(&mut self, vol: Vol, block: u64) {
+        let owned = self.owns(self.heads[&vol], block);
+        let head = self.head(vol);
+        match head.map.get_mut(&block) {
+            Some(mapped) if owned && head.thick => mapped.written = false,
+            Some(_) => drop(head.map.remove(&block)),
+            None => {}
         }
     }
 
-    pub fn shrink(&mut self, vol: Vol, blocks: u64) {
-        let gone = self.maps.entry(vol).or_default().split_off(&blocks);
-        gone.into_values().for_each(|id| self.drop_user(Some(id)));
+    /// `vol` is a new snapshot of `origin`.
+    pub fn snapshot(&mut self, origin: Vol, vol: Vol, thick: bool) {
+        let head = self.heads[&origin];
+        let point = Node { thick: false, ..self.nodes[&head].clone() };
+        let map = point.map.clone();
+        let point = self.add(point);
+        self.head(origin).parent = Some(point);
+        let new = self.add(Node { parent: Some(point), map, thick });
+        self.heads.insert(vol, new);
     }
 
-    /// Blocks that any volume maps.
+    pub fn remove(&mut self, vol: Vol) {
+        let Some(head) = self.heads.remove(&vol) else { return };
+        let parent = self.nodes.remove(&head).and_then(|node| node.parent);
+        self.collapse(parent);
+    }
+
+    /// A point with no child goes, one with a single child is merged into it.
+    fn collapse(&mut self, point: Option<u64>) {
+        let Some(point) = point else { return };
+        let children: Vec<u64> = self.nodes.iter().filter(|(_, n)| n.parent == Some(point)).map(|(&n, _)| n).collect();
+        if children.len() > 1 {
+            return;
+        }
+        let parent = self.nodes.remove(&point).and_then(|node| node.parent);
+        match children.first() {
+            Some(child) => self.nodes.get_mut(child).expect("just found").parent = parent,
+            None => self.collapse(parent),
+        }
+    }
+
+    /// `target` has the contents of `source` now.
+    pub fn revert(&mut self, target: Vol, source: Vol, consume: bool) {
+        let thick = self.head(target).thick;
+        let old = self.heads[&target];
+        self.snapshot(source, target, thick);
+        if let Some(parent) = self.nodes.remove(&old).map(|node| node.parent) {
+            self.collapse(parent);
+        }
+        if consume {
+            self.remove(source);
+        }
+    }
+
+    pub fn resize(&mut self, vol: Vol, from: u64, to: u64) {
+        self.head(vol).map.split_off(&to);
+        self.grow(vol, from, to);
+    }
+
+    /// Blocks that any head or point maps.
     pub fn used(&self) -> u64 {
-        self.users.len() as u64
+        let ids: BTreeSet<u64> = self.nodes.values().flat_map(|node| node.map.values().map(|block| block.id)).collect();
+        ids.len() as u64
     }
 
+    /// The counters of one volume. Slow: it removes the volume from a copy to see what comes back.
     pub fn counters(&self, vol: Vol) -> Counters {
-        let Some(map) = self.maps.get(&vol) else { return Counters::default() };
-        let exclusive = map.values().filter(|id| self.users[id] == 1).count();
-        Counters { referenced: map.len() as u64, exclusive: exclusive as u64 }
+        let Some(head) = self.heads.get(&vol) else { return Counters::default() };
+        let own = self.nodes[head].map.keys().filter(|&&block| self.owns(*head, block)).count();
+        let mut without = self.clone();
+        without.remove(vol);
+        Counters { referenced: self.referenced(vol), own: own as u64, freed: self.used() - without.used() }
+    }
+
+    /// Blocks that the volume maps and that were written.
+    pub fn referenced(&self, vol: Vol) -> u64 {
+        let Some(head) = self.heads.get(&vol) else { return 0 };
+        self.nodes[head].map.values().filter(|block| block.written).count() as u64
+    }
+
+    /// Blocks in which the places of a thick volume's promise are still missing.
+    pub fn missing(&self, vol: Vol, blocks: u64) -> u64 {
+        self.heads.get(&vol).map_or(0, |head| blocks - self.nodes[head].map.len() as u64)
     }
 }

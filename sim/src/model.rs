@@ -357,7 +357,7 @@ impl Model {
         self.note(format!("create {spec:?}"));
         let client = self.client.clone();
         match self.run(async move { client.create(spec).await })? {
-            Ok(vol) => self.accounts.create(vol),
+            Ok(vol) => self.accounts.create(vol, blocks, kind == VolumeKind::Thick),
             Err(e) => drop(self.done(Err(e))?),
         }
         Ok(())
@@ -371,7 +371,7 @@ impl Model {
         match self.run(async move { client.snapshot(&owned, kind).await })? {
             Ok(vols) => {
                 for (&origin, &vol) in origins.iter().zip(&vols) {
-                    self.accounts.share(origin, vol);
+                    self.accounts.snapshot(origin, vol, false);
                     self.origins.insert(vol, origin);
                 }
                 self.may_become_invalid();
@@ -417,9 +417,8 @@ impl Model {
         let result = self.run(async move { client.revert(target, source, consume).await })?;
         if self.done(result)? {
             self.seen.reverts += 1;
-            self.accounts.share(source, target);
+            self.accounts.revert(target, source, consume);
             if consume {
-                self.accounts.remove(source);
                 self.origins.remove(&source);
             }
         }
@@ -447,12 +446,12 @@ impl Model {
         if self.read_only(vol) {
             return Ok(());
         }
-        let blocks = self.profile.blocks(&mut self.rng);
+        let (before, blocks) = (self.sectors(vol) / BLOCK, self.profile.blocks(&mut self.rng));
         self.note(format!("resize {vol} to {blocks} blocks"));
         let client = self.client.clone();
         let result = self.run(async move { client.resize(vol, blocks).await })?;
         if self.done(result)? {
-            self.accounts.shrink(vol, blocks);
+            self.accounts.resize(vol, before, blocks);
         }
         self.verify_all(vol)
     }
@@ -580,7 +579,7 @@ impl Model {
 
     fn check_referenced(&mut self) -> Step {
         for info in self.client.group.volumes() {
-            let expected = self.accounts.counters(number(info.uuid)).referenced;
+            let expected = self.accounts.referenced(number(info.uuid));
             if info.referenced != expected {
                 return wrong(format!("{} references {} blocks, it should be {expected}", info.name, info.referenced));
             }
@@ -603,13 +602,13 @@ impl Model {
         for info in self.client.group.volumes() {
             let expected = self.accounts.counters(number(info.uuid));
             let told = (info.referenced, info.exclusive, info.freed_if_removed);
-            if told != (expected.referenced, expected.exclusive, expected.exclusive) {
+            if told != (expected.referenced, expected.own, expected.freed) {
                 return wrong(format!("{}: referenced, exclusive, freed are {told:?}, expected {expected:?}", info.name));
             }
         }
         let used = group.blocks - group.free_blocks - group.pending_blocks - group.metadata_blocks;
         if used != self.accounts.used() {
-            return wrong(format!("{used} blocks are in use, volumes map {}: {group:?}", self.accounts.used()));
+            return wrong(format!("{used} blocks are in use, heads and points map {}: {group:?}", self.accounts.used()));
         }
         Ok(())
     }
