@@ -1,4 +1,5 @@
 //! Real disks against the contract, and the ways in which opening one is refused.
+#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::{DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
 use rowen_host::disks::suite::{BlockOn, CONTRACT, REFUSALS};

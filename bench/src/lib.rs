@@ -1,0 +1,3 @@
+//! Measuring Rowen against what is below it, on the same disk in the same run.
+
+pub mod load;
