@@ -1,6 +1,11 @@
-//! What an administrator can ask for. This crate owns the words of the control socket ([`wire`]) and LVM's grammar of
-//! identifiers ([`uuids`]). It promises that everything here is a value: no files, no processes, no clock.
+//! What an administrator can ask for, as values: the words of the control socket ([`wire`]), names and the ways to write
+//! them ([`names`], [`paths`]), sizes and how they are read and shown ([`sizes`], [`units`]), identifiers ([`uuids`]).
+//! Where LVM has a grammar or a sentence, it is LVM's. Nothing here opens a file, starts a process or reads a clock.
 #![forbid(unsafe_code)]
 
+pub mod names;
+pub mod paths;
+pub mod sizes;
+pub mod units;
 pub mod uuids;
 pub mod wire;

@@ -1,0 +1,101 @@
+//! The ways to write a volume group or a logical volume on a command line: `VG`, `/dev/VG`, `VG/LV`, `/dev/VG/LV`,
+//! `/dev/mapper/VG-LV` (hyphens within a name doubled) and `@TAG`; and the paths of nodes.
+
+/// What an argument names. Nothing says that it exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    Group(String),
+    Volume { group: String, volume: String },
+    Tag(String),
+}
+
+impl Target {
+    /// What `text` names; `None` when it is a path that leads nowhere near a group.
+    pub fn parse(text: &str) -> Option<Target> {
+        if let Some(tag) = text.strip_prefix('@') {
+            return Some(Target::Tag(tag.to_owned()));
+        }
+        if let Some(name) = text.strip_prefix("/dev/mapper/") {
+            let (group, volume) = split_mapper_name(name)?;
+            return Some(Target::Volume { group, volume });
+        }
+        let name = text.strip_prefix("/dev/").unwrap_or(text);
+        if name.is_empty() || name.starts_with('/') {
+            return None;
+        }
+        let name = name.strip_suffix('/').unwrap_or(name);
+        match name.split_once('/') {
+            None => Some(Target::Group(name.to_owned())),
+            Some((group, volume)) if !volume.is_empty() && !volume.contains('/') => {
+                Some(Target::Volume { group: group.to_owned(), volume: volume.to_owned() })
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// The name under `/dev/mapper`.
+pub fn mapper_name(group: &str, volume: &str) -> String {
+    format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--"))
+}
+
+/// `/dev/mapper/VG-LV`.
+pub fn mapper_path(group: &str, volume: &str) -> String {
+    format!("/dev/mapper/{}", mapper_name(group, volume))
+}
+
+/// `/dev/VG/LV`.
+pub fn node_path(group: &str, volume: &str) -> String {
+    format!("/dev/{group}/{volume}")
+}
+
+/// The names in a name under `/dev/mapper`: they are parted by the first hyphen that is not doubled.
+pub fn split_mapper_name(name: &str) -> Option<(String, String)> {
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] != b'-' {
+            at += 1;
+        } else if bytes.get(at + 1) == Some(&b'-') {
+            at += 2;
+        } else {
+            let (group, volume) = (&name[..at], &name[at + 1..]);
+            let has_both = !group.is_empty() && !volume.is_empty();
+            return has_both.then(|| (group.replace("--", "-"), volume.replace("--", "-")));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(group: &str, volume: &str) -> Option<Target> {
+        Some(Target::Volume { group: group.into(), volume: volume.into() })
+    }
+
+    #[test]
+    fn all_ways_to_write_a_target() {
+        assert_eq!(Target::parse("vg0"), Some(Target::Group("vg0".into())));
+        assert_eq!(Target::parse("/dev/vg0"), Some(Target::Group("vg0".into())));
+        assert_eq!(Target::parse("/dev/vg0/"), Some(Target::Group("vg0".into())));
+        assert_eq!(Target::parse("vg0/lv1"), volume("vg0", "lv1"));
+        assert_eq!(Target::parse("/dev/vg0/lv1"), volume("vg0", "lv1"));
+        assert_eq!(Target::parse("/dev/mapper/vg0-a+b_c.d--e"), volume("vg0", "a+b_c.d-e"));
+        assert_eq!(Target::parse("@t7"), Some(Target::Tag("t7".into())));
+        for nothing in ["", "/dev/", "/", "//", "a//b", "a/b/c", "/dev/mapper/plain", "/dev/mapper/-x", "/tmp/x"] {
+            let parsed = Target::parse(nothing);
+            assert!(parsed.is_none(), "{nothing}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn mapper_names_turn_back() {
+        for (group, volume) in [("v", "l"), ("a-b", "c-d"), ("a--b", "c"), ("x", "vm-100-disk-0")] {
+            let name = mapper_name(group, volume);
+            let back = split_mapper_name(&name);
+            assert_eq!(back, Some((group.to_owned(), volume.to_owned())), "{name}");
+        }
+    }
+}
