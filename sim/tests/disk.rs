@@ -1,7 +1,7 @@
 //! The simulated disks keep the contract of `rowen_engine::disk`, and use all of its freedom.
 
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, PvGeometry, PvIndex, Segment, start};
-use rowen_sim::disk::{Faults, POLICIES, Policy, SimDisks};
+use rowen_sim::disk::{Faults, POLICIES, Policy, SimDisks, SpillDisks, is_metadata};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
 use std::collections::BTreeSet;
@@ -190,4 +190,19 @@ fn commands_are_counted_by_volume_and_by_kind() {
     assert_eq!((counts.writes, counts.written_bytes, counts.reads, counts.flushes), (2, 1536, 1, 1));
     assert_eq!(disks.counts_of(PvIndex(1)).written_bytes, 1024);
     assert_eq!(disks.requests(DiskOpKind::Write), 1);
+}
+
+#[test]
+fn spilled_disks_keep_metadata_and_drop_data() {
+    let geometry = PvGeometry { size: 1 << 30, sector: 512 };
+    let disks = SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap();
+    let world = World::new(1);
+    let mut node = PageBuf::zeroed(4096);
+    node.as_mut_slice()[..4].copy_from_slice(b"RwNd");
+    let segments = || [segment(1 << 20, 4096)].into_iter().collect();
+    world.run(start(&disks, DiskOp::Write { segments: segments(), buf: Arc::new(node) })).unwrap();
+    world.run(start(&disks, write(0, 7, 4096))).unwrap();
+    let read = |offset| world.run(start(&disks, read(offset, 512))).unwrap().unwrap().as_slice()[0];
+    assert_eq!((read(1 << 20), read(0)), (b'R', 0));
+    assert_eq!(disks.written_bytes(), 8192);
 }

@@ -7,9 +7,11 @@
 
 mod cache;
 mod image;
+mod spill;
 
 pub use cache::{POLICIES, Policy};
 pub use image::Image;
+pub use spill::{SpillDisks, is_metadata};
 
 use crate::exec::Handle;
 use crate::rng::Rng;
