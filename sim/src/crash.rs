@@ -323,6 +323,39 @@ pub fn judge_image(setup: &Setup, oracle: &Oracle, since: Since, image: Image, s
     judge.state(image, seed, Plan { cut_recovery: false, resume: true })
 }
 
+/// What a group on damaged disks came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It opened, everything could be read, and all of it is right.
+    Sound,
+    /// It did not open or something could not be read; the engine said so in these words.
+    Refused(String),
+}
+
+/// Opens a damaged image, reads what can be read, and checks it. Wrong data, a panic or a hang is an error; being
+/// refused with words is not.
+pub fn judge_damaged(setup: &Setup, oracle: &Oracle, image: Image, seed: u64) -> Result<Verdict, String> {
+    let judge = || {
+        let world = World::new(seed);
+        let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image.clone());
+        // Check says what it wants about damage; it must come to an end.
+        let _ = world.try_run(Group::check(disks.clone())).map_err(|stuck| format!("check: {stuck}"))?;
+        let opening = Group::open(disks, world.handle(), setup.config.clone());
+        let group = match world.try_run(opening).map_err(|stuck| format!("opening: {stuck}"))? {
+            Ok(group) => group,
+            Err(e) => return Ok(Verdict::Refused(e.to_string())),
+        };
+        let client = Client::new(world.handle(), group.clone(), Arc::default());
+        let found = match world.try_run(read_all(&client)).map_err(|stuck| format!("reading: {stuck}"))? {
+            Ok(found) => found,
+            Err(e) => return Ok(Verdict::Refused(e)),
+        };
+        judge_group(oracle, &group.volumes(), &found, Since::PowerLoss)?;
+        Ok(Verdict::Sound)
+    };
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
+}
+
 /// The text of a panic that was caught.
 pub fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().cloned();
