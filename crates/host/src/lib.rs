@@ -2,5 +2,9 @@
 
 pub mod devices;
 pub mod disks;
+pub mod export;
+pub mod harden;
+pub mod keeper;
 pub mod paths;
 pub mod reactor;
+pub mod server;

@@ -1,0 +1,86 @@
+//! Which volumes have nodes.
+
+use super::failure::{Failure, Result};
+use super::state::{Server, follows_origin, is_pool};
+use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_engine::group::{VolumeInfo, VolumeState};
+
+impl Server {
+    /// Makes the nodes of the named volumes, or of all. What cannot be activated is told; the rest is active.
+    pub fn activate(&self, names: Option<&[String]>, ignore_skip: bool, auto: bool) -> Result<Outcome> {
+        let by_name = names.is_some();
+        let chosen = self.with_relatives(names)?;
+        let wanted = chosen.into_iter().filter(|volume| {
+            let skipped = volume.attributes.skip_activation && !ignore_skip;
+            let not_now = auto && !volume.attributes.autoactivate;
+            // An invalid snapshot is an error for who names it, and nothing to wait for when all are activated.
+            let hopeless = volume.state == VolumeState::Invalid && !by_name;
+            !(is_pool(volume) || skipped || not_now || hopeless)
+        });
+        let failures: Vec<Failure> = wanted
+            .filter_map(|volume| self.switch_on(&volume).and_then(|_| self.note_active(&volume, true)).err())
+            .collect();
+        Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
+    }
+
+    /// Takes the nodes of the named volumes away, or of all; of none when one of them is in use.
+    pub fn deactivate(&self, names: Option<&[String]>) -> Result<Outcome> {
+        let chosen = self.with_relatives(names)?;
+        self.switch_off_all(&chosen).map_err(|mut failure| {
+            if names.is_none() && failure.kind == ErrorKind::InUse {
+                let open = chosen.iter().filter(|volume| self.refuse_use(&volume.name).is_err()).count();
+                let whole = format!("\nCan't deactivate volume group \"{}\" with {open} open logical volume(s)", self.name);
+                failure.message.push_str(&whole);
+            }
+            failure
+        })?;
+        chosen.iter().try_for_each(|volume| self.note_active(volume, false))?;
+        Ok(Outcome::Ok)
+    }
+
+    /// The named volumes, or all, and those that are activated together with them: a snapshot with a reserve, its origin,
+    /// and the origin's other snapshots of that kind.
+    fn with_relatives(&self, names: Option<&[String]>) -> Result<Vec<VolumeInfo>> {
+        let Some(names) = names else { return Ok(self.group.volumes()) };
+        let mut chosen = self.find_all(names)?;
+        let origins: Vec<VolumeInfo> = chosen
+            .iter()
+            .filter(|volume| follows_origin(volume))
+            .filter_map(|volume| self.group.volume_info(volume.origin?).ok())
+            .collect();
+        let add = |volume: VolumeInfo, chosen: &mut Vec<VolumeInfo>| {
+            if chosen.iter().all(|other| other.id != volume.id) {
+                chosen.push(volume);
+            }
+        };
+        for origin in origins {
+            add(origin, &mut chosen);
+        }
+        for origin in chosen.clone() {
+            for follower in self.followers(origin.id).filter(|follower| follower.state == VolumeState::Ok) {
+                add(follower, &mut chosen);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Whether any volume has a node.
+    pub fn any_active(&self) -> bool {
+        !self.exports.active().is_empty()
+    }
+
+    /// After a start: the nodes that were there when the last server of this boot ended. On a fresh boot there were
+    /// none, whatever the volumes say of the time before it.
+    pub fn restore_nodes(&self, same_boot: bool) -> Vec<Failure> {
+        let _change = self.change.lock();
+        let marked = self.group.volumes().into_iter().filter(|volume| volume.attributes.active);
+        let restore = |volume: VolumeInfo| {
+            if same_boot && volume.state == VolumeState::Ok {
+                self.switch_on(&volume).map(drop)
+            } else {
+                self.note_active(&volume, false)
+            }
+        };
+        marked.filter_map(|volume| restore(volume).err()).collect()
+    }
+}

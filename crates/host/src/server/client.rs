@@ -1,0 +1,70 @@
+//! A command's end of the control socket.
+
+use crate::paths;
+use rowen_control::wire::{self, ErrorKind, Outcome, Request};
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// A connection to a group's server.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// No server runs, or the one that ran is ending.
+    NotRunning,
+    /// The server does not want this client; its words.
+    Refused { kind: ErrorKind, message: String },
+    Io(io::Error),
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(
+        error.kind(),
+        NotFound | ConnectionRefused | ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof
+    )
+}
+
+impl Client {
+    /// Connects and agrees on the protocol's version. A client that this returns is one that the server waits for.
+    pub fn connect(group: &str) -> Result<Client, ConnectError> {
+        let absent = |e: io::Error| if is_absence(&e) { ConnectError::NotRunning } else { ConnectError::Io(e) };
+        let stream = UnixStream::connect(paths::control_socket(group)).map_err(absent)?;
+        let mut client = Client { stream };
+        match client.request(&Request::Hello { version: wire::VERSION }) {
+            Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
+            Ok(Outcome::Error { kind, message }) => Err(ConnectError::Refused { kind, message }),
+            Ok(_) => Ok(client),
+            Err(e) => Err(absent(e)),
+        }
+    }
+
+    /// Carries out one request and returns its final outcome.
+    pub fn request(&mut self, request: &Request) -> io::Result<Outcome> {
+        self.request_with(request, &mut |_| {})
+    }
+
+    /// The same, with a look at the news that come before the final outcome.
+    pub fn request_with(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> io::Result<Outcome> {
+        wire::write_frame(&mut self.stream, request)?;
+        loop {
+            match wire::read_frame::<Outcome>(&mut self.stream)? {
+                Some(interim) if interim.is_interim() => news(&interim),
+                Some(outcome) => return Ok(outcome),
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
+    /// One request, with a broken connection told as an outcome.
+    pub fn ask(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> Outcome {
+        self.request_with(request, news).unwrap_or_else(|e| Outcome::Error {
+            kind: ErrorKind::Closed,
+            message: format!("The server ended before it answered ({e}); its log has more. Look before you try again."),
+        })
+    }
+}

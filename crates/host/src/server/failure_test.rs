@@ -1,0 +1,48 @@
+use super::*;
+use rowen_engine::disk::{DiskOpKind, PvIndex};
+
+fn tell(error: Error, name: &str) -> Failure {
+    let devices = |index| (index == 1).then(|| PathBuf::from("/dev/sdb"));
+    Context { group: "vg0", extent_blocks: 1024, devices: &devices }.failure(&error, name)
+}
+
+#[test]
+fn lack_of_space_is_told_in_whole_extents() {
+    let failure = tell(Error::NoSpace { needed: 4096, free: 1023 }, "lv");
+    assert_eq!(failure.message, "Insufficient free space: 4 extents needed, but only 0 available");
+    assert_eq!(failure.kind, ErrorKind::NoSpace);
+}
+
+#[test]
+fn names_are_told_as_lvm_tells_them() {
+    let taken = tell(Error::Exists("lv1".into()), "lv1");
+    assert_eq!(taken.message, "Logical Volume \"lv1\" already exists in volume group \"vg0\"");
+    let unknown = tell(Error::NotFound("nope".into()), "nope");
+    assert_eq!(unknown.message, "Failed to find logical volume \"vg0/nope\"");
+}
+
+#[test]
+fn a_failed_disk_is_named_by_its_path() {
+    let error = DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset: 8192, errno: libc::EIO };
+    let failure = tell(error.into(), "");
+    assert!(failure.message.starts_with("Physical volume /dev/sdb of volume group \"vg0\": write failed at byte 8192:"));
+    assert_eq!(failure.kind, ErrorKind::Io);
+}
+
+#[test]
+fn everything_is_a_whole_sentence() {
+    for error in [
+        Error::Invalid("size is not a multiple of a block".into()),
+        Error::Busy("still being reclaimed".into()),
+        Error::Poisoned("flush: error 5".into()),
+        Error::Closed,
+        Error::ReadOnly,
+        Error::InvalidSnapshot,
+        Error::Unsupported("feature 8".into()),
+        Error::MissingPv("0123".into()),
+        Error::Corrupt { what: "node", place: "block 7".into(), detail: "bad checksum".into() },
+    ] {
+        let message = tell(error, "lv").message;
+        assert!(message.starts_with(char::is_uppercase) && message.ends_with('.'), "{message}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Requests, each to what carries it out.
+
+use super::failure::{Failure, Result};
+use super::listen::Handler;
+use super::log;
+use super::state::Server;
+use rowen_control::wire::{CheckOutcome, ErrorKind, Outcome, Request};
+
+impl Handler for Server {
+    fn handle(&self, request: Request, interim: &mut dyn FnMut(Outcome)) -> Outcome {
+        let takes_space = takes_space(&request);
+        let outcome = self.carry_out(request).unwrap_or_else(Outcome::from);
+        if takes_space {
+            self.warn(interim);
+        }
+        outcome
+    }
+}
+
+/// Whether the group may be fuller after the request.
+fn takes_space(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::CreateVolume { .. } | Request::Snapshot { .. } | Request::Resize { .. } | Request::SetReserve { .. }
+    )
+}
+
+impl Server {
+    fn carry_out(&self, request: Request) -> Result<Outcome> {
+        match request {
+            Request::Hello { .. } => {
+                return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
+            }
+            Request::Report => return self.report(),
+            Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
+            Request::Check => return self.check(),
+            _ => {}
+        }
+        // S1: one change at a time; the order in which they come is the order in which they are done.
+        let _change = self.change.lock();
+        if self.end.is_asked() {
+            return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
+        }
+        match request {
+            Request::Hello { .. } | Request::Report | Request::Stats | Request::Check => unreachable!("answered above"),
+            Request::CreateVolume { spec, activate } => self.create_volume(spec, activate),
+            Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
+            Request::Remove { names } => self.remove(&names),
+            Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto),
+            Request::Deactivate { names } => self.deactivate(names.as_deref()),
+            Request::Resize { name, blocks, force } => self.resize(&name, blocks, force),
+            Request::SetReserve { name, blocks } => self.set_reserve(&name, blocks),
+            Request::Rename { from, to } => self.rename(&from, &to),
+            Request::SetPermission { name, read_only } => self.set_permission(&name, read_only),
+            Request::SetAttributes { name, change } => {
+                let volume = self.find(&name)?;
+                self.set_attributes(volume.id, &name, change.apply(&volume.attributes))?;
+                Ok(Outcome::Ok)
+            }
+            Request::Merge { snapshot } => self.merge(&snapshot),
+            Request::Revert { target, source } => self.revert(&target, &source),
+            Request::AddPv { paths } => self.add_pvs(&paths),
+            Request::Checkpoint => self.checkpoint().map(|()| Outcome::Ok),
+            Request::Destroy { force } => self.destroy(force),
+            Request::Stop => self.stop(),
+        }
+    }
+
+    fn check(&self) -> Result<Outcome> {
+        let group = self.group.clone();
+        let report = self.run(async move { group.check_open().await });
+        Ok(Outcome::Check(CheckOutcome::from(self.told(report, "")?)))
+    }
+
+    /// Makes everything that was acknowledged part of the metadata proper.
+    pub fn checkpoint(&self) -> Result<()> {
+        let group = self.group.clone();
+        let done = self.run(async move { group.checkpoint().await });
+        self.told(done, "")
+    }
+
+    /// Tells what is filling up, to the log and to the client.
+    pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
+        for message in self.warnings.fresh(&self.group.info(), &self.group.volumes()) {
+            log::line(&message);
+            interim(Outcome::Notice { message });
+        }
+    }
+}

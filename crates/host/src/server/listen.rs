@@ -1,0 +1,252 @@
+//! The control socket: who may connect, how much they may send, and how long they may take.
+//!
+//! Promises: only root gets an answer; a client that sends garbage, too much, or nothing costs one thread for a short
+//! while and disturbs nobody; a request that has begun is answered before the server ends.
+
+use super::log;
+use crate::paths;
+use parking_lot::{Condvar, Mutex};
+use rowen_control::wire::{self, ErrorKind, Outcome, Request};
+use std::collections::HashMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// More clients than this at once are turned away.
+const MAX_CLIENTS: usize = 128;
+/// How long a client may take to say its first word, and to take an answer.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+/// How long a client may be silent between two requests.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What is done with a request. Called from several threads at once.
+pub trait Handler: Send + Sync + 'static {
+    /// Carries `request` out; `progress` sends news of it before the final outcome.
+    fn handle(&self, request: Request, progress: &mut dyn FnMut(Outcome)) -> Outcome;
+}
+
+struct ClientState {
+    stream: UnixStream,
+    /// A request of this client is being carried out.
+    busy: bool,
+}
+
+#[derive(Default)]
+struct Clients {
+    open: HashMap<u64, ClientState>,
+    next: u64,
+    closing: bool,
+    last_left: Option<Instant>,
+}
+
+struct Shared {
+    clients: Mutex<Clients>,
+    left: Condvar,
+}
+
+/// The bound socket and its clients.
+pub struct Listener {
+    group: String,
+    socket: UnixListener,
+    shared: Arc<Shared>,
+    handler: Arc<dyn Handler>,
+}
+
+impl Listener {
+    /// Binds the group's control socket. The caller is the group's only server, so a socket that lies there is stale.
+    pub fn bind(group: &str, handler: Arc<dyn Handler>) -> io::Result<Listener> {
+        let path = paths::control_socket(group);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let socket = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        socket.set_nonblocking(true)?;
+        let clients = Clients { last_left: Some(Instant::now()), ..Clients::default() };
+        let shared = Arc::new(Shared { clients: Mutex::new(clients), left: Condvar::new() });
+        Ok(Listener { group: group.to_owned(), socket, shared, handler })
+    }
+
+    /// Takes in every client that waits.
+    pub fn accept(&self) {
+        loop {
+            match self.socket.accept() {
+                Ok((stream, _)) => self.admit(stream),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => {
+                    log::line(format_args!("cannot take in a client: {e}"));
+                    // Out of descriptors, most likely: leave time for some to be closed.
+                    std::thread::sleep(Duration::from_millis(50));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: UnixStream) {
+        if !is_root(&stream) {
+            return;
+        }
+        let registered = stream.set_nonblocking(false).and_then(|()| stream.try_clone());
+        let Ok(for_shutdown) = registered else { return };
+        let id = {
+            let mut clients = self.shared.clients.lock();
+            if clients.open.len() >= MAX_CLIENTS {
+                drop(clients);
+                refuse(stream, "The server has too many clients; try again.");
+                return;
+            }
+            clients.next += 1;
+            let id = clients.next;
+            clients.open.insert(id, ClientState { stream: for_shutdown, busy: false });
+            id
+        };
+        let guard = Registered { id, shared: self.shared.clone() };
+        let handler = self.handler.clone();
+        let group = self.group.clone();
+        let started = std::thread::Builder::new().name("rowen-client".into()).spawn(move || {
+            // A client that breaks off or sends garbage only ends its own connection.
+            let _ = converse(&stream, &group, &guard, &*handler);
+        });
+        if let Err(e) = started {
+            log::line(format_args!("cannot start a thread for a client: {e}"));
+        }
+    }
+
+    /// How long there has been no client; none while there is one.
+    pub fn idle(&self) -> Option<Duration> {
+        let clients = self.shared.clients.lock();
+        if clients.open.is_empty() { clients.last_left.map(|since| since.elapsed()) } else { None }
+    }
+
+    /// Takes no more requests and waits until those under way are answered. New connections find no socket.
+    pub fn close(self) {
+        // The name first: nobody then connects to a socket that answers no more.
+        let _ = std::fs::remove_file(paths::control_socket(&self.group));
+        drop(self.socket);
+        let mut clients = self.shared.clients.lock();
+        clients.closing = true;
+        for client in clients.open.values().filter(|client| !client.busy) {
+            let _ = client.stream.shutdown(Shutdown::Both);
+        }
+        while !clients.open.is_empty() {
+            self.shared.left.wait(&mut clients);
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn is_root(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root())
+}
+
+fn refuse(mut stream: UnixStream, why: &str) {
+    let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+    let answer = Outcome::Error { kind: ErrorKind::Denied, message: why.to_owned() };
+    let _ = wire::write_frame(&mut stream, &answer);
+}
+
+/// A client's place in the table, given up when its thread ends.
+struct Registered {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Registered {
+    /// Marks whether a request is being carried out. False: the server is closing and takes no more.
+    fn set_busy(&self, busy: bool) -> bool {
+        let mut clients = self.shared.clients.lock();
+        if clients.closing {
+            return false;
+        }
+        if let Some(client) = clients.open.get_mut(&self.id) {
+            client.busy = busy;
+        }
+        true
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut clients = self.shared.clients.lock();
+        clients.open.remove(&self.id);
+        clients.last_left = Some(Instant::now());
+        self.shared.left.notify_all();
+    }
+}
+
+fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn Handler) -> io::Result<()> {
+    stream.set_write_timeout(Some(SILENCE))?;
+    stream.set_read_timeout(Some(FIRST_WORD))?;
+    let mut writer = stream;
+    let Some(first) = next_request(stream)? else { return Ok(()) };
+    if !place.set_busy(true) {
+        return Ok(());
+    }
+    let (welcome, greeting) = greet(&first, group);
+    wire::write_frame(&mut writer, &greeting)?;
+    stream.set_read_timeout(Some(SILENCE))?;
+    while welcome && place.set_busy(false) {
+        let Some(request) = next_request(stream)? else { break };
+        if !place.set_busy(true) {
+            break;
+        }
+        let outcome = answer(handler, request, &mut |news| drop(wire::write_frame(&mut writer, &news)));
+        wire::write_frame(&mut writer, &outcome)?;
+    }
+    Ok(())
+}
+
+/// The next request; none when the client is done. A frame that cannot be read is answered and ends the connection.
+fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
+    wire::read_frame::<Request>(&mut stream).or_else(|e| {
+        if e.kind() == io::ErrorKind::InvalidData {
+            let message = format!("The server cannot read this request: {e}.");
+            wire::write_frame(&mut stream, &Outcome::Error { kind: ErrorKind::Invalid, message })?;
+        }
+        Err(e)
+    })
+}
+
+/// The answer to a client's first request, and whether there may be a second.
+fn greet(first: &Request, group: &str) -> (bool, Outcome) {
+    let refused = |kind, message| (false, Outcome::Error { kind, message });
+    match first {
+        Request::Hello { version: wire::VERSION } => {
+            let (group, pid) = (group.to_owned(), std::process::id());
+            (true, Outcome::Hello { version: wire::VERSION, group, pid })
+        }
+        Request::Hello { version } => refused(
+            ErrorKind::Version,
+            format!(
+                "The server of volume group \"{group}\" speaks version {} of the control protocol and the command \
+                 version {version}; restart the server with this version of rowen.",
+                wire::VERSION
+            ),
+        ),
+        _ => refused(ErrorKind::Invalid, "The first request of a connection must be a greeting.".to_owned()),
+    }
+}
+
+/// A panic in one request is a bug of that request; the volumes go on.
+fn answer(handler: &dyn Handler, request: Request, progress: &mut dyn FnMut(Outcome)) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| handler.handle(request, progress))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("no message");
+        log::line(format_args!("a request ended in a panic: {text}"));
+        let message = format!("The server met a bug of its own ({text}); its log has more.");
+        Outcome::Error { kind: ErrorKind::Internal, message }
+    })
+}

@@ -1,0 +1,42 @@
+//! The server of a volume group: one process that holds the group's physical volumes, runs its engine, makes its block
+//! devices and carries out what commands ask for over the control socket. And the commands' side of that socket:
+//! [`ensure_running`] gives a connection to a group's server and starts one where none runs.
+//!
+//! # Life
+//!
+//! * Start: take the group's lock, open the physical volumes alone (waiting for a dead predecessor's last writes),
+//!   connect to the keeper, open the group (which recovers it), take over the exports that the keeper holds, make the
+//!   other nodes that were there when the last server of this boot ended, thaw what it left frozen, bind the socket.
+//! * A server that a command started ends by itself once nothing is active and nobody has asked anything for a while.
+//! * SIGTERM and SIGINT, nothing in use: the nodes go, the group is checkpointed and closed, the keeper ends too. The
+//!   volumes stay marked as active, so the next start of this boot makes their nodes again.
+//! * SIGTERM and SIGINT, a volume in use: a device cannot be taken from under a filesystem. The group is checkpointed and
+//!   the process ends; the keeper, which holds the exports, starts a successor at once, and those who use the volumes see
+//!   a pause. That is how a running server is upgraded.
+//! * Killed: the same without the checkpoint.
+//! * SIGUSR1: the counters go to the log.
+
+mod activation;
+mod client;
+mod failure;
+mod handle;
+mod listen;
+mod log;
+mod openness;
+mod presence;
+mod report;
+mod run;
+mod signals;
+mod snapshot;
+mod start;
+mod state;
+mod volumes;
+mod warnings;
+
+pub use client::{Client, ConnectError};
+pub use run::{Options, main};
+pub use start::{StartError, connect, ensure_running};
+
+/// Set in the environment of a server that a command starts: it tells on its standard output when it serves, or why it
+/// does not, and ends by itself when it is not needed.
+const LAUNCHED_BY_COMMAND: &str = "ROWEN_LAUNCHED_BY_COMMAND";

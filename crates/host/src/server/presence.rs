@@ -1,0 +1,72 @@
+//! One server per group: a lock that the running server holds for its life, and the lock under which commands start one.
+
+use crate::paths;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Held by a server while it runs. The kernel lets go of it when the process ends, however it ends.
+pub struct Presence {
+    _pid_file: File,
+}
+
+/// Another server runs; its process number, where it wrote it down.
+#[derive(Debug)]
+pub struct Taken(pub Option<u32>);
+
+/// Opens the file at `path` and locks it. A group that is removed takes its files along: a lock on a file that has lost
+/// its name is worth nothing, so the file is opened again.
+fn lock(path: &Path, wait: bool) -> io::Result<std::result::Result<File, File>> {
+    let how = if wait { FlockOperation::LockExclusive } else { FlockOperation::NonBlockingLockExclusive };
+    loop {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        paths::make_private_dir(dir)?;
+        let file = File::options().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
+        match rustix::fs::flock(&file, how) {
+            Ok(()) if has_name(&file, path) => return Ok(Ok(file)),
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(Err(file)),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn has_name(file: &File, path: &Path) -> bool {
+    let (Ok(file), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { return false };
+    (file.dev(), file.ino()) == (named.dev(), named.ino())
+}
+
+impl Presence {
+    /// Becomes the server of `group`, unless there is one.
+    pub fn take(group: &str) -> io::Result<Result<Presence, Taken>> {
+        match lock(&paths::pid_file(group), false)? {
+            Ok(mut file) => {
+                file.set_len(0)?;
+                writeln!(file, "{}", std::process::id())?;
+                Ok(Ok(Presence { _pid_file: file }))
+            }
+            Err(mut file) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                Ok(Err(Taken(text.trim().parse().ok())))
+            }
+        }
+    }
+}
+
+/// Held by a command while it starts a server: of several commands, one starts it and the others wait here.
+pub struct StartLock {
+    _file: File,
+}
+
+impl StartLock {
+    /// Waits until no other command is starting the group's server.
+    pub fn take(group: &str) -> io::Result<StartLock> {
+        match lock(&paths::start_lock(group), true)? {
+            Ok(file) | Err(file) => Ok(StartLock { _file: file }),
+        }
+    }
+}

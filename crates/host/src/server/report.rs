@@ -1,0 +1,32 @@
+//! The group as reports show it. Takes no lock: a report never waits for a command.
+
+use super::failure::Result;
+use super::openness;
+use super::state::Server;
+use crate::export::Node;
+use rowen_control::wire::{GroupReport, NodeState, Outcome};
+use rowen_engine::disk::PvIndex;
+use std::collections::HashMap;
+
+impl Server {
+    pub fn report(&self) -> Result<Outcome> {
+        let info = self.group.info();
+        let paths: Vec<String> = (0..info.pvs.len())
+            .map(|index| {
+                let path = u16::try_from(index).ok().and_then(|index| self.pvs.path(PvIndex(index)));
+                path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string())
+            })
+            .collect();
+        let nodes: HashMap<String, Node> =
+            self.exports.active().into_iter().map(|node| (node.name.clone(), node)).collect();
+        let numbers: Vec<(u32, u32)> = nodes.values().map(|node| (node.major, node.minor)).collect();
+        let open = openness::in_use(&numbers);
+        let state = |name: &str| {
+            let Some(node) = nodes.get(name) else { return NodeState::default() };
+            let open = open.contains(&(node.major, node.minor));
+            NodeState { active: true, open, major: node.major, minor: node.minor }
+        };
+        let report = GroupReport::new(info, &paths, self.group.volumes(), |volume| state(&volume.name));
+        Ok(Outcome::Report(Box::new(report)))
+    }
+}

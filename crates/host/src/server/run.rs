@@ -1,0 +1,310 @@
+//! The server process from start to end.
+
+use super::failure::{Failure, Result};
+use super::listen::Listener;
+use super::presence::Presence;
+use super::signals::{Signal, Signals};
+use super::state::{End, Server};
+use super::warnings::Warnings;
+use super::{LAUNCHED_BY_COMMAND, log};
+use crate::disks::{IoEngine, OpenMode, PvSet};
+use crate::export::{Exports, Target, VolumeTarget};
+use crate::reactor::Pool;
+use crate::{devices, harden, keeper, paths};
+use parking_lot::Mutex;
+use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_engine::group::{Config, Group};
+use rowen_engine::units::VolumeId;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a killed predecessor's last writes may take.
+const PREDECESSOR: Duration = Duration::from_secs(10);
+/// How long a server that a command started stays without anything to do.
+const IDLE: Duration = Duration::from_secs(10);
+/// How often the main loop looks around by itself.
+const LOOK_AROUND: Duration = Duration::from_secs(5);
+
+/// How a server runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub group: String,
+    /// Worker threads of the reactor.
+    pub workers: usize,
+    pub io_engine: IoEngine,
+    /// Bound of the engine's node cache.
+    pub cache_bytes: usize,
+    /// How long to stay without anything to do; none: for ever.
+    pub idle: Option<Duration>,
+    /// Started by a command, which waits for a word on standard output.
+    pub launched: bool,
+}
+
+impl Options {
+    /// The usual ones; the environment may change them, for tests and unusual hosts: `ROWEN_WORKERS`, `ROWEN_IO_ENGINE`
+    /// (`uring` or `sync`), `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`.
+    pub fn new(group: &str) -> Options {
+        let launched = std::env::var_os(LAUNCHED_BY_COMMAND).is_some();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
+        let idle = number("ROWEN_IDLE_SECONDS").map_or(IDLE, |seconds| Duration::from_secs(seconds as u64));
+        Options {
+            group: group.to_owned(),
+            workers: number("ROWEN_WORKERS").unwrap_or(cores).clamp(1, 64),
+            io_engine: std::env::var("ROWEN_IO_ENGINE").ok().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            cache_bytes: number("ROWEN_CACHE_MIB").map_or(Config::default().cache_bytes, |mib| mib.max(1) << 20),
+            idle: launched.then_some(idle),
+            launched,
+        }
+    }
+}
+
+/// `rowen serve VG`: serves the group until it is told to end.
+pub fn main(options: &Options) -> ExitCode {
+    let signals = match Signals::catch() {
+        Ok(signals) => signals,
+        Err(e) => return failed(options, Failure::new(ErrorKind::Internal, format!("Cannot catch signals: {e}."))),
+    };
+    if options.launched {
+        // A session of its own: the terminal that the command came from has nothing to tell a server. A process that
+        // leads a group already, as when somebody runs this by hand, stays where it is.
+        let _ = rustix::process::setsid();
+    }
+    for refusal in harden::harden() {
+        log::line(refusal);
+    }
+    match start(options) {
+        Ok((server, presence, listener)) => {
+            announce(options, &Outcome::Ok);
+            log::line(format_args!("volume group \"{}\" is served", server.name));
+            let ending = serve(&server, &listener, &signals, options);
+            let code = finish(server, listener, ending);
+            drop(presence);
+            code
+        }
+        Err(failure) => failed(options, failure),
+    }
+}
+
+/// Tells the command that started this server. Without one, nobody reads standard output.
+fn announce(options: &Options, word: &Outcome) {
+    if !options.launched {
+        return;
+    }
+    // The command may have been interrupted: then nobody listens.
+    let _ = rowen_control::wire::write_frame(&mut io::stdout().lock(), word);
+    if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+fn failed(options: &Options, failure: Failure) -> ExitCode {
+    if options.launched {
+        log::line(&failure.message);
+    } else {
+        for line in failure.message.lines() {
+            eprintln!("  {line}");
+        }
+    }
+    announce(options, &failure.into());
+    ExitCode::from(5)
+}
+
+fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(ErrorKind::Internal, format!("Cannot {doing} of volume group \"{group}\": {error}."))
+}
+
+fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
+    let name = &options.group;
+    // First: a group that is not there leaves no directory behind.
+    let members = devices::scan()?.group(name)?;
+    let presence = Presence::take(name).map_err(|e| internal("take the lock", name, e))?.map_err(|taken| {
+        let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+        Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
+    })?;
+    let pool = Arc::new(Pool::start(options.workers).map_err(|e| internal("start the workers", name, e))?);
+    let pvs = PvSet::open_waiting(&pool, &members.paths, OpenMode::Exclusive, options.io_engine, PREDECESSOR)?;
+    let pvs = Arc::new(pvs);
+    for note in pvs.notes() {
+        log::line(note);
+    }
+
+    let config = Config { cache_bytes: options.cache_bytes, ..Config::default() };
+    let (disks, runtime) = (pvs.clone(), pool.runtime());
+    let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
+    let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
+    let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
+    let exports = Exports::new(name, &pool, keeper)?;
+    let server = Arc::new(Server {
+        name: name.clone(),
+        group,
+        pvs,
+        exports: Arc::new(exports),
+        change: Mutex::new(()),
+        warnings: Warnings::default(),
+        end: End::new().map_err(|e| internal("start the server", name, e))?,
+        pool,
+    });
+    bring_back_nodes(&server);
+    let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
+    Ok((server, presence, listener))
+}
+
+fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Error) -> Failure {
+    let devices = |index: usize| paths.get(index).cloned();
+    super::failure::Context { group: name, extent_blocks: 1, devices: &devices }.failure(error, "")
+}
+
+/// The exports that a predecessor left with the keeper go on; the other active volumes get new nodes.
+fn bring_back_nodes(server: &Server) {
+    let group = server.group.clone();
+    let resolve = move |entry: &keeper::Entry| {
+        let id = VolumeId(entry.id);
+        let target: Arc<dyn Target> = VolumeTarget::new(group.volume(id).ok()?, id);
+        Some((group.volume_info(id).ok()?.name, target))
+    };
+    match server.export(|exports| async move { exports.takeover(resolve).await }) {
+        Ok(outcome) => {
+            if !outcome.taken.is_empty() {
+                log::line(format_args!("taken over: {}", outcome.taken.join(", ")));
+            }
+            outcome.dropped.into_iter().for_each(log::line);
+        }
+        Err(error) => log::line(format_args!("exports of an earlier server could not be taken over: {error}")),
+    }
+    for failure in server.restore_nodes(same_boot(&server.name)) {
+        log::line(failure.message);
+    }
+}
+
+/// Whether a server of the group ran since this host was booted; from now on one did.
+fn same_boot(group: &str) -> bool {
+    let marker = paths::group_dir(group).join("boot");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let before = std::fs::read_to_string(&marker).is_ok_and(|before| before == boot);
+    if !before && let Err(e) = std::fs::write(&marker, &boot) {
+        log::line(format_args!("cannot write {}: {e}", marker.display()));
+    }
+    before
+}
+
+/// Why the main loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// By signal; volumes may be in use.
+    Signalled,
+    /// By request or idleness; nothing is in use.
+    Closed,
+    /// The group was removed.
+    Destroyed,
+}
+
+fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
+    let look_around = LOOK_AROUND.min(options.idle.unwrap_or(LOOK_AROUND)).max(Duration::from_millis(50));
+    let timeout = Timespec { tv_sec: look_around.as_secs().cast_signed(), tv_nsec: look_around.subsec_nanos().into() };
+    loop {
+        let mut events = [
+            PollFd::new(listener, PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            PollFd::new(server.end.bell(), PollFlags::IN),
+        ];
+        // Interrupted or out of memory: the next turn looks again.
+        if rustix::event::poll(&mut events, Some(&timeout)).is_err() {
+            continue;
+        }
+        listener.accept();
+        while let Some(signal) = signals.next() {
+            match signal {
+                Signal::End => return Ending::Signalled,
+                Signal::Stats => log_stats(server),
+            }
+        }
+        if server.end.is_destroyed() {
+            return Ending::Destroyed;
+        }
+        if server.end.is_asked() {
+            return Ending::Closed;
+        }
+        let idle = listener.idle();
+        if options.idle.zip(idle).is_some_and(|(bound, idle)| idle >= bound) && is_needless(server) {
+            return Ending::Closed;
+        }
+        server.warn(&mut |_| {});
+    }
+}
+
+/// Nothing is active, and nothing is being freed in the background.
+fn is_needless(server: &Server) -> bool {
+    !server.any_active() && server.group.info().reclaim_left == 0
+}
+
+fn log_stats(server: &Server) {
+    let report = rowen_control::wire::StatsReport::from(server.group.stats());
+    let rows: Vec<String> = report.rows().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    log::line(rows.join(" "));
+}
+
+/// Answers what is under way, then leaves everything as the ending asks.
+fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> ExitCode {
+    listener.close();
+    let _change = server.change.lock();
+    match ending {
+        Ending::Destroyed => {
+            leave(&server);
+            remove_traces(&server.name);
+            return ExitCode::SUCCESS;
+        }
+        Ending::Signalled => {
+            let volumes = server.group.volumes();
+            if let Err(failure) = server.switch_off_all(&volumes) {
+                hand_over(&server, &failure);
+            }
+        }
+        Ending::Closed => {}
+    }
+    leave(&server);
+    let group = server.group.clone();
+    let closed = server.run(async move { group.close().await });
+    match server.told(closed, "") {
+        Ok(()) => {
+            log::line(format_args!("volume group \"{}\" is closed", server.name));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            log::line(failure.message);
+            ExitCode::from(5)
+        }
+    }
+}
+
+/// Volumes are in use: what is under way is answered, everything acknowledged is made durable, and a successor goes on.
+fn hand_over(server: &Server, why: &Failure) -> ! {
+    log::line(format_args!("{} A successor takes over.", why.message));
+    if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
+        log::line(error);
+    }
+    if let Err(failure) = server.checkpoint() {
+        log::line(failure.message);
+    }
+    std::process::exit(0);
+}
+
+/// No node is left: the keeper is not needed any more.
+fn leave(server: &Server) {
+    if let Err(error) = server.export(|exports| async move { exports.goodbye().await }) {
+        log::line(format_args!("the keeper does not end: {error}"));
+    }
+}
+
+/// A group that is gone leaves nothing in the run directory. Its locks are still ours: whoever waits for one of them
+/// finds that its file is gone, and looks again.
+fn remove_traces(group: &str) {
+    if let Err(e) = std::fs::remove_dir_all(paths::group_dir(group)) {
+        log::line(format_args!("cannot remove {}: {e}", paths::group_dir(group).display()));
+    }
+}

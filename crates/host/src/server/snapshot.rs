@@ -1,0 +1,84 @@
+//! Snapshots of volumes that are in use. The filesystems on the origins are held still around the engine's snapshot, so
+//! that the snapshot holds a filesystem that was cleanly stopped, as LVM does it.
+//!
+//! Promise: whatever happens in between, the filesystems go on; where the server dies in between, its successor thaws
+//! them when it takes the exports over.
+
+use super::failure::Result;
+use super::state::Server;
+use crate::export::{Node, usage};
+use rowen_control::wire::{Created, Outcome, SnapshotSpec};
+use rowen_engine::group::NewSnapshot;
+use rowen_engine::units::VolumeId;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// Writes out what the filesystems on a device have in memory, while they still run: the freeze then finds little left
+/// to do. A filesystem that this does not reach is only frozen for longer.
+fn sync_filesystems(node: &Node) {
+    for mount in usage::mounts_of(node.major, node.minor) {
+        let inside = mount.point.strip_prefix("/").unwrap_or(&mount.point);
+        let point = Path::new("/proc").join(mount.process.to_string()).join("root").join(inside);
+        if let Ok(root) = File::open(point) {
+            let _ = rustix::fs::syncfs(&root);
+        }
+    }
+}
+
+impl Server {
+    /// One atomic snapshot of all the origins.
+    pub fn snapshot(&self, specs: Vec<SnapshotSpec>, hold_still: bool) -> Result<Outcome> {
+        let mut origins = BTreeMap::new();
+        let mut engine_specs: Vec<NewSnapshot> = Vec::with_capacity(specs.len());
+        let mut on = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let origin = self.find(&spec.origin)?;
+            let node = self.node(&origin.name);
+            let mut wanted = spec.activate;
+            let mut made = spec.for_engine(origin.id);
+            if made.reserve.is_some() && node.is_none() {
+                // It follows its origin, which is not active.
+                wanted = false;
+            }
+            made.attributes.active = wanted;
+            on.push((made.name.clone(), wanted));
+            engine_specs.push(made);
+            origins.extend(node.map(|node| (origin.name, node)));
+        }
+
+        let ids = self.snapshot_held_still(&origins, engine_specs, hold_still)?;
+        let mut created = Vec::with_capacity(on.len());
+        for (name, wanted) in on {
+            let on = || self.first_node(&name).map_err(|failure| self.unmake(&ids, failure));
+            let node = if wanted { Some(on()?) } else { None };
+            created.push(Created { name, node });
+        }
+        Ok(Outcome::Created(created))
+    }
+
+    fn snapshot_held_still(
+        &self,
+        origins: &BTreeMap<String, Node>,
+        specs: Vec<NewSnapshot>,
+        hold_still: bool,
+    ) -> Result<Vec<VolumeId>> {
+        let names: Vec<String> = origins.keys().cloned().collect();
+        let held = if hold_still {
+            origins.values().for_each(sync_filesystems);
+            Some(self.export(|exports| async move { exports.freeze(&names).await })?)
+        } else {
+            for name in names {
+                self.export(|exports| async move { exports.flush_cache(&name).await })?;
+            }
+            None
+        };
+        let group = self.group.clone();
+        let name = specs.first().map(|spec| spec.name.clone()).unwrap_or_default();
+        let made = self.run(async move { group.snapshot(&specs).await });
+        if let Some(held) = held {
+            held.thaw();
+        }
+        self.told(made, &name)
+    }
+}

@@ -1,0 +1,123 @@
+//! Starting a group's server when a command needs it.
+//!
+//! Of several commands that find no server, one starts it and the others wait under the start lock; then all connect.
+//! The server says on its standard output, in one frame, whether it serves or why it cannot, so the command that
+//! started it can tell its user.
+
+use super::client::{Client, ConnectError};
+use super::presence::StartLock;
+use super::{LAUNCHED_BY_COMMAND, log};
+use crate::{devices, paths};
+use rowen_control::wire::{ErrorKind, Outcome};
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a command waits for a server that something else (the keeper, another command's remains) is starting.
+const OTHERS_START: Duration = Duration::from_secs(30);
+
+/// Why there is no connection to a group's server: what the command says, and the kind that its exit code comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl StartError {
+    fn system(group: &str, doing: &str, source: impl std::fmt::Display) -> StartError {
+        let message = format!("Cannot {doing} the server of volume group \"{group}\": {source}.");
+        StartError { kind: ErrorKind::Internal, message }
+    }
+}
+
+impl From<devices::Error> for StartError {
+    fn from(error: devices::Error) -> StartError {
+        StartError { kind: super::failure::device_kind(&error), message: error.to_string() }
+    }
+}
+
+/// A connection to the group's server, when one runs.
+pub fn connect(group: &str) -> Result<Option<Client>, StartError> {
+    match Client::connect(group) {
+        Ok(client) => Ok(Some(client)),
+        Err(ConnectError::NotRunning) => Ok(None),
+        Err(ConnectError::Refused { kind, message }) => Err(StartError { kind, message }),
+        Err(ConnectError::Io(source)) => Err(StartError::system(group, "reach", source)),
+    }
+}
+
+/// A connection to the group's server, which is started when none runs.
+pub fn ensure_running(group: &str) -> Result<Client, StartError> {
+    if let Some(client) = connect(group)? {
+        return Ok(client);
+    }
+    // A group that cannot be opened leaves no trace of the attempt.
+    devices::scan()?.group(group)?;
+
+    let _lock = StartLock::take(group).map_err(|e| StartError::system(group, "start", e))?;
+    let deadline = Instant::now() + OTHERS_START;
+    loop {
+        if let Some(client) = connect(group)? {
+            return Ok(client);
+        }
+        match launch(group).map_err(|e| StartError::system(group, "start", e))? {
+            Launch::Serving => {}
+            Launch::Failed(error) => return Err(error),
+            // Somebody else's server is on its way, or on its way out.
+            Launch::AlreadyServed(error) if Instant::now() > deadline => return Err(error),
+            Launch::AlreadyServed(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+enum Launch {
+    Serving,
+    AlreadyServed(StartError),
+    Failed(StartError),
+}
+
+/// Starts `rowen serve` and waits for its word.
+fn launch(group: &str) -> io::Result<Launch> {
+    let log = log::open(&paths::server_log(group))?;
+    let mut child = Command::new(program()?)
+        .args(["serve", group])
+        .env(LAUNCHED_BY_COMMAND, "1")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()?;
+    let mut word = child.stdout.take().ok_or_else(|| io::Error::other("its standard output is closed"))?;
+    let answer = rowen_control::wire::read_frame::<Outcome>(&mut word);
+    Ok(match answer {
+        Ok(Some(Outcome::Ok)) => Launch::Serving,
+        Ok(Some(Outcome::Error { kind, message })) => {
+            child.wait()?;
+            let error = StartError { kind, message };
+            if kind == ErrorKind::Exists { Launch::AlreadyServed(error) } else { Launch::Failed(error) }
+        }
+        _ => {
+            let status = child.wait()?;
+            let message = format!(
+                "The server of volume group \"{group}\" ended before it served ({status}); see {}.",
+                paths::server_log(group).display()
+            );
+            Launch::Failed(StartError { kind: ErrorKind::Internal, message })
+        }
+    })
+}
+
+/// This program, also when its file was replaced since it was started.
+fn program() -> io::Result<std::path::PathBuf> {
+    let program = std::env::current_exe()?;
+    let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)"));
+    Ok(replaced.map(Into::into).unwrap_or(program))
+}

@@ -1,0 +1,221 @@
+//! What a running server has: the open group, its devices, and one order for everything that changes metadata.
+//!
+//! S1. Every change of the group or of its nodes happens under `change`; reports take no lock.
+//! S2. A node exists exactly while its volume's `active` attribute says so, outside the span of one request and of a
+//!     shutdown. Shutdown leaves the attribute: the next server of this boot makes the nodes again.
+//! S3. A request that fails leaves the group and the nodes as they were; where that could not be done, its message says so.
+
+use super::failure::{Context, Failure, Result};
+use super::warnings::Warnings;
+use crate::disks::PvSet;
+use crate::export::{self, Exports, Node, VolumeTarget};
+use crate::reactor::Pool;
+use parking_lot::Mutex;
+use rowen_control::wire::ErrorKind;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::error::Error;
+use rowen_engine::group::{Attributes, Group, VolumeInfo, VolumeState};
+use rowen_engine::units::VolumeId;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A running server.
+pub struct Server {
+    pub name: String,
+    pub group: Arc<Group>,
+    pub pvs: Arc<PvSet>,
+    pub exports: Arc<Exports>,
+    pub change: Mutex<()>,
+    pub warnings: Warnings,
+    /// Somebody asked over the socket that the server end.
+    pub end: End,
+    // Last, so that it goes last: everything above runs on it.
+    pub pool: Arc<Pool>,
+}
+
+/// A request to end, seen by the main loop.
+pub struct End {
+    asked: AtomicBool,
+    /// The group is gone: there is nothing to checkpoint.
+    destroyed: AtomicBool,
+    bell: std::os::fd::OwnedFd,
+}
+
+impl End {
+    pub fn new() -> std::io::Result<End> {
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags)?;
+        Ok(End { asked: AtomicBool::new(false), destroyed: AtomicBool::new(false), bell })
+    }
+
+    /// Asks the main loop to end the server.
+    pub fn ask(&self, destroyed: bool) {
+        self.destroyed.fetch_or(destroyed, Ordering::SeqCst);
+        self.asked.store(true, Ordering::SeqCst);
+        // The counter cannot overflow from a few requests; a failure would only cost the main loop its next timeout.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    pub fn is_destroyed(&self) -> bool {
+        self.destroyed.load(Ordering::SeqCst)
+    }
+
+    pub fn bell(&self) -> &std::os::fd::OwnedFd {
+        &self.bell
+    }
+}
+
+/// A thin pool: a volume that names itself as its pool. It is an allotment, never a device.
+pub fn is_pool(volume: &VolumeInfo) -> bool {
+    !volume.attributes.pool.is_empty() && volume.attributes.pool == volume.name
+}
+
+/// A snapshot that lives and is activated with its origin.
+pub fn follows_origin(volume: &VolumeInfo) -> bool {
+    volume.origin.is_some() && volume.reserve.is_some()
+}
+
+impl Server {
+    /// Runs a piece of asynchronous work to its end.
+    pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        self.pool.block_on(work)
+    }
+
+    /// Tells an engine's error about the volume `name`, or about the group where it is empty.
+    pub fn failure(&self, error: &Error, name: &str) -> Failure {
+        let devices = |index| u16::try_from(index).ok().and_then(|index| self.pvs.path(PvIndex(index)));
+        let extent_blocks = self.group.info().extent_blocks;
+        Context { group: &self.name, extent_blocks, devices: &devices }.failure(error, name)
+    }
+
+    /// The same for a result.
+    pub fn told<T>(&self, result: rowen_engine::error::Result<T>, name: &str) -> Result<T> {
+        result.map_err(|error| self.failure(&error, name))
+    }
+
+    /// The volume called `name`.
+    pub fn find(&self, name: &str) -> Result<VolumeInfo> {
+        let id = self.group.find(name).ok_or_else(|| Failure::no_volume(&self.name, name))?;
+        self.told(self.group.volume_info(id), name)
+    }
+
+    /// The volumes of these names, each once, all of which must exist.
+    pub fn find_all(&self, names: &[String]) -> Result<Vec<VolumeInfo>> {
+        let mut found: Vec<VolumeInfo> = Vec::with_capacity(names.len());
+        for name in names {
+            let volume = self.find(name)?;
+            if found.iter().all(|other| other.id != volume.id) {
+                found.push(volume);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The volume's device, when it is active.
+    pub fn node(&self, name: &str) -> Option<Node> {
+        self.exports.find(name)
+    }
+
+    /// Asks something of the exports.
+    pub fn export<T, F>(&self, ask: impl FnOnce(Arc<Exports>) -> F) -> export::Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = export::Result<T>> + Send + 'static,
+    {
+        self.run(ask(self.exports.clone()))
+    }
+
+    /// LVM's sentence when something uses the volume's device.
+    pub fn refuse_use(&self, name: &str) -> Result<()> {
+        let Some(node) = self.node(name) else { return Ok(()) };
+        match export::usage::in_use(node.major, node.minor)? {
+            None => Ok(()),
+            Some(user) => Err(self.in_use(name, &user)),
+        }
+    }
+
+    fn in_use(&self, name: &str, user: &str) -> Failure {
+        let how = if user.starts_with("mounted") {
+            "contains a filesystem in use"
+        } else if user.starts_with("used by the device") {
+            "is used by another device"
+        } else {
+            "in use"
+        };
+        Failure::new(ErrorKind::InUse, format!("Logical volume {}/{name} {how}.", self.name))
+    }
+
+    /// Makes the volume's node.
+    pub fn switch_on(&self, volume: &VolumeInfo) -> Result<Node> {
+        if let Some(node) = self.node(&volume.name) {
+            return Ok(node);
+        }
+        if volume.state == VolumeState::Invalid {
+            return Err(self.failure(&Error::InvalidSnapshot, &volume.name));
+        }
+        let data = self.told(self.group.volume(volume.id), &volume.name)?;
+        let target = VolumeTarget::new(data, volume.id);
+        let (name, read_only) = (volume.name.clone(), volume.read_only);
+        Ok(self.export(|exports| async move { exports.activate(&name, target, read_only).await })?)
+    }
+
+    /// Takes the volume's node away, if it has one. Returns whether it had.
+    pub fn switch_off(&self, name: &str) -> Result<bool> {
+        if self.node(name).is_none() {
+            return Ok(false);
+        }
+        let volume = name.to_owned();
+        match self.export(|exports| async move { exports.deactivate(&volume).await }) {
+            Ok(()) => Ok(true),
+            Err(export::Error::InUse { user, .. }) => Err(self.in_use(name, &user)),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Writes down whether the volume is active (S2).
+    pub fn note_active(&self, volume: &VolumeInfo, active: bool) -> Result<()> {
+        if volume.attributes.active == active {
+            return Ok(());
+        }
+        self.set_attributes(volume.id, &volume.name, Attributes { active, ..volume.attributes.clone() })
+    }
+
+    pub fn set_attributes(&self, id: VolumeId, name: &str, attributes: Attributes) -> Result<()> {
+        let group = self.group.clone();
+        let done = self.run(async move { group.set_attributes(id, attributes).await });
+        self.told(done, name)
+    }
+
+    /// Takes away the nodes of all these volumes or of none; those that had one come back.
+    pub fn switch_off_all<'a>(&self, volumes: &'a [VolumeInfo]) -> Result<Vec<&'a VolumeInfo>> {
+        // One that is refused needs no undoing; of several, each is asked before the first goes.
+        if volumes.len() > 1 {
+            volumes.iter().try_for_each(|volume| self.refuse_use(&volume.name))?;
+        }
+        let mut off = Vec::new();
+        for volume in volumes {
+            match self.switch_off(&volume.name) {
+                Ok(true) => off.push(volume),
+                Ok(false) => {}
+                Err(failure) => return Err(self.switch_on_again(&off, failure)),
+            }
+        }
+        Ok(off)
+    }
+
+    /// Undoes [`Server::switch_off_all`] after `failure`, which gets a sentence for each node that did not come back.
+    pub fn switch_on_again(&self, volumes: &[&VolumeInfo], mut failure: Failure) -> Failure {
+        for volume in volumes {
+            if let Err(also) = self.switch_on(volume) {
+                let lost = format!("\nLogical volume {}/{} stays inactive: {}", self.name, volume.name, also.message);
+                failure.message.push_str(&lost);
+            }
+        }
+        failure
+    }
+}

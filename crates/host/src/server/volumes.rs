@@ -1,0 +1,243 @@
+//! Making, removing, resizing, renaming and replacing volumes and the group they are in.
+
+use super::failure::{Failure, Result};
+use super::log;
+use super::state::{Server, follows_origin, is_pool};
+use crate::devices::{Consent, NewMember};
+use crate::export::{self, Node};
+use rowen_control::uuids;
+use rowen_control::wire::{Created, ErrorKind, Outcome, VolumeSpec};
+use rowen_engine::group::{Attributes, NewPv, NewVolume, VolumeInfo};
+use rowen_engine::units::VolumeId;
+use std::path::Path;
+
+impl Server {
+    /// A new volume, with its node when `activate`.
+    pub fn create_volume(&self, spec: VolumeSpec, activate: bool) -> Result<Outcome> {
+        let name = spec.name.clone();
+        let mut volume = NewVolume::from(spec);
+        let activate = activate && volume.attributes.pool != name;
+        volume.attributes.active = activate;
+        let group = self.group.clone();
+        let made = self.run(async move { group.create_volume(volume).await });
+        let id = self.told(made, &name)?;
+        let node = if activate { Some(self.first_node(&name).map_err(|failure| self.unmake(&[id], failure))?) } else { None };
+        Ok(Outcome::Created(vec![Created { name, node }]))
+    }
+
+    /// The node of a volume that was just made.
+    pub fn first_node(&self, name: &str) -> Result<String> {
+        self.switch_on(&self.find(name)?)?;
+        Ok(format!("/dev/{}/{name}", self.name))
+    }
+
+    /// Takes back volumes that were just made, because of `failure` (S3).
+    pub fn unmake(&self, ids: &[VolumeId], failure: Failure) -> Failure {
+        let volumes: Vec<VolumeInfo> = ids.iter().filter_map(|id| self.group.volume_info(*id).ok()).collect();
+        match self.remove_volumes(&volumes) {
+            Ok(()) => failure,
+            Err(also) => Failure { message: format!("{}\n{}", failure.message, also.message), ..failure },
+        }
+    }
+
+    pub fn remove(&self, names: &[String]) -> Result<Outcome> {
+        let volumes = self.find_all(names)?;
+        self.remove_volumes(&volumes)?;
+        Ok(Outcome::Ok)
+    }
+
+    fn remove_volumes(&self, volumes: &[VolumeInfo]) -> Result<()> {
+        let off = self.switch_off_all(volumes)?;
+        let ids: Vec<VolumeId> = volumes.iter().map(|volume| volume.id).collect();
+        let group = self.group.clone();
+        let removed = self.run(async move { group.remove(&ids).await });
+        let name = volumes.first().map_or("", |volume| &volume.name);
+        self.told(removed, name).map_err(|failure| self.switch_on_again(&off, failure))
+    }
+
+    pub fn resize(&self, name: &str, blocks: u64, force: bool) -> Result<Outcome> {
+        let volume = self.find(name)?;
+        if blocks < volume.blocks && !force && self.refuse_use(name).is_err() {
+            return Err(Failure::new(
+                ErrorKind::InUse,
+                format!(
+                    "Logical volume {}/{name} is in use and would lose its end; shrink its filesystem and unmount it first, or \
+                     use --force.",
+                    self.name
+                ),
+            ));
+        }
+        let group = self.group.clone();
+        let done = self.run(async move { group.resize(volume.id, blocks).await });
+        self.told(done, name)?;
+        if self.node(name).is_some() {
+            let name = name.to_owned();
+            self.export(|exports| async move { exports.resized(&name).await })?;
+        }
+        Ok(Outcome::Ok)
+    }
+
+    pub fn set_reserve(&self, name: &str, blocks: Option<u64>) -> Result<Outcome> {
+        let id = self.find(name)?.id;
+        let group = self.group.clone();
+        let done = self.run(async move { group.set_reserve(id, blocks).await });
+        self.told(done, name)?;
+        Ok(Outcome::Ok)
+    }
+
+    /// Renames a volume, also while it is mounted. The volumes of a renamed pool follow it.
+    pub fn rename(&self, from: &str, to: &str) -> Result<Outcome> {
+        let volume = self.find(from)?;
+        if self.group.find(to).is_some() {
+            return Err(self.failure(&rowen_engine::error::Error::Exists(to.to_owned()), to));
+        }
+        let active = self.node(from).is_some();
+        if active {
+            self.rename_node(from, to)?;
+        }
+        if let Err(error) = self.rename_in_group(volume.id, to) {
+            let mut failure = self.failure(&error, from);
+            if active && let Err(also) = self.rename_node(to, from) {
+                failure.message.push_str(&format!("\nIts node keeps the new name: {also}."));
+            }
+            return Err(failure);
+        }
+        if is_pool(&volume) {
+            for member in self.group.volumes().into_iter().filter(|member| member.attributes.pool == from) {
+                let attributes = Attributes { pool: to.to_owned(), ..member.attributes };
+                self.set_attributes(member.id, &member.name, attributes)?;
+            }
+        }
+        Ok(Outcome::Ok)
+    }
+
+    fn rename_node(&self, from: &str, to: &str) -> export::Result<Node> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.export(|exports| async move { exports.rename(&from, &to).await })
+    }
+
+    fn rename_in_group(&self, id: VolumeId, to: &str) -> rowen_engine::error::Result<()> {
+        let (group, to) = (self.group.clone(), to.to_owned());
+        self.run(async move { group.rename(id, &to).await })
+    }
+
+    /// Makes a volume read-only or writable, its device included.
+    pub fn set_permission(&self, name: &str, read_only: bool) -> Result<Outcome> {
+        let volume = self.find(name)?;
+        let (group, id) = (self.group.clone(), volume.id);
+        let done = self.run(async move { group.set_read_only(id, read_only).await });
+        self.told(done, name)?;
+        if self.node(name).is_none() {
+            return Ok(Outcome::Ok);
+        }
+        let volume_name = name.to_owned();
+        let device = self.export(|exports| async move { exports.set_read_only(&volume_name, read_only).await });
+        if let Err(error) = device {
+            let (group, before) = (self.group.clone(), volume.read_only);
+            let undone = self.run(async move { group.set_read_only(id, before).await });
+            self.told(undone, name)?;
+            return Err(error.into());
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// LVM's merge: the origin gets the snapshot's contents, and the snapshot goes.
+    pub fn merge(&self, snapshot: &str) -> Result<Outcome> {
+        let source = self.find(snapshot)?;
+        let Some(origin) = source.origin else {
+            let message = format!("Logical volume {}/{snapshot} is not a snapshot of any volume.", self.name);
+            return Err(Failure::new(ErrorKind::Invalid, message));
+        };
+        let target = self.told(self.group.volume_info(origin), snapshot)?;
+        self.replace_contents(target, source, true)
+    }
+
+    /// Gives `target` the contents that `source` has; every snapshot stays.
+    pub fn revert(&self, target: &str, source: &str) -> Result<Outcome> {
+        let (target, source) = (self.find(target)?, self.find(source)?);
+        self.replace_contents(target, source, false)
+    }
+
+    /// The kernel may hold pages of the old contents, so the devices are taken away around the change.
+    fn replace_contents(&self, target: VolumeInfo, source: VolumeInfo, consume: bool) -> Result<Outcome> {
+        let mut touched = vec![target.clone()];
+        if consume {
+            touched.push(source.clone());
+        }
+        let off = self.switch_off_all(&touched).map_err(|mut failure| {
+            if failure.kind == ErrorKind::InUse {
+                failure.message.push_str("\nIts contents cannot be replaced while it is in use; unmount it and try again.");
+            }
+            failure
+        })?;
+        let (group, to, from) = (self.group.clone(), target.id, source.id);
+        let done = self.run(async move { group.revert(to, from, consume).await });
+        self.told(done, &source.name).map_err(|failure| self.switch_on_again(&off, failure))?;
+        if off.iter().any(|volume| volume.id == target.id) {
+            self.switch_on(&self.find(&target.name)?)?;
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// Adds physical volumes to the running group, all checks on all of them first.
+    pub fn add_pvs(&self, paths: &[String]) -> Result<Outcome> {
+        for (position, path) in paths.iter().enumerate() {
+            if paths[..position].contains(path) {
+                let message = format!("Physical volume {path} was given more than once.");
+                return Err(Failure::new(ErrorKind::Invalid, message));
+            }
+        }
+        let checked = paths
+            .iter()
+            .map(|path| NewMember::check(Path::new(path), uuids::fresh(), &self.name, Consent::default()))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        for member in checked {
+            let (path, uuid) = (member.path().to_owned(), member.uuid);
+            member.release()?;
+            self.pvs.push(&path)?;
+            let group = self.group.clone();
+            let added = self.run(async move { group.add_pv(NewPv { uuid }).await });
+            if let Err(error) = added {
+                self.pvs.pop();
+                let mut failure = self.failure(&error, "");
+                failure.message.push_str(&format!("\nUnable to add physical volume '{}' to volume group '{}'", path.display(), self.name));
+                return Err(failure);
+            }
+            log::line(format_args!("physical volume {} joined", path.display()));
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// Removes the group from its physical volumes; afterwards the server ends.
+    pub fn destroy(&self, force: bool) -> Result<Outcome> {
+        let volumes = self.group.volumes();
+        if !volumes.is_empty() {
+            if !force {
+                let message = format!(
+                    "Volume group \"{}\" still contains {} logical volume(s)",
+                    self.name,
+                    volumes.len()
+                );
+                return Err(Failure::new(ErrorKind::InUse, message));
+            }
+            self.remove_volumes(&volumes)?;
+        }
+        let group = self.group.clone();
+        let done = self.run(async move { group.destroy().await });
+        self.told(done, "")?;
+        self.end.ask(true);
+        Ok(Outcome::Ok)
+    }
+
+    /// Ends the server, unless a volume is in use.
+    pub fn stop(&self) -> Result<Outcome> {
+        self.switch_off_all(&self.group.volumes())?;
+        self.end.ask(false);
+        Ok(Outcome::Ok)
+    }
+
+    /// The snapshots that are activated with `origin`.
+    pub fn followers(&self, origin: VolumeId) -> impl Iterator<Item = VolumeInfo> {
+        self.group.volumes().into_iter().filter(move |volume| follows_origin(volume) && volume.origin == Some(origin))
+    }
+}

@@ -1,0 +1,74 @@
+use super::*;
+use rowen_engine::group::{Attributes, FullPolicy};
+use rowen_engine::units::{Uuid, VolumeId};
+
+fn group(free_blocks: u64, promised_blocks: u64) -> GroupInfo {
+    GroupInfo {
+        uuid: Uuid::default(),
+        name: "vg".into(),
+        extent_blocks: 1024,
+        extents: 1,
+        free_extents: 0,
+        blocks: 1000,
+        free_blocks,
+        promised_blocks,
+        pending_blocks: 0,
+        metadata_blocks: 0,
+        sequence: 1,
+        pvs: Vec::new(),
+        reclaim_left: 0,
+    }
+}
+
+fn snapshot(used: u64) -> VolumeInfo {
+    VolumeInfo {
+        id: VolumeId(1),
+        name: "s".into(),
+        uuid: Uuid::default(),
+        kind: VolumeKind::Thick,
+        state: VolumeState::Ok,
+        blocks: 1000,
+        sector: 512,
+        chunk_blocks: 1,
+        read_only: false,
+        full: FullPolicy::Fail,
+        origin: Some(VolumeId(2)),
+        reserve: Some(100),
+        attributes: Attributes::default(),
+        referenced: 0,
+        exclusive: 0,
+        freed_if_removed: 0,
+        snapshot_used: used,
+    }
+}
+
+fn thin() -> VolumeInfo {
+    VolumeInfo { kind: VolumeKind::Thin, origin: None, reserve: None, ..snapshot(0) }
+}
+
+#[test]
+fn each_step_is_told_once_and_again_after_it_was_left() {
+    let warnings = Warnings::default();
+    let told = |free| warnings.fresh(&group(free, 0), &[thin()]).len();
+    assert_eq!([told(201), told(200), told(150), told(100), told(60), told(50)], [0, 1, 0, 1, 0, 1]);
+    assert_eq!([told(500), told(40)], [0, 1]);
+}
+
+#[test]
+fn promised_space_is_not_free() {
+    assert_eq!(Warnings::default().fresh(&group(500, 450), &[thin()]).len(), 1);
+}
+
+#[test]
+fn a_group_whose_promises_are_all_kept_may_be_full() {
+    assert!(Warnings::default().fresh(&group(0, 0), &[snapshot(1)]).is_empty());
+}
+
+#[test]
+fn a_filling_reserve_is_told_by_name() {
+    let warnings = Warnings::default();
+    assert!(warnings.fresh(&group(900, 0), &[snapshot(79)]).is_empty());
+    let told = warnings.fresh(&group(900, 0), &[snapshot(81)]);
+    assert!(told.len() == 1 && told[0].contains("vg/s has used 81.0%"), "{told:?}");
+    assert!(warnings.fresh(&group(900, 0), &[snapshot(99)]).is_empty());
+}
