@@ -384,6 +384,11 @@ impl Oracle {
         let volume = &self.volumes[&vol];
         let must = volume.must(since);
         let current = match volume.pending_of {
+            // Not answered and yet there after power loss: it shares what its origin has, which need not be all.
+            Some((origin, _)) if since == Since::PowerLoss => {
+                let origin = &self.volumes[&origin];
+                judge_contents(&origin.contents, vol, first, found, &origin.must(since))
+            }
             Some((origin, began)) => judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must),
             None => judge_contents(&volume.contents, vol, first, found, &must),
         };

@@ -4,7 +4,7 @@
 //! sense: a step whose volume is not there does nothing.
 
 use crate::client::{BLOCK, Client, Failure, Op, SnapshotKind, VolumeSpec};
-use crate::oracle::Vol;
+use crate::oracle::{Life, Vol};
 use crate::rng::Rng;
 use rowen_engine::error::Error;
 use rowen_engine::group::{FullPolicy, VolumeKind};
@@ -39,7 +39,7 @@ pub enum Step {
     Checkpoint,
     /// Waits until background removal is done.
     Reclaim,
-    /// All at once, in tasks of their own. Only writes, discards, zeroes, flushes, snapshots and checkpoints.
+    /// All at once, in tasks of their own. Not creation, reverts, resizes, renames; nothing may touch what is removed.
     Together(Vec<Step>),
     /// Reads everything back, with nothing under way.
     Verify,
@@ -244,6 +244,11 @@ impl Runner {
                     let (origins, kind) = (self.find_all(&[*who]), *kind);
                     ops.push(Box::pin(async move { client.snapshot(&origins, kind).await.map(drop) }));
                 }
+                Step::Remove(who) => {
+                    let vols = self.find_all(who);
+                    ops.push(Box::pin(async move { client.remove(&vols).await }));
+                }
+                Step::Reclaim => ops.push(Box::pin(async move { client.group.reclaim_idle().await })),
                 Step::Group(who) => {
                     let origins = self.find_all(who);
                     let kind = SnapshotKind::default();
@@ -272,6 +277,7 @@ impl Runner {
             }
         }
         self.snapshots.sort_unstable();
+        self.snapshots.retain(|vol| oracle.volumes[vol].life == Life::Here);
     }
 
     async fn verify(&mut self) -> Result<(), Failure> {
@@ -370,6 +376,13 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
         // A block redirected, then written in place at once, before any flush: the record's checksum no longer fits.
         thin(128, 1), Write(A, 0, 8), Write(A, 0, 8), Write(A, 2, 1), Flush(A), snap(A), Write(A, 0, 8), Write(A, 0, 8), Write(A, 3, 2),
         Write(A, 8, 8), Write(A, 0, 8), Flush(A), Write(A, 0, 8), Write(A, 16, 8), Flush(A), Verify,
+    ]));
+    all.push(("remove-race", vec![
+        // While a volume is being removed its blocks become its snapshot's own, and are written at once.
+        thin(128, 1), Write(A, 0, 32), snap(A), Write(A, 32, 8), Together(vec![Remove(vec![A]), Write(Snap(0), 0, 8), Write(Snap(0), 0, 8),
+        Write(Snap(0), 8, 8), Reclaim, Write(Snap(0), 17, 2)]), Write(Snap(0), 0, 16), Flush(Snap(0)), snap(Snap(0)), Write(Snap(1), 0, 8),
+        Together(vec![Remove(vec![Snap(0)]), Write(Snap(1), 0, 24), Write(Snap(1), 4, 8), Reclaim, Checkpoint]), Write(Snap(0), 0, 8),
+        Write(Snap(0), 3, 2), Flush(Snap(0)), Verify,
     ]));
     all.push(("reserve", vec![
         thick(256), Write(A, 0, 512), Flush(A),
