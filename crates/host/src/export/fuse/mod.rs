@@ -1,0 +1,415 @@
+//! A volume as one file: our own end of /dev/fuse.
+//!
+//! One connection per volume, one file descriptor per connection, mounted on a regular file: no directory, no names, a
+//! dozen kinds of request. One task on one worker reads requests and starts a task for each; data is read from and
+//! written to the kernel straight out of the page-aligned buffers that go to the disks.
+//!
+//! What it promises:
+//!
+//! * F1 Each request is answered exactly once, with the number under which it came.
+//! * F2 It keeps no state about the kernel's: a successor that is given the descriptor can go on at any point, after
+//!   asking for the unanswered requests once more ([`mount::resend`]). A write may then be carried out twice.
+//! * F3 When [`Connection::serve`] returns, no request is under way and the descriptor is not used any more.
+//! * F4 No request that the kernel may send can end the process.
+
+pub mod abi;
+pub mod buffers;
+pub mod mount;
+pub mod request;
+#[cfg(test)]
+mod request_test;
+
+use super::target::{Errno, Target};
+use crate::reactor::readable;
+use buffers::{Budget, Buffers, Class, Permit, SMALL};
+use parking_lot::Mutex;
+use request::{Args, Request};
+use rowen_engine::disk::PageBuf;
+use rowen_engine::runtime::Runtime;
+use rustix::io::Errno as Sys;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+
+/// Bytes in the largest READ or WRITE.
+pub const MAX_WRITE: usize = 1 << 20;
+/// Requests read before others on the worker get a turn: their disk requests go out with one system call.
+const BATCH: usize = 32;
+
+/// Requests since the connection was served here.
+#[derive(Default)]
+pub struct Counters {
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    pub flushes: AtomicU64,
+    pub discards: AtomicU64,
+    pub zeroes: AtomicU64,
+    /// Requests that the kernel repeated to this process.
+    pub resent: AtomicU64,
+    pub errors: AtomicU64,
+}
+
+/// The kernel marks a repeated request's number with the highest bit.
+const RESENT: u64 = 1 << 63;
+
+/// One volume's connection to the kernel.
+pub struct Connection {
+    fd: Arc<OwnedFd>,
+    target: Arc<dyn Target>,
+    buffers: Arc<Buffers>,
+    budget: Arc<Budget>,
+    under_way: UnderWay,
+    stop: Stop,
+    pub counters: Counters,
+}
+
+/// Where the next request lands. The split makes a WRITE's data start on a page, whatever its length: data of up to
+/// [`SMALL`] bytes fills `small` alone; of longer data, `large` has all but the first [`SMALL`] bytes in place.
+struct Inbox {
+    head: [u8; abi::WRITE_HEADER],
+    small: PageBuf,
+    large: PageBuf,
+}
+
+impl Connection {
+    pub fn new(fd: Arc<OwnedFd>, target: Arc<dyn Target>, buffers: Arc<Buffers>) -> Arc<Connection> {
+        Arc::new(Connection {
+            fd,
+            target,
+            buffers,
+            budget: Budget::new(),
+            under_way: UnderWay::default(),
+            stop: Stop::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Has [`Connection::serve`] read no more requests and return. What the kernel asks later waits for a successor.
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Serves until the file is unmounted, or [`Connection::stop`]. Must run on a worker; `runtime` starts tasks beside it.
+    pub async fn serve(self: Arc<Self>, runtime: Arc<dyn Runtime>) -> io::Result<()> {
+        let outcome = self.receive_all(&runtime).await;
+        self.under_way.none_left().await;
+        outcome
+    }
+
+    async fn receive_all(self: &Arc<Self>, runtime: &Arc<dyn Runtime>) -> io::Result<()> {
+        let mut inbox = self.new_inbox();
+        let mut turn = 0;
+        while !self.stop.is_stopped() {
+            match self.receive(&mut inbox) {
+                Ok(len) => self.accept(&mut inbox, len, runtime).await,
+                Err(Sys::AGAIN) => {
+                    // An idle volume holds no buffers.
+                    self.return_inbox(inbox);
+                    if self.stop.or(readable(self.fd.as_raw_fd())).await?.is_none() {
+                        return Ok(());
+                    }
+                    inbox = self.new_inbox();
+                    turn = 0;
+                }
+                // Withdrawn before it was read.
+                Err(Sys::NOENT | Sys::INTR) => {}
+                // Unmounted.
+                Err(Sys::NODEV) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+            turn += 1;
+            if turn == BATCH {
+                turn = 0;
+                yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    fn new_inbox(&self) -> Inbox {
+        Inbox {
+            head: [0; abi::WRITE_HEADER],
+            small: self.buffers.take(Class::Small),
+            large: self.buffers.take(Class::Large),
+        }
+    }
+
+    fn return_inbox(&self, inbox: Inbox) {
+        self.buffers.give(Class::Small, inbox.small);
+        self.buffers.give(Class::Large, inbox.large);
+    }
+
+    fn receive(&self, inbox: &mut Inbox) -> rustix::io::Result<usize> {
+        let mut parts = [
+            IoSliceMut::new(&mut inbox.head),
+            IoSliceMut::new(&mut inbox.small.as_mut_slice()[..SMALL]),
+            IoSliceMut::new(&mut inbox.large.as_mut_slice()[SMALL..MAX_WRITE]),
+        ];
+        rustix::io::readv(&*self.fd, &mut parts)
+    }
+
+    /// Starts the request in the inbox, and leaves the inbox ready for the next.
+    async fn accept(self: &Arc<Self>, inbox: &mut Inbox, len: usize, runtime: &Arc<dyn Runtime>) {
+        if len < abi::IN_HEADER {
+            return;
+        }
+        let header: abi::InHeader = bytemuck::pod_read_unaligned(&inbox.head[..abi::IN_HEADER]);
+        let mut args = [0u8; abi::MAX_ARGS];
+        let (direct, spilled) = args.split_at_mut(abi::WRITE_HEADER - abi::IN_HEADER);
+        direct.copy_from_slice(&inbox.head[abi::IN_HEADER..]);
+        spilled.copy_from_slice(&inbox.small.as_slice()[..spilled.len()]);
+        let args = Args::new(&args[..(len - abi::IN_HEADER).min(abi::MAX_ARGS)]);
+        if header.unique & RESENT != 0 {
+            self.counters.resent.fetch_add(1, Ordering::Relaxed);
+        }
+        let data = len.saturating_sub(abi::WRITE_HEADER);
+        let request = request::parse(header.opcode, &args, data);
+        let unique = header.unique;
+        if let Err(errno) = self.admit(&request) {
+            return self.answer(unique, Err(errno), &[]);
+        }
+        match request {
+            Request::Write { offset, len } => {
+                let (buf, class, permit) = self.take_data(inbox, len as usize).await;
+                let this = self.clone();
+                self.start(runtime, async move { this.write(unique, offset, len, buf, class, permit).await });
+            }
+            Request::Read { offset, len } => {
+                let this = self.clone();
+                self.start(runtime, async move { this.read(unique, offset, len).await });
+            }
+            Request::Flush | Request::Discard { .. } | Request::WriteZeroes { .. } => {
+                let this = self.clone();
+                self.start(runtime, async move { this.change(unique, request).await });
+            }
+            _ => self.answer_at_once(unique, request),
+        }
+    }
+
+    /// Refuses what the volume cannot do, before anything is started.
+    fn admit(&self, request: &Request) -> Result<(), Errno> {
+        let (offset, len, changes) = match *request {
+            Request::Read { offset, len } => {
+                // A read may reach past the end: what there is comes back.
+                let len = u64::from(len).min(self.target.size().saturating_sub(offset));
+                (if len == 0 { 0 } else { offset }, len, false)
+            }
+            Request::Write { offset, len } => (offset, u64::from(len), true),
+            Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => (offset, len, true),
+            _ => return Ok(()),
+        };
+        if changes && self.target.read_only() {
+            return Err(libc::EROFS);
+        }
+        request::check_range(offset, len, self.target.size(), self.target.sector())
+    }
+
+    /// Takes a WRITE's data out of the inbox.
+    async fn take_data(&self, inbox: &mut Inbox, len: usize) -> (PageBuf, Class, Permit) {
+        let class = Class::of(len);
+        let permit = self.budget.permit(class).await;
+        let place = match class {
+            Class::Small => &mut inbox.small,
+            Class::Large => {
+                inbox.large.as_mut_slice()[..SMALL].copy_from_slice(&inbox.small.as_slice()[..SMALL]);
+                &mut inbox.large
+            }
+        };
+        (std::mem::replace(place, self.buffers.take(class)), class, permit)
+    }
+
+    fn start(self: &Arc<Self>, runtime: &Arc<dyn Runtime>, request: impl Future<Output = ()> + Send + 'static) {
+        self.under_way.add();
+        let this = self.clone();
+        runtime.spawn(
+            "fuse request",
+            Box::pin(async move {
+                request.await;
+                this.under_way.remove();
+            }),
+        );
+    }
+
+    async fn write(&self, unique: u64, offset: u64, len: u32, buf: PageBuf, class: Class, permit: Permit) {
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        let buf = Arc::new(buf);
+        let outcome = self.target.write(offset, len, buf.clone()).await;
+        self.answer(unique, outcome, bytemuck::bytes_of(&abi::WriteOut { size: len, pad: 0 }));
+        // A failed write may still be held by the disk; such a buffer is freed by its last holder.
+        if let Some(buf) = Arc::into_inner(buf) {
+            self.buffers.give(class, buf);
+        }
+        drop(permit);
+    }
+
+    async fn read(&self, unique: u64, offset: u64, len: u32) {
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        let len = u64::from(len).min(self.target.size().saturating_sub(offset)) as u32;
+        if len == 0 {
+            return self.answer(unique, Ok(()), &[]);
+        }
+        let class = Class::of(len as usize);
+        let permit = self.budget.permit(class).await;
+        match self.target.read(offset, len, self.buffers.take(class)).await {
+            Ok(buf) => {
+                self.answer(unique, Ok(()), &buf.as_slice()[..len as usize]);
+                self.buffers.give(class, buf);
+            }
+            Err(errno) => self.answer(unique, Err(errno), &[]),
+        }
+        drop(permit);
+    }
+
+    async fn change(&self, unique: u64, request: Request) {
+        let (counter, outcome) = match request {
+            Request::Discard { offset, len } => (&self.counters.discards, self.target.discard(offset, len).await),
+            Request::WriteZeroes { offset, len } => (&self.counters.zeroes, self.target.write_zeroes(offset, len).await),
+            _ => (&self.counters.flushes, self.target.flush().await),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.answer(unique, outcome, &[]);
+    }
+
+    /// Requests that need nothing of the volume but its size.
+    fn answer_at_once(&self, unique: u64, request: Request) {
+        match request {
+            Request::GetAttr => self.answer(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
+            // The size follows the volume's, and nothing else does.
+            Request::SetAttr { size: Some(size) } if size != self.target.size() => {
+                self.answer(unique, Err(libc::EPERM), &[]);
+            }
+            Request::SetAttr { .. } => self.answer(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
+            Request::Open => {
+                // No page cache between the loop device and us, and direct writes side by side.
+                let flags = abi::open::DIRECT_IO | abi::open::NOFLUSH | abi::open::PARALLEL_DIRECT_WRITES;
+                self.answer(unique, Ok(()), bytemuck::bytes_of(&abi::OpenOut { flags, ..Default::default() }));
+            }
+            Request::StatFs => {
+                let blocks = self.target.size() / 4096;
+                let stat = abi::StatFsOut { blocks, files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
+                self.answer(unique, Ok(()), bytemuck::bytes_of(&stat));
+            }
+            Request::Acknowledge => self.answer(unique, Ok(()), &[]),
+            Request::Refuse(errno) => self.answer(unique, Err(errno), &[]),
+            Request::Ignore => {}
+            _ => unreachable!("requests for data are started, not answered at once"),
+        }
+    }
+
+    /// Never to be believed for longer than this answer: the size changes when the volume's does.
+    fn attributes(&self) -> abi::AttrOut {
+        let size = self.target.size();
+        let attr = abi::Attr {
+            ino: abi::ROOT,
+            size,
+            blocks: size.div_ceil(512),
+            mode: libc::S_IFREG | 0o600,
+            links: 1,
+            block_size: 4096,
+            ..Default::default()
+        };
+        abi::AttrOut { attr, ..Default::default() }
+    }
+
+    fn answer(&self, unique: u64, outcome: Result<(), Errno>, data: &[u8]) {
+        let sent = match outcome {
+            Ok(()) => mount::send(&self.fd, unique, 0, data),
+            Err(errno) => {
+                self.counters.errors.fetch_add(1, Ordering::Relaxed);
+                mount::send(&self.fd, unique, -errno, &[])
+            }
+        };
+        // Refused only for a request that is not waited for any more (withdrawn, or the file was unmounted).
+        if let Err(e) = sent
+            && !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
+        {
+            eprintln!("an answer to request {unique:#x} was refused: {e}");
+        }
+    }
+}
+
+/// Lets the other tasks of the worker run first.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Tells a task that waits for the kernel to end.
+#[derive(Default)]
+struct Stop {
+    stopped: AtomicBool,
+    waiting: Mutex<Option<Waker>>,
+}
+
+impl Stop {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        if let Some(waker) = self.waiting.lock().take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for `event`; `None` when stopped before it came.
+    async fn or<T>(&self, event: impl Future<Output = io::Result<T>>) -> io::Result<Option<T>> {
+        let mut event = pin!(event);
+        poll_fn(|cx| {
+            {
+                let mut waiting = self.waiting.lock();
+                if !waiting.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    *waiting = Some(cx.waker().clone());
+                }
+            }
+            // After the waker is in place: a stop cannot come unseen in between.
+            if self.is_stopped() {
+                return Poll::Ready(Ok(None));
+            }
+            event.as_mut().poll(cx).map_ok(Some)
+        })
+        .await
+    }
+}
+
+/// Requests that were started and not answered yet.
+#[derive(Default)]
+struct UnderWay {
+    count: AtomicU64,
+    last: Mutex<Option<Waker>>,
+}
+
+impl UnderWay {
+    fn add(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self) {
+        if self.count.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(waker) = self.last.lock().take()
+        {
+            waker.wake();
+        }
+    }
+
+    async fn none_left(&self) {
+        poll_fn(|cx| {
+            // Registered before the count is looked at: the last request cannot end unseen in between.
+            *self.last.lock() = Some(cx.waker().clone());
+            if self.count.load(Ordering::Acquire) == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    }
+}

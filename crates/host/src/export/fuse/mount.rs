@@ -1,0 +1,124 @@
+//! Making a volume's file: a FUSE filesystem whose root is a regular file, mounted on a regular file.
+
+use super::abi::{self, init, op};
+use crate::export::error::{Doing, Error, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// The protocol that this transport speaks; the kernel takes the lower of its own and this.
+const MAJOR: u32 = 7;
+const MINOR: u32 = 41;
+/// Requests that the kernel keeps under way at a time. Its own default of 12 halves the rate.
+const MAX_BACKGROUND: u16 = 256;
+
+/// A mounted file's connection, negotiated and ready to serve.
+pub struct Mounted {
+    pub fd: OwnedFd,
+    /// Whether the kernel will repeat unanswered requests to a successor of this process.
+    pub resend: bool,
+}
+
+/// Mounts a new file on `path`, an existing regular file. Blocks for a moment; nothing needs to serve yet.
+pub fn mount(path: &Path) -> Result<Mounted> {
+    let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+        .doing(|| "open /dev/fuse (is the kernel's fuse module loaded?)".into())?;
+    let options = format!(
+        "fd={},rootmode=100600,user_id=0,group_id=0,default_permissions,max_read={}",
+        fd.as_raw_fd(),
+        super::MAX_WRITE
+    );
+    let options = CString::new(options).expect("no NUL in the mount options");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
+    rustix::mount::mount("rowen", path, "fuse.rowen", flags, Some(options.as_c_str()))
+        .doing(|| format!("mount a volume's file on {}", path.display()))?;
+    match negotiate(&fd) {
+        Ok(resend) => Ok(Mounted { fd, resend }),
+        Err(source) => {
+            drop(fd);
+            // The connection is closed: nothing can be waiting on the mount.
+            let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
+            Err(Error::System { doing: format!("set up the connection of {}", path.display()), source })
+        }
+    }
+}
+
+/// Answers the kernel's first request.
+fn negotiate(fd: &OwnedFd) -> io::Result<bool> {
+    let mut polled = [PollFd::new(fd, PollFlags::IN)];
+    let limit = rustix::fs::Timespec { tv_sec: 10, tv_nsec: 0 };
+    if poll(&mut polled, Some(&limit))? == 0 {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel sent no INIT in 10 s"));
+    }
+    let mut message = vec![0u8; 64 << 10];
+    let len = rustix::io::read(fd, &mut message)?;
+    let message = &message[..len];
+    let args = message.get(abi::IN_HEADER..).unwrap_or_default();
+    let header: abi::InHeader = message.get(..abi::IN_HEADER).map(bytemuck::pod_read_unaligned).unwrap_or_default();
+    // Older kernels send a shorter INIT; what is not there is zero.
+    let mut known = [0u8; size_of::<abi::InitIn>()];
+    let shared = known.len().min(args.len());
+    known[..shared].copy_from_slice(&args[..shared]);
+    let init: abi::InitIn = bytemuck::pod_read_unaligned(&known);
+    if header.opcode != op::INIT || init.major != MAJOR || init.minor < 31 {
+        let why = format!("FUSE {}.{} is not spoken here (7.31 or later is)", init.major, init.minor);
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    let extended = u64::from(init.flags) & init::INIT_EXT != 0;
+    let offered = u64::from(init.flags) | if extended { u64::from(init.flags2) << 32 } else { 0 };
+    let wanted = init::ASYNC_READ | init::BIG_WRITES | init::ASYNC_DIO | init::MAX_PAGES | init::INIT_EXT | init::HAS_RESEND;
+    let agreed = offered & wanted;
+    let answer = abi::InitOut {
+        major: MAJOR,
+        minor: MINOR.min(init.minor),
+        // The loop device above reads ahead; a cache here would be a second copy.
+        max_readahead: 0,
+        flags: agreed as u32,
+        flags2: (agreed >> 32) as u32,
+        max_background: MAX_BACKGROUND,
+        congestion_threshold: MAX_BACKGROUND * 3 / 4,
+        max_write: super::MAX_WRITE as u32,
+        time_granularity: 1,
+        max_pages: (super::MAX_WRITE / 4096) as u16,
+        ..Default::default()
+    };
+    send(fd, header.unique, 0, bytemuck::bytes_of(&answer))?;
+    Ok(agreed & init::HAS_RESEND != 0)
+}
+
+/// Sends one reply. Message and data go out in one system call, so that a kill leaves all of it or nothing.
+pub fn send(fd: &OwnedFd, unique: u64, error: i32, data: &[u8]) -> io::Result<()> {
+    let header = abi::OutHeader { len: (size_of::<abi::OutHeader>() + data.len()) as u32, error, unique };
+    let parts = [IoSlice::new(bytemuck::bytes_of(&header)), IoSlice::new(data)];
+    let parts = if data.is_empty() { &parts[..1] } else { &parts[..] };
+    Ok(rustix::io::writev(fd, parts).map(|_| ())?)
+}
+
+/// Asks the kernel to repeat every request that was read from this connection and not answered.
+pub fn resend(fd: &OwnedFd) -> io::Result<()> {
+    send(fd, 0, abi::NOTIFY_RESEND, &[])
+}
+
+/// Unmounts the file. A process that is just looking at it (a scan of all files) is waited for, for a moment.
+pub fn unmount(path: &Path) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::BUSY) if tries < 50 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(rustix::io::Errno::BUSY) => {
+                return rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+                    .doing(|| format!("unmount {}", path.display()));
+            }
+            Err(e) => return Err(e).doing(|| format!("unmount {}", path.display())),
+        }
+    }
+}

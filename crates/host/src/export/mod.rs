@@ -1,0 +1,569 @@
+//! Volumes as block devices.
+//!
+//! An active volume is a file of its own FUSE filesystem ([`fuse`]), a loop device on it ([`loopdev`]) and two names
+//! under /dev ([`nodes`]). The kernel's end of the file, a descriptor, is also held by the group's keeper, so that a
+//! server that takes over finds the device as it was, with the requests that were under way.
+//!
+//! * E1 The names of a volume exist exactly while it is active: they are made last and go first.
+//! * E2 Deactivation fails, and changes nothing, while anything uses the device.
+//! * E3 After deactivation no request is under way and nothing of the device is left.
+//! * E4 A descriptor is with the keeper before the loop device exists, and until after it is gone.
+//!
+//! Everything that makes the kernel ask this process something runs off the workers ([`blocking`]).
+
+mod blocking;
+mod dispatch;
+mod error;
+pub mod fuse;
+pub mod loopdev;
+pub mod nodes;
+mod target;
+pub mod usage;
+
+pub use blocking::blocking;
+pub use error::{Error, Result};
+pub use target::{BoxFuture, Errno, Target, VolumeTarget, errno_of};
+pub use usage::FrozenGuard;
+
+use crate::keeper::{self, Entry};
+use crate::paths;
+use crate::reactor::{Pool, readable};
+use dispatch::Dispatch;
+use error::Doing;
+use fuse::Connection;
+use fuse::buffers::Buffers;
+use loopdev::LoopDevice;
+use nodes::Nodes;
+use parking_lot::{Condvar, Mutex};
+use rowen_engine::runtime::Runtime;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long requests under way may take to end once nothing asks for more.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// An active volume's device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The volume's name.
+    pub name: String,
+    /// `/dev/VG/LV`
+    pub path: PathBuf,
+    pub loop_number: u32,
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// What came of the devices that a predecessor left.
+#[derive(Debug, Default)]
+pub struct Takeover {
+    /// Names of the volumes that go on.
+    pub taken: Vec<String>,
+    /// Devices that could not go on, and why; their users get I/O errors.
+    pub dropped: Vec<String>,
+}
+
+/// Becomes true once.
+#[derive(Default)]
+struct Ended {
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ended {
+    fn set(&self) {
+        *self.ended.lock() = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, limit: Duration) -> bool {
+        let mut ended = self.ended.lock();
+        !self.changed.wait_while_for(&mut ended, |ended| !*ended, limit).timed_out()
+    }
+}
+
+struct Export {
+    entry: Entry,
+    fd: Arc<OwnedFd>,
+    connection: Arc<Connection>,
+    ended: Arc<Ended>,
+    device: LoopDevice,
+    major: u32,
+    minor: u32,
+}
+
+/// The active volumes of one group.
+pub struct Exports {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    group: String,
+    /// The group's directory: markers of frozen filesystems are here.
+    run: PathBuf,
+    /// Where the volumes' files are mounted.
+    files: PathBuf,
+    nodes: Nodes,
+    buffers: Arc<Buffers>,
+    dispatch: Dispatch,
+    runtime: Arc<dyn Runtime>,
+    keeper: Mutex<keeper::Client>,
+    /// The keeper is meant to go: its end is no accident.
+    leaving: AtomicBool,
+    active: Mutex<BTreeMap<String, Export>>,
+    /// One change at a time.
+    change: Mutex<()>,
+}
+
+impl Exports {
+    /// The exports of `group`, served by the workers of `pool`, with nodes under /dev.
+    pub fn new(group: &str, pool: &Pool, keeper: keeper::Client) -> Result<Exports> {
+        Exports::with_dev(group, pool, keeper, Path::new("/dev"))
+    }
+
+    /// The same with another directory than /dev.
+    pub fn with_dev(group: &str, pool: &Pool, keeper: keeper::Client, dev: &Path) -> Result<Exports> {
+        let run = paths::group_dir(group);
+        // As the kernel will show it: loop devices are told apart by the path of their file.
+        paths::make_private_dir(&run.join("volumes")).doing(|| format!("make {}", run.join("volumes").display()))?;
+        let files = fs::canonicalize(run.join("volumes")).doing(|| format!("find {}", run.join("volumes").display()))?;
+        let inner = Arc::new(Inner {
+            group: group.into(),
+            nodes: Nodes::new(dev, group, &files)?,
+            run,
+            files,
+            buffers: Arc::default(),
+            dispatch: Dispatch::new(pool),
+            runtime: pool.runtime(),
+            keeper: Mutex::new(keeper),
+            leaving: AtomicBool::new(false),
+            active: Mutex::default(),
+            change: Mutex::new(()),
+        });
+        inner.watch_keeper()?;
+        Ok(Exports { inner })
+    }
+
+    async fn off_worker<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static) -> Result<T> {
+        let inner = self.inner.clone();
+        let change = move || {
+            let _one_at_a_time = inner.change.lock();
+            work(&inner)
+        };
+        blocking(change).await.doing(|| "start a thread".into())?
+    }
+
+    /// Makes the volume's device and its names. All is there when this returns, or nothing.
+    pub async fn activate(&self, name: &str, target: Arc<dyn Target>, read_only: bool) -> Result<Node> {
+        let name = name.to_owned();
+        self.off_worker(move |inner| inner.activate(&name, target, read_only)).await
+    }
+
+    /// Removes the volume's device and its names; refused while anything uses it.
+    pub async fn deactivate(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.off_worker(move |inner| inner.deactivate(&name)).await
+    }
+
+    /// Gives an active volume's device another name; it stays usable, also while it is open.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<Node> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.off_worker(move |inner| inner.rename(&from, &to)).await
+    }
+
+    /// The volume's size has changed: the device follows.
+    pub async fn resized(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.off_worker(move |inner| inner.device(&name)?.update_size()).await
+    }
+
+    /// Makes an active volume's device read-only or writable.
+    pub async fn set_read_only(&self, name: &str, read_only: bool) -> Result<()> {
+        let name = name.to_owned();
+        self.off_worker(move |inner| inner.device(&name)?.set_read_only(read_only)).await
+    }
+
+    /// Writes out and forgets what the kernel has cached of the device: needed around a change of its contents from below.
+    pub async fn flush_cache(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.off_worker(move |inner| inner.device(&name)?.flush_cache()).await
+    }
+
+    /// What uses the volume's device, in words; none: nothing.
+    pub async fn in_use(&self, name: &str) -> Result<Option<String>> {
+        let node = self.find(name).ok_or_else(|| Error::NotActive(name.into()))?;
+        blocking(move || usage::in_use(node.major, node.minor)).await.doing(|| "start a thread".into())?
+    }
+
+    /// Writes out what is cached of these volumes' devices, and freezes the filesystems on them until the guard goes.
+    /// Volumes that are not active are nothing to hold.
+    pub async fn freeze(&self, names: &[String]) -> Result<FrozenGuard> {
+        let names = names.to_vec();
+        self.off_worker(move |inner| inner.freeze(&names)).await
+    }
+
+    /// Goes on with the devices that a predecessor left with the keeper, and clears away what of its remains cannot go
+    /// on. `resolve` gives the volume and its present name for an entry (its number counts, its name may be older).
+    pub async fn takeover(
+        &self,
+        resolve: impl Fn(&Entry) -> Option<(String, Arc<dyn Target>)> + Send + 'static,
+    ) -> Result<Takeover> {
+        self.off_worker(move |inner| inner.takeover(&resolve)).await
+    }
+
+    /// All active volumes, by name.
+    pub fn active(&self) -> Vec<Node> {
+        let active = self.inner.active.lock();
+        active.iter().map(|(name, export)| self.inner.node(name, export)).collect()
+    }
+
+    /// An active volume's device.
+    pub fn find(&self, name: &str) -> Option<Node> {
+        self.inner.active.lock().get(name).map(|export| self.inner.node(name, export))
+    }
+
+    /// Requests served by this process since it took the volume over.
+    pub fn with_counters<T>(&self, name: &str, look: impl FnOnce(&fuse::Counters) -> T) -> Option<T> {
+        self.inner.active.lock().get(name).map(|export| look(&export.connection.counters))
+    }
+
+    /// Ends the keeper; nothing may be active any more. For a server that ends on purpose.
+    pub async fn goodbye(&self) -> Result<()> {
+        self.off_worker(|inner| {
+            inner.leaving.store(true, Ordering::Release);
+            inner.with_keeper(keeper::Client::say_bye).inspect_err(|_| inner.leaving.store(false, Ordering::Release))
+        })
+        .await
+    }
+
+    /// Answers what is under way and reads no more requests: what is asked from now on waits for the server that the
+    /// keeper starts when this process ends. For a server that ends while devices are in use.
+    pub async fn hand_over(&self) -> Result<()> {
+        self.off_worker(Inner::stop_all).await
+    }
+}
+
+impl Inner {
+    fn node(&self, name: &str, export: &Export) -> Node {
+        Node {
+            name: name.into(),
+            path: self.nodes.path(name),
+            loop_number: export.device.number,
+            major: export.major,
+            minor: export.minor,
+        }
+    }
+
+    fn device(&self, name: &str) -> Result<LoopDevice> {
+        self.active.lock().get(name).map(|export| export.device).ok_or_else(|| Error::NotActive(name.into()))
+    }
+
+    fn activate(&self, name: &str, target: Arc<dyn Target>, read_only: bool) -> Result<Node> {
+        self.nodes.check_free(name)?;
+        if self.active.lock().contains_key(name) {
+            return Err(Error::Active(name.into()));
+        }
+        let file = self.new_file(name)?;
+        let mounted = fuse::mount::mount(&self.files.join(&file)).inspect_err(|_| self.remove_file(&file))?;
+        let entry = Entry { file, id: target.id(), name: name.into(), loop_number: None };
+        let fd = Arc::new(mounted.fd);
+        let (connection, ended) = self.serve(fd.clone(), target.clone());
+        let device = self.attach(&entry, &fd, &*target, read_only);
+        let made = device.and_then(|device| {
+            let (major, minor) = device.numbers()?;
+            let entry = Entry { loop_number: Some(device.number), ..entry.clone() };
+            self.with_keeper(|keeper| keeper.hold(&entry, fd.as_fd()))
+                .and_then(|()| self.nodes.make(name, device))
+                .inspect_err(|_| device.abandon())?;
+            Ok(Export { entry, fd: fd.clone(), connection, ended: ended.clone(), device, major, minor })
+        });
+        match made {
+            Ok(export) => {
+                let node = self.node(name, &export);
+                self.active.lock().insert(name.into(), export);
+                Ok(node)
+            }
+            Err(e) => {
+                // The first error is the one to report.
+                let _ = self.take_down(&entry.file, &ended);
+                Err(e)
+            }
+        }
+    }
+
+    fn attach(&self, entry: &Entry, fd: &OwnedFd, target: &dyn Target, read_only: bool) -> Result<LoopDevice> {
+        self.with_keeper(|keeper| keeper.hold(entry, fd.as_fd()))?;
+        LoopDevice::attach(&self.files.join(&entry.file), target.sector(), read_only)
+    }
+
+    /// Starts serving on a worker.
+    fn serve(&self, fd: Arc<OwnedFd>, target: Arc<dyn Target>) -> (Arc<Connection>, Arc<Ended>) {
+        let connection = Connection::new(fd, target, self.buffers.clone());
+        let ended = Arc::new(Ended::default());
+        let (serving, runtime, end) = (connection.clone(), self.runtime.clone(), ended.clone());
+        self.dispatch.start(Box::pin(async move {
+            if let Err(e) = serving.serve(runtime).await {
+                eprintln!("a volume's connection to the kernel failed: {e}");
+            }
+            end.set();
+        }));
+        (connection, ended)
+    }
+
+    /// A new file to mount on. Names of volumes cannot hold an `@`, so that the number after it keeps them apart.
+    fn new_file(&self, name: &str) -> Result<String> {
+        for number in 1.. {
+            let file = format!("{name}@{number}");
+            let path = self.files.join(&file);
+            match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(_) => return Ok(file),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e).doing(|| format!("make {}", path.display())),
+            }
+        }
+        unreachable!("there are more numbers than files")
+    }
+
+    fn remove_file(&self, file: &str) {
+        // Left over, it is cleared away by the next takeover.
+        let _ = fs::remove_file(self.files.join(file));
+    }
+
+    /// Unmounts and forgets a file whose loop device is gone.
+    fn take_down(&self, file: &str, ended: &Ended) -> Result<()> {
+        fuse::mount::unmount(&self.files.join(file))?;
+        let drained = ended.wait(DRAIN);
+        self.with_keeper(|keeper| keeper.release(file))?;
+        self.remove_file(file);
+        if drained {
+            return Ok(());
+        }
+        let source = io::Error::new(io::ErrorKind::TimedOut, format!("some were not answered in {} s", DRAIN.as_secs()));
+        Err(Error::System { doing: format!("finish the requests to {file}"), source })
+    }
+
+    fn deactivate(&self, name: &str) -> Result<()> {
+        let (device, major, minor) = {
+            let active = self.active.lock();
+            let export = active.get(name).ok_or_else(|| Error::NotActive(name.into()))?;
+            (export.device, export.major, export.minor)
+        };
+        if let Some(user) = usage::in_use(major, minor)? {
+            return Err(Error::InUse { device: format!("{}/{name}", self.group), user });
+        }
+        self.nodes.remove(name)?;
+        if let Err(e) = device.detach() {
+            // Somebody was quicker: the volume stays active, names and all.
+            self.nodes.make(name, device)?;
+            return Err(e);
+        }
+        let Some(export) = self.active.lock().remove(name) else { return Err(Error::NotActive(name.into())) };
+        self.take_down(&export.entry.file, &export.ended)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<Node> {
+        self.nodes.check_free(to)?;
+        if self.active.lock().contains_key(to) {
+            return Err(Error::Active(to.into()));
+        }
+        let device = self.device(from)?;
+        self.nodes.make(to, device)?;
+        self.nodes.remove(from)?;
+        let node = {
+            let mut active = self.active.lock();
+            let Some(mut export) = active.remove(from) else { return Err(Error::NotActive(from.into())) };
+            export.entry.name = to.into();
+            let node = self.node(to, &export);
+            active.insert(to.into(), export);
+            node
+        };
+        self.hold_again(to)?;
+        Ok(node)
+    }
+
+    /// Tells the keeper what is known of the volume now.
+    fn hold_again(&self, name: &str) -> Result<()> {
+        let known = self.active.lock().get(name).map(|export| (export.entry.clone(), export.fd.clone()));
+        match known {
+            Some((entry, fd)) => self.with_keeper(|keeper| keeper.hold(&entry, fd.as_fd())),
+            None => Err(Error::NotActive(name.into())),
+        }
+    }
+
+    fn freeze(&self, names: &[String]) -> Result<FrozenGuard> {
+        let mut guard = FrozenGuard::default();
+        for name in names {
+            let known = self.active.lock().get(name).map(|export| (export.device, export.major, export.minor));
+            if let Some((device, major, minor)) = known {
+                device.sync()?;
+                let marker = self.run.join(format!("{FROZEN}{}", device.number));
+                guard.join(usage::freeze(major, minor, &marker)?);
+            }
+        }
+        Ok(guard)
+    }
+
+    fn takeover(&self, resolve: &dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)>) -> Result<Takeover> {
+        let mut outcome = Takeover::default();
+        let held = self.keeper.lock().held().map_err(|e| Error::Keeper(e.to_string()))?;
+        for (entry, fd) in held {
+            match self.take_over(&entry, fd, resolve) {
+                Ok(name) => outcome.taken.push(name),
+                Err(why) => {
+                    self.drop_remains(&entry)?;
+                    outcome.dropped.push(format!("{}: {why}", entry.name));
+                }
+            }
+        }
+        self.clear_remains()?;
+        Ok(outcome)
+    }
+
+    fn take_over(
+        &self,
+        entry: &Entry,
+        fd: OwnedFd,
+        resolve: &dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)>,
+    ) -> std::result::Result<String, String> {
+        let device = LoopDevice { number: entry.loop_number.ok_or("it was not complete")? };
+        if device.backing().as_deref() != Some(&self.files.join(&entry.file)) {
+            return Err("its loop device is gone".into());
+        }
+        let (name, target) = resolve(entry).ok_or("there is no such volume any more")?;
+        fuse::mount::resend(&fd).map_err(|e| format!("the kernel cannot repeat requests (Linux 6.9 can): {e}"))?;
+        let fd = Arc::new(fd);
+        let (connection, ended) = self.serve(fd.clone(), target.clone());
+        let (major, minor) = device.numbers().map_err(|e| e.to_string())?;
+        let renamed = entry.name != name;
+        let entry = Entry { name: name.clone(), ..entry.clone() };
+        let export = Export { entry, fd, connection, ended, device, major, minor };
+        self.active.lock().insert(name.clone(), export);
+        // From here on its users are served; what else differs is put right, or said.
+        let repaired = self.nodes.make(&name, device).and_then(|()| {
+            if device.size()? != target.size() {
+                device.update_size()?;
+            }
+            device.set_read_only(target.read_only())?;
+            if renamed { self.hold_again(&name) } else { Ok(()) }
+        });
+        if let Err(e) = repaired {
+            eprintln!("{}/{name} was taken over, but {e}", self.group);
+        }
+        Ok(name)
+    }
+
+    /// Ends a device that cannot go on. Its connection is closed first, so that nothing waits for an answer.
+    fn drop_remains(&self, entry: &Entry) -> Result<()> {
+        self.with_keeper(|keeper| keeper.release(&entry.file))?;
+        let path = self.files.join(&entry.file);
+        if let Some(device) = entry.loop_number.map(|number| LoopDevice { number })
+            && device.backing().as_deref() == Some(&path)
+        {
+            device.abandon();
+        }
+        // Refused when it is not mounted.
+        let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW);
+        self.remove_file(&entry.file);
+        Ok(())
+    }
+
+    /// Clears away what neither this process nor the keeper knows: nodes, loop devices, mounts, frozen filesystems.
+    fn clear_remains(&self) -> Result<()> {
+        let (names, files): (Vec<_>, Vec<_>) =
+            self.active.lock().iter().map(|(name, export)| (name.clone(), export.entry.file.clone())).unzip();
+        self.nodes.sweep(|name| names.iter().any(|active| active == name))?;
+        let is_active = |path: &Path| files.iter().any(|file| path.file_name() == Some(file.as_ref()));
+        for (device, _) in loopdev::bound_in(&self.files).iter().filter(|(_, path)| !is_active(path)) {
+            device.abandon();
+        }
+        let listed = fs::read_dir(&self.files).doing(|| format!("list {}", self.files.display()))?;
+        for path in listed.flatten().map(|entry| entry.path()).filter(|path| !is_active(path)) {
+            let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
+            // Refused when it is not mounted.
+            let _ = rustix::mount::unmount(&path, flags);
+            fs::remove_file(&path).doing(|| format!("remove {}", path.display()))?;
+        }
+        let listed = fs::read_dir(&self.run).doing(|| format!("list {}", self.run.display()))?;
+        for entry in listed.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(FROZEN)) {
+            usage::thaw_left_over(&entry.path());
+        }
+        Ok(())
+    }
+
+    fn stop_all(self: &Arc<Self>) -> Result<()> {
+        let serving: Vec<_> = {
+            let active = self.active.lock();
+            active.values().map(|export| (export.connection.clone(), export.ended.clone())).collect()
+        };
+        for (connection, _) in &serving {
+            connection.stop();
+        }
+        let deadline = Instant::now() + DRAIN;
+        for (_, ended) in &serving {
+            if !ended.wait(deadline.saturating_duration_since(Instant::now())) {
+                let source = io::Error::new(io::ErrorKind::TimedOut, "some were not answered in time");
+                return Err(Error::System { doing: "finish the requests under way".into(), source });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the keeper something. A keeper that is gone is started again, and given everything, first.
+    fn with_keeper<T>(&self, ask: impl Fn(&keeper::Client) -> io::Result<T>) -> Result<T> {
+        let mut keeper = self.keeper.lock();
+        let answer = match ask(&keeper) {
+            Err(e) if keeper::is_absent(&e) => self.replace_keeper(&mut keeper).and_then(|()| ask(&keeper)),
+            answer => answer,
+        };
+        answer.map_err(|e| Error::Keeper(e.to_string()))
+    }
+
+    fn replace_keeper(&self, keeper: &mut keeper::Client) -> io::Result<()> {
+        *keeper = keeper.reconnect()?;
+        for export in self.active.lock().values() {
+            keeper.hold(&export.entry, export.fd.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the keeper as soon as it is gone, for as long as the exports live.
+    fn watch_keeper(self: &Arc<Self>) -> Result<()> {
+        let watch = self.with_keeper(keeper::Client::watch)?;
+        self.dispatch.start(Box::pin(watch_keeper(Arc::downgrade(self), watch)));
+        Ok(())
+    }
+
+    /// Makes sure that a keeper is there, and gives a descriptor that tells when it is gone.
+    fn revive_keeper(&self) -> Result<OwnedFd> {
+        self.with_keeper(keeper::Client::say_serve)?;
+        self.with_keeper(keeper::Client::watch)
+    }
+}
+
+/// Names of the files that say what is frozen start so; the loop device's number follows.
+const FROZEN: &str = "frozen-";
+
+async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
+    loop {
+        if readable(watch.as_raw_fd()).await.is_err() {
+            return;
+        }
+        let Some(inner) = exports.upgrade().filter(|inner| !inner.leaving.load(Ordering::Acquire)) else { return };
+        eprintln!("the keeper of {} is gone; starting another", inner.group);
+        let revived = blocking(move || inner.revive_keeper()).await;
+        match revived.doing(|| "start a thread".into()) {
+            Ok(Ok(new)) => watch = new,
+            Ok(Err(e)) | Err(e) => {
+                eprintln!("no keeper: {e}; if this server dies, devices in use fail");
+                return;
+            }
+        }
+    }
+}

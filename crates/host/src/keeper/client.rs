@@ -1,0 +1,135 @@
+//! A server's side of the keeper.
+
+use super::wire::{self, Entry, Message};
+use crate::paths;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A connection to the group's keeper. Dropped without [`Client::bye`] (as when the process dies), it makes the keeper
+/// start another server, provided that it keeps something. Calls block, for less than a millisecond.
+pub struct Client {
+    group: String,
+    /// What to start keepers with.
+    program: PathBuf,
+    socket: OwnedFd,
+}
+
+impl Client {
+    /// Connects to the group's keeper, starting it first when there is none. From here on, this process is the server.
+    pub fn connect_or_start(group: &str) -> io::Result<Client> {
+        Client::connect_or_start_by(&std::env::current_exe()?, group)
+    }
+
+    /// The same for a keeper (and servers started by it) of another program than this one: `program keeper VG` and
+    /// `program serve VG`.
+    pub fn connect_or_start_by(program: &Path, group: &str) -> io::Result<Client> {
+        let mut tries = 0;
+        loop {
+            match Client::connect_as_server(program, group) {
+                Ok(client) => return Ok(client),
+                Err(e) if tries < 5 && is_absent(&e) => start(program, group)?,
+                Err(e) => return Err(e),
+            }
+            tries += 1;
+        }
+    }
+
+    /// A connection to the keeper that took this one's place, or to a new one.
+    pub(crate) fn reconnect(&self) -> io::Result<Client> {
+        Client::connect_or_start_by(&self.program, &self.group)
+    }
+
+    fn connect_as_server(program: &Path, group: &str) -> io::Result<Client> {
+        let client = Client { group: group.into(), program: program.into(), socket: connect(group)? };
+        client.say_serve()?;
+        Ok(client)
+    }
+
+    /// Says (again) that this process is the server: whether the keeper is there.
+    pub(crate) fn say_serve(&self) -> io::Result<()> {
+        self.ask(&Message::Serve, None)
+    }
+
+    /// Everything that is kept, with descriptors of our own.
+    pub fn held(&self) -> io::Result<Vec<(Entry, OwnedFd)>> {
+        wire::send(&self.socket, &Message::List, None, SendFlags::empty())?;
+        let mut held = Vec::new();
+        loop {
+            match self.answer()? {
+                (Message::Held(entry), Some(fd)) => held.push((entry, fd)),
+                (Message::Done, _) => return Ok(held),
+                (other, _) => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Has `fd` kept under `entry.file`; replaces what was kept under it.
+    pub fn hold(&self, entry: &Entry, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.ask(&Message::Hold(entry.clone()), Some(fd))
+    }
+
+    /// Has the descriptor kept under `file` closed.
+    pub fn release(&self, file: &str) -> io::Result<()> {
+        self.ask(&Message::Release(file.into()), None)
+    }
+
+    /// Ends the keeper; refused while it keeps anything.
+    pub fn bye(self) -> io::Result<()> {
+        self.say_bye()
+    }
+
+    pub(crate) fn say_bye(&self) -> io::Result<()> {
+        self.ask(&Message::Bye, None)
+    }
+
+    /// A descriptor that becomes readable when the keeper is gone.
+    pub fn watch(&self) -> io::Result<OwnedFd> {
+        let socket = connect(&self.group)?;
+        wire::send(&socket, &Message::Watch, None, SendFlags::empty())?;
+        Ok(socket)
+    }
+
+    fn ask(&self, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        wire::send(&self.socket, message, fd, SendFlags::empty())?;
+        match self.answer()? {
+            (Message::Done, _) => Ok(()),
+            (Message::Refused(why), _) => Err(io::Error::other(why)),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    fn answer(&self) -> io::Result<(Message, Option<OwnedFd>)> {
+        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "the keeper ended");
+        wire::receive(self.socket.as_fd(), RecvFlags::empty())?.ok_or_else(gone)
+    }
+}
+
+/// No keeper, or one that was just about to end.
+pub(crate) fn is_absent(e: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
+    matches!(e.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected | NotFound)
+}
+
+fn unexpected(message: &Message) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the keeper answered {message:?}"))
+}
+
+fn connect(group: &str) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(super::socket_path(group))?)?;
+    Ok(socket)
+}
+
+/// Starts `rowen keeper VG`, which returns once its daemon takes connections.
+fn start(program: &Path, group: &str) -> io::Result<()> {
+    paths::make_private_dir(&paths::group_dir(group))?;
+    let started = Command::new(program).arg("keeper").arg(group).stdin(Stdio::null()).stdout(Stdio::null()).output()?;
+    if started.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&started.stderr);
+    Err(io::Error::other(format!("{} keeper {group} failed ({}): {}", program.display(), started.status, why.trim())))
+}

@@ -1,0 +1,360 @@
+//! The keeper's process: one thread, one poll loop.
+
+use super::log::Log;
+use super::restart::{Next, Restarts};
+use super::wire::{self, Entry, Message};
+use crate::{harden, paths};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Connections at a time: a server, its watch, their successors.
+const MAX_PEERS: usize = 16;
+/// How long a peer may leave an answer unread.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+/// How often a started server is looked after while it has not connected.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+
+/// `rowen keeper VG`: returns the exit code once the daemon takes connections (0, also when there is one already) or has
+/// failed to (1, with a sentence on stderr). The daemon itself does not return. Must be called before any thread is started.
+pub fn main(group: &str) -> i32 {
+    match start(group) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("the keeper of {group} cannot start: {e}");
+            1
+        }
+    }
+}
+
+fn start(group: &str) -> io::Result<()> {
+    paths::make_private_dir(&paths::group_dir(group))?;
+    let Some(lock) = take_lock(group)? else { return Ok(()) };
+    let (ready, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // SAFETY: the process has one thread (the caller's promise), so the child finds every lock free.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(ready);
+            let outcome = become_daemon().and_then(|()| Keeper::new(group, lock));
+            let mut tell = File::from(tell);
+            match outcome {
+                Ok(keeper) => {
+                    // The starter may be gone already; the keeper is wanted all the same.
+                    let _ = tell.write_all(b"+");
+                    drop(tell);
+                    std::process::exit(keeper.run())
+                }
+                Err(e) => {
+                    let _ = tell.write_all(e.to_string().as_bytes());
+                    std::process::exit(1)
+                }
+            }
+        }
+        _ => {
+            drop((lock, tell));
+            let mut said = String::new();
+            File::from(ready).read_to_string(&mut said)?;
+            match said.as_str() {
+                "+" => Ok(()),
+                "" => Err(io::Error::other("its process died at once")),
+                why => Err(io::Error::other(why.to_owned())),
+            }
+        }
+    }
+}
+
+/// `None`: another keeper has it. Then this waits until that one takes connections, or has ended.
+fn take_lock(group: &str) -> io::Result<Option<File>> {
+    let path = super::lock_path(group);
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(lock)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        if rustix::net::connect(&socket, &SocketAddrUnix::new(super::socket_path(group))?).is_ok() {
+            return Ok(None);
+        }
+        if Instant::now() > deadline {
+            let why = format!("{} is held by a process that takes no connections", path.display());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Leaves the starter's session, directory and terminal.
+fn become_daemon() -> io::Result<()> {
+    rustix::process::setsid()?;
+    rustix::process::chdir("/")?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+struct Peer {
+    socket: OwnedFd,
+    serves: bool,
+}
+
+struct Keeper {
+    group: String,
+    /// The program to start servers with, as it was found when this process started: an upgrade replaces it in place.
+    program: PathBuf,
+    listener: OwnedFd,
+    held: Vec<(Entry, OwnedFd)>,
+    peers: Vec<Peer>,
+    restarts: Restarts,
+    /// A server of ours, until it has ended.
+    child: Option<Child>,
+    start_at: Option<Instant>,
+    leaving: bool,
+    log: Log,
+    _lock: File,
+}
+
+impl Keeper {
+    fn new(group: &str, lock: File) -> io::Result<Keeper> {
+        let mut log = Log::open(&super::log_path(group))?;
+        for refused in harden::harden() {
+            log.say(&format!("warning: {refused}"));
+        }
+        let path = super::socket_path(group);
+        // Whoever made it is gone: the lock is ours.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let bound = rustix::net::bind(&listener, &SocketAddrUnix::new(&path)?);
+        rustix::process::umask(before);
+        bound?;
+        rustix::net::listen(&listener, MAX_PEERS as i32)?;
+        log.say(&format!("keeper of {group} started, process {}", std::process::id()));
+        Ok(Keeper {
+            group: group.into(),
+            program: std::env::current_exe()?,
+            listener,
+            held: Vec::new(),
+            peers: Vec::new(),
+            restarts: Restarts::default(),
+            child: None,
+            start_at: None,
+            leaving: false,
+            log,
+            _lock: lock,
+        })
+    }
+
+    fn run(mut self) -> i32 {
+        // The starter connects next; a keeper that nobody ever connects to is not needed.
+        let lonely_until = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Err(e) = self.turn() {
+                self.log.say(&format!("polling failed: {e}"));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            let idle = self.held.is_empty() && self.peers.is_empty() && self.child.is_none();
+            if self.leaving || (idle && (self.restarts.any() || Instant::now() > lonely_until)) {
+                break;
+            }
+        }
+        self.log.say("nothing is kept and no server is here: ended");
+        // Removed before the lock goes, so that it cannot be a successor's.
+        let _ = std::fs::remove_file(super::socket_path(&self.group));
+        0
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let ready = self.wait()?;
+        if ready[0] {
+            self.accept();
+        }
+        // Backwards, so that removing one leaves the others' places alone.
+        for at in (0..ready.len() - 1).rev().filter(|at| ready[at + 1]) {
+            self.hear(at);
+        }
+        self.look_after_child();
+        if self.start_at.is_some_and(|at| at <= Instant::now()) {
+            self.start_at = None;
+            self.start_server();
+        }
+        Ok(())
+    }
+
+    /// Waits until something is to be done. Which of the listener and the peers have something to say.
+    fn wait(&self) -> io::Result<Vec<bool>> {
+        let sockets = std::iter::once(&self.listener).chain(self.peers.iter().map(|peer| &peer.socket));
+        let mut polled: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let mut pause = Duration::from_secs(10);
+        if self.child.is_some() {
+            pause = if self.is_served() { Duration::from_secs(1) } else { LOOK_AFTER };
+        }
+        if let Some(at) = self.start_at {
+            pause = pause.min(at.saturating_duration_since(Instant::now()));
+        }
+        let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
+        match poll(&mut polled, Some(&pause)) {
+            Ok(_) => Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect()),
+            Err(rustix::io::Errno::INTR) => Ok(vec![false; polled.len()]),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn accept(&mut self) {
+        let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+        match rustix::net::sockopt::socket_peercred(&socket) {
+            Ok(peer) if peer.uid.is_root() && self.peers.len() < MAX_PEERS => self.peers.push(Peer { socket, serves: false }),
+            Ok(peer) if peer.uid.is_root() => self.log.say("a connection was refused: there are too many"),
+            Ok(peer) => self.log.say(&format!("a connection of user {} was refused", peer.uid.as_raw())),
+            Err(e) => self.log.say(&format!("a connection was refused: its user is not known: {e}")),
+        }
+    }
+
+    fn is_served(&self) -> bool {
+        self.peers.iter().any(|peer| peer.serves)
+    }
+
+    /// Takes one message of the peer at `at`, which goes when it has ended or makes no sense.
+    fn hear(&mut self, at: usize) {
+        let outcome = match wire::receive(&self.peers[at].socket, RecvFlags::DONTWAIT) {
+            Ok(Some((message, fd))) => self.obey(at, message, fd),
+            Ok(None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended")),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(e) => Err(e),
+        };
+        if let Err(why) = outcome {
+            let peer = self.peers.remove(at);
+            if peer.serves && !self.is_served() && !self.leaving {
+                self.server_ended(&format!("the server went without a goodbye ({why})"));
+            }
+        }
+    }
+
+    fn obey(&mut self, at: usize, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
+        let reply = match (message, fd) {
+            (Message::Serve, _) => {
+                self.peers[at].serves = true;
+                self.restarts.serving(Instant::now());
+                self.start_at = None;
+                self.log.say("a server is here");
+                Message::Done
+            }
+            (Message::Watch, _) => return Ok(()),
+            (Message::Hold(entry), Some(fd)) => {
+                self.held.retain(|(held, _)| held.file != entry.file);
+                self.held.push((entry, fd));
+                Message::Done
+            }
+            (Message::Hold(_), None) => Message::Refused("no descriptor came with it".into()),
+            (Message::Release(file), _) => {
+                self.held.retain(|(held, _)| held.file != file);
+                Message::Done
+            }
+            (Message::List, _) => {
+                for (entry, fd) in &self.held {
+                    answer(&self.peers[at].socket, &Message::Held(entry.clone()), Some(fd.as_fd()))?;
+                }
+                Message::Done
+            }
+            (Message::Bye, _) if self.held.is_empty() => {
+                self.leaving = true;
+                Message::Done
+            }
+            (Message::Bye, _) => {
+                let names: Vec<_> = self.held.iter().map(|(entry, _)| entry.name.as_str()).collect();
+                Message::Refused(format!("still active: {}", names.join(", ")))
+            }
+            (other, _) => Message::Refused(format!("a server does not say {other:?}")),
+        };
+        answer(&self.peers[at].socket, &reply, None)
+    }
+
+    fn server_ended(&mut self, how: &str) {
+        self.log.say(how);
+        if self.held.is_empty() {
+            return;
+        }
+        match self.restarts.ended(Instant::now()) {
+            Next::StartAt(at) => self.start_at = Some(at),
+            Next::GiveUp => self.log.say(&format!(
+                "gave up after {} failures in a row; {} volumes wait until \"{} serve {}\" runs: see the server's log",
+                self.restarts.failures(),
+                self.held.len(),
+                self.program.display(),
+                self.group
+            )),
+        }
+    }
+
+    fn start_server(&mut self) {
+        if self.is_served() {
+            return;
+        }
+        if self.child.is_some() {
+            // Its connection is gone and the process not yet: its last disk requests are being waited for.
+            self.start_at = Some(Instant::now() + LOOK_AFTER);
+            return;
+        }
+        match self.spawn() {
+            Ok(child) => {
+                self.log.say(&format!("started a server, process {}", child.id()));
+                self.child = Some(child);
+            }
+            Err(e) => self.server_ended(&format!("cannot start {}: {e}", self.program.display())),
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Child> {
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(paths::server_log(&self.group))?;
+        let mut command = Command::new(&self.program);
+        command.arg("serve").arg(&self.group).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.spawn()
+    }
+
+    /// Takes note of the end of a server of ours. One that was never connected counts as failed, unless another serves.
+    fn look_after_child(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        match child.try_wait() {
+            Ok(None) => return,
+            Ok(Some(status)) => {
+                let pid = child.id();
+                self.child = None;
+                if self.is_served() || self.start_at.is_some() {
+                    return;
+                }
+                self.server_ended(&format!("the server, process {pid}, ended: {status}"));
+            }
+            Err(e) => {
+                self.child = None;
+                self.log.say(&format!("the server's end cannot be waited for: {e}"));
+            }
+        }
+    }
+}
+
+/// Answers a peer that may be slow to read, but not for ever.
+fn answer(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    match wire::send(socket, message, fd, SendFlags::DONTWAIT) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&PATIENCE))?;
+            wire::send(socket, message, fd, SendFlags::DONTWAIT)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,39 @@
+//! The keeper of a volume group: a small process that outlives its server.
+//!
+//! A FUSE connection lives as long as somebody has its descriptor open. The keeper has them all open, and does nothing
+//! else: no volume, no disk, no thread. When the server goes without saying goodbye, the keeper starts another one and
+//! gives it the descriptors; meanwhile the applications above wait.
+//!
+//! * K1 A descriptor is kept from the answer to `Hold` until the answer to `Release`.
+//! * K2 One keeper per group: it holds a lock on a file in the group's directory for as long as it lives.
+//! * K3 A server that went without a `Bye` is replaced while anything is kept, until [`restart::GIVE_UP`] of them in a
+//!   row have failed; then a line in the log says so, and the descriptors stay kept for a server that somebody starts.
+//! * K4 With nothing kept and no server, the keeper ends.
+//!
+//! A server that finds its keeper gone starts another and has it keep everything again.
+
+mod client;
+mod daemon;
+mod log;
+mod restart;
+mod wire;
+
+pub use client::Client;
+pub(crate) use client::is_absent;
+pub use daemon::main;
+pub use wire::Entry;
+
+use crate::paths;
+use std::path::PathBuf;
+
+fn socket_path(group: &str) -> PathBuf {
+    paths::group_dir(group).join("keeper.sock")
+}
+
+fn lock_path(group: &str) -> PathBuf {
+    paths::group_dir(group).join("keeper.lock")
+}
+
+fn log_path(group: &str) -> PathBuf {
+    paths::group_dir(group).join("keeper.log")
+}

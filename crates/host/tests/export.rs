@@ -1,0 +1,371 @@
+//! Volumes as block devices, with the kernel and everyday tools on top. Needs root, fuse, loop, fio and e2fsprogs.
+
+mod common;
+
+use common::{World, output, run, text, wait_for};
+use rowen_host::export::{Error, Target, usage};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+fn fio(device: &Path, job: &[&str]) {
+    let name = format!("--filename={}", device.display());
+    let fixed = ["--name=verify", &name, "--ioengine=io_uring", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--group_reporting"];
+    run("fio", &[&fixed, job].concat());
+}
+
+#[test]
+fn what_is_written_is_read_back_at_every_size_and_both_sectors() {
+    let world = World::new();
+    for sector in [512u32, 4096] {
+        let name = format!("v{sector}");
+        let node = world.activate(&name, world.volume(&name, 64 * MIB, sector));
+        assert_eq!(run("blockdev", &["--getss", "--getsize64", node.path.to_str().unwrap()]), format!("{sector}\n{}\n", 64 * MIB));
+        let smallest = format!("--bsrange={sector}-64k");
+        fio(&node.path, &["--rw=randwrite", &smallest, "--bs_unaligned=0", &format!("--blockalign={sector}"), "--iodepth=32", "--size=16M"]);
+        fio(&node.path, &["--rw=write", "--bs=1M", "--iodepth=16", "--size=64M"]);
+        fio(&node.path, &["--rw=randrw", "--bs=4k", "--iodepth=64", "--size=32M"]);
+        let dio = fs::read_to_string(format!("/sys/block/loop{}/loop/dio", node.loop_number)).unwrap();
+        assert_eq!(dio.trim(), "1");
+    }
+    world.end();
+}
+
+#[test]
+fn nodes_are_there_when_activation_returns_and_gone_after() {
+    let world = World::new();
+    let node = world.activate("a-b", world.volume("a-b", 8 * MIB, 4096));
+    let mapper = Path::new("/dev/mapper").join(format!("{}-a--b", world.group.replace('-', "--")));
+    let meta = fs::symlink_metadata(&mapper).unwrap();
+    assert!(meta.file_type().is_block_device());
+    assert_eq!(meta.permissions().mode() & 0o7777, 0o660);
+    assert_eq!((meta.uid(), meta.rdev()), (0, rustix::fs::makedev(node.major, node.minor)));
+    assert_eq!(fs::canonicalize(&node.path).unwrap(), mapper);
+    world.deactivate("a-b").unwrap();
+    assert!(fs::symlink_metadata(&mapper).is_err());
+    assert!(fs::symlink_metadata(node.path.parent().unwrap()).is_err(), "the group's directory stays");
+    assert!(matches!(world.deactivate("a-b"), Err(Error::NotActive(_))));
+    world.end();
+}
+
+#[test]
+fn a_filesystem_lives_on_it_and_trims() {
+    let world = World::new();
+    let target = world.volume("fs", 256 * MIB, 512);
+    let node = world.activate("fs", target);
+    let device = node.path.to_str().unwrap();
+    run("mkfs.ext4", &["-q", device]);
+    let point = world.mount_point("fs");
+    run("mount", &[device, point.to_str().unwrap()]);
+    for n in 0..20u8 {
+        let mut file = File::create(point.join(format!("file{n}"))).unwrap();
+        file.write_all(&vec![n; 2 << 20]).unwrap();
+        file.sync_all().unwrap();
+    }
+    for n in 0..10 {
+        fs::remove_file(point.join(format!("file{n}"))).unwrap();
+    }
+    run("sync", &["-f", point.to_str().unwrap()]);
+    run("fstrim", &[point.to_str().unwrap()]);
+    let (flushes, discards) = world
+        .exports()
+        .with_counters("fs", |c| (c.flushes.load(Ordering::Relaxed), c.discards.load(Ordering::Relaxed)))
+        .unwrap();
+    assert!(flushes >= 20, "{flushes} flushes reached the volume");
+    assert!(discards > 0, "no discard reached the volume");
+    for n in 10..20u8 {
+        assert_eq!(fs::read(point.join(format!("file{n}"))).unwrap(), vec![n; 2 << 20]);
+    }
+    // In use: nothing may happen to it, and the refusal says why.
+    match world.deactivate("fs") {
+        Err(Error::InUse { user, .. }) => assert_eq!(user, format!("mounted on {}", point.display())),
+        other => panic!("deactivated while mounted: {other:?}"),
+    }
+    assert!(node.path.exists());
+    run("umount", &[point.to_str().unwrap()]);
+    run("fsck.ext4", &["-fn", device]);
+    world.end();
+}
+
+#[test]
+fn discard_and_zero_reach_the_volume_and_read_as_zeros() {
+    let world = World::new();
+    let node = world.activate("d", world.volume("d", 64 * MIB, 4096));
+    let device = node.path.to_str().unwrap();
+    let backing = File::open(world.dir.join("d")).unwrap();
+    let pattern = vec![0xA5u8; 4 << 20];
+    for args in [&["-o", "1048576", "-l", "1048576"][..], &["-z", "-o", "1048576", "-l", "1048576"]] {
+        OpenOptions::new().write(true).open(&node.path).unwrap().write_all_at(&pattern, 0).unwrap();
+        run("blockdev", &["--flushbufs", device]);
+        run("blkdiscard", &[args, &["-f", device]].concat());
+        let mut seen = vec![0u8; 4 << 20];
+        backing.read_exact_at(&mut seen, 0).unwrap();
+        let (first, rest) = seen.split_at(1 << 20);
+        let (hole, last) = rest.split_at(1 << 20);
+        assert!(hole.iter().all(|&b| b == 0), "{args:?}");
+        assert!(first.iter().chain(last).all(|&b| b == 0xA5), "{args:?} hit its neighbours");
+    }
+    let counts = world.exports().with_counters("d", |c| (c.discards.load(Ordering::Relaxed), c.zeroes.load(Ordering::Relaxed)));
+    let (discards, zeroes) = counts.unwrap();
+    assert!(discards > 0 && zeroes > 0, "{discards} discards, {zeroes} zeroes");
+    world.end();
+}
+
+#[test]
+fn a_read_only_volume_refuses_writes_until_it_is_made_writable() {
+    let world = World::new();
+    let target = world.volume("r", 8 * MIB, 4096);
+    target.read_only.store(true, Ordering::Relaxed);
+    let node = world.activate("r", target.clone());
+    let device = node.path.to_str().unwrap();
+    assert_eq!(run("blockdev", &["--getro", device]), "1\n");
+    let write = || output("dd", &["if=/dev/zero", &format!("of={device}"), "bs=4k", "count=1", "oflag=direct", "conv=notrunc"]);
+    assert!(!write().status.success());
+    target.read_only.store(false, Ordering::Relaxed);
+    world.with(|exports| async move { exports.set_read_only("r", false).await }).unwrap();
+    assert_eq!(run("blockdev", &["--getro", device]), "0\n");
+    assert!(write().status.success());
+    // The volume's own word counts, whatever the block device's flag says.
+    target.read_only.store(true, Ordering::Relaxed);
+    assert!(!write().status.success());
+    world.end();
+}
+
+#[test]
+fn the_device_follows_the_volumes_size_while_it_is_mounted() {
+    let world = World::new();
+    let target = world.volume("s", 64 * MIB, 4096);
+    let node = world.activate("s", target.clone());
+    let device = node.path.to_str().unwrap();
+    run("mkfs.ext4", &["-q", device]);
+    let point = world.mount_point("s");
+    run("mount", &[device, point.to_str().unwrap()]);
+    for size in [128 * MIB, 96 * MIB] {
+        if size > target.size() {
+            OpenOptions::new().write(true).open(world.dir.join("s")).unwrap().set_len(size).unwrap();
+        }
+        target.size.store(size, Ordering::Relaxed);
+        world.with(|exports| async move { exports.resized("s").await }).unwrap();
+        assert_eq!(run("blockdev", &["--getsize64", device]), format!("{size}\n"));
+    }
+    // The new end can be written, what lies behind it cannot.
+    let at = |megabyte: u64| output("dd", &["if=/dev/zero", &format!("of={device}"), "bs=1M", "count=1", &format!("seek={megabyte}"), "oflag=direct"]);
+    assert!(at(95).status.success());
+    assert!(!at(96).status.success());
+    run("umount", &[point.to_str().unwrap()]);
+    world.end();
+}
+
+#[test]
+fn a_device_that_a_process_has_open_stays_and_the_process_is_named() {
+    let world = World::new();
+    let node = world.activate("o", world.volume("o", 8 * MIB, 4096));
+    let mut holder = Command::new("sleep").arg("60").stdin(File::open(&node.path).unwrap()).spawn().unwrap();
+    wait_for("sleep to run", Duration::from_secs(5), || {
+        fs::read_to_string(format!("/proc/{}/comm", holder.id())).is_ok_and(|name| name.trim() == "sleep")
+    });
+    let refused = world.deactivate("o");
+    let seen = world.with(|exports| async move { exports.in_use("o").await }).unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let expected = format!("open by sleep (pid {})", holder.id());
+    match refused {
+        Err(Error::InUse { user, .. }) => assert_eq!(user, expected),
+        other => panic!("deactivated while open: {other:?}"),
+    }
+    assert_eq!(seen, Some(expected));
+    fio(&node.path, &["--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=4M"]);
+    world.end();
+}
+
+#[test]
+fn a_detach_that_lost_the_race_against_an_opener_leaves_the_device_whole() {
+    let world = World::new();
+    let node = world.activate("race", world.volume("race", 8 * MIB, 4096));
+    // This process's own descriptors are not looked at beforehand: the kernel has the last word.
+    let open = File::open(&node.path).unwrap();
+    let refused = world.deactivate("race");
+    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+    drop(open);
+    assert!(node.path.exists());
+    fio(&node.path, &["--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=4M"]);
+    world.end();
+}
+
+#[test]
+fn errors_of_the_volume_reach_the_application_as_they_are() {
+    let world = World::new();
+    let target = world.volume("e", 8 * MIB, 4096);
+    let node = world.activate("e", target.clone());
+    let device = OpenOptions::new().read(true).write(true).open(&node.path).unwrap();
+    for (number, expected) in [(libc::ENOSPC, libc::ENOSPC), (libc::EIO, libc::EIO)] {
+        target.fail_with.store(number as u32, Ordering::Relaxed);
+        target.fail_from.store(4 * MIB, Ordering::Relaxed);
+        let write = |place: u64| device.write_all_at(&[1u8; 4096], place).and_then(|()| device.sync_all());
+        write(0).unwrap();
+        let failed = write(5 * MIB).unwrap_err();
+        assert!([Some(expected), Some(libc::EIO)].contains(&failed.raw_os_error()), "{failed}");
+        target.fail_from.store(u64::MAX, Ordering::Relaxed);
+        write(5 * MIB).unwrap();
+    }
+    drop(device);
+    world.end();
+}
+
+#[test]
+fn a_mounted_volume_is_renamed_under_its_filesystem() {
+    let world = World::new();
+    let node = world.activate("old", world.volume("old", 64 * MIB, 4096));
+    run("mkfs.ext4", &["-q", node.path.to_str().unwrap()]);
+    let point = world.mount_point("old");
+    run("mount", &[node.path.to_str().unwrap(), point.to_str().unwrap()]);
+    let renamed = world.with(|exports| async move { exports.rename("old", "new").await }).unwrap();
+    assert_eq!((renamed.major, renamed.minor), (node.major, node.minor));
+    assert!(!node.path.exists() && renamed.path.exists());
+    fs::write(point.join("file"), b"still here").unwrap();
+    // The old name is free for another volume.
+    world.activate("old", world.volume("other", 8 * MIB, 512));
+    let taken = world.with(|exports| async move { exports.rename("new", "old").await });
+    assert!(matches!(taken, Err(Error::Active(_))), "{taken:?}");
+    assert_eq!(fs::read(point.join("file")).unwrap(), b"still here");
+    run("umount", &[point.to_str().unwrap()]);
+    world.end();
+}
+
+#[test]
+fn a_frozen_filesystem_holds_writes_until_the_guard_goes() {
+    let world = World::new();
+    let node = world.activate("f", world.volume("f", 64 * MIB, 4096));
+    run("mkfs.ext4", &["-q", node.path.to_str().unwrap()]);
+    let point = world.mount_point("f");
+    run("mount", &[node.path.to_str().unwrap(), point.to_str().unwrap()]);
+    // A bind mount shows the same filesystem a second time.
+    let bind = world.mount_point("f2");
+    run("mount", &["--bind", point.to_str().unwrap(), bind.to_str().unwrap()]);
+    let guard = world.with(|exports| async move { exports.freeze(&["f".into(), "not active".into()]).await }).unwrap();
+    let marker = rowen_host::paths::group_dir(&world.group).join(format!("frozen-{}", node.loop_number));
+    assert!(marker.exists());
+    let file = point.join("late");
+    let start = Instant::now();
+    let writer = std::thread::spawn(move || {
+        fs::write(file, b"x").unwrap();
+        start.elapsed()
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!writer.is_finished(), "a frozen filesystem took a write");
+    drop(guard);
+    assert!(writer.join().unwrap() >= Duration::from_millis(300));
+    wait_for("the marker to go", Duration::from_secs(5), || !marker.exists());
+    // What a killed process left frozen is thawed by the marker.
+    std::mem::forget(usage::freeze(node.major, node.minor, &marker).unwrap());
+    usage::thaw_left_over(&marker);
+    fs::write(point.join("after"), b"x").unwrap();
+    assert!(!marker.exists());
+    run("umount", &[bind.to_str().unwrap()]);
+    run("umount", &[point.to_str().unwrap()]);
+    world.end();
+}
+
+#[test]
+fn what_is_not_ours_is_neither_replaced_nor_removed() {
+    let world = World::new();
+    let activate = |name: &'static str| {
+        let target = world.volume("x", 8 * MIB, 4096);
+        world.with(|exports| async move { exports.activate(name, target, false).await })
+    };
+    let node = world.activate("mine", world.volume("mine", 8 * MIB, 4096));
+    // A file in the place of the block node.
+    let mapper = Path::new("/dev/mapper").join(format!("{}-x", world.group.replace('-', "--")));
+    fs::write(&mapper, b"precious").unwrap();
+    let refused = activate("x");
+    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert_eq!(fs::read(&mapper).unwrap(), b"precious");
+    fs::remove_file(&mapper).unwrap();
+    // A loop device of somebody else.
+    let other = world.dir.join("other");
+    File::create(&other).unwrap().set_len(MIB).unwrap();
+    let device = run("losetup", &["-f", "--show", other.to_str().unwrap()]);
+    let number = fs::metadata(device.trim()).unwrap().rdev();
+    rustix::fs::mknodat(rustix::fs::CWD, &mapper, rustix::fs::FileType::BlockDevice, rustix::fs::Mode::from_raw_mode(0o600), number).unwrap();
+    let refused = activate("x");
+    let kept = fs::metadata(&mapper).map(|meta| meta.rdev());
+    fs::remove_file(&mapper).unwrap();
+    run("losetup", &["-d", device.trim()]);
+    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert_eq!(kept.unwrap(), number);
+    // A link to somewhere else in the group's directory.
+    let link = node.path.with_file_name("x");
+    std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+    let refused = activate("x");
+    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("/etc/passwd"));
+    fs::remove_file(&link).unwrap();
+    // A node of ours that lost its device is replaced.
+    let stale = rustix::fs::makedev(7, 251);
+    rustix::fs::mknodat(rustix::fs::CWD, &mapper, rustix::fs::FileType::BlockDevice, rustix::fs::Mode::from_raw_mode(0o600), stale).unwrap();
+    activate("x").unwrap();
+    assert_eq!(world.exports().active().len(), 2);
+    world.end();
+}
+
+#[test]
+fn names_with_tricks_are_refused_before_anything_is_made() {
+    let world = World::new();
+    let long = "x".repeat(128);
+    for name in ["", ".", "..", "../x", "a/b", "-rf", "a b", "a\n", "a\0b", "é", "a@1", &long] {
+        let (target, name) = (world.volume("x", MIB, 512), name.to_owned());
+        let refused = world.with(|exports| async move { exports.activate(&name, target, false).await });
+        assert!(matches!(refused, Err(Error::BadName(_))), "{refused:?}");
+    }
+    assert_eq!(common::loops_of(&world.group), []);
+    let keeper = rowen_host::keeper::Client::connect_or_start_by(&common::server_program(), &world.group).unwrap();
+    // A group whose directory would be one that others use.
+    for group in ["shm", "pts", "../x", "null"] {
+        let nodes = rowen_host::export::nodes::Nodes::new(Path::new("/dev"), group, Path::new("/nowhere"));
+        assert!(nodes.and_then(|nodes| nodes.check_free("x")).is_err(), "{group}");
+    }
+    drop(keeper);
+    world.end();
+}
+
+#[test]
+fn a_keeper_that_dies_is_replaced_and_given_everything_again() {
+    let world = World::new();
+    world.activate("k", world.volume("k", 8 * MIB, 4096));
+    let first = common::processes_of(&world.group, "keeper");
+    assert_eq!(first.len(), 1);
+    common::kill(first[0], libc::SIGKILL);
+    let log = rowen_host::paths::group_dir(&world.group).join("keeper.log");
+    wait_for("another keeper", Duration::from_secs(5), || {
+        let now = common::processes_of(&world.group, "keeper");
+        let served = fs::read_to_string(&log).is_ok_and(|text| text.matches("a server is here").count() >= 2);
+        now.len() == 1 && now != first && served
+    });
+    // It keeps the volume again: a client that asks is shown it.
+    let client = rowen_host::keeper::Client::connect_or_start_by(&common::server_program(), &world.group).unwrap();
+    wait_for("the volume to be kept again", Duration::from_secs(5), || {
+        let held = client.held().unwrap();
+        held.len() == 1 && held[0].0.name == "k"
+    });
+    let refused = client.bye().unwrap_err();
+    assert!(refused.to_string().contains("still active: k"), "{refused}");
+    world.end();
+}
+
+#[test]
+fn only_root_may_talk_to_a_keeper() {
+    let world = World::new();
+    let socket = rowen_host::paths::group_dir(&world.group).join("keeper.sock");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&socket), mode(socket.parent().unwrap())), (0o600, 0o700));
+    let program = format!("import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('{}')", socket.display());
+    let outsider = output("setpriv", &["--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c", &program]);
+    assert!(!outsider.status.success() && text(&outsider.stderr).contains("PermissionError"), "{outsider:?}");
+    world.end();
+}
