@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `major:minor`, as /proc and /sys write it.
 pub fn device_name(rdev: u64) -> String {
@@ -29,17 +29,21 @@ pub fn stacked_on(rdev: u64) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// The loop device behind which a regular file is.
-pub fn loop_device_of(file: &fs::Metadata) -> Option<String> {
-    fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("loop") {
-            return None;
-        }
+/// The loop devices of this host, and the files under them as the kernel names them. The files are not touched: one may
+/// lie on a filesystem whose server is dead, and asking it would wait for ever.
+pub fn loop_devices() -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let loops = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"loop"));
+    loops.filter_map(|entry| {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        let backing = fs::metadata(Path::new(backing.trim_end())).ok()?;
-        (backing.dev() == file.dev() && backing.ino() == file.ino()).then(|| format!("/dev/{name}"))
+        Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(backing.trim_end_matches('\n'))))
     })
+}
+
+/// The loop device behind which a regular file is.
+pub fn loop_device_of(file: &Path) -> Option<String> {
+    let file = fs::canonicalize(file).ok()?;
+    loop_devices().find(|(_, backing)| *backing == file).map(|(device, _)| device.display().to_string())
 }
 
 /// The process whose flock lies on a file.

@@ -5,8 +5,8 @@
 //! short is continued, and a read never gives bytes that are not on the disk.
 
 mod error;
-mod holders;
-mod open;
+pub(crate) mod holders;
+pub(crate) mod open;
 pub mod suite;
 mod sync;
 mod sys;

@@ -84,7 +84,7 @@ fn refuse_foreign_use(path: &Path, meta: &Metadata, is_device: bool) -> Result<(
         if let Some(at) = holders::mounted_at(meta.rdev()) {
             return Err(OpenError::new(path, Reason::Mounted { at }));
         }
-    } else if let Some(by) = holders::loop_device_of(meta) {
+    } else if let Some(by) = holders::loop_device_of(path) {
         return Err(OpenError::new(path, Reason::InUse { by: Some(by) }));
     }
     Ok(())

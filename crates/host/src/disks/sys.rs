@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -65,11 +65,15 @@ pub fn direct_io_unit(fd: BorrowedFd<'_>) -> Option<u32> {
 
 /// Turns O_DIRECT off on an open file.
 pub fn buffered(fd: BorrowedFd<'_>) -> io::Result<()> {
+    clear_flag(fd, libc::O_DIRECT)
+}
+
+fn clear_flag(fd: BorrowedFd<'_>, flag: libc::c_int) -> io::Result<()> {
     // SAFETY: these two commands take and return integers.
     unsafe {
         let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
         check(flags)?;
-        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT))
+        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !flag))
     }
 }
 
@@ -124,14 +128,17 @@ fn result(returned: isize) -> i32 {
 }
 
 /// Opens with flags as given. The descriptor closes on exec.
-pub fn open(path: &Path, flags: libc::c_int) -> io::Result<std::os::fd::OwnedFd> {
-    use std::os::fd::FromRawFd;
+pub fn open(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())
         .map_err(|_| io::Error::from_raw_os_error(libc::ENOENT))?;
     // SAFETY: a terminated string; a non-negative result is a new descriptor that nobody else owns.
-    unsafe {
+    let fd = unsafe {
         let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_LARGEFILE);
         check(fd)?;
-        Ok(std::os::fd::OwnedFd::from_raw_fd(fd))
-    }
+        OwnedFd::from_raw_fd(fd)
+    };
+    // Only opening was not to block, should the name lead to a pipe. Left on, a ring would answer EAGAIN to each
+    // request that has to wait, instead of letting it wait.
+    clear_flag(fd.as_fd(), libc::O_NONBLOCK)?;
+    Ok(fd)
 }
