@@ -5,7 +5,9 @@
 //! and hands it over. Promises:
 //!
 //! - C1. A dirty node stays until it is marked clean or forgotten; clean nodes go, the least recently used about
-//!   first (CLOCK), when the cache is over its bound. Only dirty nodes and the newest node can hold it above.
+//!   first (CLOCK), when the cache is over its bound. However many are dirty, an eighth of the bound is left to
+//!   clean nodes, or operations that need several at once would never find them all: by so much the bound can be
+//!   exceeded, and by what is dirty beyond it.
 //! - C2. A node is found only under the exact name (address, generation, birth) that its parent has for it, so a
 //!   stale copy of a block that was since freed and used again is never taken for the new one, nor replaces it.
 //! - C3. A node that somebody holds (`Arc`) never changes under them.
@@ -229,7 +231,7 @@ impl NodeCache {
         while self.bytes() > self.bound {
             // Each shard is asked often enough for its hand to pass every node twice.
             let clean = self.nodes.load(Relaxed).saturating_sub(self.dirty.load(Relaxed)) as usize;
-            if clean <= 1 || fruitless > 4 * SHARDS + 4 * clean / SWEEP {
+            if clean as u64 <= self.bound / NODE_COST / 8 || fruitless > 4 * SHARDS + 4 * clean / SWEEP {
                 return;
             }
             let turn = self.turn.fetch_add(1, Relaxed) % SHARDS;

@@ -309,7 +309,7 @@ impl World {
         let tree = self.volumes[v].tree;
         let (mut at, mut passed, mut extents) = (Some(0), Vec::<Passed>::new(), Vec::new());
         while let Some(cursor) = at {
-            let step = self.until_there(|cache| walk_step(cache, &tree, cursor, &|name, _| name.birth <= after));
+            let step = self.until_there(|cache| walk_step(cache, &tree, cursor, &|name, _, _| name.birth <= after));
             assert!(step.next.is_none_or(|next| next > cursor));
             let ends = |p: &Passed| match (p.end_key, step.next) {
                 (Some(end), Some(next)) => cursor < end && end <= next,
@@ -578,7 +578,7 @@ fn a_long_walk_over_pruned_nodes_pauses() {
     world.replace(0, 150_000, 150_001, &[single(150_000, 5, 2)]);
     let tree = world.volumes[0].tree;
     let calls = Cell::new(0);
-    let prune = |name: NodeRef, level: u8| {
+    let prune = |name: NodeRef, level: u8, _: u64| {
         calls.set(calls.get() + 1);
         level == 0 && name.birth <= Epoch(1)
     };
@@ -623,7 +623,7 @@ fn nodes_that_contradict_each_other_never_panic() {
             let results = [
                 replace(&world.cache, &mut volume.tree, &mut owner, start, end, &new, &mut Vec::new()),
                 lookup(&world.cache, &volume.tree, start, end, &mut Extents::new()),
-                walk_step(&world.cache, &volume.tree, start, &|_, _| false).map(drop),
+                walk_step(&world.cache, &volume.tree, start, &|_, _, _| false).map(drop),
                 first_fit(&world.cache, &volume.tree, start, 5, 10).map(drop),
             ];
             corrupt_seen += results.iter().filter(|r| matches!(r, Err(MapError::Corrupt(_)))).count();
@@ -653,4 +653,59 @@ impl NodeOwner for Lenient<'_> {
     fn generation(&self) -> u64 {
         self.0.generation
     }
+}
+
+/// Readers of a snapshot beside a writer of its origin, through a cache that is much too small for both.
+#[test]
+fn a_snapshot_is_read_while_its_origin_changes() {
+    let mut world = World::new(8, 60_000);
+    let dense: Vec<_> = (0..60_000).map(|key| single(key, key * 2, 1)).collect();
+    world.replace(0, 0, 60_000, &dense);
+    world.snapshot(0);
+    world.blocks.generation += 1;
+    world.checkpoint_write(1, Vec::new());
+    let (point, disk) = (world.volumes[1].tree, world.disk.clone());
+    let mut head = world.volumes.remove(0);
+    let World { cache, mut blocks, .. } = world;
+    let load = |error: MapError| match error {
+        MapError::Missing(name, level) => {
+            drop(cache.insert_clean(Node::decode(&disk[&name.addr.0], name, level, GROUP).unwrap()))
+        }
+        other => panic!("{other}"),
+    };
+    std::thread::scope(|threads| {
+        for seed in 0..2 {
+            let (cache, load) = (&cache, &load);
+            threads.spawn(move || {
+                let mut random = Random(seed);
+                for _ in 0..30_000 {
+                    let (key, mut out) = (random.below(60_000), Extents::new());
+                    while let Err(e) = lookup(cache, &point, key, key + 1, &mut out) {
+                        load(e);
+                    }
+                    assert_eq!(out[..], [single(key, key * 2, 1)]);
+                }
+            });
+        }
+        let mut random = Random(9);
+        for _ in 0..30_000 {
+            let (key, mut removed) = (random.below(60_000), Vec::new());
+            let mut owner = Owner {
+                blocks: &mut blocks,
+                cache: &cache,
+                last_snapshot: head.last_snapshot,
+                granted: Cell::new(None),
+            };
+            let new = [single(key, random.below(1 << 40), 2)];
+            let old = head.model[key as usize].replace((new[0].value, Epoch(2), 0));
+            while let Err(e) =
+                replace(&cache, &mut head.tree, &mut owner, key, key + 1, &new, &mut removed)
+            {
+                load(e);
+                owner.granted.set(None);
+            }
+            assert_eq!(blocks_of(&removed).first().map(|b| b.1), old);
+        }
+    });
+    assert!(cache.bytes() - cache.dirty_bytes() <= 300 * NODE_COST);
 }

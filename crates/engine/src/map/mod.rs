@@ -219,3 +219,7 @@ fn wrong_level(name: NodeRef, level: u8) -> MapError {
 #[cfg(test)]
 #[path = "map_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "timing_test.rs"]
+mod timing;

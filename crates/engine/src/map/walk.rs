@@ -36,17 +36,17 @@ pub struct Step {
     pub next: Option<u64>,
 }
 
-/// Goes on with a walk at `cursor`, to the end of the next leaf that is not pruned. `prune(node, level)` says
-/// which nodes to skip with all below them, without a look. One step holds one path in memory and skips a few
+/// Goes on with a walk at `cursor`, to the end of the next leaf that is not pruned. `prune(node, level, first_key)`
+/// says which nodes to skip with all below them, without a look. One step holds one path in memory and skips a few
 /// hundred pruned children at most; it may end without a leaf and still have a `next`.
 pub fn walk_step(
     cache: &NodeCache,
     tree: &Tree,
     cursor: u64,
-    prune: &dyn Fn(NodeRef, u8) -> bool,
+    prune: &dyn Fn(NodeRef, u8, u64) -> bool,
 ) -> Result<Step, MapError> {
     let mut step = Step::default();
-    let Some(root) = tree.root.filter(|&root| !prune(root, tree.level)) else { return Ok(step) };
+    let Some(root) = tree.root.filter(|&root| !prune(root, tree.level, 0)) else { return Ok(step) };
     let (mut at, mut skips) = (cursor, SKIPS);
     while step.leaf.is_none() && skips > 0 {
         let mut path: SmallVec<[Place; 8]> = SmallVec::from_slice(&[Place::root(root)]);
@@ -60,7 +60,7 @@ pub fn walk_step(
                 break place.end;
             }
             level -= 1;
-            match next_child(&node, &place, at, &mut skips, |child| prune(child, level)) {
+            match next_child(&node, &place, at, &mut skips, |child, first| prune(child, level, first)) {
                 Next::Child(child) => path.push(child),
                 Next::Exhausted => break place.end,
                 Next::Tired(key) => {
@@ -90,10 +90,10 @@ enum Next {
     Tired(u64),
 }
 
-fn next_child(node: &Node, place: &Place, at: u64, skips: &mut usize, prune: impl Fn(NodeRef) -> bool) -> Next {
+fn next_child(node: &Node, place: &Place, at: u64, skips: &mut usize, prune: impl Fn(NodeRef, u64) -> bool) -> Next {
     for i in node.child_at(at)..node.entries().len() {
         let child = place.child(node, i);
-        if !prune(child.node) {
+        if !prune(child.node, child.first) {
             return Next::Child(child);
         }
         *skips = skips.saturating_sub(1);
