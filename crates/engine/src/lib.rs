@@ -4,11 +4,16 @@
 //! and [`runtime::Runtime`], so that the same code runs under io_uring and under a deterministic simulator.
 #![forbid(unsafe_code)]
 
+mod core;
 pub mod disk;
 pub mod error;
 pub mod fixed_hash;
 pub mod format;
 pub mod group;
+pub mod journal;
 pub mod map;
+pub mod placement;
 pub mod runtime;
+pub mod space;
 pub mod units;
+pub mod volume;

@@ -3,5 +3,9 @@
 //! [`record`] is how a structure is declared (offset => field), the modules beside it are the structures.
 //! Decoders take any bytes whatever and answer with a value or a typed refusal, never with a panic.
 
+pub mod codec;
+pub mod journal;
 pub mod node;
 pub mod record;
+pub mod stream;
+pub mod superblock;

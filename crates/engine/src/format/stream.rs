@@ -242,19 +242,19 @@ const NONE: u64 = u64::MAX;
 
 fn root_words(tree: &Tree) -> [u64; 4] {
     match tree.root {
-        Some(root) => [root.addr.0, root.gen_, root.birth.0, u64::from(tree.level)],
+        Some(root) => [root.addr.0, root.generation, root.birth.0, u64::from(tree.level)],
         None => [NONE, 0, 0, 0],
     }
 }
 
 fn root_from(words: [u64; 4], input: &Decoder<'_>) -> Result<Tree> {
-    let [addr, gen_, birth, level] = words;
+    let [addr, generation, birth, level] = words;
     if addr == NONE {
         return Ok(Tree::default());
     }
     let level = u8::try_from(level).ok().filter(|level| *level < 16);
     let level = level.ok_or_else(|| input.corrupt("a tree of impossible height"))?;
-    Ok(Tree { root: Some(NodeRef { addr: MetaBlock(addr), gen_, birth: Epoch(birth) }), level })
+    Ok(Tree { root: Some(NodeRef { addr: MetaBlock(addr), generation, birth: Epoch(birth) }), level })
 }
 
 fn some(id: u64) -> Option<u64> {

@@ -1,0 +1,365 @@
+//! What all parts of an open group share: the disks, the node cache, free space, the journal, and the gate that makes
+//! a checkpoint's capture one instant.
+//!
+//! Order of locks, outermost first: `gate`, catalog, a volume's state, `space`, `meta`, the journal's and the cache's
+//! own. None is held across an await.
+
+use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::node::Node;
+use crate::group::{Config, Group};
+use crate::journal::Journal;
+use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
+use crate::placement::Placement;
+use crate::runtime::Runtime;
+use crate::space::metadata::MetaSpace;
+use crate::space::{AllocError, Hands, Space};
+use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
+use parking_lot::{Mutex, RwLock};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+/// Counters since the group was opened; see [`crate::group::Stats`].
+#[derive(Default)]
+pub struct Counters {
+    pub writes_in_place: AtomicU64,
+    pub writes_redirected: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub nodes_written: AtomicU64,
+    pub node_loads: AtomicU64,
+    pub waits_for_marker: AtomicU64,
+    pub recovered: AtomicU64,
+    pub recovery_skipped: AtomicU64,
+    pub reclaim_steps: AtomicU64,
+    pub volumes_invalidated: AtomicU64,
+}
+
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A place where tasks wait for something to change.
+#[derive(Default)]
+pub struct Event {
+    wakers: Mutex<Vec<Waker>>,
+    turn: AtomicU64,
+}
+
+impl Event {
+    pub fn notify(&self) {
+        self.turn.fetch_add(1, Ordering::AcqRel);
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The current turn: pass it to [`changed`](Self::changed) to wait for a notification after this moment.
+    pub fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Acquire)
+    }
+
+    pub async fn changed(&self, since: u64) {
+        poll_fn(|cx| {
+            let mut wakers = self.wakers.lock();
+            if self.turn() != since {
+                return Poll::Ready(());
+            }
+            wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+pub struct Core {
+    pub disks: Arc<dyn Disks>,
+    pub runtime: Arc<dyn Runtime>,
+    pub config: Config,
+    /// First eight bytes of the group's UUID: every metadata block carries them.
+    pub tag: u64,
+    pub placement: RwLock<Arc<Placement>>,
+    pub cache: NodeCache,
+    pub meta: Mutex<MetaSpace>,
+    pub space: Mutex<Space>,
+    pub journal: Arc<Journal>,
+    /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
+    pub gate: RwLock<()>,
+    /// The checkpoint generation that changes belong to now.
+    pub generation: AtomicU64,
+    pub counters: Counters,
+    /// Space came back, a checkpoint ended, a removal went on.
+    pub space_event: Event,
+    pub closed: AtomicBool,
+    group: Mutex<Weak<Group>>,
+}
+
+impl Core {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        disks: Arc<dyn Disks>,
+        runtime: Arc<dyn Runtime>,
+        config: Config,
+        tag: u64,
+        placement: Arc<Placement>,
+        meta: MetaSpace,
+        space: Space,
+        journal: Arc<Journal>,
+        generation: u64,
+    ) -> Arc<Core> {
+        Arc::new(Core {
+            cache: NodeCache::new(config.cache_bytes as u64),
+            disks,
+            runtime,
+            config,
+            tag,
+            placement: RwLock::new(placement),
+            meta: Mutex::new(meta),
+            space: Mutex::new(space),
+            journal,
+            gate: RwLock::new(()),
+            generation: AtomicU64::new(generation),
+            counters: Counters::default(),
+            space_event: Event::default(),
+            closed: AtomicBool::new(false),
+            group: Mutex::new(Weak::new()),
+        })
+    }
+
+    pub fn set_group(&self, group: Weak<Group>) {
+        *self.group.lock() = group;
+    }
+
+    pub fn group(&self) -> Result<Arc<Group>> {
+        self.group.lock().upgrade().ok_or(Error::Closed)
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub fn placement(&self) -> Arc<Placement> {
+        self.placement.read().clone()
+    }
+
+    pub fn planted(&self, bug: &str) -> bool {
+        cfg!(feature = "planted") && self.config.planted == Some(bug)
+    }
+
+    /// What the free tree needs to be changed now.
+    pub fn hands(&self) -> Hands<'_> {
+        Hands { cache: &self.cache, meta: &self.meta, generation: self.generation() }
+    }
+
+    /// Runs `step` until it has all the nodes it needs in memory, reading those that are missing, and makes room for
+    /// metadata when it has too little.
+    pub async fn with_nodes<T>(&self, mut step: impl FnMut() -> std::result::Result<T, MapError>) -> Result<T> {
+        for _ in 0..3 {
+            let outcome = self
+                .with_nodes_privileged(|| match step() {
+                    Err(MapError::NoSpace) => Ok(None),
+                    outcome => outcome.map(Some),
+                })
+                .await?;
+            if let Some(value) = outcome {
+                return Ok(value);
+            }
+            self.metadata_room().await?;
+        }
+        Err(self.no_space(1))
+    }
+
+    /// The same for work that gives space back: it has the metadata reserve, and must not wait for a checkpoint.
+    pub async fn with_nodes_privileged<T>(
+        &self,
+        mut step: impl FnMut() -> std::result::Result<T, MapError>,
+    ) -> Result<T> {
+        let mut unreadable = None;
+        loop {
+            match step() {
+                Ok(value) => return Ok(value),
+                Err(MapError::Corrupt(error)) => return Err(error),
+                Err(MapError::NoSpace) => return Err(self.no_space(1)),
+                Err(MapError::Missing(node, level)) => match self.load(node, level).await {
+                    Ok(()) => unreadable = None,
+                    Err(error) if unreadable == Some(node) => return Err(error),
+                    Err(_) => unreadable = Some(node),
+                },
+            }
+        }
+    }
+
+    pub fn no_space(&self, needed: u64) -> Error {
+        Error::NoSpace { needed, free: self.space.lock().available() }
+    }
+
+    /// Reads a node into the cache: from its first copy, or from the second, which then repairs the first.
+    pub async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
+        count(&self.counters.node_loads);
+        let copies = self.meta.lock().locate(node.addr);
+        let Some(copies) = copies else {
+            return Err(Error::Corrupt {
+                what: "tree node",
+                place: node.to_string(),
+                detail: "there is no such metadata block".into(),
+            });
+        };
+        let mut first = None;
+        for (i, place) in copies.into_iter().enumerate() {
+            let outcome = match self.read_block(place).await {
+                Ok(block) => Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag),
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(decoded) => {
+                    if i == 1 && !self.config.read_only {
+                        let block = PageBuf::from_slice(&decoded.encode(self.tag));
+                        // A repair that fails changes nothing: the good copy is still there.
+                        let _ = self.write_blocks(copies[0], Arc::new(block)).await;
+                    }
+                    self.cache.insert_clean(decoded);
+                    return Ok(());
+                }
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.expect("two copies were tried"))
+    }
+
+    pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {
+        let mut segments = Segments::new();
+        self.placement().map_blocks(place, 1, 0, &mut segments);
+        let buf = PageBuf::zeroed(BLOCK_SIZE as usize);
+        let buf = start(&*self.disks, DiskOp::Read { segments, buf }).await?;
+        Ok(buf.expect("a read gives its buffer back"))
+    }
+
+    /// Writes a whole buffer at consecutive VG blocks.
+    pub async fn write_blocks(&self, place: VgBlock, buf: Arc<PageBuf>) -> Result<()> {
+        let mut segments = Segments::new();
+        self.placement().map_blocks(place, buf.capacity() as u64 / BLOCK_SIZE, 0, &mut segments);
+        start(&*self.disks, DiskOp::Write { segments, buf }).await?;
+        Ok(())
+    }
+
+    /// Smallest unit that every physical volume can address, in bytes.
+    pub fn sector(&self) -> u32 {
+        (0..self.disks.count()).map(|i| self.disks.geometry(PvIndex(i as u16)).sector).max().unwrap_or(512)
+    }
+
+    /// Adds a pair of extents to the metadata area. `Ok(false)`: there is no room for one.
+    pub fn try_grow(&self) -> std::result::Result<bool, MapError> {
+        let _gate = self.gate.read();
+        let mut space = self.space.lock();
+        let placement = self.placement();
+        let blocks = placement.extent_blocks;
+        let one = |space: &mut Space, from| match space.alloc_contiguous(self.hands(), blocks, from) {
+            Ok(run) => Ok(run),
+            Err(AllocError::Map(error)) => Err(error),
+            Err(_) => Ok(None),
+        };
+        let Some(first) = one(&mut space, 0)? else { return Ok(false) };
+        // The second copy belongs on another physical volume, where there is one.
+        let (_, pv_end) = placement.pv_of(VgBlock(first.0));
+        let other = if pv_end < placement.blocks() { pv_end } else { first.0 + blocks };
+        match one(&mut space, other) {
+            Ok(Some(second)) => {
+                self.meta.lock().add_pair([first.0, second.0]);
+                Ok(true)
+            }
+            outcome => {
+                space.free_later(first);
+                outcome.map(|_| false)
+            }
+        }
+    }
+
+    /// Finds room for metadata: a new pair of extents, or what the next checkpoint gives back.
+    pub async fn metadata_room(&self) -> Result<()> {
+        let grown = match self.with_nodes_privileged(|| self.try_grow()).await {
+            Err(Error::NoSpace { .. }) => false,
+            outcome => outcome?,
+        };
+        if !grown && self.meta.lock().pending() > 0 {
+            let group = self.group()?;
+            Box::pin(group.checkpoint()).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a checkpoint when much is dirty or much waits to be freed.
+    pub fn space_use_changed(&self) {
+        const PENDING_RUNS: usize = 32 << 10;
+        if self.cache.dirty_bytes() > self.config.dirty_bytes as u64
+            || self.space.lock().pending_runs() > PENDING_RUNS
+        {
+            self.want_checkpoint();
+        }
+    }
+
+    /// Asks the background for a checkpoint, without waiting for it.
+    pub fn want_checkpoint(&self) {
+        if let Ok(group) = self.group() {
+            group.want_checkpoint();
+        }
+    }
+}
+
+/// Whose blocks and nodes are a tree's own (rule R3): what was born after the parent was frozen; and, while the parent
+/// is being merged into it, what lies below the merge's cursor and was born after the grandparent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    pub parent_epoch: Epoch,
+    pub absorb: Option<Absorb>,
+}
+
+/// A parent on its way out: below `cursor` it is gone, and only what is as old as `lower` is still shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absorb {
+    pub cursor: u64,
+    pub lower: Epoch,
+}
+
+impl Ownership {
+    pub fn owns(&self, birth: Epoch, end: Option<u64>) -> bool {
+        birth > self.parent_epoch
+            || self.absorb.is_some_and(|a| birth > a.lower && end.is_some_and(|end| end <= a.cursor))
+    }
+
+    /// Where an extent has to be cut so that each piece has one owner.
+    pub fn boundary(&self, start: u64, end: u64) -> Option<u64> {
+        self.absorb.map(|a| a.cursor).filter(|cursor| start < *cursor && *cursor < end)
+    }
+}
+
+/// A head's or point's writer.
+pub struct TreeOwner<'a> {
+    pub meta: &'a mut MetaSpace,
+    pub cache: &'a NodeCache,
+    pub generation: u64,
+    pub birth: Epoch,
+    pub ownership: Ownership,
+    /// May use the metadata reserve: what gives space back must never fail for lack of it.
+    pub privileged: bool,
+}
+
+impl NodeOwner for TreeOwner<'_> {
+    fn can_alloc(&self, nodes: usize) -> bool {
+        self.meta.can_alloc(nodes as u64, self.privileged)
+    }
+    fn alloc(&mut self) -> MetaBlock {
+        self.meta.alloc()
+    }
+    fn release(&mut self, node: NodeRef) {
+        self.meta.release(node, self.generation, self.cache);
+    }
+    fn owned(&self, birth: Epoch, _first_key: u64, end_key: Option<u64>) -> bool {
+        self.ownership.owns(birth, end_key)
+    }
+    fn birth(&self) -> Epoch {
+        self.birth
+    }
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+}

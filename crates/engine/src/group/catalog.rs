@@ -1,0 +1,71 @@
+//! The catalog: which volumes there are, and the tree of points and heads behind them (design section 5).
+//!
+//! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
+//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space.
+//! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time.
+
+use crate::format::stream::{TreeKind, TreeMeta};
+use crate::units::{Epoch, TreeId, VolumeId};
+use crate::volume::Volume;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+#[derive(Default)]
+pub struct Catalog {
+    pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
+    pub names: BTreeMap<String, VolumeId>,
+    /// Whose head a tree is (C1).
+    pub heads: BTreeMap<TreeId, VolumeId>,
+    /// Points and dying trees. Heads live in their volumes.
+    pub trees: BTreeMap<TreeId, TreeMeta>,
+    pub children: BTreeMap<TreeId, BTreeSet<TreeId>>,
+    pub epoch: u64,
+    pub next_volume: u64,
+    pub next_tree: u64,
+}
+
+impl Catalog {
+    pub fn add_child(&mut self, parent: Option<TreeId>, child: TreeId) {
+        if let Some(parent) = parent {
+            self.children.entry(parent).or_default().insert(child);
+        }
+    }
+
+    pub fn remove_child(&mut self, parent: Option<TreeId>, child: TreeId) {
+        if let Some(parent) = parent
+            && let Some(children) = self.children.get_mut(&parent)
+        {
+            children.remove(&child);
+            if children.is_empty() {
+                self.children.remove(&parent);
+            }
+        }
+    }
+
+    pub fn children_of(&self, tree: TreeId) -> impl Iterator<Item = TreeId> + '_ {
+        self.children.get(&tree).into_iter().flatten().copied()
+    }
+
+    pub fn epoch_of(&self, tree: Option<TreeId>) -> Epoch {
+        tree.and_then(|id| self.trees.get(&id)).map_or(Epoch(0), |t| t.epoch)
+    }
+
+    /// The next tree to remove or merge: one under way, else any that C2 names.
+    pub fn next_removal(&self) -> Option<TreeId> {
+        let started = self.trees.values().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
+        started
+            .or_else(|| self.trees.values().find(|t| self.removable(t)))
+            .map(|t| t.id)
+    }
+
+    fn removable(&self, tree: &TreeMeta) -> bool {
+        let children = self.children.get(&tree.id).map_or(0, BTreeSet::len);
+        tree.kind == TreeKind::Dying && children <= 1 || tree.kind == TreeKind::Point && children <= 1
+    }
+
+    /// Blocks that removal may still have to look at.
+    pub fn reclaim_left(&self) -> u64 {
+        let left = |t: &TreeMeta| (t.own.max(0) as u64).saturating_sub(t.progress);
+        self.trees.values().filter(|t| self.removable(t)).map(left).sum()
+    }
+}

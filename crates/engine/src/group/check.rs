@@ -1,0 +1,402 @@
+//! Verification of everything, read-only: every node of every tree, every block's owner, every counter.
+//!
+//! A group that is open is checked from its last checkpoint and its journal, as recovery would see them: while the
+//! check runs no further checkpoint is taken, and therefore nothing that it reads is written over (space rule S2).
+
+use super::{Config, Group};
+use crate::disk::Disks;
+use crate::error::{Error, Result};
+use crate::format::stream::{TreeKind, TreeMeta};
+use crate::journal::Pressure;
+use crate::map::{self, NodeRef, Tree};
+use crate::runtime::{Runtime, Task};
+use crate::units::{Epoch, MetaBlock, TreeId};
+use crate::volume::state::UNWRITTEN;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What `check` found. Empty findings: the group is sound.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Each finding in words: what is wrong and where.
+    pub findings: Vec<String>,
+    /// Tree nodes read.
+    pub nodes: u64,
+    /// Blocks that volumes and points use.
+    pub blocks: u64,
+}
+
+/// Findings kept: more of the same kind say nothing new.
+const MAX_FINDINGS: usize = 100;
+/// Groups up to this many blocks (256 GiB) also have every block's single owner verified by what maps it.
+const IDENTITY_BLOCKS: u64 = 64 << 20;
+
+struct Quiet;
+
+impl Runtime for Quiet {
+    fn spawn(&self, _name: &'static str, task: Task) {
+        drop(task);
+    }
+    fn sleep(&self, _pause: std::time::Duration) -> Task {
+        Box::pin(async {})
+    }
+}
+
+impl CheckReport {
+    fn find(&mut self, what: String) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(what);
+        }
+    }
+}
+
+impl Group {
+    /// Verifies everything, read-only, on the disks of a group that nothing else has open.
+    pub async fn check(disks: Arc<dyn Disks>) -> Result<CheckReport> {
+        Self::check_while(disks, || Ok(())).await
+    }
+
+    /// The same for this open group, whose volumes stay in use.
+    pub async fn check_open(self: &Arc<Self>) -> Result<CheckReport> {
+        self.checkpoint().await?;
+        let hold = self.hold_checkpoints().await;
+        let go_on = || match self.core.journal.pressure() {
+            Pressure::Full => {
+                Err(Error::Busy("the check gave way to writes that filled the journal: try again later".into()))
+            }
+            _ => Ok(()),
+        };
+        let report = Self::check_while(self.core.disks.clone(), go_on).await;
+        drop(hold);
+        if self.core.journal.pressure() != Pressure::Low {
+            self.want_checkpoint();
+        }
+        report
+    }
+
+    async fn check_while(disks: Arc<dyn Disks>, go_on: impl Fn() -> Result<()>) -> Result<CheckReport> {
+        let config = Config { read_only: true, ..Config::default() };
+        let mut report = CheckReport::default();
+        let group = match Group::open(disks, Arc::new(Quiet), config).await {
+            Ok(group) => group,
+            Err(error @ Error::Corrupt { .. }) => {
+                report.find(error.to_string());
+                return Ok(report);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut check = Check::new(&group, report);
+        let outcome = check.run(&go_on).await;
+        let mut report = check.report;
+        match outcome {
+            Ok(()) => Ok(report),
+            Err(error @ Error::Corrupt { .. }) => {
+                report.find(error.to_string());
+                Ok(report)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Counters of one tree as the walk finds them.
+#[derive(Default)]
+struct Counted {
+    mapped: u64,
+    written: u64,
+    own: u64,
+}
+
+struct Check<'a> {
+    group: &'a Arc<Group>,
+    report: CheckReport,
+    /// One bit for each block of the group: something uses it.
+    used: Vec<u64>,
+    /// What maps the block (hash of LV block and birth), where the group is small enough.
+    identity: Vec<u32>,
+    nodes: BTreeSet<MetaBlock>,
+}
+
+impl<'a> Check<'a> {
+    fn new(group: &'a Arc<Group>, report: CheckReport) -> Self {
+        let blocks = group.core.placement().blocks();
+        let identity = if blocks <= IDENTITY_BLOCKS { blocks as usize } else { 0 };
+        Check {
+            group,
+            report,
+            used: vec![0; blocks.div_ceil(64) as usize],
+            identity: vec![0; identity],
+            nodes: BTreeSet::new(),
+        }
+    }
+
+    fn is_used(&self, block: u64) -> bool {
+        self.used[(block / 64) as usize] >> (block % 64) & 1 == 1
+    }
+
+    /// Marks blocks as used. The first one that was used before is returned.
+    fn mark(&mut self, start: u64, len: u64) -> Option<u64> {
+        let mut twice = None;
+        for block in start..start + len {
+            if self.is_used(block) {
+                twice = twice.or(Some(block));
+            }
+            self.used[(block / 64) as usize] |= 1 << (block % 64);
+        }
+        twice
+    }
+
+    async fn run(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {
+        self.fixed_areas();
+        let trees = self.trees();
+        for tree in trees.values() {
+            self.tree(tree, &trees, go_on).await?;
+        }
+        self.free_space(go_on).await?;
+        self.metadata();
+        Ok(())
+    }
+
+    /// The journal and the metadata area.
+    fn fixed_areas(&mut self) {
+        let blocks = self.group.core.placement().blocks();
+        let root = self.group.root.lock().group.clone();
+        let mut areas = vec![("the journal", root.journal_start, root.journal_blocks)];
+        let pairs = self.group.core.meta.lock().pairs().to_vec();
+        areas.extend(pairs.iter().flatten().map(|start| ("the metadata area", *start, root.extent_blocks)));
+        for (what, start, len) in areas {
+            if start + len > blocks {
+                self.report.find(format!("{what} at VG block {start} lies outside the group"));
+            } else if let Some(block) = self.mark(start, len) {
+                self.report.find(format!("{what} overlaps something else at VG block {block}"));
+            }
+        }
+    }
+
+    /// All trees by id, heads included.
+    fn trees(&self) -> BTreeMap<TreeId, TreeMeta> {
+        let catalog = self.group.catalog.read();
+        let mut trees = catalog.trees.clone();
+        for volume in catalog.volumes.values() {
+            let state = volume.state.lock();
+            if !state.invalid() {
+                trees.insert(state.head.id, state.head.clone());
+            }
+        }
+        trees
+    }
+
+    async fn tree(
+        &mut self,
+        tree: &TreeMeta,
+        trees: &BTreeMap<TreeId, TreeMeta>,
+        go_on: &impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let parent = tree.parent.and_then(|p| trees.get(&p));
+        let lower = parent.map_or(Epoch(0), |p| p.epoch);
+        let dying_parent = parent.is_some_and(|p| p.kind == TreeKind::Dying && p.cursor > 0);
+        let mut counted = Counted::default();
+        // Of a tree under removal only what lies at and above its cursor is still there.
+        let mut cursor = if tree.kind == TreeKind::Dying { tree.cursor } else { 0 };
+        loop {
+            go_on()?;
+            let core = &self.group.core;
+            let step = core
+                .with_nodes_privileged(|| map::walk_step(&core.cache, &tree.tree, cursor, &|_, _, _| false))
+                .await?;
+            for passed in &step.passed {
+                if self.nodes.insert(passed.node.addr) {
+                    self.report.nodes += 1;
+                }
+            }
+            if let Some(leaf) = &step.leaf {
+                for e in leaf.extents() {
+                    let len = u64::from(e.len);
+                    counted.mapped += len;
+                    counted.written += if e.flags & UNWRITTEN == 0 { len } else { 0 };
+                    counted.own += if e.birth > lower { len } else { 0 };
+                    self.extent(tree, e);
+                }
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        if tree.kind == TreeKind::Dying {
+            return Ok(());
+        }
+        let kept = [("mapped", tree.mapped, counted.mapped), ("written", tree.written, counted.written)];
+        for (what, kept, counted) in kept {
+            if kept != counted {
+                self.report.find(format!("tree {}: {counted} blocks are {what}, its counter says {kept}", tree.id));
+            }
+        }
+        if !dying_parent && tree.own != counted.own as i64 {
+            self.report.find(format!(
+                "tree {}: {} blocks are its own, its counter says {}",
+                tree.id, counted.own, tree.own
+            ));
+        }
+        if let Some(parent) = parent.filter(|p| p.kind == TreeKind::Point) {
+            self.dead(tree, parent, go_on).await?;
+        }
+        Ok(())
+    }
+
+    fn extent(&mut self, tree: &TreeMeta, e: map::Extent) {
+        let blocks = self.used.len() as u64 * 64;
+        let (start, len) = (e.value, u64::from(e.len));
+        if start + len > blocks.min(self.group.core.placement().blocks()) {
+            self.report.find(format!("tree {}: LV block {} is mapped outside the group, to {start}", tree.id, e.key));
+            return;
+        }
+        for i in 0..len {
+            let block = start + i;
+            // Two mappings of one block are one if they came about in one write: then LV block and birth agree.
+            let name = identity(e.key + i, e.birth);
+            let known = self.identity.get(block as usize).copied();
+            if self.is_used(block) {
+                if known.is_some_and(|known| known != name) {
+                    self.report.find(format!("VG block {block} has two uses, one as LV block {} of tree {}", e.key + i, tree.id));
+                }
+                continue;
+            }
+            self.used[(block / 64) as usize] |= 1 << (block % 64);
+            self.report.blocks += 1;
+            if let Some(slot) = self.identity.get_mut(block as usize) {
+                *slot = name;
+            }
+        }
+    }
+
+    /// The count of what the parent still has and the tree does not, by birth.
+    async fn dead(&mut self, tree: &TreeMeta, parent: &TreeMeta, go_on: &impl Fn() -> Result<()>) -> Result<()> {
+        let core = &self.group.core;
+        let mut counted: BTreeMap<Epoch, u64> = BTreeMap::new();
+        let mut cursor = 0;
+        loop {
+            go_on()?;
+            let step = core
+                .with_nodes_privileged(|| {
+                    let shared = std::cell::RefCell::new(None);
+                    let prune = |node: NodeRef, level: u8, first: u64| match map::node_at(&core.cache, &tree.tree, level, first) {
+                        Ok(found) => found == Some(node),
+                        Err(error) => {
+                            shared.borrow_mut().get_or_insert(error);
+                            false
+                        }
+                    };
+                    let step = map::walk_step(&core.cache, &parent.tree, cursor, &prune)?;
+                    if let Some(error) = shared.into_inner() {
+                        return Err(error);
+                    }
+                    let mut dead = Vec::new();
+                    for e in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
+                        let kept = same_place(core, &tree.tree, e)?;
+                        dead.push((e.birth, u64::from(e.len) - kept));
+                    }
+                    Ok((step, dead))
+                })
+                .await?;
+            let (step, dead) = step;
+            for (birth, blocks) in dead.into_iter().filter(|(_, blocks)| *blocks > 0) {
+                *counted.entry(birth).or_default() += blocks;
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        let kept: BTreeMap<Epoch, u64> = tree.dead.iter().copied().filter(|(_, n)| *n > 0).collect();
+        if kept != counted {
+            let total = |m: &BTreeMap<Epoch, u64>| m.values().sum::<u64>();
+            self.report.find(format!(
+                "tree {}: its parent holds {} blocks that it no longer uses, its counter says {}",
+                tree.id,
+                total(&counted),
+                total(&kept)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Free space, arenas and pending blocks: disjoint from what is used, and together with it everything.
+    async fn free_space(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {
+        let core = &self.group.core;
+        let (tree, arenas, pending, count) = {
+            let space = core.space.lock();
+            (space.free_tree(), space.arena_unused_runs(), space.pending_all(), space.free_in_tree())
+        };
+        let mut cursor = 0;
+        let mut free = 0;
+        let mut runs: Vec<(&str, u64, u64)> = Vec::new();
+        loop {
+            go_on()?;
+            let step = core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| false)).await?;
+            for passed in &step.passed {
+                if !self.nodes.insert(passed.node.addr) {
+                    self.report.find(format!("the free-space tree shares {} with another tree", passed.node));
+                }
+            }
+            for e in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
+                if e.key != e.value {
+                    self.report.find(format!("the free-space tree maps {} to {}", e.key, e.value));
+                }
+                free += u64::from(e.len);
+                runs.push(("free", e.key, u64::from(e.len)));
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        if free != count {
+            self.report.find(format!("{free} blocks are free, the counter says {count}"));
+        }
+        runs.extend(arenas.into_iter().map(|(start, len)| ("free in an arena", start, len)));
+        runs.extend(pending.into_iter().map(|(start, len)| ("about to be freed", start, len)));
+        let blocks = core.placement().blocks();
+        for (what, start, len) in runs {
+            if start.checked_add(len).is_none_or(|end| end > blocks) {
+                self.report.find(format!("VG block {start} is {what} but lies outside the group"));
+            } else if let Some(block) = self.mark(start, len) {
+                self.report.find(format!("VG block {block} is {what} and in use"));
+            }
+        }
+        let lost: Vec<u64> = (0..blocks).filter(|block| !self.is_used(*block)).collect();
+        if let (Some(first), n) = (lost.first(), lost.len()) {
+            self.report.find(format!("{n} blocks are neither used nor free, the first is VG block {first}"));
+        }
+        Ok(())
+    }
+
+    /// Metadata blocks marked as used are exactly the nodes that were met, and the checkpoint's own.
+    fn metadata(&mut self) {
+        let stream: BTreeSet<MetaBlock> = self.group.root.lock().stream_blocks.iter().copied().collect();
+        let meta = self.group.core.meta.lock();
+        let pending: BTreeSet<MetaBlock> = meta.pending_blocks().collect();
+        for block in (0..meta.total()).map(MetaBlock) {
+            let met = self.nodes.contains(&block) || stream.contains(&block) || pending.contains(&block);
+            match (meta.is_used(block), met) {
+                (true, false) => self.report.find(format!("metadata block {block} is marked as used but nothing uses it")),
+                (false, true) => self.report.find(format!("metadata block {block} is used but marked as free")),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How many blocks of the extent the tree maps to the same place.
+fn same_place(core: &crate::core::Core, tree: &Tree, extent: map::Extent) -> std::result::Result<u64, map::MapError> {
+    let mut found = map::Extents::new();
+    map::lookup(&core.cache, tree, extent.key, extent.end(), &mut found)?;
+    let same = found.iter().filter(|p| p.value.wrapping_sub(p.key) == extent.value.wrapping_sub(extent.key));
+    Ok(same.map(|p| u64::from(p.len)).sum())
+}
+
+/// A short name of what a block holds: 32 bits, never zero.
+fn identity(lv_block: u64, birth: Epoch) -> u32 {
+    let mixed = (lv_block ^ birth.0.rotate_left(40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 32) as u32 | 1
+}

@@ -1,0 +1,364 @@
+//! Checkpoints: the state in memory becomes the state on the disk, without holding up the foreground.
+//!
+//! 1. *Capture*, under the gate held exclusively: the generation is raised, so that what is dirty now freezes; roots,
+//!    counters, arenas and the journal's position are copied. Nothing waits for a disk here.
+//! 2. *Write* the frozen dirty nodes and the stream to places that nothing on the disk refers to, each twice.
+//! 3. *Flush*, then write the superblock, then flush: the checkpoint is the truth.
+//! 4. *Commit*: the journal's tail moves up, blocks and nodes freed before the capture become usable.
+
+use super::catalog::Catalog;
+use super::label::write_superblock;
+use super::{Group, Root};
+use crate::core::count;
+use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::stream::{
+    ArenaMeta, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, encode_index, encode_page, sealed_crc,
+};
+use crate::format::superblock::{GroupRoot, Superblock};
+use crate::journal::Capture;
+use crate::space::Run;
+use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+
+/// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
+const BATCH_BLOCKS: u64 = 64;
+/// Requests of a checkpoint in flight.
+const BATCHES_IN_FLIGHT: usize = 4;
+
+/// Lets one checkpoint run at a time; callers who wait together share the next one.
+#[derive(Default)]
+pub(super) struct Turnstile {
+    state: Mutex<TurnstileState>,
+}
+
+#[derive(Default)]
+struct TurnstileState {
+    started: u64,
+    finished: u64,
+    running: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Turnstile {
+    /// True: the caller is the one to do it, and must call [`leave`](Self::leave). False: another one did, entirely
+    /// after this call began.
+    async fn enter(&self, ticket: u64) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.finished >= ticket {
+                return Poll::Ready(false);
+            }
+            if state.running {
+                state.wakers.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            state.running = true;
+            state.started += 1;
+            Poll::Ready(true)
+        })
+        .await
+    }
+
+    /// What to pass to [`enter`](Self::enter).
+    fn ticket(&self) -> u64 {
+        self.state.lock().started + 1
+    }
+
+    fn leave(&self, done: bool) {
+        let mut state = self.state.lock();
+        state.running = false;
+        if done {
+            state.finished = state.started;
+        }
+        state.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// Keeps checkpoints out while it lives.
+pub(super) struct NoCheckpoint<'a>(&'a Turnstile);
+
+impl Drop for NoCheckpoint<'_> {
+    fn drop(&mut self) {
+        self.0.leave(false);
+    }
+}
+
+/// The state of one instant.
+struct Captured {
+    generation: u64,
+    journal: Capture,
+    stream_len: u64,
+    index: [u64; 2],
+    /// Blocks of the stream: address, bytes.
+    blocks: Vec<(MetaBlock, Vec<u8>)>,
+}
+
+impl Group {
+    /// Takes a checkpoint now.
+    pub async fn checkpoint(self: &Arc<Self>) -> Result<()> {
+        let ticket = self.checkpoints.ticket();
+        self.checkpoint_turn(ticket, false).await
+    }
+
+    pub(super) async fn checkpoint_turn(self: &Arc<Self>, ticket: u64, clean: bool) -> Result<()> {
+        self.core.journal.failed()?;
+        if self.core.config.read_only {
+            return Err(Error::ReadOnly);
+        }
+        while self.checkpoints.enter(ticket).await {
+            self.checkpoint_wanted.store(false, Ordering::Release);
+            let outcome = self.checkpoint_alone(clean).await;
+            self.checkpoints.leave(outcome.is_ok());
+            if let Err(error) = outcome {
+                self.core.journal.poison(&format!("a checkpoint failed: {error}"));
+                self.core.space_event.notify();
+                return Err(error);
+            }
+        }
+        self.core.journal.failed()
+    }
+
+    /// Waits for a checkpoint under way and keeps the next one out.
+    pub(super) async fn hold_checkpoints(&self) -> NoCheckpoint<'_> {
+        loop {
+            let ticket = self.checkpoints.ticket();
+            if self.checkpoints.enter(ticket).await {
+                return NoCheckpoint(&self.checkpoints);
+            }
+        }
+    }
+
+    pub(super) fn final_ticket(&self) -> u64 {
+        self.checkpoints.ticket()
+    }
+
+    async fn checkpoint_alone(self: &Arc<Self>, clean: bool) -> Result<()> {
+        self.make_stream_room().await?;
+        let captured = self.capture()?;
+        let written = self.write_checkpoint(&captured, clean).await;
+        if let Err(error) = written {
+            self.core.meta.lock().abort_commit();
+            self.core.space.lock().abort_commit();
+            return Err(error);
+        }
+        count(&self.core.counters.checkpoints);
+        self.core.journal.checkpointed(&captured.journal);
+        self.core.meta.lock().finish_commit(&self.core.cache);
+        loop {
+            let done = self
+                .core
+                .with_nodes_privileged(|| {
+                    let _gate = self.core.gate.read();
+                    self.core.space.lock().finish_commit(self.core.hands())
+                })
+                .await?;
+            if done {
+                break;
+            }
+        }
+        self.core.space_event.notify();
+        Ok(())
+    }
+
+    /// Sees to it that the stream's pages can be had, before the gate is closed.
+    async fn make_stream_room(&self) -> Result<()> {
+        for _ in 0..3 {
+            let wanted = self.stream_estimate();
+            if self.core.meta.lock().free() >= wanted {
+                return Ok(());
+            }
+            let grown = self.core.with_nodes_privileged(|| self.core.try_grow()).await?;
+            if !grown {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn stream_estimate(&self) -> u64 {
+        let catalog = self.catalog.read();
+        let items = catalog.volumes.len() as u64 * 600 + catalog.trees.len() as u64 * 256;
+        let runs = self.core.space.lock().pending_runs() as u64 * 16 + (1 << 20);
+        let bitmap = self.core.meta.lock().bitmap_bytes();
+        let pages = (items + runs + bitmap) / PAGE_PAYLOAD as u64 + 2;
+        (pages + pages / INDEX_ENTRIES as u64 + 2).min(self.core.meta.lock().total() / 4) + 16
+    }
+
+    fn capture(&self) -> Result<Captured> {
+        let core = &self.core;
+        let _gate = core.gate.write();
+        let catalog = self.catalog.read();
+        let generation = core.generation.fetch_add(1, Ordering::AcqRel);
+        let journal = core.journal.capture();
+        let mut in_flight: Vec<Run> = Vec::new();
+        let mut stream = Stream {
+            epoch: catalog.epoch,
+            next_volume: catalog.next_volume,
+            next_tree: catalog.next_tree,
+            open_records: journal.open.clone(),
+            trees: catalog.trees.values().cloned().collect(),
+            ..Stream::default()
+        };
+        for volume in catalog.volumes.values() {
+            let state = volume.state.lock();
+            in_flight.extend(state.in_flight.iter().flat_map(|op| op.allocated.iter().copied()));
+            stream.volumes.push(state.meta.clone());
+            if !state.invalid() {
+                stream.trees.push(state.head.clone());
+            }
+        }
+        let mut space = core.space.lock();
+        stream.free_tree = space.free_tree();
+        stream.free_blocks = space.free_in_tree();
+        let arenas = space.arenas(&in_flight);
+        stream.arenas = arenas.into_iter().map(|(start, len, used)| ArenaMeta { start, len, used }).collect();
+        stream.to_free = space.begin_commit();
+        drop(space);
+        let mut meta = core.meta.lock();
+        let mut root = self.root.lock();
+        stream.pairs = meta.pairs().to_vec();
+        meta.release_later(root.stream_blocks.drain(..));
+        meta.begin_commit();
+        stream.bitmap = vec![0; meta.bitmap_bytes() as usize];
+        let mut bytes = stream.encode();
+        let pages = bytes.len().div_ceil(PAGE_PAYLOAD);
+        let indexes = pages.div_ceil(INDEX_ENTRIES);
+        if !meta.can_alloc((pages + indexes) as u64, true) {
+            let needed = (pages + indexes) as u64;
+            let free = meta.free();
+            drop(meta);
+            drop(root);
+            core.meta.lock().abort_commit();
+            core.space.lock().abort_commit();
+            return Err(Error::NoSpace { needed, free });
+        }
+        let places: Vec<MetaBlock> = (0..pages + indexes).map(|_| meta.alloc()).collect();
+        // The bitmap is the stream's tail: now that the stream's own blocks are marked, it is complete.
+        let bitmap = meta.bitmap();
+        let at = bytes.len() - bitmap.len();
+        bytes[at..].copy_from_slice(&bitmap);
+        let locate = |place: &MetaBlock| meta.locate(*place).expect("it was just handed out").map(|b| b.0);
+        let (page_places, index_places) = places.split_at(pages);
+        let mut blocks = Vec::with_capacity(places.len());
+        let mut entries = Vec::with_capacity(pages);
+        for (number, (payload, place)) in bytes.chunks(PAGE_PAYLOAD).zip(page_places).enumerate() {
+            let [copy_a, copy_b] = locate(place);
+            let page = encode_page(payload, generation, number as u64, copy_a, core.tag);
+            entries.push(IndexEntry { copy_a, copy_b, crc: sealed_crc(&page), reserved: 0 });
+            blocks.push((*place, page));
+        }
+        for (i, place) in index_places.iter().enumerate() {
+            let own = locate(place);
+            let next = index_places.get(i + 1).map_or([0, 0], locate);
+            let part = &entries[i * INDEX_ENTRIES..entries.len().min((i + 1) * INDEX_ENTRIES)];
+            blocks.push((*place, encode_index(part, generation, own, next, core.tag)));
+        }
+        root.stream_blocks = places.clone();
+        let index = locate(&index_places[0]);
+        Ok(Captured { generation, journal, stream_len: bytes.len() as u64, index, blocks })
+    }
+
+    async fn write_checkpoint(&self, captured: &Captured, clean: bool) -> Result<()> {
+        let core = &self.core;
+        let nodes = core.cache.dirty_nodes(captured.generation);
+        let mut blocks: Vec<(MetaBlock, Block<'_>)> = Vec::with_capacity(nodes.len() + captured.blocks.len());
+        blocks.extend(nodes.iter().map(|node| (node.this().addr, Block::Node(node))));
+        blocks.extend(captured.blocks.iter().map(|(place, bytes)| (*place, Block::Bytes(bytes))));
+        blocks.sort_by_key(|(place, _)| *place);
+        core.counters.nodes_written.fetch_add(nodes.len() as u64, Ordering::Relaxed);
+        let mut under_way = std::collections::VecDeque::new();
+        let mut rest = &blocks[..];
+        while !rest.is_empty() {
+            let run = self.contiguous(rest);
+            let (batch, tail) = rest.split_at(run);
+            rest = tail;
+            let mut buf = PageBuf::zeroed(batch.len() * BLOCK_SIZE as usize);
+            for ((_, block), bytes) in batch.iter().zip(buf.as_mut_slice().chunks_exact_mut(BLOCK_SIZE as usize)) {
+                match block {
+                    Block::Node(node) => bytes.copy_from_slice(&node.encode(core.tag)),
+                    Block::Bytes(page) => bytes.copy_from_slice(page),
+                }
+            }
+            let copies = core.meta.lock().locate(batch[0].0).expect("blocks in use have a place");
+            let placement = core.placement();
+            let mut segments = Segments::new();
+            for copy in copies {
+                placement.map_blocks(copy, batch.len() as u64, 0, &mut segments);
+            }
+            under_way.push_back(start(&*core.disks, DiskOp::Write { segments, buf: Arc::new(buf) }));
+            if under_way.len() >= BATCHES_IN_FLIGHT {
+                under_way.pop_front().expect("it has several").await?;
+            }
+        }
+        for write in under_way {
+            write.await?;
+        }
+        core.journal.flush().await?;
+        let superblock = {
+            let mut root = self.root.lock();
+            let Root { sequence, group, .. } = &mut *root;
+            *sequence += 1;
+            *group = GroupRoot {
+                journal_id: core.journal.ring().id,
+                journal_position: captured.journal.position,
+                journal_seq: captured.journal.first.0,
+                capture_seq: captured.journal.next.0,
+                generation: captured.generation,
+                index: captured.index,
+                stream_len: captured.stream_len,
+                clean,
+                ..group.clone()
+            };
+            (*sequence, group.clone())
+        };
+        self.write_superblocks(superblock.0, &superblock.1).await?;
+        for node in &nodes {
+            core.cache.mark_clean(node.this().addr, node.this().generation);
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock to all physical volumes and makes it durable.
+    pub(super) async fn write_superblocks(&self, sequence: u64, group: &GroupRoot) -> Result<()> {
+        for (index, pv) in group.pvs.iter().enumerate() {
+            let pv_index = u16::try_from(index).expect("at most 64 physical volumes");
+            let superblock = Superblock {
+                sequence,
+                pv_uuid: pv.uuid,
+                pv_index,
+                pv_size: pv.size,
+                group: Some(group.clone()),
+            };
+            write_superblock(&*self.core.disks, PvIndex(pv_index), &superblock).await?;
+        }
+        self.core.journal.flush().await
+    }
+
+    /// How many of the sorted blocks follow each other in both copies, up to a batch.
+    fn contiguous(&self, blocks: &[(MetaBlock, Block<'_>)]) -> usize {
+        let meta = self.core.meta.lock();
+        let place = |i: usize| meta.locate(blocks[i].0).unwrap_or([VgBlock(0); 2]);
+        let first = place(0);
+        (1..blocks.len().min(BATCH_BLOCKS as usize))
+            .find(|i| {
+                let here = place(*i);
+                here[0].0 != first[0].0 + *i as u64 || here[1].0 != first[1].0 + *i as u64
+            })
+            .unwrap_or(blocks.len().min(BATCH_BLOCKS as usize))
+    }
+
+    /// Locks the catalog for a change.
+    pub(super) fn catalog_mut(&self) -> parking_lot::RwLockWriteGuard<'_, Catalog> {
+        self.catalog.write()
+    }
+}
+
+enum Block<'a> {
+    Node(&'a crate::format::node::Node),
+    Bytes(&'a [u8]),
+}

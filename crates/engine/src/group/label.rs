@@ -1,0 +1,138 @@
+//! Labels: what a physical volume says of itself, read and written without opening a group.
+
+use super::Group;
+use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::superblock::{COPY_OFFSETS, DATA_OFFSET, SLOTS, Superblock};
+use crate::units::{BLOCK_SIZE, Uuid};
+use std::sync::Arc;
+
+/// What a physical volume says of itself, read without opening its group.
+#[derive(Clone, Debug)]
+pub struct PvLabel {
+    pub pv_uuid: Uuid,
+    /// None: a physical volume of no group.
+    pub group: Option<PvMembership>,
+    /// Usable bytes, as written when it was made.
+    pub size: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct PvMembership {
+    pub group_uuid: Uuid,
+    pub group_name: String,
+    pub index: u16,
+    pub extent_blocks: u64,
+    /// UUIDs of all physical volumes of the group, in order.
+    pub members: Vec<Uuid>,
+    /// The label's sequence number: of two stale copies, the higher is the newer.
+    pub sequence: u64,
+}
+
+impl Group {
+    /// Reads the label of one disk of a set. `None`: no label there. A damaged label is an error.
+    pub async fn read_label(disks: &dyn Disks, pv: PvIndex) -> Result<Option<PvLabel>> {
+        let label = read_superblock(disks, pv).await?;
+        Ok(label.map(|s| PvLabel {
+            pv_uuid: s.pv_uuid,
+            size: s.pv_size,
+            group: s.group.map(|g| PvMembership {
+                group_uuid: g.uuid,
+                group_name: g.name,
+                index: s.pv_index,
+                extent_blocks: g.extent_blocks,
+                members: g.pvs.iter().map(|pv| pv.uuid).collect(),
+                sequence: s.sequence,
+            }),
+        }))
+    }
+
+    /// Labels a disk as a physical volume of no group.
+    pub async fn write_label(disks: &dyn Disks, pv: PvIndex, uuid: Uuid) -> Result<()> {
+        let size = disks.geometry(pv).size;
+        if size < DATA_OFFSET + (1 << 20) {
+            return Err(Error::Invalid(format!("a physical volume of {size} bytes is too small: it needs 2 MiB")));
+        }
+        erase(disks, pv).await?;
+        let label = Superblock { sequence: 1, pv_uuid: uuid, pv_index: 0, pv_size: size, group: None };
+        write_superblock(disks, pv, &label).await?;
+        start(disks, DiskOp::Flush).await?;
+        Ok(())
+    }
+
+    /// Erases a label.
+    pub async fn wipe_label(disks: &dyn Disks, pv: PvIndex) -> Result<()> {
+        erase(disks, pv).await?;
+        start(disks, DiskOp::Flush).await?;
+        Ok(())
+    }
+}
+
+/// Zeroes the area before the first slot and all slots of both copies.
+pub(super) async fn erase(disks: &dyn Disks, pv: PvIndex) -> Result<()> {
+    let zeros = Arc::new(PageBuf::zeroed(((SLOTS + 1) * BLOCK_SIZE) as usize));
+    for offset in [0, COPY_OFFSETS[1]] {
+        let len = (SLOTS + 1) * BLOCK_SIZE;
+        let segments = one(pv, offset, len as u32);
+        start(disks, DiskOp::Write { segments, buf: zeros.clone() }).await?;
+    }
+    Ok(())
+}
+
+fn one(pv: PvIndex, offset: u64, len: u32) -> Segments {
+    Segments::from_slice(&[Segment { pv, offset, at: 0, len }])
+}
+
+/// Writes a superblock to its slot in both copies. The caller flushes.
+pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock: &Superblock) -> Result<()> {
+    let buf = Arc::new(PageBuf::from_slice(&superblock.encode()));
+    let slot = superblock.sequence % SLOTS * BLOCK_SIZE;
+    let mut segments = Segments::new();
+    for copy in COPY_OFFSETS {
+        segments.push(Segment { pv, offset: copy + slot, at: 0, len: BLOCK_SIZE as u32 });
+    }
+    start(disks, DiskOp::Write { segments, buf }).await?;
+    Ok(())
+}
+
+/// The newest valid superblock of a physical volume. Damage counts only when no slot is valid: a torn write of the
+/// newest slot leaves the one before it, which is then the truth.
+pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Option<Superblock>> {
+    let size = disks.geometry(pv).size;
+    if size < DATA_OFFSET {
+        return Ok(None);
+    }
+    let mut best: Option<Superblock> = None;
+    let mut damage = None;
+    for copy in COPY_OFFSETS {
+        let len = (SLOTS * BLOCK_SIZE) as u32;
+        let buf = PageBuf::zeroed(len as usize);
+        let outcome = start(disks, DiskOp::Read { segments: one(pv, copy, len), buf }).await;
+        let buf = match outcome {
+            Ok(buf) => buf.expect("a read gives its buffer back"),
+            Err(error) => {
+                damage = damage.or(Some(error.into()));
+                continue;
+            }
+        };
+        for slot in 0..SLOTS {
+            let at = (slot * BLOCK_SIZE) as usize;
+            let place = format!("physical volume {}, byte {}", pv.0, copy + slot * BLOCK_SIZE);
+            match Superblock::decode(&buf.as_slice()[at..at + BLOCK_SIZE as usize], &place) {
+                Ok(Some(found)) if found.sequence % SLOTS == slot => {
+                    if best.as_ref().is_none_or(|b| b.sequence < found.sequence) {
+                        best = Some(found);
+                    }
+                }
+                Ok(_) => {}
+                Err(error @ Error::Unsupported(_)) => return Err(error),
+                Err(error) => damage = damage.or(Some(error)),
+            }
+        }
+    }
+    match (best, damage) {
+        (Some(best), _) => Ok(Some(best)),
+        (None, Some(damage)) => Err(damage),
+        (None, None) => Ok(None),
+    }
+}

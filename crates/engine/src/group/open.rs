@@ -1,0 +1,772 @@
+//! Creating a group, opening it, and recovery.
+//!
+//! Recovery applies, on top of the last checkpoint and in the order in which they were made, the journal's records: those
+//! below the highest marker on trust, the others if the data that they name is on the disk (rule R6). It writes nothing
+//! until it takes its own checkpoint at the end, so that it can be interrupted and begun again at any time.
+
+use super::catalog::Catalog;
+use super::label::read_superblock;
+use super::{Config, Group, NewGroup, NewPv, Root};
+use crate::core::{Absorb, Core, Event, count};
+use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, start};
+use crate::error::{Error, Result};
+use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
+use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
+use crate::format::superblock::{DATA_OFFSET, GroupRoot, MAX_PVS, PvEntry};
+use crate::group::{VolumeKind, VolumeState};
+use crate::journal::{Journal, Ring};
+use crate::map::Tree;
+use crate::placement::Placement;
+use crate::runtime::Runtime;
+use crate::space::metadata::MetaSpace;
+use crate::space::{Reserve, Space};
+use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, VolumeId};
+use crate::volume::Volume;
+use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Journal size: a 64th of the group, within these bounds.
+const JOURNAL_MIN: u64 = 1 << 20;
+const JOURNAL_MAX: u64 = 64 << 20;
+/// Bytes of the journal read at once.
+const SCAN: u64 = 4 << 20;
+
+/// The first eight bytes of the group's UUID: carried by every metadata block.
+fn tag_of(uuid: Uuid) -> u64 {
+    u64::from_le_bytes(*uuid.0.first_chunk().expect("a UUID has 16 bytes"))
+}
+
+/// Runs no background work: for creation and for read-only checks, which need none.
+struct NoRuntime;
+
+impl Runtime for NoRuntime {
+    fn spawn(&self, _name: &'static str, task: crate::runtime::Task) {
+        drop(task);
+    }
+    fn sleep(&self, _pause: std::time::Duration) -> crate::runtime::Task {
+        Box::pin(async {})
+    }
+}
+
+fn entries(disks: &dyn Disks, first: usize, mut next: u64, extent_blocks: u64, pvs: &[NewPv]) -> Result<Vec<PvEntry>> {
+    let mut table = Vec::new();
+    for (i, pv) in pvs.iter().enumerate() {
+        let index = u16::try_from(first + i).expect("at most 64 physical volumes");
+        let size = disks.geometry(PvIndex(index)).size;
+        let extents = size.saturating_sub(DATA_OFFSET) / (extent_blocks * BLOCK_SIZE);
+        if extents == 0 {
+            return Err(Error::Invalid(format!(
+                "physical volume {index} of {size} bytes is too small for one extent of {} bytes",
+                extent_blocks * BLOCK_SIZE
+            )));
+        }
+        table.push(PvEntry { uuid: pv.uuid, first_extent: next, extents, size });
+        next += extents;
+    }
+    Ok(table)
+}
+
+impl Group {
+    /// Writes a group's metadata to the given disks. They must carry no group (the caller checks labels).
+    pub async fn create(disks: Arc<dyn Disks>, spec: NewGroup) -> Result<()> {
+        if !spec.extent_blocks.is_power_of_two() || !(256..=1 << 28).contains(&spec.extent_blocks) {
+            return Err(Error::Invalid("an extent must be a power of two of at least 1 MiB".into()));
+        }
+        if spec.pvs.is_empty() || spec.pvs.len() > MAX_PVS || spec.pvs.len() > disks.count() {
+            return Err(Error::Invalid(format!("a volume group has 1 to {MAX_PVS} physical volumes")));
+        }
+        if spec.name.is_empty() || spec.name.len() > 127 {
+            return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
+        }
+        let pvs = entries(&*disks, 0, 0, spec.extent_blocks, &spec.pvs)?;
+        let placement = Arc::new(Placement { extent_blocks: spec.extent_blocks, pvs: pvs.clone() });
+        let blocks = placement.blocks();
+        let journal_bytes = (blocks * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
+        let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
+        let second = match pvs.get(1) {
+            Some(pv) => pv.first_extent * spec.extent_blocks,
+            None => journal_blocks + spec.extent_blocks,
+        };
+        let first_pv = pvs[0].extents * spec.extent_blocks;
+        if journal_blocks + spec.extent_blocks > first_pv || second + spec.extent_blocks > blocks {
+            return Err(Error::Invalid(format!(
+                "the physical volumes are too small: the journal and the metadata need {} extents",
+                journal_blocks / spec.extent_blocks + 2
+            )));
+        }
+        let root = GroupRoot {
+            uuid: spec.uuid,
+            name: spec.name,
+            extent_blocks: spec.extent_blocks,
+            pvs: pvs.clone(),
+            journal_start: 0,
+            journal_blocks,
+            journal_id: 1,
+            journal_position: 0,
+            journal_seq: 1,
+            capture_seq: 1,
+            generation: 0,
+            index: [0; 2],
+            stream_len: 0,
+            clean: true,
+        };
+        let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
+        let parts = Parts {
+            placement: placement.clone(),
+            meta: MetaSpace::new(vec![[journal_blocks, second]], spec.extent_blocks),
+            space: Space::new(Tree::default(), 0, pv_free),
+            next_seq: Seq(1),
+            catalog: Catalog { epoch: 1, next_volume: 1, next_tree: 1, ..Catalog::default() },
+            sequence: 1,
+            stream_blocks: Vec::new(),
+        };
+        let group = Group::assemble(disks.clone(), Arc::new(NoRuntime), Config::default(), root, parts);
+        let mut free = vec![(journal_blocks + spec.extent_blocks, second), (second + spec.extent_blocks, blocks)];
+        free.retain(|(start, end)| start < end);
+        for (start, end) in free {
+            group.add_free(start, end).await?;
+        }
+        for i in 0..pvs.len() {
+            super::label::erase(&*disks, PvIndex(i as u16)).await?;
+        }
+        group.checkpoint_turn(group.final_ticket(), true).await
+    }
+
+    pub(super) async fn add_free(&self, mut start: u64, end: u64) -> Result<()> {
+        while start < end {
+            let step = || {
+                let _gate = self.core.gate.read();
+                self.core.space.lock().add_free(self.core.hands(), (start, end - start))
+            };
+            start += self.core.with_nodes_privileged(step).await?;
+        }
+        Ok(())
+    }
+
+    fn assemble(
+        disks: Arc<dyn Disks>,
+        runtime: Arc<dyn Runtime>,
+        config: Config,
+        root: GroupRoot,
+        parts: Parts,
+    ) -> Arc<Group> {
+        let tag = tag_of(root.uuid);
+        let ring = Ring {
+            start: VgBlock(root.journal_start),
+            bytes: root.journal_blocks * BLOCK_SIZE,
+            id: root.journal_id,
+            group: tag,
+        };
+        let no_flush = cfg!(feature = "planted") && config.planted == Some("no_flush");
+        let journal = Journal::new(
+            disks.clone(),
+            runtime.clone(),
+            (*parts.placement).clone(),
+            ring,
+            parts.next_seq,
+            no_flush,
+        );
+        let generation = root.generation + 1;
+        let core =
+            Core::new(disks, runtime, config, tag, parts.placement, parts.meta, parts.space, journal, generation);
+        let group = Arc::new(Group {
+            core: core.clone(),
+            catalog: RwLock::new(parts.catalog),
+            root: Mutex::new(Root { sequence: parts.sequence, group: root, stream_blocks: parts.stream_blocks }),
+            checkpoints: Default::default(),
+            background: Event::default(),
+            checkpoint_wanted: AtomicBool::new(false),
+            reclaim_wanted: AtomicBool::new(true),
+        });
+        core.set_group(Arc::downgrade(&group));
+        group
+    }
+
+    /// Opens the group on these disks, in the order of the group's table, and recovers it.
+    pub async fn open(disks: Arc<dyn Disks>, runtime: Arc<dyn Runtime>, config: Config) -> Result<Arc<Group>> {
+        let (sequence, mut root) = find_root(&*disks).await?;
+        let placement = Arc::new(Placement { extent_blocks: root.extent_blocks, pvs: root.pvs.clone() });
+        let tag = tag_of(root.uuid);
+        let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag).await?;
+        let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records).await?;
+        let unverified = config.planted == Some("skip_crc") && cfg!(feature = "planted");
+        let applied = prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker }).await?;
+        check_stream(&stream, &placement, &root)?;
+        let mut meta = MetaSpace::new(stream.pairs.clone(), root.extent_blocks);
+        if !meta.load_bitmap(&stream.bitmap) {
+            return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
+        }
+        // A journal life of its own: frames of the one before can never be taken for ours.
+        root.journal_id += 1;
+        let pv_free = root.pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * root.extent_blocks, 0)).collect();
+        let mut space = Space::new(stream.free_tree, stream.free_blocks, pv_free);
+        for arena in &stream.arenas {
+            if !space.restore_arena(arena.start, arena.len, &arena.used) {
+                return Err(stream_corrupt("two arenas overlap"));
+            }
+        }
+        let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
+        let catalog = Catalog {
+            epoch: stream.epoch,
+            next_volume: stream.next_volume,
+            next_tree: stream.next_tree,
+            ..Catalog::default()
+        };
+        let next_seq = Seq(journal.next.0.max(root.capture_seq));
+        let read_only = config.read_only;
+        let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
+        let group = Group::assemble(disks, runtime, config, root, parts);
+        group.count_free().await?;
+        group.build_catalog(&stream)?;
+        for (start, len) in &stream.to_free {
+            group.add_free(*start, start + len).await?;
+        }
+        group.replay(applied).await?;
+        group.settle_promises();
+        if !read_only {
+            group.checkpoint_turn(group.final_ticket(), false).await?;
+            group.start_background();
+        }
+        Ok(group)
+    }
+
+    /// Free blocks of each physical volume, counted in the free tree. It is no larger than free space is fragmented.
+    async fn count_free(&self) -> Result<()> {
+        let mut cursor = 0;
+        loop {
+            let step = self
+                .core
+                .with_nodes_privileged(|| {
+                    let tree = self.core.space.lock().free_tree();
+                    crate::map::walk_step(&self.core.cache, &tree, cursor, &|_, _, _| false)
+                })
+                .await?;
+            if let Some(leaf) = step.leaf {
+                let mut space = self.core.space.lock();
+                leaf.extents().for_each(|e| space.count_free_extent(e.key, u64::from(e.len)));
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        let space = self.core.space.lock();
+        let counted: u64 = space.pv_free().iter().map(|(_, free)| *free).sum();
+        if counted != space.free_in_tree() {
+            return Err(stream_corrupt("the free-space tree and its count disagree"));
+        }
+        Ok(())
+    }
+
+    fn build_catalog(&self, stream: &Stream) -> Result<()> {
+        let mut catalog = self.catalog_mut();
+        let placement = self.core.placement();
+        let (heads, others): (Vec<_>, Vec<_>) =
+            stream.trees.iter().cloned().partition(|t| t.kind == TreeKind::Head);
+        for tree in others {
+            catalog.add_child(tree.parent, tree.id);
+            catalog.trees.insert(tree.id, tree);
+        }
+        for head in &heads {
+            catalog.add_child(head.parent, head.id);
+        }
+        for meta in &stream.volumes {
+            let head = if meta.state == VolumeState::Invalid {
+                empty_head(meta.head, Epoch(1))
+            } else {
+                let head = heads.iter().find(|h| h.id == meta.head);
+                head.cloned().ok_or_else(|| stream_corrupt("a volume has no head"))?
+            };
+            let id = meta.id;
+            let parent = match head.parent {
+                Some(parent) => {
+                    let parent = catalog.trees.get(&parent);
+                    Some(parent.ok_or_else(|| stream_corrupt("a head has an unknown parent"))?)
+                }
+                None => None,
+            };
+            let mut state = State::new(meta.clone(), head, parent, placement.clone());
+            if let Some(parent) = parent.filter(|p| p.kind == TreeKind::Dying) {
+                let lower = catalog.epoch_of(parent.parent);
+                state.set_absorb(Some(Absorb { cursor: parent.cursor, lower }));
+            }
+            catalog.heads.insert(state.head.id, id);
+            let volume = Volume { core: self.core.clone(), id, state: Mutex::new(state) };
+            if catalog.names.insert(meta.name.clone(), id).is_some() {
+                return Err(stream_corrupt("two volumes have one name"));
+            }
+            catalog.volumes.insert(id, Arc::new(volume));
+        }
+        Ok(())
+    }
+
+    /// Applies what the journal kept. First all places that records name are taken, so that nothing else is put there.
+    async fn replay(self: &Arc<Self>, records: Vec<(Seq, Record, bool)>) -> Result<()> {
+        let applied: Vec<_> = records.into_iter().filter(|(_, _, good)| {
+            if !good {
+                count(&self.core.counters.recovery_skipped);
+            }
+            *good
+        }).collect();
+        let blocks = self.core.placement().blocks();
+        let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
+        for (_, record, _) in &applied {
+            let runs: Vec<(u64, u64)> = match record {
+                Record::Write { extents, .. } => {
+                    extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect()
+                }
+                Record::Create { placed, .. } | Record::Resize { placed, .. } => {
+                    placed.iter().map(|p| (p.vg_block.0, p.len)).collect()
+                }
+                _ => Vec::new(),
+            };
+            for (start, len) in runs {
+                if !inside(start, len) || len == 0 {
+                    return Err(Error::Corrupt {
+                        what: "journal record",
+                        place: "the journal".into(),
+                        detail: format!("blocks {start}+{len} lie outside the group"),
+                    });
+                }
+                self.core
+                    .with_nodes_privileged(|| self.core.space.lock().mark_used(self.core.hands(), (start, len)))
+                    .await?;
+            }
+        }
+        for (_, record, _) in &applied {
+            self.apply(record).await?;
+            count(&self.core.counters.recovered);
+            if !self.core.config.read_only {
+                self.replay_room().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replay dirties nodes that no checkpoint may write yet; only the metadata area may have to grow.
+    async fn replay_room(&self) -> Result<()> {
+        if !self.core.meta.lock().can_alloc(64, false) {
+            self.core.with_nodes_privileged(|| self.core.try_grow()).await?;
+        }
+        Ok(())
+    }
+
+    /// Carries out one record on the state in memory.
+    async fn apply(&self, record: &Record) -> Result<()> {
+        let core = &self.core;
+        match record {
+            Record::Write { volume, extents } => {
+                let volume = self.replay_volume(*volume)?;
+                for extent in extents {
+                    let end = extent.lv_block.0.saturating_add(u64::from(extent.len));
+                    if end > volume.state.lock().meta.blocks || extent.len == 0 {
+                        return Err(replay_corrupt("a write beyond the volume's end"));
+                    }
+                    core.with_nodes_privileged(|| apply_write(core, &mut volume.state.lock(), extent)).await?;
+                }
+            }
+            Record::Unmap { volume, start, len } => {
+                let volume = self.replay_volume(*volume)?;
+                let (thick, blocks) = {
+                    let state = volume.state.lock();
+                    (state.thick(), state.meta.blocks)
+                };
+                let end = start.0.checked_add(*len).filter(|end| *end <= blocks);
+                let end = end.ok_or_else(|| replay_corrupt("a discard beyond the volume's end"))?;
+                core.with_nodes_privileged(|| apply_unmap(core, &mut volume.state.lock(), start.0, end, thick)).await?;
+            }
+            Record::Abort { .. } => {}
+            Record::Create { volume: meta, placed } => {
+                let volume = {
+                    let mut catalog = self.catalog_mut();
+                    match catalog.volumes.get(&meta.id) {
+                        Some(volume) => volume.clone(),
+                        None => self.insert_new(&mut catalog, meta.clone())?,
+                    }
+                };
+                for p in placed {
+                    let place = || apply_place(core, &mut volume.state.lock(), p.lv_block, (p.vg_block.0, p.len));
+                    core.with_nodes_privileged(place).await?;
+                }
+            }
+            Record::Snapshot { parts } => self.apply_snapshot(&mut self.catalog_mut(), parts)?,
+            Record::Resize { volume, blocks, placed } => {
+                let volume = self.replay_volume(*volume)?;
+                let old = volume.state.lock().meta.blocks;
+                let mut at = *blocks;
+                while at < old {
+                    let end = old.min(at + (1 << 16));
+                    core.with_nodes_privileged(|| apply_unmap(core, &mut volume.state.lock(), at, end, false)).await?;
+                    at = end;
+                }
+                for p in placed {
+                    let place = || apply_place(core, &mut volume.state.lock(), p.lv_block, (p.vg_block.0, p.len));
+                    core.with_nodes_privileged(place).await?;
+                }
+                volume.state.lock().meta.blocks = *blocks;
+            }
+            Record::Remove { volumes } => {
+                let mut catalog = self.catalog_mut();
+                for id in volumes {
+                    self.apply_remove(&mut catalog, *id)?;
+                }
+            }
+            Record::Revert { target, source, consume, point, head } => {
+                self.apply_revert(&mut self.catalog_mut(), *target, *source, *consume, *point, *head)?;
+            }
+            Record::Update { volume } => self.apply_update(&mut self.catalog_mut(), volume)?,
+            Record::Invalidate { volume } => self.apply_invalidate(&mut self.catalog_mut(), *volume)?,
+        }
+        Ok(())
+    }
+
+    fn replay_volume(&self, id: VolumeId) -> Result<Arc<Volume>> {
+        let volume = self.catalog.read().volumes.get(&id).cloned();
+        volume.ok_or_else(|| replay_corrupt("a record of an unknown volume"))
+    }
+
+    /// Puts an empty volume into the catalog.
+    pub(super) fn insert_new(&self, catalog: &mut Catalog, meta: VolumeMeta) -> Result<Arc<Volume>> {
+        let id = meta.id;
+        catalog.next_volume = catalog.next_volume.max(id.0 + 1);
+        catalog.next_tree = catalog.next_tree.max(meta.head.0 + 1);
+        if catalog.names.insert(meta.name.clone(), id).is_some() {
+            return Err(replay_corrupt("two volumes of one name"));
+        }
+        let head = empty_head(meta.head, Epoch(1));
+        catalog.heads.insert(head.id, id);
+        let state = State::new(meta, head, None, self.core.placement());
+        let volume = Arc::new(Volume { core: self.core.clone(), id, state: Mutex::new(state) });
+        catalog.volumes.insert(id, volume.clone());
+        Ok(volume)
+    }
+
+    /// Recomputes promises and reserves from the counters.
+    pub(super) fn settle_promises(&self) {
+        let catalog = self.catalog.read();
+        let mut shortfall = 0;
+        for volume in catalog.volumes.values() {
+            shortfall += volume.state.lock().shortfall();
+        }
+        let used = self.reserve_use(&catalog);
+        let mut space = self.core.space.lock();
+        space.promise_anew(shortfall);
+        for (id, (blocks, used)) in used {
+            space.set_reserve(id, Some(Reserve { blocks, used }));
+        }
+    }
+}
+
+/// A head that maps nothing.
+pub(super) fn empty_head(id: TreeId, birth: Epoch) -> TreeMeta {
+    TreeMeta {
+        id,
+        parent: None,
+        kind: TreeKind::Head,
+        epoch: Epoch(0),
+        birth,
+        tree: Tree::default(),
+        mapped: 0,
+        written: 0,
+        own: 0,
+        guard: None,
+        cursor: 0,
+        progress: 0,
+        dead: Vec::new(),
+    }
+}
+
+/// The pieces that opening and creating assemble a group from.
+struct Parts {
+    placement: Arc<Placement>,
+    meta: MetaSpace,
+    space: Space,
+    next_seq: Seq,
+    catalog: Catalog,
+    sequence: u64,
+    stream_blocks: Vec<MetaBlock>,
+}
+
+fn replay_corrupt(detail: &str) -> Error {
+    Error::Corrupt { what: "journal", place: "replay".into(), detail: detail.into() }
+}
+
+fn stream_corrupt(detail: &str) -> Error {
+    Error::Corrupt { what: "checkpoint", place: "its stream".into(), detail: detail.into() }
+}
+
+/// The newest superblock of all physical volumes, and proof that they are the right ones in the right order.
+async fn find_root(disks: &dyn Disks) -> Result<(u64, GroupRoot)> {
+    let mut best: Option<(u64, GroupRoot)> = None;
+    let mut found = Vec::new();
+    for i in 0..disks.count() {
+        let pv = PvIndex(u16::try_from(i).map_err(|_| Error::Invalid("too many disks".into()))?);
+        let label = read_superblock(disks, pv).await?;
+        let label = label.ok_or_else(|| Error::NotFound(format!("a physical volume label on disk {i}")))?;
+        found.push(label.pv_uuid);
+        if let Some(group) = label.group
+            && best.as_ref().is_none_or(|(sequence, _)| *sequence < label.sequence)
+        {
+            best = Some((label.sequence, group));
+        }
+    }
+    let (sequence, group) = best.ok_or_else(|| Error::NotFound("a volume group on these disks".into()))?;
+    for (i, pv) in group.pvs.iter().enumerate() {
+        match found.get(i) {
+            Some(uuid) if *uuid == pv.uuid => {}
+            _ if found.contains(&pv.uuid) => {
+                return Err(Error::Invalid(format!("physical volume {} was given at the wrong place", pv.uuid)));
+            }
+            _ => {
+                return Err(Error::MissingPv(format!(
+                    "volume group {} misses its physical volume {} ({} of {})",
+                    group.name,
+                    pv.uuid,
+                    i + 1,
+                    group.pvs.len()
+                )));
+            }
+        }
+        let size = disks.geometry(PvIndex(i as u16)).size;
+        if size < pv.size {
+            return Err(Error::Invalid(format!(
+                "physical volume {} shrank: it has {size} bytes, the volume group uses {}",
+                pv.uuid, pv.size
+            )));
+        }
+    }
+    if found.len() > group.pvs.len() {
+        return Err(Error::Invalid(format!("{} disks were given for {} physical volumes", found.len(), group.pvs.len())));
+    }
+    Ok((sequence, group))
+}
+
+async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {
+    let mut segments = Default::default();
+    placement.map_blocks(VgBlock(block), blocks, 0, &mut segments);
+    let buf = PageBuf::zeroed((blocks * BLOCK_SIZE) as usize);
+    let buf = start(disks, DiskOp::Read { segments, buf }).await?;
+    Ok(buf.expect("a read gives its buffer back"))
+}
+
+/// Tries both copies of a block.
+async fn either<T>(
+    disks: &dyn Disks,
+    placement: &Placement,
+    copies: [u64; 2],
+    decode: impl Fn(&[u8]) -> Result<T>,
+) -> Result<T> {
+    let mut first = None;
+    for copy in copies {
+        if copy >= placement.blocks() {
+            first = first.or(Some(stream_corrupt("a block outside the group")));
+            continue;
+        }
+        let outcome = match read_at(disks, placement, copy, 1).await {
+            Ok(buf) => decode(&buf.as_slice()[..BLOCK_SIZE as usize]),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(value) => return Ok(value),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.expect("two copies were tried"))
+}
+
+/// The checkpoint's stream, and the first copies' places of the blocks that hold it.
+async fn read_stream(disks: &dyn Disks, placement: &Placement, root: &GroupRoot, tag: u64) -> Result<(Stream, Vec<u64>)> {
+    let mut entries: Vec<IndexEntry> = Vec::new();
+    let mut places = Vec::new();
+    let mut own = root.index;
+    let mut seen = BTreeSet::new();
+    while own != [0, 0] {
+        if !seen.insert(own[0]) {
+            return Err(stream_corrupt("its index goes in a circle"));
+        }
+        let decode = |block: &[u8]| decode_index(block, root.generation, own, tag);
+        let (part, next) = either(disks, placement, own, decode).await?;
+        places.push(own[0]);
+        entries.extend(part);
+        own = next;
+    }
+    let mut bytes = Vec::new();
+    for (number, entry) in entries.iter().enumerate() {
+        let decode = |block: &[u8]| decode_page(block, root.generation, number as u64, entry, tag);
+        bytes.extend(either(disks, placement, [entry.copy_a, entry.copy_b], decode).await?);
+        places.push(entry.copy_a);
+    }
+    if bytes.len() as u64 != root.stream_len {
+        return Err(stream_corrupt("it is not as long as the superblock says"));
+    }
+    Ok((Stream::decode(&bytes)?, places))
+}
+
+fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
+    meta.block_at(VgBlock(place))
+}
+
+/// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
+fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
+    let blocks = placement.blocks();
+    let inside = |start: u64, len: u64| len > 0 && start.checked_add(len).is_some_and(|end| end <= blocks);
+    let pairs = stream.pairs.iter().flatten().all(|start| inside(*start, root.extent_blocks));
+    let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
+    let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
+    let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && t.mapped < 1 << 48 && t.written <= t.mapped);
+    let volumes = stream.volumes.iter().all(|v| v.id.0 < stream.next_volume && v.name.len() <= 127);
+    let ids: BTreeSet<_> = stream.trees.iter().map(|t| t.id).collect();
+    let parents = stream.trees.iter().filter_map(|t| t.parent).all(|p| ids.contains(&p));
+    let distinct = ids.len() == stream.trees.len();
+    // Parents lead upwards, never in a circle: epochs fall.
+    let by_id: std::collections::BTreeMap<_, _> = stream.trees.iter().map(|t| (t.id, t)).collect();
+    let order = stream.trees.iter().all(|t| {
+        let parent = t.parent.and_then(|p| by_id.get(&p));
+        parent.is_none_or(|p| p.kind != TreeKind::Head && (t.kind == TreeKind::Head || t.epoch == Epoch(0) || p.epoch < t.epoch))
+    });
+    let heads = stream.volumes.iter().filter(|v| v.state == VolumeState::Ok).count();
+    let heads_match = heads == stream.trees.iter().filter(|t| t.kind == TreeKind::Head).count();
+    let thick = stream.volumes.iter().all(|v| v.kind == VolumeKind::Thin || v.blocks <= blocks);
+    let checks = [
+        (pairs, "its metadata area lies outside the group"),
+        (runs, "it frees blocks outside the group"),
+        (arenas, "an arena lies outside the group"),
+        (trees, "a tree has impossible counters"),
+        (volumes, "a volume has an impossible id or name"),
+        (parents && distinct && order, "the history of its points does not hold together"),
+        (heads_match, "volumes and heads do not match"),
+        (thick, "a thick volume is larger than the group"),
+        (!stream.pairs.is_empty(), "it has no metadata area"),
+        (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
+    ];
+    match checks.iter().find(|(good, _)| !good) {
+        Some((_, what)) => Err(stream_corrupt(what)),
+        None => Ok(()),
+    }
+}
+
+/// What the scan of the journal found.
+struct Scan {
+    records: Vec<(Seq, Record)>,
+    marker: Seq,
+    next: Seq,
+}
+
+/// Reads the journal from the checkpoint's position to its end.
+async fn scan_journal(
+    disks: &dyn Disks,
+    placement: &Placement,
+    root: &GroupRoot,
+    tag: u64,
+    open: &[u64],
+) -> Result<Scan> {
+    let ring = root.journal_blocks * BLOCK_SIZE;
+    let open: BTreeSet<u64> = open.iter().copied().collect();
+    let mut scan = Scan { records: Vec::new(), marker: Seq(root.capture_seq), next: Seq(root.journal_seq) };
+    // Records that were open at the capture have to prove themselves, unless a marker says otherwise.
+    if let Some(first) = open.first() {
+        scan.marker = Seq(*first);
+    }
+    let mut position = root.journal_position;
+    let mut taken = 0;
+    let mut window: Option<(u64, PageBuf)> = None;
+    loop {
+        let mut found = None;
+        for at in [position, 0] {
+            if found.is_some() || (at == 0 && position == 0 && at != position) {
+                break;
+            }
+            let inside = window.as_ref().is_some_and(|(start, buf)| {
+                *start <= at && at + MAX_FRAME as u64 <= start + buf.capacity() as u64
+                    || *start <= at && start + buf.capacity() as u64 == ring && at < ring
+            });
+            if !inside {
+                let len = SCAN.min(ring - at);
+                let first = root.journal_start + at / BLOCK_SIZE;
+                window = Some((at, read_at(disks, placement, first, len / BLOCK_SIZE).await?));
+            }
+            let (start, buf) = window.as_ref().expect("it was just filled");
+            let id = FrameId { journal_id: root.journal_id, group: tag, position: at, first_seq: scan.next };
+            if let Some(frame) = decode_frame(&buf.as_slice()[(at - start) as usize..], id)? {
+                found = Some((at, frame));
+            }
+        }
+        let Some((at, frame)) = found else { break };
+        let skipped = if at == position { 0 } else { ring - position };
+        taken += skipped + frame.bytes;
+        if taken > ring {
+            break;
+        }
+        scan.marker = scan.marker.max(frame.marker);
+        for record in frame.records {
+            let seq = scan.next;
+            scan.next = Seq(seq.0 + 1);
+            if seq.0 >= root.capture_seq || open.contains(&seq.0) {
+                scan.records.push((seq, record));
+            }
+        }
+        position = (at + frame.bytes) % ring;
+    }
+    Ok(scan)
+}
+
+/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not.
+async fn prove(
+    disks: &dyn Disks,
+    placement: &Placement,
+    records: Vec<(Seq, Record)>,
+    marker: Seq,
+) -> Result<Vec<(Seq, Record, bool)>> {
+    let aborted: BTreeSet<u64> = records
+        .iter()
+        .filter_map(|(_, record)| if let Record::Abort { seq } = record { Some(seq.0) } else { None })
+        .collect();
+    let mut proven = Vec::with_capacity(records.len());
+    for (seq, record) in records {
+        let mut good = !aborted.contains(&seq.0);
+        if let Record::Write { extents, .. } = &record
+            && good
+            && seq >= marker
+        {
+            for extent in extents {
+                let end = extent.vg_block.0.checked_add(u64::from(extent.len));
+                if end.is_none_or(|end| end > placement.blocks()) || extent.len == 0 || extent.len > 1 << 16 {
+                    return Err(replay_corrupt("a write outside the group"));
+                }
+                let data = read_at(disks, placement, extent.vg_block.0, u64::from(extent.len)).await?;
+                let bytes = &data.as_slice()[..extent.len as usize * BLOCK_SIZE as usize];
+                if crc32c::crc32c(bytes) != extent.data_crc {
+                    good = false;
+                    break;
+                }
+            }
+        }
+        proven.push((seq, record, good));
+    }
+    Ok(proven)
+}
+
+impl Group {
+    /// Drains, checkpoints and marks the group clean. Volumes answer [`Error::Closed`] afterwards.
+    pub async fn close(self: &Arc<Self>) -> Result<()> {
+        let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
+        if self.core.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        for volume in volumes {
+            let gate = volume.close_gate(true).await;
+            volume.state.lock().closed = true;
+            drop(gate);
+        }
+        let outcome = match self.core.config.read_only {
+            true => Ok(()),
+            false => self.checkpoint_turn(self.final_ticket(), true).await,
+        };
+        self.background.notify();
+        self.core.space_event.notify();
+        outcome
+    }
+}

@@ -1,0 +1,331 @@
+//! Removal: trees that nothing needs give their blocks back, in bounded steps, in the background (design section 5).
+//!
+//! A dying tree without children is walked, pruned by birth: what was born after its parent is its own and is freed.
+//! A point with one child left is merged into it: what was born after the point's own parent and is not in the child is
+//! freed, the rest becomes the child's. Both walks compare trees node by node and skip what is shared, so that their
+//! cost is in proportion to what is freed; no list of dead blocks is kept (docs/adr/0003).
+//!
+//! Invariants
+//!
+//! * L1 Below the cursor of a merge everything born after the grandparent is the child's own; at and above it the dying
+//!   point still shares with the child. [`Ownership`](crate::core::Ownership) says it to the child.
+//! * L2 A step writes nothing to the journal. What it frees is pending until the next checkpoint, which also keeps the
+//!   cursor: after a crash, removal goes on from there, and nothing that it freed since was given away.
+//! * L3 A merge begins only when every mapping in the dying point is durable, so that the child may write in place what
+//!   it inherits (rule R6).
+
+use super::catalog::Catalog;
+use super::Group;
+use crate::core::{Absorb, Core, count};
+use crate::error::Result;
+use crate::format::stream::{TreeKind, TreeMeta};
+use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};
+use crate::units::{Epoch, Seq, TreeId};
+use crate::volume::Volume;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+/// Freed runs that may wait for a checkpoint before removal takes one itself.
+const PENDING_RUNS: usize = 16 << 10;
+
+enum Stepped {
+    More,
+    TreeDone,
+}
+
+impl Group {
+    /// One step of removal. Clears the wish for removal when there is nothing to do.
+    pub(super) async fn reclaim_some(self: &Arc<Self>) {
+        let outcome = self.reclaim_step().await;
+        match outcome {
+            Ok(true) => {}
+            Ok(false) => self.core.space_event.notify(),
+            Err(error) => {
+                // Removal stops until the group is opened again; nothing is lost by that but space.
+                self.reclaim_wanted.store(false, Ordering::Release);
+                if !matches!(error, crate::error::Error::NoSpace { .. }) {
+                    self.core.journal.poison(&format!("removal failed: {error}"));
+                }
+                self.core.space_event.notify();
+            }
+        }
+        yield_now().await;
+    }
+
+    /// `Ok(false)`: nothing to do.
+    async fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
+        let work = {
+            let catalog = self.catalog.read();
+            let work = catalog.next_removal();
+            if work.is_none() {
+                self.reclaim_wanted.store(false, Ordering::Release);
+            }
+            work
+        };
+        let Some(id) = work else { return Ok(false) };
+        let started = self.catalog.read().trees.get(&id).is_some_and(|t| t.kind == TreeKind::Dying && t.cursor > 0);
+        if !started {
+            self.begin_removal(id).await?;
+        }
+        if self.core.space.lock().pending_runs() > PENDING_RUNS {
+            self.checkpoint().await?;
+        }
+        loop {
+            count(&self.core.counters.reclaim_steps);
+            let stepped = self.core.with_nodes_privileged(|| self.step(id)).await?;
+            match stepped {
+                Stepped::TreeDone => {
+                    self.core.space_event.notify();
+                    return Ok(true);
+                }
+                Stepped::More => {
+                    if self.core.space.lock().pending_runs() > PENDING_RUNS
+                        || self.core.closed.load(Ordering::Acquire)
+                    {
+                        return Ok(true);
+                    }
+                    yield_now().await;
+                }
+            }
+        }
+    }
+
+    /// Marks a tree as dying and tells its child (L1, L3).
+    async fn begin_removal(self: &Arc<Self>, id: TreeId) -> Result<()> {
+        let newest = self.core.journal.next_seq();
+        if newest.0 > 0 {
+            let last = Seq(newest.0 - 1);
+            self.core.journal.ensure_marker(last).await?;
+        }
+        let _gate = self.core.gate.read();
+        let mut catalog = self.catalog_mut();
+        let Some(tree) = catalog.trees.get_mut(&id) else { return Ok(()) };
+        tree.kind = TreeKind::Dying;
+        let (cursor, parent) = (tree.cursor, tree.parent);
+        let lower = catalog.epoch_of(parent);
+        if let Some(child) = live_child(&catalog, id) {
+            Group::set_absorb(&child, Some(Absorb { cursor, lower }));
+        }
+        Ok(())
+    }
+
+    /// One step on the dying tree `id`, in one critical section.
+    fn step(&self, id: TreeId) -> std::result::Result<Stepped, MapError> {
+        let core = &self.core;
+        let _gate = core.gate.read();
+        let mut catalog = self.catalog_mut();
+        let Some(dying) = catalog.trees.get(&id).filter(|t| t.kind == TreeKind::Dying).cloned() else {
+            return Ok(Stepped::TreeDone);
+        };
+        let lower = catalog.epoch_of(dying.parent);
+        let mut children = catalog.children_of(id);
+        let child = children.next();
+        debug_assert!(children.next().is_none(), "C2: a dying tree has at most one child");
+        drop(children);
+        let Some(child) = child else {
+            return step_leaf(core, &mut catalog, &dying, lower);
+        };
+        let volume = live_child(&catalog, id);
+        match volume {
+            Some(volume) => {
+                let mut state = volume.state.lock();
+                let tree = state.head.tree;
+                let Some(next) = step_merge(core, &mut catalog, &dying, &tree, lower)? else {
+                    let gone = self.finish_merge(&mut catalog, &mut state.head, id);
+                    let parent = gone.parent.and_then(|p| catalog.trees.get(&p)).cloned();
+                    state.set_parent(parent.as_ref());
+                    drop(state);
+                    self.recount_reserve(&catalog, parent.and_then(|p| p.guard));
+                    return Ok(Stepped::TreeDone);
+                };
+                state.set_absorb(Some(Absorb { cursor: next, lower }));
+            }
+            None => {
+                let Some(mut heir) = catalog.trees.get(&child).cloned() else { return Ok(Stepped::TreeDone) };
+                if step_merge(core, &mut catalog, &dying, &heir.tree, lower)?.is_none() {
+                    let gone = self.finish_merge(&mut catalog, &mut heir, id);
+                    heir.parent = gone.parent;
+                    let guard = gone.parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.guard);
+                    catalog.trees.insert(child, heir);
+                    self.recount_reserve(&catalog, guard);
+                    return Ok(Stepped::TreeDone);
+                }
+            }
+        }
+        Ok(Stepped::More)
+    }
+
+    /// The dying point is merged: its counters become the child's.
+    fn finish_merge(&self, catalog: &mut Catalog, child: &mut TreeMeta, id: TreeId) -> TreeMeta {
+        let gone = catalog.trees.remove(&id).expect("the caller looked at it");
+        let lower = catalog.epoch_of(gone.parent);
+        catalog.children.remove(&id);
+        catalog.remove_child(gone.parent, id);
+        catalog.add_child(gone.parent, child.id);
+        child.own += gone.own - gone.progress as i64;
+        child.dead.retain(|(birth, _)| *birth <= lower);
+        for (birth, blocks) in &gone.dead {
+            match child.dead.binary_search_by_key(birth, |(b, _)| *b) {
+                Ok(i) => child.dead[i].1 += blocks,
+                Err(i) => child.dead.insert(i, (*birth, *blocks)),
+            }
+        }
+        gone
+    }
+
+    fn recount_reserve(&self, catalog: &Catalog, guard: Option<crate::units::VolumeId>) {
+        let Some(guard) = guard else { return };
+        let used = self.reserve_use(catalog).get(&guard).copied();
+        let mut space = self.core.space.lock();
+        if let (Some((blocks, used)), Some(_)) = (used, space.reserve(guard)) {
+            space.set_reserve(guard, Some(crate::space::Reserve { blocks, used }));
+        }
+    }
+
+    /// Waits until background removal has nothing left to do.
+    pub async fn reclaim_idle(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let turn = self.core.space_event.turn();
+            self.core.journal.failed()?;
+            if !self.reclaiming() && self.catalog.read().next_removal().is_none() {
+                return Ok(());
+            }
+            self.want_reclaim();
+            self.core.space_event.changed(turn).await;
+        }
+    }
+}
+
+/// The volume whose head is the only child of this tree.
+fn live_child(catalog: &Catalog, id: TreeId) -> Option<Arc<Volume>> {
+    let child = catalog.children_of(id).next()?;
+    catalog.heads.get(&child).and_then(|volume| catalog.volumes.get(volume)).cloned()
+}
+
+/// Frees one leaf's worth of a tree that has no child.
+fn step_leaf(core: &Core, catalog: &mut Catalog, dying: &TreeMeta, lower: Epoch) -> std::result::Result<Stepped, MapError> {
+    let prune = |node: NodeRef, _: u8, _: u64| node.birth <= lower;
+    let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
+    if let Some(leaf) = &step.leaf {
+        let mut space = core.space.lock();
+        for e in leaf.extents().filter(|e| e.birth > lower) {
+            space.free_later((e.value, u64::from(e.len)));
+        }
+    }
+    release(core, &step);
+    let tree = catalog.trees.get_mut(&dying.id).expect("the caller looked at it");
+    match step.next {
+        Some(next) => {
+            tree.cursor = next;
+            Ok(Stepped::More)
+        }
+        None => {
+            let parent = tree.parent;
+            catalog.trees.remove(&dying.id);
+            catalog.remove_child(parent, dying.id);
+            Ok(Stepped::TreeDone)
+        }
+    }
+}
+
+/// Settles one leaf's worth of a merge. Returns the new cursor; `None`: done.
+fn step_merge(
+    core: &Core,
+    catalog: &mut Catalog,
+    dying: &TreeMeta,
+    child: &Tree,
+    lower: Epoch,
+) -> std::result::Result<Option<u64>, MapError> {
+    let missing = RefCell::new(None);
+    let prune = |node: NodeRef, level: u8, first_key: u64| {
+        if node.birth <= lower {
+            return true;
+        }
+        match map::node_at(&core.cache, child, level, first_key) {
+            Ok(found) => found == Some(node),
+            Err(error) => {
+                missing.borrow_mut().get_or_insert(error);
+                false
+            }
+        }
+    };
+    let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
+    if let Some(error) = missing.into_inner() {
+        return Err(error);
+    }
+    let mut freed: Vec<Extent> = Vec::new();
+    let mut settled = 0;
+    if let Some(leaf) = &step.leaf {
+        for e in leaf.extents().filter(|e| e.birth > lower) {
+            settled += compare(core, child, e, dying.epoch, &mut freed)?;
+        }
+    }
+    // From here on nothing can fail: a step is done whole or not at all.
+    {
+        let mut space = core.space.lock();
+        freed.iter().for_each(|e| space.free_later((e.value, u64::from(e.len))));
+    }
+    release(core, &step);
+    let tree = catalog.trees.get_mut(&dying.id).expect("the caller looked at it");
+    tree.progress += settled;
+    if let Some(next) = step.next {
+        tree.cursor = next;
+    }
+    Ok(step.next)
+}
+
+/// What of an extent of the dying point its child does not use goes to `freed`. Returns the blocks that do not become
+/// the child's by this merge: the freed ones, and those that the child maps to the same place as its own already.
+fn compare(
+    core: &Core,
+    child: &Tree,
+    extent: Extent,
+    epoch: Epoch,
+    freed: &mut Vec<Extent>,
+) -> std::result::Result<u64, MapError> {
+    let mut found = Extents::new();
+    map::lookup(&core.cache, child, extent.key, extent.end(), &mut found)?;
+    let mut at = extent.key;
+    let mut settled = 0;
+    let mut free = |from: u64, to: u64| {
+        freed.extend(extent.cut(from, to));
+        to - from
+    };
+    for piece in found.iter().filter(|p| p.value.wrapping_sub(p.key) == extent.value.wrapping_sub(extent.key)) {
+        if at < piece.key {
+            settled += free(at, piece.key);
+        }
+        if piece.birth > epoch {
+            settled += u64::from(piece.len);
+        }
+        at = piece.end();
+    }
+    if at < extent.end() {
+        settled += free(at, extent.end());
+    }
+    Ok(settled)
+}
+
+/// Gives back the nodes that a walk has left behind.
+fn release(core: &Core, step: &map::Step) {
+    let mut meta = core.meta.lock();
+    for passed in &step.passed {
+        meta.release(passed.node, core.generation(), &core.cache);
+    }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,507 @@
+//! The journal: a ring of frames, group commit, and the one place where flushes are issued.
+//!
+//! Invariants
+//!
+//! * J1 Records get rising sequence numbers in the order in which they are appended, and frames are written so that a
+//!   reader who follows them sees exactly that order (rule R7).
+//! * J2 [`Journal::written`] returns only when the record's frame *and every frame before it* is on the disk, so a
+//!   record that was acknowledged can be reached by recovery.
+//! * J3 A record is *open* from its append until its owner has finished its data and its mapping. A flush covers the
+//!   records below the lowest open one, and nothing else.
+//! * J4 The *marker* in a frame states: all records below it were durable, data included, when the frame was made.
+//!   Recovery takes records below the highest marker it finds on trust and proves the others by their data's checksum
+//!   (rule R6). A block may be written in place only once the marker that covers its mapping is itself durable,
+//!   because from then on its data need not match the record's checksum any more.
+//! * J5 After a failed write or flush nothing is acknowledged any more (`failed` is sticky).
+
+use crate::disk::{DiskOp, Disks, PageBuf, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::codec::Encoder;
+use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_bytes};
+use crate::placement::Placement;
+use crate::runtime::Runtime;
+use crate::units::{BLOCK_SIZE, Seq, VgBlock};
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Poll, Waker};
+
+/// Frames on their way to the disk at once. Two: one fills while one is written, a third would only be smaller.
+const FRAMES_IN_FLIGHT: usize = 2;
+/// Records gathered into one frame, in bytes, when there are more than fit into a moment.
+const FRAME_TARGET: usize = 128 << 10;
+
+/// Where and as what the journal lies on the disks.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// First VG block, length in bytes. The ring lies on one physical volume's address range or spans several.
+    pub start: VgBlock,
+    pub bytes: u64,
+    pub id: u64,
+    /// First eight bytes of the group's UUID.
+    pub group: u64,
+}
+
+struct Batch {
+    first: u64,
+    count: u32,
+    records: Encoder,
+}
+
+struct Span {
+    serial: u64,
+    first: u64,
+    count: u32,
+    position: u64,
+    /// Bytes taken in the ring, the skipped tail of the ring included.
+    bytes: u64,
+    marker: u64,
+    written: bool,
+}
+
+struct State {
+    next: u64,
+    batches: VecDeque<Batch>,
+    /// Frames since the last checkpoint, oldest first.
+    spans: VecDeque<Span>,
+    next_serial: u64,
+    /// How many spans at the front are on the disk without a gap.
+    solid: usize,
+    position: u64,
+    used: u64,
+    in_flight: usize,
+    /// Records below this are on the disk.
+    written: u64,
+    open: BTreeSet<u64>,
+    /// Records below this are durable, data included.
+    flushed: u64,
+    /// Highest marker in a frame that is on the disk, and that is durable.
+    marker_written: u64,
+    marker_durable: u64,
+    marker_wanted: bool,
+    flush_started: u64,
+    flush_finished: u64,
+    flush_running: bool,
+    waiting: Vec<(u64, Waker)>,
+    watchers: Vec<Waker>,
+    failed: Option<String>,
+    frames: u64,
+    flushes: u64,
+    /// Planted bug: flushes do nothing.
+    no_flush: bool,
+}
+
+/// What a checkpoint needs to know of the journal at its capture.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// Records from here on are not in the checkpoint.
+    pub next: Seq,
+    /// Records below `next` that are not in it either.
+    pub open: Vec<u64>,
+    /// Where replay starts.
+    pub position: u64,
+    pub first: Seq,
+    /// The oldest frame that replay still needs.
+    keep: u64,
+}
+
+/// How full the ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    Low,
+    /// Time for a checkpoint.
+    Half,
+    /// Writers wait for one.
+    Full,
+}
+
+pub struct Journal {
+    disks: Arc<dyn Disks>,
+    runtime: Arc<dyn Runtime>,
+    placement: Placement,
+    ring: Ring,
+    /// How full the ring is: 0, 1 (over half: time for a checkpoint), 2 (nearly full: writers wait).
+    pressure: AtomicU8,
+    is_failed: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl Journal {
+    /// A journal whose ring holds nothing: the next record is `next`.
+    pub fn new(
+        disks: Arc<dyn Disks>,
+        runtime: Arc<dyn Runtime>,
+        placement: Placement,
+        ring: Ring,
+        next: Seq,
+        no_flush: bool,
+    ) -> Arc<Self> {
+        let state = State {
+            next: next.0,
+            batches: VecDeque::new(),
+            spans: VecDeque::new(),
+            next_serial: 0,
+            solid: 0,
+            position: 0,
+            used: 0,
+            in_flight: 0,
+            written: next.0,
+            open: BTreeSet::new(),
+            flushed: next.0,
+            marker_written: next.0,
+            marker_durable: next.0,
+            marker_wanted: false,
+            flush_started: 0,
+            flush_finished: 0,
+            flush_running: false,
+            waiting: Vec::new(),
+            watchers: Vec::new(),
+            failed: None,
+            frames: 0,
+            flushes: 0,
+            no_flush,
+        };
+        Arc::new(Journal { disks, runtime, placement, ring, pressure: AtomicU8::new(0), is_failed: AtomicBool::new(false), state: Mutex::new(state) })
+    }
+
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Appends a record and returns its sequence number. `open`: see J3; the caller must [`close`](Self::close) it.
+    pub fn append(self: &Arc<Self>, record: &Record, open: bool) -> Seq {
+        let mut state = self.state.lock();
+        let seq = state.next;
+        state.next += 1;
+        if open {
+            state.open.insert(seq);
+        }
+        let full = state.batches.back().is_none_or(|batch| batch.records.bytes.len() >= FRAME_TARGET);
+        if full {
+            state.batches.push_back(Batch { first: seq, count: 0, records: Encoder::default() });
+        }
+        let batch = state.batches.back_mut().expect("one was pushed when there was none");
+        record.encode(&mut batch.records);
+        batch.count += 1;
+        self.kick(&mut state);
+        Seq(seq)
+    }
+
+    /// Whether a record of this many bytes can ever be written to this ring.
+    pub fn fits(&self, record: &Record) -> bool {
+        let mut probe = Encoder::default();
+        record.encode(&mut probe);
+        probe.bytes.len() <= (MAX_FRAME / 2).min(self.ring.bytes as usize / 8)
+    }
+
+    /// The record's data and mapping are finished (or were given up).
+    pub fn close(&self, seq: Seq) {
+        let mut state = self.state.lock();
+        state.open.remove(&seq.0);
+        wake(&mut state);
+    }
+
+    /// Waits until the record can be found by recovery after the death of the server (J2).
+    pub async fn written(&self, seq: Seq) -> Result<()> {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if let Some(error) = failure(&state) {
+                return Poll::Ready(Err(error));
+            }
+            if state.written > seq.0 {
+                return Poll::Ready(Ok(()));
+            }
+            state.waiting.push((seq.0, cx.waker().clone()));
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Makes everything acknowledged before the call durable. Calls that wait together share one device flush.
+    pub async fn flush(&self) -> Result<()> {
+        let ticket = self.state.lock().flush_started + 1;
+        loop {
+            let lead = poll_fn(|cx| {
+                let mut state = self.state.lock();
+                if let Some(error) = failure(&state) {
+                    return Poll::Ready(Err(error));
+                }
+                if state.flush_finished >= ticket {
+                    return Poll::Ready(Ok(None));
+                }
+                if state.flush_running {
+                    state.watchers.push(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                state.flush_running = true;
+                state.flush_started += 1;
+                let covered = state.open.first().copied().unwrap_or(state.next).min(state.written);
+                Poll::Ready(Ok(Some((covered, state.marker_written))))
+            })
+            .await?;
+            let Some((covered, marker)) = lead else { return Ok(()) };
+            let skip = self.state.lock().no_flush;
+            let outcome = if skip { Ok(None) } else { start(&*self.disks, DiskOp::Flush).await };
+            let mut state = self.state.lock();
+            state.flush_running = false;
+            state.flushes += 1;
+            match outcome {
+                Ok(_) => {
+                    state.flush_finished = state.flush_started;
+                    state.flushed = state.flushed.max(covered);
+                    state.marker_durable = state.marker_durable.max(marker);
+                }
+                Err(error) => self.fail(&mut state, &error.to_string()),
+            }
+            wake(&mut state);
+        }
+    }
+
+    /// Returns once recovery will take the record on trust (J4), so that its block may be written in place.
+    pub async fn ensure_marker(self: &Arc<Self>, seq: Seq) -> Result<()> {
+        loop {
+            let flush = poll_fn(|cx| {
+                let mut state = self.state.lock();
+                if let Some(error) = failure(&state) {
+                    return Poll::Ready(Err(error));
+                }
+                if state.marker_durable > seq.0 {
+                    return Poll::Ready(Ok(false));
+                }
+                let unfinished = state.written <= seq.0 || state.open.first().is_some_and(|open| *open <= seq.0);
+                let flush = if state.flushed <= seq.0 { !unfinished } else { state.marker_written > seq.0 };
+                if flush {
+                    return Poll::Ready(Ok(true));
+                }
+                if state.flushed > seq.0 {
+                    state.marker_wanted = true;
+                    self.kick(&mut state);
+                }
+                state.watchers.push(cx.waker().clone());
+                Poll::Pending
+            })
+            .await?;
+            match flush {
+                true => self.flush().await?,
+                false => return Ok(()),
+            }
+        }
+    }
+
+    /// Records below this need no marker any more.
+    pub fn marker_durable(&self) -> Seq {
+        Seq(self.state.lock().marker_durable)
+    }
+
+    /// Waits while the ring is nearly full.
+    pub async fn admit(&self) -> Result<()> {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if let Some(error) = failure(&state) {
+                return Poll::Ready(Err(error));
+            }
+            if self.pressure() == Pressure::Full {
+                state.watchers.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// The sequence number that the next record gets.
+    pub fn next_seq(&self) -> Seq {
+        Seq(self.state.lock().next)
+    }
+
+    /// How full the ring is. Lock-free: asked by every write that changes a mapping.
+    pub fn pressure(&self) -> Pressure {
+        match self.pressure.load(Ordering::Relaxed) {
+            0 => Pressure::Low,
+            1 => Pressure::Half,
+            _ => Pressure::Full,
+        }
+    }
+
+    fn measure(&self, state: &State) {
+        let level = match state.used {
+            used if used > self.ring.bytes / 4 * 3 => 2,
+            used if used > self.ring.bytes / 2 => 1,
+            _ => 0,
+        };
+        self.pressure.store(level, Ordering::Relaxed);
+    }
+
+    /// The part of the ring in use, in bytes of its length.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.state.lock().used, self.ring.bytes)
+    }
+
+    /// Frames written and device flushes issued since the journal was opened.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let state = self.state.lock();
+        (state.frames, state.next, state.flushes)
+    }
+
+    /// The failure that stopped the journal, if one did (J5).
+    pub fn failed(&self) -> Result<()> {
+        if !self.is_failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        failure(&self.state.lock()).map_or(Ok(()), Err)
+    }
+
+    fn fail(&self, state: &mut State, why: &str) {
+        state.failed.get_or_insert_with(|| why.to_string());
+        self.is_failed.store(true, Ordering::Relaxed);
+        state.waiting.drain(..).for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Stops all promises: something below failed in a way that leaves the disk's state unknown (J5).
+    pub fn poison(&self, why: &str) {
+        let mut state = self.state.lock();
+        self.fail(&mut state, why);
+        wake(&mut state);
+    }
+
+    /// The journal's position for a checkpoint that captures the group's state at this instant.
+    pub fn capture(&self) -> Capture {
+        let state = self.state.lock();
+        let low = state.open.first().copied().unwrap_or(state.next);
+        let span = state.spans.iter().find(|span| span.first + u64::from(span.count) > low);
+        let (position, first, keep) = match span {
+            Some(span) => (span.position, span.first, span.serial),
+            None => {
+                let first = state.batches.front().map_or(state.next, |batch| batch.first);
+                (state.position, first, state.next_serial)
+            }
+        };
+        let open = state.open.iter().copied().collect();
+        Capture { next: Seq(state.next), open, position, first: Seq(first), keep }
+    }
+
+    /// The checkpoint of `capture` is durable: frames before it are free, its records need no marker.
+    pub fn checkpointed(self: &Arc<Self>, capture: &Capture) {
+        let mut state = self.state.lock();
+        while state.solid > 0 && state.spans.front().is_some_and(|span| span.serial < capture.keep) {
+            let span = state.spans.pop_front().expect("the front was looked at");
+            state.solid -= 1;
+            state.used -= span.bytes;
+        }
+        self.measure(&state);
+        let covered = capture.open.first().copied().unwrap_or(capture.next.0);
+        state.marker_durable = state.marker_durable.max(covered);
+        state.flushed = state.flushed.max(covered.min(state.written));
+        self.kick(&mut state);
+        wake(&mut state);
+    }
+
+    /// Starts a frame if there is something to write and room for it.
+    fn kick(self: &Arc<Self>, state: &mut State) {
+        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() {
+            let batch = match state.batches.front() {
+                Some(_) => state.batches.pop_front(),
+                None if state.marker_wanted && state.marker_written < state.flushed => {
+                    Some(Batch { first: state.next, count: 0, records: Encoder::default() })
+                }
+                None => None,
+            };
+            let Some(batch) = batch else { return };
+            let bytes = frame_bytes(batch.records.bytes.len()) as u64;
+            let skipped = if state.position + bytes > self.ring.bytes { self.ring.bytes - state.position } else { 0 };
+            if state.used + skipped + bytes > self.ring.bytes {
+                // Full: the batch waits for a checkpoint.
+                if batch.count > 0 {
+                    state.batches.push_front(batch);
+                }
+                return;
+            }
+            if skipped > 0 {
+                state.position = 0;
+            }
+            let position = state.position;
+            let marker = state.flushed;
+            state.marker_wanted = false;
+            state.position = (position + bytes) % self.ring.bytes;
+            state.used += skipped + bytes;
+            self.measure(state);
+            state.in_flight += 1;
+            state.frames += 1;
+            let serial = state.next_serial;
+            state.next_serial += 1;
+            state.spans.push_back(Span {
+                serial,
+                first: batch.first,
+                count: batch.count,
+                position,
+                bytes: skipped + bytes,
+                marker,
+                written: false,
+            });
+            self.write_frame(serial, batch, position, bytes, marker);
+        }
+    }
+
+    fn write_frame(self: &Arc<Self>, serial: u64, batch: Batch, position: u64, bytes: u64, marker: u64) {
+        let mut block = PageBuf::zeroed(bytes as usize);
+        let id = FrameId {
+            journal_id: self.ring.id,
+            group: self.ring.group,
+            position,
+            first_seq: Seq(batch.first),
+        };
+        let frame = &mut block.as_mut_slice()[..bytes as usize];
+        encode_frame(id, batch.count, Seq(marker), &batch.records.bytes, frame);
+        let mut segments = Segments::new();
+        self.placement.map_bytes(self.ring.start.0 * BLOCK_SIZE + position, bytes, 0, &mut segments);
+        let done = start(&*self.disks, DiskOp::Write { segments, buf: Arc::new(block) });
+        let journal = self.clone();
+        self.runtime.spawn(
+            "journal frame",
+            Box::pin(async move {
+                let outcome = done.await;
+                journal.frame_done(serial, outcome.map(|_| ()).map_err(|e| e.to_string()));
+            }),
+        );
+    }
+
+    fn frame_done(self: &Arc<Self>, serial: u64, outcome: std::result::Result<(), String>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.in_flight -= 1;
+        if let Err(why) = outcome {
+            self.fail(state, &why);
+        } else {
+            let span = state.spans.iter_mut().rev().find(|span| span.serial == serial);
+            span.expect("a frame in flight has its span").written = true;
+            // J2: only what follows whole frames counts.
+            while let Some(span) = state.spans.get(state.solid).filter(|span| span.written) {
+                state.written = state.written.max(span.first + u64::from(span.count));
+                state.marker_written = state.marker_written.max(span.marker);
+                state.solid += 1;
+            }
+            self.kick(state);
+        }
+        let written = state.written;
+        let failed = state.failed.is_some();
+        let mut i = 0;
+        while i < state.waiting.len() {
+            if failed || state.waiting[i].0 < written {
+                state.waiting.swap_remove(i).1.wake();
+            } else {
+                i += 1;
+            }
+        }
+        wake(state);
+    }
+}
+
+fn failure(state: &State) -> Option<Error> {
+    state.failed.as_ref().map(|why| Error::Poisoned(why.clone()))
+}
+
+fn wake(state: &mut State) {
+    state.watchers.drain(..).for_each(Waker::wake);
+}

@@ -1,0 +1,188 @@
+//! The metadata area: pairs of extents, each block kept twice, handed out node by node.
+//!
+//! * M1 A block that a checkpoint on the disk refers to is not given out again before the next checkpoint is durable:
+//!   it waits in `pending`, then in `committing`.
+//! * M2 A reserve stays for removal and checkpoints when ordinary writes get no more nodes (promise P8).
+
+use crate::map::{NodeCache, NodeRef};
+use crate::units::{MetaBlock, VgBlock};
+
+pub struct MetaSpace {
+    /// First VG blocks of the two copies of each pair.
+    pairs: Vec<[u64; 2]>,
+    /// Blocks in each copy of a pair.
+    pair_blocks: u64,
+    used: Vec<u64>,
+    free: u64,
+    next: u64,
+    pending: Vec<MetaBlock>,
+    committing: Vec<MetaBlock>,
+}
+
+impl MetaSpace {
+    pub fn new(pairs: Vec<[u64; 2]>, pair_blocks: u64) -> Self {
+        let total = pairs.len() as u64 * pair_blocks;
+        MetaSpace {
+            pairs,
+            pair_blocks,
+            used: vec![0; total.div_ceil(64) as usize],
+            free: total,
+            next: 0,
+            pending: Vec::new(),
+            committing: Vec::new(),
+        }
+    }
+
+    /// The same with the blocks in use that a checkpoint's bitmap names. False: the bitmap does not fit.
+    pub fn load_bitmap(&mut self, bitmap: &[u8]) -> bool {
+        let total = self.total();
+        if bitmap.len() as u64 != self.bitmap_bytes() {
+            return false;
+        }
+        for (i, byte) in bitmap.iter().enumerate() {
+            self.used[i / 8] |= u64::from(*byte) << (i % 8 * 8);
+        }
+        let used: u64 = self.used.iter().map(|word| u64::from(word.count_ones())).sum();
+        let past_end = (total..self.used.len() as u64 * 64).any(|n| self.used[(n / 64) as usize] >> (n % 64) & 1 == 1);
+        self.free = total.saturating_sub(used);
+        !past_end
+    }
+
+    pub fn total(&self) -> u64 {
+        self.pairs.len() as u64 * self.pair_blocks
+    }
+
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    pub fn used(&self) -> u64 {
+        self.total() - self.free
+    }
+
+    /// Blocks that come back with the next checkpoint or the one under way.
+    pub fn pending(&self) -> u64 {
+        (self.pending.len() + self.committing.len()) as u64
+    }
+
+    /// The blocks that [`pending`](Self::pending) counts.
+    pub fn pending_blocks(&self) -> impl Iterator<Item = MetaBlock> + '_ {
+        self.pending.iter().chain(&self.committing).copied()
+    }
+
+    pub fn pairs(&self) -> &[[u64; 2]] {
+        &self.pairs
+    }
+
+    /// Nodes kept back for removal and checkpoints (M2).
+    pub fn reserve(&self) -> u64 {
+        (self.total() / 8).clamp(32, 1024)
+    }
+
+    pub fn add_pair(&mut self, pair: [u64; 2]) {
+        self.pairs.push(pair);
+        self.used.resize(self.total().div_ceil(64) as usize, 0);
+        self.free += self.pair_blocks;
+    }
+
+    /// Whether this many nodes can be had by an ordinary or by a privileged writer.
+    pub fn can_alloc(&self, nodes: u64, privileged: bool) -> bool {
+        self.free >= nodes + if privileged { 0 } else { self.reserve() }
+    }
+
+    /// A free block. The caller made sure that there is one.
+    pub fn alloc(&mut self) -> MetaBlock {
+        let words = self.used.len();
+        let total = self.total();
+        for i in 0..=words {
+            let word = (self.next / 64) as usize % words;
+            let mask = if i == 0 { !0u64 << (self.next % 64) } else { !0 };
+            let candidates = !self.used[word] & mask;
+            let bit = word as u64 * 64 + u64::from(candidates.trailing_zeros());
+            if candidates != 0 && bit < total {
+                self.used[word] |= 1 << (bit % 64);
+                self.free -= 1;
+                self.next = (bit + 1) % total;
+                return MetaBlock(bit);
+            }
+            self.next = (word as u64 + 1) % words as u64 * 64;
+        }
+        unreachable!("alloc is called only after can_alloc said yes");
+    }
+
+    /// A node that its tree does not use any more. One that never was part of a checkpoint is free at once.
+    pub fn release(&mut self, node: NodeRef, generation: u64, cache: &NodeCache) {
+        if node.generation == generation {
+            cache.forget(node.addr);
+            self.give_back(node.addr);
+        } else {
+            self.pending.push(node.addr);
+        }
+    }
+
+    /// Blocks of the previous checkpoint's stream.
+    pub fn release_later(&mut self, blocks: impl IntoIterator<Item = MetaBlock>) {
+        self.pending.extend(blocks);
+    }
+
+    fn give_back(&mut self, block: MetaBlock) {
+        let (word, bit) = ((block.0 / 64) as usize, block.0 % 64);
+        assert!(self.used[word] >> bit & 1 == 1, "metadata block {block} was freed twice");
+        self.used[word] &= !(1 << bit);
+        self.free += 1;
+    }
+
+    /// At a checkpoint's capture: what is pending now is free once that checkpoint is durable.
+    pub fn begin_commit(&mut self) {
+        debug_assert!(self.committing.is_empty(), "one checkpoint at a time");
+        self.committing = std::mem::take(&mut self.pending);
+    }
+
+    /// The checkpoint is durable.
+    pub fn finish_commit(&mut self, cache: &NodeCache) {
+        for block in std::mem::take(&mut self.committing) {
+            cache.forget(block);
+            self.give_back(block);
+        }
+    }
+
+    /// The checkpoint failed: its blocks wait for the next.
+    pub fn abort_commit(&mut self) {
+        let mut committing = std::mem::take(&mut self.committing);
+        self.pending.append(&mut committing);
+    }
+
+    pub fn bitmap_bytes(&self) -> u64 {
+        self.total().div_ceil(8)
+    }
+
+    /// Blocks in use as the checkpoint under way must record them: without what it frees.
+    pub fn bitmap(&self) -> Vec<u8> {
+        let mut used = self.used.clone();
+        for block in &self.committing {
+            used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
+        }
+        let mut bytes: Vec<u8> = used.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(self.bitmap_bytes() as usize);
+        bytes
+    }
+
+    /// The VG blocks of a metadata block's two copies; `None` when there is no such block.
+    pub fn locate(&self, block: MetaBlock) -> Option<[VgBlock; 2]> {
+        let pair = self.pairs.get((block.0 / self.pair_blocks) as usize)?;
+        let offset = block.0 % self.pair_blocks;
+        Some([VgBlock(pair[0] + offset), VgBlock(pair[1] + offset)])
+    }
+
+    /// The metadata block whose first copy lies at this VG block.
+    pub fn block_at(&self, place: VgBlock) -> Option<MetaBlock> {
+        let inside = |pair: &[u64; 2]| pair[0] <= place.0 && place.0 < pair[0] + self.pair_blocks;
+        let index = self.pairs.iter().position(inside)?;
+        Some(MetaBlock(index as u64 * self.pair_blocks + place.0 - self.pairs[index][0]))
+    }
+
+    /// Whether the block is marked as used, for `check`.
+    pub fn is_used(&self, block: MetaBlock) -> bool {
+        self.used.get((block.0 / 64) as usize).is_some_and(|word| word >> (block.0 % 64) & 1 == 1)
+    }
+}

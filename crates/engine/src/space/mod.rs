@@ -1,0 +1,785 @@
+//! Free space: which VG blocks nothing uses, and who may take them.
+//!
+//! Blocks are in one of these states: *free* (in the free tree), in an *arena* (taken out of the free tree as a run
+//! of up to 1024 blocks and handed out block by block; the arena's bitmap says which are used), *used*, or *pending*
+//! (freed, not yet usable).
+//!
+//! Invariants
+//!
+//! * S1 A block is handed out only from the free tree or as an unused bit of an arena.
+//! * S2 A freed block becomes usable only when a checkpoint that no longer refers to it is durable (rule R8). Recovery
+//!   relies on it: a block that a journal record places was free at the checkpoint before.
+//! * S3 The free tree never overlaps an open arena.
+//! * S4 `promised` blocks (thick volumes' unmapped rest, unused reserves) are never handed to anyone else.
+//! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
+
+pub mod metadata;
+
+use crate::fixed_hash::Map;
+use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
+use crate::units::{Epoch, MetaBlock, VgBlock, VolumeId};
+use metadata::MetaSpace;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Blocks in an arena, at most.
+pub const ARENA_BLOCKS: u64 = 1024;
+/// Open arenas, at most: bounds the memory of arenas and slots.
+const MAX_ARENAS: usize = 4096;
+/// Leaves of the free tree looked at in one step of a search.
+const SEARCH_LEAVES: usize = 64;
+
+/// A run of VG blocks: start and length.
+pub type Run = (u64, u64);
+pub type Runs = SmallVec<[Run; 2]>;
+
+struct Arena {
+    len: u64,
+    used: [u64; 16],
+    unused: u64,
+    /// Where the next slot is carved; beyond it nothing is reserved.
+    cursor: u64,
+}
+
+impl Arena {
+    fn is_used(&self, i: u64) -> bool {
+        self.used[(i / 64) as usize] >> (i % 64) & 1 == 1
+    }
+
+    fn set(&mut self, i: u64) {
+        debug_assert!(!self.is_used(i), "S1: a block is handed out once");
+        self.used[(i / 64) as usize] |= 1 << (i % 64);
+        self.unused -= 1;
+    }
+
+    fn clear(&mut self, i: u64) {
+        debug_assert!(self.is_used(i), "a block is freed once");
+        self.used[(i / 64) as usize] &= !(1 << (i % 64));
+        self.unused += 1;
+    }
+
+    /// Runs of unused blocks, relative to the arena.
+    fn unused_runs(&self) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for i in (0..self.len).filter(|i| !self.is_used(*i)) {
+            match runs.last_mut() {
+                Some((start, len)) if *start + *len == i => *len += 1,
+                _ => runs.push((i, 1)),
+            }
+        }
+        runs
+    }
+}
+
+/// A snapshot's reserve and what is charged to it, in blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reserve {
+    pub blocks: u64,
+    pub used: u64,
+}
+
+impl Reserve {
+    fn promise(&self) -> i64 {
+        self.blocks.saturating_sub(self.used) as i64
+    }
+}
+
+/// On whose account blocks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// From what is free and promised to nobody.
+    Open,
+    /// A promise made to a thick volume, which shrinks by as much.
+    Thick,
+    /// The reserve of this snapshot.
+    Reserve(VolumeId),
+}
+
+/// Why blocks were not handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllocError {
+    Map(MapError),
+    /// Nothing left for this account.
+    Full,
+    /// The snapshot's reserve does not cover it.
+    ReserveFull(VolumeId),
+}
+
+impl From<MapError> for AllocError {
+    fn from(e: MapError) -> Self {
+        AllocError::Map(e)
+    }
+}
+
+pub struct Space {
+    free_tree: Tree,
+    /// Blocks in the free tree.
+    free: u64,
+    arenas: BTreeMap<u64, Arena>,
+    arena_order: VecDeque<u64>,
+    arena_unused: u64,
+    current: Map<VolumeId, u64>,
+    /// First block of the slot of (volume, chunk).
+    slots: Map<(VolumeId, u64), u64>,
+    slots_taken: u64,
+    pending: Vec<Run>,
+    pending_blocks: u64,
+    committing: Vec<Run>,
+    committing_blocks: u64,
+    reserves: Map<VolumeId, Reserve>,
+    promised: i64,
+    search_from: u64,
+    /// No run of a whole arena was found when this many blocks were free: do not look again until there are more.
+    no_large_below: u64,
+    /// Free blocks of each physical volume's range: (end of range, blocks).
+    pv_free: Vec<(u64, u64)>,
+}
+
+/// The free tree's writer: all its nodes are its own.
+struct FreeOwner<'a> {
+    meta: &'a mut MetaSpace,
+    cache: &'a NodeCache,
+    generation: u64,
+}
+
+impl NodeOwner for FreeOwner<'_> {
+    fn can_alloc(&self, nodes: usize) -> bool {
+        self.meta.can_alloc(nodes as u64, true)
+    }
+    fn alloc(&mut self) -> MetaBlock {
+        self.meta.alloc()
+    }
+    fn release(&mut self, node: NodeRef) {
+        self.meta.release(node, self.generation, self.cache);
+    }
+    fn owned(&self, _: Epoch, _: u64, _: Option<u64>) -> bool {
+        true
+    }
+    fn birth(&self) -> Epoch {
+        Epoch(0)
+    }
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+/// What the free tree needs to be changed.
+#[derive(Clone, Copy)]
+pub struct Hands<'a> {
+    pub cache: &'a NodeCache,
+    pub meta: &'a Mutex<MetaSpace>,
+    pub generation: u64,
+}
+
+fn run_extent((start, len): Run) -> Extent {
+    let len = u32::try_from(len).expect("runs in the free tree are at most 2^32 - 1 blocks");
+    Extent { key: start, len, value: start, birth: Epoch(0), flags: 0 }
+}
+
+impl Space {
+    /// `pv_free`: end of each physical volume's range of blocks, and the free blocks in it.
+    pub fn new(free_tree: Tree, free: u64, pv_free: Vec<(u64, u64)>) -> Self {
+        Space {
+            free_tree,
+            free,
+            arenas: BTreeMap::new(),
+            arena_order: VecDeque::new(),
+            arena_unused: 0,
+            current: Map::default(),
+            slots: Map::default(),
+            slots_taken: 0,
+            pending: Vec::new(),
+            pending_blocks: 0,
+            committing: Vec::new(),
+            committing_blocks: 0,
+            reserves: Map::default(),
+            promised: 0,
+            search_from: 0,
+            no_large_below: 0,
+            pv_free,
+        }
+    }
+
+    pub fn free_tree(&self) -> Tree {
+        self.free_tree
+    }
+
+    /// Blocks in the free tree, unused blocks of arenas apart.
+    pub fn free_in_tree(&self) -> u64 {
+        self.free
+    }
+
+    /// Blocks that nothing uses.
+    pub fn free_blocks(&self) -> u64 {
+        self.free + self.arena_unused
+    }
+
+    pub fn promised(&self) -> u64 {
+        self.promised.max(0) as u64
+    }
+
+    /// Free and promised to nobody.
+    pub fn available(&self) -> u64 {
+        self.free_blocks().saturating_sub(self.promised())
+    }
+
+    pub fn pending_blocks(&self) -> u64 {
+        self.pending_blocks + self.committing_blocks
+    }
+
+    pub fn pending_runs(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub fn slots_taken(&self) -> u64 {
+        self.slots_taken
+    }
+
+    pub fn pv_free(&self) -> &[(u64, u64)] {
+        &self.pv_free
+    }
+
+    /// A physical volume joined whose range ends at block `end`.
+    pub fn add_pv(&mut self, end: u64) {
+        self.pv_free.push((end, 0));
+    }
+
+    // ---- promises -------------------------------------------------------------------------------------------
+
+    /// Raises (or lowers) what is promised to thick volumes.
+    pub fn promise(&mut self, blocks: i64) {
+        self.promised += blocks;
+    }
+
+    /// Starts the count of promises anew: thick volumes' unmapped blocks, no reserves.
+    pub fn promise_anew(&mut self, blocks: i64) {
+        self.promised = blocks;
+        self.reserves.clear();
+    }
+
+    /// Counts a free extent of the free tree to its physical volume, while a group is opened.
+    pub fn count_free_extent(&mut self, start: u64, len: u64) {
+        self.count_pv((start, len), true);
+    }
+
+    /// Sets a snapshot's reserve and what is charged to it; `None` removes it.
+    pub fn set_reserve(&mut self, snapshot: VolumeId, reserve: Option<Reserve>) {
+        let before = match reserve {
+            Some(reserve) => {
+                self.promised += reserve.promise();
+                self.reserves.insert(snapshot, reserve)
+            }
+            None => self.reserves.remove(&snapshot),
+        };
+        self.promised -= before.map_or(0, |r| r.promise());
+    }
+
+    pub fn reserve(&self, snapshot: VolumeId) -> Option<Reserve> {
+        self.reserves.get(&snapshot).copied()
+    }
+
+    /// Charges a snapshot (negative: credits). A snapshot without a reserve is charged nothing.
+    pub fn charge(&mut self, snapshot: VolumeId, blocks: i64) {
+        if let Some(reserve) = self.reserves.get_mut(&snapshot) {
+            let before = reserve.promise();
+            reserve.used = reserve.used.saturating_add_signed(blocks);
+            self.promised += reserve.promise() - before;
+        }
+    }
+
+    fn admit(&self, blocks: u64, account: Account) -> Result<(), AllocError> {
+        let limit = match account {
+            Account::Open => self.available(),
+            Account::Thick => self.free_blocks(),
+            Account::Reserve(snapshot) => match self.reserves.get(&snapshot) {
+                Some(r) if r.used + blocks > r.blocks => return Err(AllocError::ReserveFull(snapshot)),
+                Some(_) => self.free_blocks(),
+                None => self.available(),
+            },
+        };
+        if blocks > limit { Err(AllocError::Full) } else { Ok(()) }
+    }
+
+    fn settle(&mut self, blocks: i64, account: Account) {
+        match account {
+            Account::Open => {}
+            Account::Thick => self.promised -= blocks,
+            Account::Reserve(snapshot) => self.charge(snapshot, blocks),
+        }
+    }
+
+    /// Undoes the accounting of blocks that were handed out and are given back another way.
+    pub fn unsettle(&mut self, blocks: u64, account: Account) {
+        self.settle(-(blocks as i64), account);
+    }
+
+    // ---- handing out ----------------------------------------------------------------------------------------
+
+    /// Places `len` blocks of a volume from LV block `at` on, chunk slot by chunk slot (rule R10), and settles the
+    /// account. All or nothing.
+    pub fn alloc(
+        &mut self,
+        hands: Hands<'_>,
+        volume: VolumeId,
+        chunk: u64,
+        (mut at, len): Run,
+        account: Account,
+        out: &mut Runs,
+    ) -> Result<(), AllocError> {
+        self.admit(len, account)?;
+        let before = out.len();
+        let end = at + len;
+        while at < end {
+            let want = (chunk - at % chunk).min(end - at);
+            let got = if want == chunk {
+                self.carve(hands, volume, (end - at) / chunk * chunk)
+            } else {
+                self.from_slot(hands, volume, chunk, at, want)
+            };
+            match got {
+                Ok(run) => {
+                    push_run(out, run);
+                    at += run.1;
+                }
+                Err(e) => {
+                    let taken: Vec<Run> = out.drain(before..).collect();
+                    taken.into_iter().for_each(|run| self.unset(run));
+                    return Err(e);
+                }
+            }
+        }
+        self.settle(len as i64, account);
+        Ok(())
+    }
+
+    /// Undoes an [`alloc`](Self::alloc) whose blocks no record names.
+    pub fn unalloc(&mut self, runs: &[Run], account: Account) {
+        for run in runs {
+            self.unset(*run);
+            self.settle(-(run.1 as i64), account);
+        }
+    }
+
+    /// Gives unused blocks of an arena back to it, or remembers them as pending when the arena is gone.
+    fn unset(&mut self, (start, len): Run) {
+        for block in start..start + len {
+            match self.arena_of(block) {
+                Some((base, arena)) => {
+                    arena.clear(block - base);
+                    self.arena_unused += 1;
+                }
+                None => self.free_later((block, 1)),
+            }
+        }
+    }
+
+    fn arena_of(&mut self, block: u64) -> Option<(u64, &mut Arena)> {
+        let (base, arena) = self.arenas.range_mut(..=block).next_back()?;
+        (block < base + arena.len).then_some((*base, arena))
+    }
+
+    /// Up to `want` contiguous blocks at the slot of `at`, which is made when there is none.
+    fn from_slot(&mut self, hands: Hands<'_>, volume: VolumeId, chunk: u64, at: u64, want: u64) -> Result<Run, AllocError> {
+        let (number, offset) = (at / chunk, at % chunk);
+        if let Some(slot) = self.slots.get(&(volume, number)).copied()
+            && let Some(run) = self.take_at(slot + offset, want)
+        {
+            return Ok(run);
+        }
+        let base = self.open_arena(hands, volume, chunk)?;
+        let arena = self.arenas.get_mut(&base).expect("it was just opened");
+        if arena.len - arena.cursor < chunk {
+            return self.carve(hands, volume, want);
+        }
+        let slot = base + arena.cursor;
+        arena.cursor += chunk;
+        self.slots.insert((volume, number), slot);
+        self.slots_taken += 1;
+        Ok(self.take_at(slot + offset, want).expect("a new slot's blocks are unused"))
+    }
+
+    /// Unused blocks from `start` on, up to `want` of them; none when the first is used or in no arena.
+    fn take_at(&mut self, start: u64, want: u64) -> Option<Run> {
+        let (base, arena) = self.arena_of(start)?;
+        let first = start - base;
+        let end = (first + want).min(arena.len);
+        let len = (first..end).take_while(|i| !arena.is_used(*i)).count() as u64;
+        (first..first + len).for_each(|i| arena.set(i));
+        let done = arena.unused == 0;
+        self.arena_unused -= len;
+        if done {
+            self.arenas.remove(&base);
+        }
+        (len > 0).then_some((start, len))
+    }
+
+    /// Up to `want` contiguous blocks from the volume's arena, beside any slot.
+    fn carve(&mut self, hands: Hands<'_>, volume: VolumeId, want: u64) -> Result<Run, AllocError> {
+        let base = self.open_arena(hands, volume, 1)?;
+        let arena = self.arenas.get_mut(&base).expect("it was just opened");
+        let start = base + arena.cursor;
+        let len = want.min(arena.len - arena.cursor);
+        arena.cursor += len;
+        Ok(self.take_at(start, len).expect("beyond the cursor nothing is used"))
+    }
+
+    /// The volume's arena with room for `room` blocks beyond its cursor, if any arena can have that; else one with
+    /// room for at least one block.
+    fn open_arena(&mut self, hands: Hands<'_>, volume: VolumeId, room: u64) -> Result<u64, AllocError> {
+        if let Some(base) = self.current.get(&volume)
+            && let Some(arena) = self.arenas.get(base)
+            && arena.len - arena.cursor >= room.max(1)
+        {
+            return Ok(*base);
+        }
+        if self.arenas.len() >= MAX_ARENAS {
+            self.close_oldest(hands)?;
+        }
+        let run = match self.find(hands)? {
+            Some(run) => run,
+            None => {
+                // Slots hold what is left: take them back (rule R10).
+                self.close_arenas(hands)?;
+                self.find(hands)?.ok_or(AllocError::Full)?
+            }
+        };
+        self.take_run(hands, run)?;
+        let arena = Arena { len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
+        self.arena_unused += run.1;
+        self.arenas.insert(run.0, arena);
+        self.arena_order.push_back(run.0);
+        self.current.insert(volume, run.0);
+        self.search_from = run.0 + run.1;
+        Ok(run.0)
+    }
+
+    /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
+    fn find(&mut self, hands: Hands<'_>) -> Result<Option<Run>, AllocError> {
+        for min in [ARENA_BLOCKS, 64, 1] {
+            if min == ARENA_BLOCKS && self.free < self.no_large_below {
+                continue;
+            }
+            if let Some(e) = self.search(hands, min, self.search_from)? {
+                return Ok(Some((e.key, u64::from(e.len).min(ARENA_BLOCKS))));
+            }
+            if min == ARENA_BLOCKS {
+                self.no_large_below = self.free + ARENA_BLOCKS;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first free extent of at least `min` blocks from `from` on, then from the start.
+    fn search(&self, hands: Hands<'_>, min: u64, from: u64) -> Result<Option<Extent>, MapError> {
+        let min = u32::try_from(min).unwrap_or(u32::MAX);
+        for mut at in [from, 0] {
+            loop {
+                match map::first_fit(hands.cache, &self.free_tree, at, min, SEARCH_LEAVES)? {
+                    Fit::Found(e) => return Ok(Some(e)),
+                    Fit::Continue(next) => at = next,
+                    Fit::None => break,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
+        let mut meta = hands.meta.lock();
+        let mut owner = FreeOwner { meta: &mut meta, cache: hands.cache, generation: hands.generation };
+        let mut removed = Vec::new();
+        map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
+        let taken: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
+        assert!(taken == run.1, "S1: blocks {}+{} were to be free", run.0, run.1);
+        self.free -= taken;
+        self.count_pv(run, false);
+        Ok(())
+    }
+
+    fn put_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
+        let mut meta = hands.meta.lock();
+        let mut owner = FreeOwner { meta: &mut meta, cache: hands.cache, generation: hands.generation };
+        let mut removed = Vec::new();
+        let extent = [run_extent(run)];
+        map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
+        assert!(removed.is_empty(), "S3: blocks {}+{} were free already", run.0, run.1);
+        self.free += run.1;
+        self.count_pv(run, true);
+        Ok(())
+    }
+
+    fn count_pv(&mut self, (mut start, mut len): Run, more: bool) {
+        let first = self.pv_free.partition_point(|(end, _)| *end <= start);
+        for (end, free) in self.pv_free.iter_mut().skip(first) {
+            let part = len.min(*end - start);
+            *free = if more { *free + part } else { free.saturating_sub(part) };
+            (start, len) = (start + part, len - part);
+            if len == 0 {
+                return;
+            }
+        }
+    }
+
+    fn close_oldest(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
+        while let Some(base) = self.arena_order.front().copied() {
+            let open = self.arenas.contains_key(&base);
+            if open {
+                self.close_arena(hands, base)?;
+            }
+            self.arena_order.pop_front();
+            if open {
+                break;
+            }
+        }
+        // Slots of arenas that are gone are only weight.
+        if self.slots.len() > MAX_ARENAS * 32 {
+            let arenas = &self.arenas;
+            let alive = |slot: u64| arenas.range(..=slot).next_back().is_some_and(|(b, a)| slot < b + a.len);
+            self.slots.retain(|_, slot| alive(*slot));
+        }
+        Ok(())
+    }
+
+    /// Puts an arena's unused blocks back into the free tree. May stop half way with an error: what was put back is
+    /// marked as used in the arena, so that it can be called again.
+    fn close_arena(&mut self, hands: Hands<'_>, base: u64) -> Result<(), MapError> {
+        let Some(arena) = self.arenas.get(&base) else { return Ok(()) };
+        for (start, len) in arena.unused_runs() {
+            self.put_run(hands, (base + start, len))?;
+            let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
+            (start..start + len).for_each(|i| arena.set(i));
+            arena.cursor = arena.len;
+            self.arena_unused -= len;
+        }
+        self.arenas.remove(&base);
+        Ok(())
+    }
+
+    fn close_arenas(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
+        let all: Vec<u64> = self.arenas.keys().copied().collect();
+        for base in all {
+            self.close_arena(hands, base)?;
+        }
+        self.arena_order.clear();
+        self.slots.clear();
+        self.current.clear();
+        self.no_large_below = 0;
+        Ok(())
+    }
+
+    /// A volume is gone: its slots are only weight.
+    pub fn forget_volume(&mut self, volume: VolumeId) {
+        self.current.remove(&volume);
+        self.slots.retain(|(owner, _), _| *owner != volume);
+    }
+
+    /// Contiguous space for a thick volume, in as few pieces as there can be. All or nothing, settled as `Open`.
+    pub fn alloc_large(&mut self, hands: Hands<'_>, blocks: u64) -> Result<Vec<Run>, AllocError> {
+        self.admit(blocks, Account::Open)?;
+        let mut out: Vec<Run> = Vec::new();
+        match self.gather(hands, blocks, &mut out) {
+            Ok(()) => Ok(out),
+            Err(e) => {
+                // Nobody saw these blocks: they go straight back.
+                for run in out {
+                    if self.put_run(hands, run).is_err() {
+                        self.free_later(run);
+                    }
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn gather(&mut self, hands: Hands<'_>, mut left: u64, out: &mut Vec<Run>) -> Result<(), AllocError> {
+        let mut min = left.min(u64::from(u32::MAX));
+        while left > 0 {
+            match self.search(hands, min.min(left), 0)? {
+                Some(e) => {
+                    let run = (e.key, u64::from(e.len).min(left));
+                    self.take_run(hands, run)?;
+                    out.push(run);
+                    left -= run.1;
+                }
+                None if min > 1 => min = (min / 2).max(1),
+                None if self.arena_unused > 0 => self.close_arenas(hands)?,
+                None => return Err(AllocError::Full),
+            }
+        }
+        Ok(())
+    }
+
+    /// One contiguous, aligned-to-nothing run of `blocks`, for metadata and the journal; from `from` on if possible.
+    pub fn alloc_contiguous(&mut self, hands: Hands<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
+        if self.free_blocks() < blocks {
+            return Ok(None);
+        }
+        if self.search(hands, blocks, from)?.is_none() {
+            self.close_arenas(hands)?;
+        }
+        let Some(e) = self.search(hands, blocks, from)? else { return Ok(None) };
+        let run = (e.key, blocks);
+        self.take_run(hands, run)?;
+        Ok(Some(run))
+    }
+
+    /// Marks blocks as used that recovery found in the journal: out of the free tree, or out of an arena.
+    /// Blocks that are used already (the record was carried out in part before the checkpoint) stay so.
+    pub fn mark_used(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
+        let mut at = start;
+        while at < start + len {
+            if let Some((base, arena)) = self.arena_of(at) {
+                let end = (start + len).min(base + arena.len);
+                let mut taken = 0;
+                for i in at - base..end - base {
+                    if !arena.is_used(i) {
+                        arena.set(i);
+                        taken += 1;
+                    }
+                }
+                at = end;
+                self.arena_unused -= taken;
+                continue;
+            }
+            let next_arena = self.arenas.range(at..).next().map_or(u64::MAX, |(base, _)| *base);
+            let end = (start + len).min(next_arena);
+            let mut found = map::Extents::new();
+            map::lookup(hands.cache, &self.free_tree, at, end, &mut found)?;
+            for e in found {
+                self.take_run(hands, (e.key, u64::from(e.len)))?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Opens an arena that a checkpoint kept. False: it overlaps another.
+    pub fn restore_arena(&mut self, start: u64, len: u64, used: &[u8; 128]) -> bool {
+        let mut words = [0u64; 16];
+        for (i, byte) in used.iter().enumerate() {
+            words[i / 8] |= u64::from(*byte) << (i % 8 * 8);
+        }
+        let unused = (0..len).filter(|i| words[(i / 64) as usize] >> (i % 64) & 1 == 0).count() as u64;
+        let overlaps = self.arena_of(start).is_some() || self.arenas.range(start..start + len).next().is_some();
+        self.arenas.insert(start, Arena { len, used: words, unused, cursor: len });
+        self.arena_order.push_back(start);
+        self.arena_unused += unused;
+        !overlaps
+    }
+
+    /// Arenas as a checkpoint keeps them; blocks in `in_flight` (handed out, named by no finished record) count as
+    /// unused.
+    pub fn arenas(&self, in_flight: &[Run]) -> Vec<(u64, u64, [u8; 128])> {
+        let mut kept: BTreeMap<u64, (u64, [u64; 16])> =
+            self.arenas.iter().map(|(base, arena)| (*base, (arena.len, arena.used))).collect();
+        for (start, len) in in_flight {
+            for block in *start..start + len {
+                match kept.range_mut(..=block).next_back() {
+                    Some((base, (len, used))) if block < base + *len => {
+                        let i = block - base;
+                        used[(i / 64) as usize] &= !(1 << (i % 64));
+                    }
+                    _ => {
+                        kept.insert(block, (1, [0; 16]));
+                    }
+                }
+            }
+        }
+        let bytes = |words: [u64; 16]| {
+            let mut bytes = [0u8; 128];
+            bytes.chunks_exact_mut(8).zip(words).for_each(|(b, w)| b.copy_from_slice(&w.to_le_bytes()));
+            bytes
+        };
+        kept.into_iter().map(|(base, (len, used))| (base, len, bytes(used))).collect()
+    }
+
+    // ---- giving back ----------------------------------------------------------------------------------------
+
+    /// Blocks that nothing uses any more; usable after the next checkpoint (S2).
+    pub fn free_later(&mut self, run: Run) {
+        self.pending_blocks += run.1;
+        match self.pending.last_mut() {
+            Some((start, len)) if *start + *len == run.0 => *len += run.1,
+            _ => self.pending.push(run),
+        }
+    }
+
+    /// At a checkpoint's capture. Returns the runs that are free once it is durable.
+    pub fn begin_commit(&mut self) -> Vec<Run> {
+        debug_assert!(self.committing.is_empty(), "one checkpoint at a time");
+        self.committing = std::mem::take(&mut self.pending);
+        self.committing_blocks = std::mem::take(&mut self.pending_blocks);
+        self.committing.clone()
+    }
+
+    /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done.
+    pub fn finish_commit(&mut self, hands: Hands<'_>) -> Result<bool, MapError> {
+        for _ in 0..256 {
+            let Some(run) = self.committing.last().copied() else { return Ok(true) };
+            let len = self.put_back(hands, run)?;
+            self.committing_blocks -= len;
+            match self.committing.last_mut() {
+                Some(last) if last.1 > len => *last = (last.0 + len, last.1 - len),
+                _ => {
+                    self.committing.pop();
+                }
+            }
+        }
+        Ok(self.committing.is_empty())
+    }
+
+    /// The checkpoint failed: its blocks wait for the next.
+    pub fn abort_commit(&mut self) {
+        let mut committing = std::mem::take(&mut self.committing);
+        self.pending.append(&mut committing);
+        self.pending_blocks += std::mem::take(&mut self.committing_blocks);
+    }
+
+    /// Puts the first part of a run where it belongs: into the arena or the free tree. Returns its length.
+    fn put_back(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<u64, MapError> {
+        if let Some((base, arena)) = self.arena_of(start) {
+            let part = len.min(base + arena.len - start);
+            (start - base..start - base + part).for_each(|i| arena.clear(i));
+            self.arena_unused += part;
+            return Ok(part);
+        }
+        let next_arena = self.arenas.range(start..).next().map_or(u64::MAX, |(base, _)| *base);
+        let pv_end = self.pv_free.iter().map(|(end, _)| *end).find(|end| *end > start).unwrap_or(u64::MAX);
+        let part = len.min(next_arena - start).min(pv_end - start).min(u64::from(u32::MAX));
+        self.put_run(hands, (start, part))?;
+        Ok(part)
+    }
+
+    /// Adds space that never was in use (a new physical volume, a new group).
+    pub fn add_free(&mut self, hands: Hands<'_>, run: Run) -> Result<u64, MapError> {
+        self.put_back(hands, run)
+    }
+
+    /// Where a free block would be: for `check`.
+    pub fn arena_unused_runs(&self) -> Vec<Run> {
+        let runs = |(base, arena): (&u64, &Arena)| {
+            let base = *base;
+            arena.unused_runs().into_iter().map(move |(start, len)| (base + start, len))
+        };
+        self.arenas.iter().flat_map(runs).collect()
+    }
+
+    /// Blocks freed but not usable yet: for `check`.
+    pub fn pending_all(&self) -> Vec<Run> {
+        self.pending.iter().chain(&self.committing).copied().collect()
+    }
+}
+
+/// Appends a run, joined to the last where it continues it.
+fn push_run(out: &mut Runs, run: Run) {
+    match out.last_mut() {
+        Some((start, len)) if *start + *len == run.0 => *len += run.1,
+        _ => out.push(run),
+    }
+}
+
+/// The first VG block of a run.
+pub fn first_block(run: Run) -> VgBlock {
+    VgBlock(run.0)
+}

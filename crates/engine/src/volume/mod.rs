@@ -1,0 +1,813 @@
+//! The data path of one volume: read, write, flush, discard, write-zeroes; in place or redirected.
+//!
+//! A request is planned in one short critical section under the volume's lock (look up, classify, take blocks,
+//! register), does its I/O without any lock, and is finished in another. What planning cannot decide yet (a node to
+//! read, an overlapping request, a fresh block, no space) is waited for outside, and planning starts anew.
+
+pub mod state;
+
+use crate::core::{Core, count};
+use crate::disk::{DiskOp, PageBuf, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::journal::{Record, WriteExtent};
+use crate::group::{FullPolicy, VolumeInfo};
+use crate::journal::Pressure;
+use crate::map::{self, Extents, MapError, NodeRef};
+use crate::space::{Account, AllocError, Run, Runs};
+use crate::units::{BLOCK_SIZE, LvBlock, SECTOR_SIZE, Seq, VgBlock, VolumeId};
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use state::{Mode, State, UNWRITTEN, apply_unmap, apply_write};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Records that recovery would have to prove by their data, at most, before a marker is made in the background.
+const UNPROVEN_RECORDS: u64 = 1024;
+/// Blocks unmapped by one record: bounds memory and the time that a lock is held.
+const UNMAP_BLOCKS: u64 = 1 << 16;
+
+/// An open volume: what an export reads and writes.
+pub struct Volume {
+    pub(crate) core: Arc<Core>,
+    pub(crate) id: VolumeId,
+    pub(crate) state: Mutex<State>,
+}
+
+/// What a planned piece of a write does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Overwrite.
+    Own(u64),
+    /// Write where it lies and mark it written.
+    Unwritten(u64),
+    /// Put elsewhere; `old` holds its contents, if any.
+    New { old: Option<u64>, account: Account },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u64,
+    end: u64,
+    place: Place,
+}
+
+type Pieces = SmallVec<[Piece; 4]>;
+
+/// Outcome of planning.
+enum Plan {
+    InPlace { op: u64, segments: Segments },
+    Map(MapPlan),
+    /// Bring this node into memory.
+    Load(NodeRef, u8),
+    /// Wait until recovery trusts this record.
+    Marker(Seq),
+    /// The journal is nearly full.
+    Admit,
+    Space(AllocError),
+}
+
+struct MapPlan {
+    op: u64,
+    /// Where each block of the request goes, in order: VG run, and whether the record names it.
+    targets: SmallVec<[(Run, bool); 4]>,
+    /// Old contents of the first and the last block, when the write covers them in part.
+    edges: [Edge; 2],
+    allocated: Runs,
+    accounts: SmallVec<[(Run, Account); 2]>,
+}
+
+/// What a partial block held before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Whole,
+    Zeros,
+    At(u64),
+}
+
+/// All offsets and lengths in bytes, multiples of 512; sub-block requests are fine. Requests may overlap in time.
+impl Volume {
+    pub fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.state.lock().meta.blocks * BLOCK_SIZE
+    }
+
+    pub fn sector(&self) -> u32 {
+        self.state.lock().meta.sector
+    }
+
+    pub fn read_only(&self) -> bool {
+        self.state.lock().meta.read_only
+    }
+
+    pub fn info(&self) -> Result<VolumeInfo> {
+        self.core.group()?.volume_info(self.id)
+    }
+
+    /// Fills `buf[..len]` and gives it back. Ranges past the end fail with [`Error::Invalid`].
+    pub async fn read(&self, offset: u64, len: u32, buf: PageBuf) -> Result<PageBuf> {
+        if len == 0 {
+            return Ok(buf);
+        }
+        let mut buf = buf;
+        loop {
+            let (op, segments, zeros) = match poll_fn(|cx| self.plan_read(cx, offset, len)).await? {
+                ReadPlan::Ready { op, segments, zeros } => (op, segments, zeros),
+                ReadPlan::Load(node, level) => {
+                    self.load(node, level).await?;
+                    continue;
+                }
+            };
+            for (at, len) in zeros {
+                buf.as_mut_slice()[at as usize..(at + len) as usize].fill(0);
+            }
+            if segments.is_empty() {
+                return Ok(buf);
+            }
+            let outcome = self.read_segments(offset, len, segments, buf).await;
+            if let Some(op) = op {
+                self.state.lock().finish(op);
+            }
+            return outcome;
+        }
+    }
+
+    async fn read_segments(&self, offset: u64, len: u32, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
+        let sector = u64::from(self.core.sector());
+        let aligned = sector == SECTOR_SIZE || (offset % sector == 0 && u64::from(len) % sector == 0);
+        if aligned {
+            let done = start(&*self.core.disks, DiskOp::Read { segments, buf }).await?;
+            return Ok(done.expect("a read gives its buffer back"));
+        }
+        // Disks with larger sectors than the volume's: read whole blocks beside and copy.
+        let mut buf = buf;
+        for segment in segments {
+            let (first, last) = (segment.offset / BLOCK_SIZE, (segment.offset + u64::from(segment.len)).div_ceil(BLOCK_SIZE));
+            let bounce = PageBuf::zeroed(((last - first) * BLOCK_SIZE) as usize);
+            let whole = crate::disk::Segment {
+                pv: segment.pv,
+                offset: first * BLOCK_SIZE,
+                at: 0,
+                len: ((last - first) * BLOCK_SIZE) as u32,
+            };
+            let op = DiskOp::Read { segments: SmallVec::from_slice(&[whole]), buf: bounce };
+            let bounce = start(&*self.core.disks, op).await?.expect("a read gives its buffer back");
+            let from = (segment.offset - first * BLOCK_SIZE) as usize;
+            let (at, len) = (segment.at as usize, segment.len as usize);
+            buf.as_mut_slice()[at..at + len].copy_from_slice(&bounce.as_slice()[from..from + len]);
+        }
+        Ok(buf)
+    }
+
+    /// Writes `buf[..len]`. The reference is dropped before this returns, so that the caller can reuse the buffer.
+    pub async fn write(&self, offset: u64, len: u32, buf: Arc<PageBuf>) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            match poll_fn(|cx| self.plan(cx, offset, u64::from(len))).await? {
+                Plan::InPlace { op, segments } => {
+                    count(&self.core.counters.writes_in_place);
+                    let outcome = start(&*self.core.disks, DiskOp::Write { segments, buf }).await;
+                    self.state.lock().finish(op);
+                    return outcome.map(|_| ()).map_err(Error::from);
+                }
+                Plan::Map(plan) => {
+                    count(&self.core.counters.writes_redirected);
+                    let op = plan.op;
+                    let outcome = self.write_mapped(offset, len, buf, plan).await;
+                    self.state.lock().finish(op);
+                    return outcome;
+                }
+                other => self.wait_for(other).await?,
+            }
+        }
+    }
+
+    async fn wait_for(&self, plan: Plan) -> Result<()> {
+        match plan {
+            Plan::Load(node, level) => self.load(node, level).await,
+            Plan::Marker(seq) => {
+                count(&self.core.counters.waits_for_marker);
+                self.core.journal.ensure_marker(seq).await?;
+                self.state.lock().fresh.prune(self.core.journal.marker_durable());
+                Ok(())
+            }
+            Plan::Admit => {
+                self.core.want_checkpoint();
+                self.core.journal.admit().await
+            }
+            Plan::Space(error) => self.make_space(error).await,
+            Plan::InPlace { .. } | Plan::Map(_) => unreachable!("these are carried out, not waited for"),
+        }
+    }
+
+    /// A failed load counts only when the node is still wanted: planning again shows it.
+    async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
+        let Err(error) = self.core.load(node, level).await else { return Ok(()) };
+        let wanted = {
+            let state = self.state.lock();
+            state.head.tree.root.is_some() && self.still_refers(&state, node, level)
+        };
+        if wanted { Err(error) } else { Ok(()) }
+    }
+
+    fn still_refers(&self, state: &State, node: NodeRef, level: u8) -> bool {
+        // Without the node itself only its parents can tell; a tree whose root is the node is the plain case.
+        state.head.tree.root == Some(node)
+            || map::lookup(&self.core.cache, &state.head.tree, 0, state.meta.blocks, &mut Extents::new())
+                .is_err_and(|e| matches!(e, MapError::Missing(n, l) if n == node && l == level))
+            || self.core.meta.lock().is_used(node.addr)
+    }
+
+    fn check_range(&self, state: &State, offset: u64, len: u64) -> Result<()> {
+        if state.closed {
+            return Err(Error::Closed);
+        }
+        if state.invalid() {
+            return Err(Error::InvalidSnapshot);
+        }
+        if offset % SECTOR_SIZE != 0 || len % SECTOR_SIZE != 0 {
+            return Err(Error::Invalid(format!("bytes {offset}+{len} are not whole sectors of 512 bytes")));
+        }
+        let size = state.meta.blocks * BLOCK_SIZE;
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(Error::Invalid(format!("bytes {offset}+{len} lie beyond the volume's end at {size}"))),
+        }
+    }
+
+    fn wait_here<T>(state: &mut MutexGuard<'_, State>, cx: &Context<'_>) -> Poll<T> {
+        state.wakers.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn plan_read(&self, cx: &Context<'_>, offset: u64, len: u32) -> Poll<Result<ReadPlan>> {
+        let mut state = self.state.lock();
+        if let Err(error) = self.check_range(&state, offset, u64::from(len)) {
+            return Poll::Ready(Err(error));
+        }
+        let (end_byte, first) = (offset + u64::from(len), offset / BLOCK_SIZE);
+        let last = end_byte.div_ceil(BLOCK_SIZE);
+        if state.conflict(first, last, Mode::Read) {
+            return Self::wait_here(&mut state, cx);
+        }
+        let mut found = Extents::new();
+        match map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found) {
+            Ok(()) => {}
+            Err(MapError::Missing(node, level)) => return Poll::Ready(Ok(ReadPlan::Load(node, level))),
+            Err(MapError::Corrupt(error)) => return Poll::Ready(Err(error)),
+            Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
+        }
+        let mut segments = Segments::new();
+        let mut zeros = SmallVec::new();
+        let mut at = offset;
+        for extent in found.iter().filter(|e| e.flags & UNWRITTEN == 0) {
+            let (from, to) = ((extent.key * BLOCK_SIZE).max(offset), (extent.end() * BLOCK_SIZE).min(end_byte));
+            if at < from {
+                zeros.push(((at - offset) as u32, (from - at) as u32));
+            }
+            let byte = extent.value * BLOCK_SIZE + (from - extent.key * BLOCK_SIZE);
+            state.placement.map_bytes(byte, to - from, (from - offset) as u32, &mut segments);
+            at = to;
+        }
+        if at < end_byte {
+            zeros.push(((at - offset) as u32, (end_byte - at) as u32));
+        }
+        let op = (!segments.is_empty()).then(|| state.begin(first, last, Mode::Read, Runs::new()));
+        Poll::Ready(Ok(ReadPlan::Ready { op, segments, zeros }))
+    }
+
+    /// Plans a write: in place without touching anything that volumes share, else again under the checkpoint's gate.
+    fn plan(&self, cx: &Context<'_>, offset: u64, len: u64) -> Poll<Result<Plan>> {
+        if let Some(plan) = self.plan_write(cx, offset, len, false) {
+            return plan;
+        }
+        let _gate = self.core.gate.read();
+        self.plan_write(cx, offset, len, true).expect("under the gate every write can be planned")
+    }
+
+    /// `None`: the write changes mappings, which takes the checkpoint's gate (`gated`).
+    fn plan_write(&self, cx: &Context<'_>, offset: u64, len: u64, gated: bool) -> Option<Poll<Result<Plan>>> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if let Err(error) = self.check_range(state, offset, len) {
+            return Some(Poll::Ready(Err(error)));
+        }
+        if state.meta.read_only {
+            return Some(Poll::Ready(Err(Error::ReadOnly)));
+        }
+        if let Err(error) = self.core.journal.failed() {
+            return Some(Poll::Ready(Err(error)));
+        }
+        let (first, last) = (offset / BLOCK_SIZE, (offset + len).div_ceil(BLOCK_SIZE));
+        if state.gates > 0 {
+            return Some(Self::wait_here(&mut guard, cx));
+        }
+        let pieces = match self.classify(state, first, last) {
+            Ok(pieces) => pieces,
+            Err(MapError::Missing(node, level)) => return Some(Poll::Ready(Ok(Plan::Load(node, level)))),
+            Err(MapError::Corrupt(error)) => return Some(Poll::Ready(Err(error))),
+            Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
+        };
+        let sector = u64::from(self.core.sector());
+        let aligned = sector == SECTOR_SIZE || (offset % sector == 0 && len % sector == 0);
+        let in_place = aligned && pieces.iter().all(|p| matches!(p.place, Place::Own(_)));
+        let mode = if in_place { Mode::InPlace } else { Mode::Map };
+        if state.conflict(first, last, mode) {
+            return Some(Self::wait_here(&mut guard, cx));
+        }
+        if let Some(seq) = self.fresh_in(state, &pieces) {
+            return Some(Poll::Ready(Ok(Plan::Marker(seq))));
+        }
+        if in_place {
+            let mut segments = Segments::new();
+            for piece in &pieces {
+                let Place::Own(vg) = piece.place else { unreachable!("all pieces are in place") };
+                let from = (piece.start * BLOCK_SIZE).max(offset);
+                let to = (piece.end * BLOCK_SIZE).min(offset + len);
+                let byte = vg * BLOCK_SIZE + (from - piece.start * BLOCK_SIZE);
+                state.placement.map_bytes(byte, to - from, (from - offset) as u32, &mut segments);
+            }
+            let op = state.begin(first, last, mode, Runs::new());
+            return Some(Poll::Ready(Ok(Plan::InPlace { op, segments })));
+        }
+        if !gated {
+            return None;
+        }
+        match self.core.journal.pressure() {
+            Pressure::Full => return Some(Poll::Ready(Ok(Plan::Admit))),
+            Pressure::Half => self.core.want_checkpoint(),
+            Pressure::Low => {}
+        }
+        Some(match self.plan_map(state, &pieces, offset, len) {
+            Ok(plan) => Poll::Ready(Ok(Plan::Map(plan))),
+            Err(AllocError::Map(MapError::Missing(node, level))) => Poll::Ready(Ok(Plan::Load(node, level))),
+            Err(AllocError::Map(MapError::Corrupt(error))) => Poll::Ready(Err(error)),
+            Err(error) => Poll::Ready(Ok(Plan::Space(error))),
+        })
+    }
+
+    /// Blocks that may not be written in place yet (V3).
+    fn fresh_in(&self, state: &mut State, pieces: &Pieces) -> Option<Seq> {
+        if state.fresh.is_empty() {
+            return None;
+        }
+        let in_place = |p: &&Piece| matches!(p.place, Place::Own(_) | Place::Unwritten(_));
+        let latest = |state: &State| {
+            pieces.iter().filter(in_place).filter_map(|p| state.fresh.latest(p.start, p.end)).max()
+        };
+        latest(state)?;
+        state.fresh.prune(self.core.journal.marker_durable());
+        latest(state)
+    }
+
+    /// What each part of the range would do.
+    fn classify(&self, state: &State, first: u64, last: u64) -> std::result::Result<Pieces, MapError> {
+        let mut found = Extents::new();
+        map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
+        let hole = Place::New {
+            old: None,
+            account: match (state.thick(), state.meta.reserve) {
+                (_, Some(_)) => Account::Reserve(self.id),
+                (true, None) => Account::Thick,
+                (false, None) => Account::Open,
+            },
+        };
+        let mut pieces = Pieces::new();
+        let mut at = first;
+        for extent in found {
+            if at < extent.key {
+                pieces.push(Piece { start: at, end: extent.key, place: hole });
+            }
+            let cut = state.ownership.boundary(extent.key, extent.end());
+            let halves = [(extent.key, cut.unwrap_or(extent.end())), (cut.unwrap_or(extent.end()), extent.end())];
+            for (start, end) in halves.into_iter().filter(|(start, end)| start < end) {
+                let vg = extent.value + (start - extent.key);
+                let written = extent.flags & UNWRITTEN == 0;
+                let own = state.ownership.owns(extent.birth, Some(end));
+                let place = match (own, written) {
+                    (true, true) => Place::Own(vg),
+                    (true, false) => Place::Unwritten(vg),
+                    (false, _) => Place::New {
+                        old: written.then_some(vg),
+                        account: state.charge.map_or(Account::Open, Account::Reserve),
+                    },
+                };
+                pieces.push(Piece { start, end, place });
+            }
+            at = extent.end();
+        }
+        if at < last {
+            pieces.push(Piece { start: at, end: last, place: hole });
+        }
+        Ok(pieces)
+    }
+
+    /// Takes blocks for what is redirected and registers the request.
+    fn plan_map(&self, state: &mut State, pieces: &Pieces, offset: u64, len: u64) -> std::result::Result<MapPlan, AllocError> {
+        let (first, last) = (offset / BLOCK_SIZE, (offset + len).div_ceil(BLOCK_SIZE));
+        let mut plan = MapPlan {
+            op: 0,
+            targets: SmallVec::new(),
+            edges: [Edge::Whole; 2],
+            allocated: Runs::new(),
+            accounts: SmallVec::new(),
+        };
+        let chunk = u64::from(state.meta.chunk_blocks);
+        let mut space = self.core.space.lock();
+        for piece in pieces {
+            let blocks = piece.end - piece.start;
+            match piece.place {
+                Place::Own(vg) => plan.targets.push(((vg, blocks), false)),
+                Place::Unwritten(vg) => plan.targets.push(((vg, blocks), true)),
+                Place::New { account, .. } => {
+                    let mut runs = Runs::new();
+                    let taken = space.alloc(self.core.hands(), self.id, chunk, (piece.start, blocks), account, &mut runs);
+                    if let Err(error) = taken {
+                        for (run, account) in plan.accounts {
+                            space.unalloc(&[run], account);
+                        }
+                        return Err(error);
+                    }
+                    for run in runs {
+                        plan.targets.push((run, true));
+                        plan.allocated.push(run);
+                        plan.accounts.push((run, account));
+                    }
+                }
+            }
+        }
+        drop(space);
+        let edge = |block: u64| {
+            let piece = pieces.iter().find(|p| p.start <= block && block < p.end).expect("pieces cover the request");
+            match piece.place {
+                Place::Own(vg) | Place::New { old: Some(vg), .. } => Edge::At(vg + block - piece.start),
+                Place::Unwritten(_) | Place::New { old: None, .. } => Edge::Zeros,
+            }
+        };
+        if offset % BLOCK_SIZE != 0 {
+            plan.edges[0] = edge(first);
+        }
+        if (offset + len) % BLOCK_SIZE != 0 && (last - 1 > first || offset % BLOCK_SIZE == 0) {
+            plan.edges[1] = edge(last - 1);
+        }
+        plan.op = state.begin(first, last, Mode::Map, plan.allocated.clone());
+        Ok(plan)
+    }
+
+    async fn write_mapped(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: MapPlan) -> Result<()> {
+        let buf = match self.compose(offset, len, buf, &plan).await {
+            Ok(composed) => composed,
+            Err(error) => {
+                self.give_up(&plan);
+                return Err(error);
+            }
+        };
+        let first = offset / BLOCK_SIZE;
+        let mut extents: SmallVec<[WriteExtent; 2]> = SmallVec::new();
+        let mut segments = Segments::new();
+        let placement = self.state.lock().placement.clone();
+        let mut at = 0u64;
+        for ((vg, blocks), named) in &plan.targets {
+            placement.map_blocks(VgBlock(*vg), *blocks, (at * BLOCK_SIZE) as u32, &mut segments);
+            if *named {
+                let bytes = &buf.as_slice()[(at * BLOCK_SIZE) as usize..((at + blocks) * BLOCK_SIZE) as usize];
+                extents.push(WriteExtent {
+                    lv_block: LvBlock(first + at),
+                    vg_block: VgBlock(*vg),
+                    len: *blocks as u32,
+                    data_crc: crc32c::crc32c(bytes),
+                });
+            }
+            at += blocks;
+        }
+        if extents.is_empty() {
+            // A partial block in place on a disk with larger sectors: read, changed, and written whole.
+            start(&*self.core.disks, DiskOp::Write { segments, buf }).await?;
+            return Ok(());
+        }
+        let data = start(&*self.core.disks, DiskOp::Write { segments, buf });
+        let record = Record::Write { volume: self.id, extents };
+        let journal = &self.core.journal;
+        let seq = journal.append(&record, true);
+        let Record::Write { extents, .. } = record else { unreachable!("it was just made") };
+        let outcome = data.await;
+        if let Err(error) = outcome {
+            self.abort(seq, &plan).await?;
+            return Err(error.into());
+        }
+        if !self.core.planted("early_ack")
+            && let Err(error) = journal.written(seq).await
+        {
+            journal.close(seq);
+            return Err(error);
+        }
+        let flipped = self.flip(seq, &extents).await;
+        journal.close(seq);
+        self.core.space_use_changed();
+        self.background_marker(seq);
+        flipped
+    }
+
+    /// Changes the map: the blocks were written and the record is on the disk (V2).
+    async fn flip(&self, seq: Seq, extents: &[WriteExtent]) -> Result<()> {
+        for extent in extents {
+            let outcome = self
+                .core
+                .with_nodes(|| {
+                    let _gate = self.core.gate.read();
+                    let mut state = self.state.lock();
+                    apply_write(&self.core, &mut state, extent)?;
+                    let start = extent.lv_block.0;
+                    state.fresh.insert(start, start + u64::from(extent.len), seq);
+                    let allocated = (extent.vg_block.0, u64::from(extent.len));
+                    state.in_flight.iter_mut().for_each(|op| remove_run(&mut op.allocated, allocated));
+                    Ok(())
+                })
+                .await;
+            if let Err(error) = outcome {
+                // The record stands, the map does not show it: nothing but recovery can make this right.
+                self.core.journal.poison(&format!("a mapping could not be changed: {error}"));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The data could not be written: the record must not count.
+    async fn abort(&self, seq: Seq, plan: &MapPlan) -> Result<()> {
+        let journal = &self.core.journal;
+        let abort = journal.append(&Record::Abort { seq }, false);
+        let outcome = journal.written(abort).await;
+        self.give_up(plan);
+        journal.close(seq);
+        outcome
+    }
+
+    fn give_up(&self, plan: &MapPlan) {
+        let _gate = self.core.gate.read();
+        let mut state = self.state.lock();
+        let mut space = self.core.space.lock();
+        for (run, account) in &plan.accounts {
+            // Not straight back: a record may name these blocks until the next checkpoint.
+            space.free_later(*run);
+            space.unsettle(run.1, *account);
+        }
+        state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
+    }
+
+    /// The buffer with whole blocks: the caller's own when the write covers them, else a copy with the edges filled in.
+    async fn compose(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: &MapPlan) -> Result<Arc<PageBuf>> {
+        if plan.edges == [Edge::Whole; 2] {
+            return Ok(buf);
+        }
+        let (first, last) = (offset / BLOCK_SIZE, (offset + u64::from(len)).div_ceil(BLOCK_SIZE));
+        let mut whole = PageBuf::zeroed(((last - first) * BLOCK_SIZE) as usize);
+        for (edge, block) in plan.edges.into_iter().zip([first, last - 1]) {
+            if let Edge::At(vg) = edge {
+                let old = self.core.read_block(VgBlock(vg)).await?;
+                let at = ((block - first) * BLOCK_SIZE) as usize;
+                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize].copy_from_slice(&old.as_slice()[..BLOCK_SIZE as usize]);
+            }
+            if edge == Edge::Zeros && self.core.planted("stale_partial") {
+                let vg = plan.targets.first().expect("a write has a target").0.0;
+                let stale = self.core.read_block(VgBlock(vg)).await?;
+                let at = ((block - first) * BLOCK_SIZE) as usize;
+                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize].copy_from_slice(&stale.as_slice()[..BLOCK_SIZE as usize]);
+            }
+        }
+        let at = (offset - first * BLOCK_SIZE) as usize;
+        whole.as_mut_slice()[at..at + len as usize].copy_from_slice(&buf.as_slice()[..len as usize]);
+        Ok(Arc::new(whole))
+    }
+
+    /// Keeps the number of records small that recovery has to prove by their data.
+    fn background_marker(&self, seq: Seq) {
+        let journal = &self.core.journal;
+        if seq.0 % UNPROVEN_RECORDS != 0 || seq.0 < journal.marker_durable().0 + UNPROVEN_RECORDS {
+            return;
+        }
+        let journal = journal.clone();
+        let marker = async move {
+            // A failure poisons the journal, and whoever writes next is told.
+            let _ = journal.ensure_marker(Seq(seq.0 - UNPROVEN_RECORDS / 2)).await;
+        };
+        self.core.runtime.spawn("marker", Box::pin(marker));
+    }
+
+    /// Everything acknowledged before this call is durable when it returns.
+    pub async fn flush(&self) -> Result<()> {
+        self.core.journal.flush().await
+    }
+
+    /// Reads of whole blocks in the range give zeros afterwards; partial blocks at the edges are zeroed too.
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.unmap(offset, len).await
+    }
+
+    /// The range reads as zeros afterwards.
+    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
+        self.unmap(offset, len).await
+    }
+
+    async fn unmap(&self, offset: u64, len: u64) -> Result<()> {
+        {
+            let state = self.state.lock();
+            self.check_range(&state, offset, len)?;
+            if state.meta.read_only {
+                return Err(Error::ReadOnly);
+            }
+        }
+        let end = offset + len;
+        let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
+        if first >= last {
+            // Within one block, or two halves of neighbours.
+            return self.zero_bytes(offset, end).await;
+        }
+        self.zero_bytes(offset, first * BLOCK_SIZE).await?;
+        let mut at = first;
+        while at < last {
+            let to = last.min(at + UNMAP_BLOCKS);
+            self.unmap_blocks(at, to).await?;
+            at = to;
+        }
+        self.zero_bytes(last * BLOCK_SIZE, end).await
+    }
+
+    /// Writes zeros over less than two blocks, block by block, leaving alone what reads as zeros already.
+    async fn zero_bytes(&self, mut start: u64, end: u64) -> Result<()> {
+        while start < end {
+            let to = end.min((start / BLOCK_SIZE + 1) * BLOCK_SIZE);
+            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await? {
+                self.write(start, (to - start) as u32, Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize))).await?;
+            }
+            start = to;
+        }
+        Ok(())
+    }
+
+    /// Whether anything in the range holds data.
+    async fn mapped(&self, first: u64, last: u64) -> Result<bool> {
+        self.core
+            .with_nodes(|| {
+                let state = self.state.lock();
+                let mut found = Extents::new();
+                map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
+                Ok(found.iter().any(|e| e.flags & UNWRITTEN == 0))
+            })
+            .await
+    }
+
+    async fn unmap_blocks(&self, first: u64, last: u64) -> Result<()> {
+        let op = loop {
+            let plan = poll_fn(|cx| {
+                let mut guard = self.state.lock();
+                let state = &mut *guard;
+                if let Err(error) = self.check_range(state, first * BLOCK_SIZE, (last - first) * BLOCK_SIZE) {
+                    return Poll::Ready(Err(error));
+                }
+                if state.gates > 0 || state.conflict(first, last, Mode::Exclusive) {
+                    return Self::wait_here(&mut guard, cx);
+                }
+                if self.core.journal.pressure() == Pressure::Full {
+                    return Poll::Ready(Ok(None));
+                }
+                Poll::Ready(Ok(Some(state.begin(first, last, Mode::Exclusive, Runs::new()))))
+            });
+            match plan.await? {
+                Some(op) => break op,
+                None => self.wait_for(Plan::Admit).await?,
+            }
+        };
+        let outcome = self.unmap_registered(first, last).await;
+        self.state.lock().finish(op);
+        outcome
+    }
+
+    async fn unmap_registered(&self, first: u64, last: u64) -> Result<()> {
+        if !self.mapped(first, last).await? {
+            return Ok(());
+        }
+        let journal = &self.core.journal;
+        let record = Record::Unmap { volume: self.id, start: LvBlock(first), len: last - first };
+        let seq = journal.append(&record, true);
+        let outcome = match journal.written(seq).await {
+            Ok(()) => {
+                let keep_place = self.state.lock().thick();
+                let applied = self
+                    .core
+                    .with_nodes(|| {
+                        let _gate = self.core.gate.read();
+                        apply_unmap(&self.core, &mut self.state.lock(), first, last, keep_place)
+                    })
+                    .await;
+                if let Err(error) = &applied {
+                    journal.poison(&format!("a mapping could not be changed: {error}"));
+                }
+                applied
+            }
+            Err(error) => Err(error),
+        };
+        journal.close(seq);
+        self.core.space_use_changed();
+        outcome
+    }
+
+    /// What to do when there is no room for a write: the volume's policy (design section 7).
+    async fn make_space(&self, error: AllocError) -> Result<()> {
+        let group = self.core.group()?;
+        match error {
+            AllocError::Map(MapError::NoSpace) => {
+                let turn = self.core.space_event.turn();
+                self.core.metadata_room().await?;
+                if !self.core.meta.lock().can_alloc(16, false) {
+                    return self.out_of_space(turn).await;
+                }
+                Ok(())
+            }
+            AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
+            AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
+            AllocError::Full => {
+                let turn = self.core.space_event.turn();
+                if self.core.space.lock().pending_blocks() > 0 {
+                    return group.checkpoint().await;
+                }
+                if group.reclaiming() {
+                    self.core.space_event.changed(turn).await;
+                    return Ok(());
+                }
+                self.out_of_space(turn).await
+            }
+        }
+    }
+
+    async fn out_of_space(&self, turn: u64) -> Result<()> {
+        let group = self.core.group()?;
+        let policy = self.state.lock().meta.full;
+        match policy {
+            FullPolicy::DropSnapshot => match group.droppable(self.id) {
+                Some(snapshot) => group.invalidate(snapshot).await,
+                None => Err(self.core.no_space(1)),
+            },
+            FullPolicy::Hold => {
+                self.core.space_event.changed(turn).await;
+                self.core.runtime.sleep(Duration::from_millis(1)).await;
+                Ok(())
+            }
+            FullPolicy::Fail => Err(self.core.no_space(1)),
+        }
+    }
+
+    /// Closes the gate and waits until no request of the given kind is in flight. [`Gate::drop`] opens it.
+    pub(crate) async fn close_gate(self: &Arc<Self>, readers_too: bool) -> Gate {
+        self.state.lock().gates += 1;
+        let gate = Gate { volume: self.clone() };
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.in_flight.iter().any(|op| readers_too || op.mode != Mode::Read) {
+                return Self::wait_here(&mut state, cx);
+            }
+            Poll::Ready(())
+        })
+        .await;
+        gate
+    }
+}
+
+/// A closed gate: the volume's writes wait until it is dropped.
+pub(crate) struct Gate {
+    volume: Arc<Volume>,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let mut state = self.volume.state.lock();
+        state.gates -= 1;
+        state.wake();
+    }
+}
+
+enum ReadPlan {
+    Ready { op: Option<u64>, segments: Segments, zeros: SmallVec<[(u32, u32); 2]> },
+    Load(NodeRef, u8),
+}
+
+/// Takes a run out of a list of runs that may hold it as a part.
+fn remove_run(runs: &mut Runs, (start, len): Run) {
+    let end = start + len;
+    let mut left = Runs::new();
+    for (a, n) in runs.drain(..) {
+        let b = a + n;
+        for (from, to) in [(a, b.min(start)), (a.max(end), b)] {
+            if from < to {
+                left.push((from, to - from));
+            }
+        }
+    }
+    *runs = left;
+}

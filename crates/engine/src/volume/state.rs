@@ -1,0 +1,320 @@
+//! A volume's state under its lock: its head, requests in flight, and blocks whose mappings are fresh.
+//!
+//! Invariants
+//!
+//! * V1 Requests in flight that could disturb each other are never in flight together: see [`Mode::conflicts`].
+//!   A freed block therefore has no reader or writer left when it is freed (rule R8).
+//! * V2 A mapping changes only after its data and its journal record are on the disk, so no reader ever sees a block
+//!   that holds another volume's data (promise P9).
+//! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
+
+use crate::core::{Absorb, Core, Ownership, TreeOwner};
+use crate::format::journal::WriteExtent;
+use crate::format::stream::{TreeMeta, VolumeMeta};
+use crate::group::{VolumeKind, VolumeState};
+use crate::map::{self, Extent, MapError};
+use crate::placement::Placement;
+use crate::space::{Run, Runs};
+use crate::units::{Epoch, LvBlock, Seq, VolumeId};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Flag of an extent that has a place but was never written: it reads as zeros (rule R11).
+pub const UNWRITTEN: u16 = 1;
+
+/// How a request in flight uses its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Read,
+    /// Overwrites blocks in place.
+    InPlace,
+    /// Changes mappings; frees nothing that can be read meanwhile.
+    Map,
+    /// Frees what is mapped.
+    Exclusive,
+}
+
+impl Mode {
+    pub fn conflicts(self, other: Mode) -> bool {
+        match (self, other) {
+            (Mode::Exclusive, _) | (_, Mode::Exclusive) => true,
+            (Mode::Read, _) | (_, Mode::Read) | (Mode::InPlace, Mode::InPlace) => false,
+            _ => true,
+        }
+    }
+}
+
+/// A request in flight, over whole blocks.
+pub struct InFlight {
+    pub id: u64,
+    pub start: u64,
+    pub end: u64,
+    pub mode: Mode,
+    /// Blocks that it was handed and no finished record names.
+    pub allocated: Runs,
+}
+
+/// Blocks whose mapping recovery does not yet take on trust, and the record that made it.
+#[derive(Default)]
+pub struct Fresh {
+    ranges: BTreeMap<u64, (u64, u64)>,
+    order: VecDeque<(u64, u64)>,
+}
+
+impl Fresh {
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub fn insert(&mut self, start: u64, end: u64, seq: Seq) {
+        while let Some((at, (old_end, old_seq))) = self.ranges.range(..end).next_back().map(|(k, v)| (*k, *v)) {
+            if old_end <= start {
+                break;
+            }
+            self.ranges.remove(&at);
+            for (a, b) in [(at, old_end.min(start)), (at.max(end), old_end)] {
+                if a < b {
+                    self.ranges.insert(a, (b, old_seq));
+                    self.order.push_back((old_seq, a));
+                }
+            }
+        }
+        self.ranges.insert(start, (end, seq.0));
+        self.order.push_back((seq.0, start));
+    }
+
+    /// The latest record that made a mapping in the range.
+    pub fn latest(&self, start: u64, end: u64) -> Option<Seq> {
+        let overlapping = self.ranges.range(..end).rev().take_while(|(_, (range_end, _))| *range_end > start);
+        overlapping.map(|(_, (_, seq))| Seq(*seq)).max()
+    }
+
+    /// Forgets what records below `durable` made.
+    pub fn prune(&mut self, durable: Seq) {
+        // Pieces cut later carry older numbers behind newer ones; they are met soon enough.
+        while let Some((seq, start)) = self.order.front().copied().filter(|(seq, _)| *seq < durable.0) {
+            self.order.pop_front();
+            if self.ranges.get(&start).is_some_and(|(_, s)| *s == seq) {
+                self.ranges.remove(&start);
+            }
+        }
+    }
+}
+
+pub struct State {
+    pub meta: VolumeMeta,
+    pub head: TreeMeta,
+    pub ownership: Ownership,
+    /// Whose reserve pays for redirected writes: the snapshot made with the parent point.
+    pub charge: Option<VolumeId>,
+    pub placement: Arc<Placement>,
+    pub in_flight: Vec<InFlight>,
+    pub next_op: u64,
+    pub fresh: Fresh,
+    /// Closed gates: writes wait (rule R9).
+    pub gates: u32,
+    pub closed: bool,
+    pub wakers: Vec<Waker>,
+}
+
+impl State {
+    pub fn new(meta: VolumeMeta, head: TreeMeta, parent: Option<&TreeMeta>, placement: Arc<Placement>) -> State {
+        let mut state = State {
+            meta,
+            head,
+            ownership: Ownership::default(),
+            charge: None,
+            placement,
+            in_flight: Vec::new(),
+            next_op: 0,
+            fresh: Fresh::default(),
+            gates: 0,
+            closed: false,
+            wakers: Vec::new(),
+        };
+        state.set_parent(parent);
+        state
+    }
+
+    /// Takes the ownership rule from the head's parent. A dying parent is being merged into this head.
+    pub fn set_parent(&mut self, parent: Option<&TreeMeta>) {
+        self.head.parent = parent.map(|p| p.id);
+        self.ownership = Ownership { parent_epoch: parent.map_or(Epoch(0), |p| p.epoch), absorb: None };
+        self.charge = parent.and_then(|p| p.guard);
+    }
+
+    pub fn set_absorb(&mut self, absorb: Option<Absorb>) {
+        self.ownership.absorb = absorb;
+    }
+
+    pub fn thick(&self) -> bool {
+        self.meta.kind == VolumeKind::Thick
+    }
+
+    pub fn invalid(&self) -> bool {
+        self.meta.state == VolumeState::Invalid
+    }
+
+    pub fn conflict(&self, start: u64, end: u64, mode: Mode) -> bool {
+        self.in_flight.iter().any(|op| op.start < end && start < op.end && op.mode.conflicts(mode))
+    }
+
+    pub fn begin(&mut self, start: u64, end: u64, mode: Mode, allocated: Runs) -> u64 {
+        let id = self.next_op;
+        self.next_op += 1;
+        self.in_flight.push(InFlight { id, start, end, mode, allocated });
+        id
+    }
+
+    pub fn finish(&mut self, id: u64) {
+        let at = self.in_flight.iter().position(|op| op.id == id).expect("a request ends once");
+        self.in_flight.swap_remove(at);
+        self.wake();
+    }
+
+    pub fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Blocks of the head that are promised to a thick volume and not mapped.
+    pub fn shortfall(&self) -> i64 {
+        if self.thick() && !self.invalid() { self.meta.blocks as i64 - self.head.mapped as i64 } else { 0 }
+    }
+}
+
+fn dead_add(dead: &mut Vec<(Epoch, u64)>, birth: Epoch, blocks: u64) {
+    match dead.binary_search_by_key(&birth, |(b, _)| *b) {
+        Ok(i) => dead[i].1 += blocks,
+        Err(i) => dead.insert(i, (birth, blocks)),
+    }
+}
+
+/// The head does not map this piece any more: frees it, or counts it as dead. Updates the counters.
+fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
+    let len = u64::from(piece.len);
+    state.head.mapped -= len;
+    if piece.flags & UNWRITTEN == 0 {
+        state.head.written -= len;
+    }
+    if state.ownership.owns(piece.birth, Some(piece.end())) {
+        state.head.own -= len as i64;
+        let mut space = core.space.lock();
+        space.free_later((piece.value, len));
+        if state.meta.reserve.is_some() {
+            space.charge(state.meta.id, -(len as i64));
+        }
+    } else {
+        dead_add(&mut state.head.dead, piece.birth, len);
+    }
+}
+
+/// Cuts an extent where its owner changes.
+fn owner_pieces(state: &State, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
+    let cut = state.ownership.boundary(extent.key, extent.end());
+    let (first, second) = match cut {
+        Some(at) => (extent.cut(extent.key, at), extent.cut(at, extent.end())),
+        None => (Some(extent), None),
+    };
+    first.into_iter().chain(second)
+}
+
+fn replace(core: &Core, state: &mut State, start: u64, end: u64, new: &[Extent], privileged: bool) -> Result<Vec<Extent>, MapError> {
+    let mut removed = Vec::new();
+    let mut meta = core.meta.lock();
+    let mut owner = TreeOwner {
+        meta: &mut meta,
+        cache: &core.cache,
+        generation: core.generation(),
+        birth: state.head.birth,
+        ownership: state.ownership,
+        privileged,
+    };
+    map::replace(&core.cache, &mut state.head.tree, &mut owner, start, end, new, &mut removed)?;
+    Ok(removed)
+}
+
+/// Carries out one extent of a Write record. Doing it again changes nothing (a checkpoint may hold half of a record).
+pub fn apply_write(core: &Core, state: &mut State, extent: &WriteExtent) -> Result<(), MapError> {
+    let (start, len) = (extent.lv_block.0, u64::from(extent.len));
+    let before = state.shortfall();
+    let new = Extent {
+        key: start,
+        len: extent.len,
+        value: extent.vg_block.0,
+        birth: state.head.birth,
+        flags: 0,
+    };
+    let removed = replace(core, state, start, start + len, &[new], false)?;
+    state.head.mapped += len;
+    state.head.written += len;
+    state.head.own += len as i64;
+    for old in removed {
+        for piece in owner_pieces(state, old) {
+            if piece.value.wrapping_sub(piece.key) == extent.vg_block.0.wrapping_sub(start) {
+                // The same place: only its mark changes.
+                let len = u64::from(piece.len);
+                state.head.mapped -= len;
+                if piece.flags & UNWRITTEN == 0 {
+                    state.head.written -= len;
+                }
+                state.head.own -= len as i64;
+            } else {
+                drop_piece(core, state, piece);
+            }
+        }
+    }
+    settle_shortfall(core, state, before);
+    Ok(())
+}
+
+/// Carries out an Unmap record over `[start, end)`: own blocks of a thick volume keep their place and become
+/// unwritten, everything else is dropped.
+pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_place: bool) -> Result<(), MapError> {
+    let before = state.shortfall();
+    let mut found = map::Extents::new();
+    map::lookup(&core.cache, &state.head.tree, start, end, &mut found)?;
+    let mut kept: Vec<Extent> = Vec::new();
+    if keep_place {
+        let pieces = found.iter().flat_map(|e| owner_pieces(state, *e));
+        let own = pieces.filter(|p| state.ownership.owns(p.birth, Some(p.end())));
+        kept = own.map(|p| Extent { flags: p.flags | UNWRITTEN, ..p }).collect();
+    }
+    let removed = replace(core, state, start, end, &kept, true)?;
+    for old in removed {
+        for piece in owner_pieces(state, old) {
+            if keep_place && state.ownership.owns(piece.birth, Some(piece.end())) {
+                if piece.flags & UNWRITTEN == 0 {
+                    state.head.written -= u64::from(piece.len);
+                }
+            } else {
+                drop_piece(core, state, piece);
+            }
+        }
+    }
+    settle_shortfall(core, state, before);
+    Ok(())
+}
+
+/// Gives unwritten space to a thick head (creation, growth). The blocks were unmapped.
+pub fn apply_place(core: &Core, state: &mut State, at: LvBlock, run: Run) -> Result<(), MapError> {
+    let (mut key, mut value, mut left) = (at.0, run.0, run.1);
+    while left > 0 {
+        let len = u32::try_from(left).unwrap_or(u32::MAX);
+        let new = Extent { key, len, value, birth: state.head.birth, flags: UNWRITTEN };
+        let removed = replace(core, state, key, key + u64::from(len), &[new], false)?;
+        // Placing again after an interruption changes nothing.
+        let again: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
+        state.head.mapped += u64::from(len) - again;
+        state.head.own += i64::from(len) - again as i64;
+        (key, value, left) = (key + u64::from(len), value + u64::from(len), left - u64::from(len));
+    }
+    Ok(())
+}
+
+fn settle_shortfall(core: &Core, state: &State, before: i64) {
+    let change = state.shortfall() - before;
+    if change != 0 {
+        core.space.lock().promise(change);
+    }
+}
