@@ -1,8 +1,9 @@
 //! Making physical volumes, taking their labels away, and making a group of them. Each in two steps: all checks on all
 //! devices, while they are held; then the writes.
 
-use super::plain::{Access, Identity, Plain, PlainDisks, block_on};
-use super::{Error, file, scan, signature, usage};
+use super::plain::{Identity, Plain, PlainDisks, block_on};
+use super::{Error, file, scan, signature};
+use crate::disks::{OpenError, OpenMode, Reason};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, NewGroup, NewPv, PvLabel};
 use rowen_engine::units::Uuid;
@@ -47,33 +48,8 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// Opens the device alone, or says who has it.
-fn hold(path: &Path) -> Result<Plain, Error> {
-    let in_use = |by| Error::InUse { path: path.to_owned(), by };
-    let identity = Identity::of(path);
-    let used_by = || identity.and_then(|identity| usage::of(path, identity));
-    let device = Plain::open(path, Access::Hold).map_err(|error| match error {
-        Error::InUse { .. } => in_use(used_by()),
-        other => other,
-    })?;
-    // Uses that an exclusive open does not meet.
-    if !device.is_block
-        && let Some(by) = loop_or_swap(path, device.identity)
-    {
-        return Err(in_use(Some(by)));
-    }
-    if device.is_read_only() {
-        return Err(Error::ReadOnly(path.to_owned()));
-    }
-    Ok(device)
-}
-
-fn loop_or_swap(path: &Path, identity: Identity) -> Option<String> {
-    usage::of(path, identity).filter(|by| !by.starts_with("held by"))
-}
-
 fn label_of(path: &Path) -> rowen_engine::error::Result<Option<PvLabel>> {
-    match Plain::open(path, Access::Look) {
+    match Plain::open(path, OpenMode::ReadOnly) {
         Ok(device) => scan::read_label(device),
         Err(_) => Ok(None),
     }
@@ -105,10 +81,11 @@ fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked
             ForMember::Initialise => {}
         }
     }
-    let device = hold(path)?;
+    let device = Plain::open(path, OpenMode::Exclusive)?;
     let size = device.geometry.size;
     if size < MIN_PV_BYTES {
-        return Err(Error::TooSmall { path: owned, size, least: MIN_PV_BYTES });
+        let reason = Reason::TooSmall { size, least: MIN_PV_BYTES };
+        return Err(OpenError { path: owned, reason }.into());
     }
     let signature = if label.is_some() { None } else { signature::find(&device)? };
     if let Some(name) = &signature
@@ -148,7 +125,7 @@ fn write_label(device: Plain, uuid: Uuid) -> Result<(), Error> {
 /// Takes the label of a physical volume away.
 pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
     let path = absolute(path)?;
-    Plain::open(&path, Access::Look)?;
+    Plain::open(&path, OpenMode::ReadOnly)?;
     let mut notes = Vec::new();
     let group = match label_of(&path) {
         Ok(None) => return Err(Error::NotAPv(path)),
@@ -176,7 +153,7 @@ pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
             path.display()
         ));
     }
-    let disks = PlainDisks(vec![hold(&path)?]);
+    let disks = PlainDisks(vec![Plain::open(&path, OpenMode::Exclusive)?]);
     block_on(Group::wipe_label(&disks, PvIndex(0))).map_err(|source| Error::Engine { path: path.clone(), source })?;
     file::forget(&path)?;
     Ok(notes)

@@ -1,5 +1,8 @@
 //! What can go wrong with a device, in sentences for the person who named it. Where LVM has a sentence, it is LVM's.
 
+use crate::disks::{OpenError, Reason};
+use rowen_control::uuids;
+use rowen_control::wire::ErrorKind;
 use rowen_engine::units::Uuid;
 use std::fmt;
 use std::path::PathBuf;
@@ -7,14 +10,10 @@ use std::path::PathBuf;
 /// Why a device was not used.
 #[derive(Debug)]
 pub enum Error {
-    NotFound(PathBuf),
-    NotADevice(PathBuf),
+    /// It could not be opened, or not alone.
+    Open(OpenError),
     /// A path that the devices file cannot hold.
     BadPath(PathBuf),
-    ReadOnly(PathBuf),
-    TooSmall { path: PathBuf, size: u64, least: u64 },
-    /// `by` names the user where it could be found.
-    InUse { path: PathBuf, by: Option<String> },
     /// One path, or two paths to one device, were given twice.
     GivenTwice(PathBuf),
     NotAPv(PathBuf),
@@ -44,23 +43,11 @@ fn join(paths: &[PathBuf]) -> String {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NotFound(path) => write!(f, "No device found for {}.", path.display()),
-            Error::NotADevice(path) => {
-                write!(f, "Cannot use {}: it is neither a block device nor a regular file.", path.display())
+            Error::Open(OpenError { path, reason: Reason::Missing }) => {
+                write!(f, "No device found for {}.", path.display())
             }
+            Error::Open(error) => write!(f, "Cannot use {error}."),
             Error::BadPath(path) => write!(f, "Cannot use {path:?}: its path contains a line break."),
-            Error::ReadOnly(path) => write!(f, "Cannot use {}: device is read-only.", path.display()),
-            Error::TooSmall { path, size, least } => write!(
-                f,
-                "Cannot use {}: device is too small ({size} bytes; at least {least} bytes are needed).",
-                path.display()
-            ),
-            Error::InUse { path, by: None } => {
-                write!(f, "Can't open {} exclusively.  Mounted filesystem?", path.display())
-            }
-            Error::InUse { path, by: Some(by) } => {
-                write!(f, "Can't open {} exclusively: it is {by}.", path.display())
-            }
             Error::GivenTwice(path) => write!(f, "Physical volume {} was given more than once.", path.display()),
             Error::NotAPv(path) => write!(f, "No PV found on device {}.", path.display()),
             Error::InitialiseMember { path, group } => write!(
@@ -101,7 +88,7 @@ impl fmt::Display for Error {
                 write!(f, "Volume group \"{group}\" cannot be opened:")?;
                 for (position, (uuid, path)) in missing.iter().enumerate() {
                     let and = if position > 0 { " and" } else { "" };
-                    write!(f, "{and} physical volume {}", uuid)?;
+                    write!(f, "{and} physical volume {}", uuids::lvm_text(*uuid))?;
                     if let Some(path) = path {
                         write!(f, " (last seen at {})", path.display())?;
                     }
@@ -115,7 +102,7 @@ impl fmt::Display for Error {
             Error::Duplicate { uuid, paths } => write!(
                 f,
                 "Physical volume {} is there more than once, at {}; detach the copies.",
-                uuid,
+                uuids::lvm_text(*uuid),
                 join(paths)
             ),
             Error::Confirm { question, refused } => write!(f, "{question} [y/n]: [n]\n{refused}"),
@@ -131,6 +118,39 @@ impl std::error::Error for Error {
             Error::Io { source, .. } => Some(source),
             Error::Engine { source, .. } => Some(source),
             _ => None,
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        Error::Open(error)
+    }
+}
+
+impl Error {
+    /// What sort of failure it is, for programs.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Open(error) => match error.reason {
+                Reason::Missing => ErrorKind::NotFound,
+                Reason::InUse { .. } | Reason::Mounted { .. } => ErrorKind::InUse,
+                Reason::ReadOnly => ErrorKind::Denied,
+                Reason::NotADisk(_) | Reason::TooSmall { .. } | Reason::TooMany => ErrorKind::Invalid,
+                Reason::System { .. } => ErrorKind::Io,
+            },
+            Error::NotAPv(_) | Error::NoGroup(_) | Error::MissingPvs { .. } => ErrorKind::NotFound,
+            Error::BadPath(_) | Error::GivenTwice(_) => ErrorKind::Invalid,
+            Error::Confirm { .. } => ErrorKind::Denied,
+            Error::InitialiseMember { .. }
+            | Error::RemoveMember { .. }
+            | Error::AddMember { .. }
+            | Error::GroupExists(_)
+            | Error::AmbiguousGroup { .. }
+            | Error::Duplicate { .. } => ErrorKind::Exists,
+            Error::DamagedLabel { .. } => ErrorKind::Damaged,
+            Error::Io { .. } => ErrorKind::Io,
+            Error::Engine { source, .. } => crate::server::engine_kind(source),
         }
     }
 }

@@ -14,9 +14,8 @@ pub mod file;
 mod plain;
 mod scan;
 mod signature;
-mod usage;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, vgcreate};
 pub use error::Error;
-pub use plain::{Access, Identity, Plain, PlainDisks, block_on};
+pub use plain::{Identity, Plain, PlainDisks, block_on};
 pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, scan};

@@ -2,33 +2,23 @@
 //! a command can look at every known device in well under a millisecond. Volumes never go through it.
 
 use super::Error;
+use crate::disks::OpenMode;
+use crate::disks::open::{self, Opened};
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PvGeometry, PvIndex, Segment};
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, OFlags, StatxFlags};
+use rustix::fs::{FallocateFlags, FileType};
 use rustix::io::Errno;
 use std::fs::File;
 use std::future::Future;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What a device is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// To look, beside whoever else has it open.
-    Look,
-    /// To write, alone: refused while anything else uses the device.
-    Hold,
-}
-
-/// An open file or block device.
+/// An open file or block device. Opened with [`OpenMode::Exclusive`], it is held until this is dropped.
 #[derive(Debug)]
 pub struct Plain {
     pub path: PathBuf,
     pub geometry: PvGeometry,
-    pub is_block: bool,
-    /// The device's number, or the file's device and inode: two paths with the same identity are one device.
     pub identity: Identity,
     file: File,
 }
@@ -57,37 +47,16 @@ impl Identity {
 }
 
 impl Plain {
-    /// Opens `path`. With [`Access::Hold`] the hold lasts until this is dropped.
-    pub fn open(path: &Path, access: Access) -> Result<Plain, Error> {
-        let failed = |source: Errno| open_error(path, access, source);
-        // The kind first: opening a fifo would wait for its other end.
-        let stat = rustix::fs::stat(path).map_err(failed)?;
-        let identity = Identity::of_stat(&stat).ok_or_else(|| Error::NotADevice(path.to_owned()))?;
-        let is_block = matches!(identity, Identity::Block(_));
-
-        let exclusive = if access == Access::Hold && is_block { OFlags::EXCL } else { OFlags::empty() };
-        let open = |extra: OFlags| {
-            let flags = (extra | exclusive | OFlags::NONBLOCK).bits() as i32;
-            File::options().read(true).write(access == Access::Hold).custom_flags(flags).open(path)
-        };
-        // Past the page cache, in which an older label could linger; where that is refused, through it.
-        let file = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())).map_err(|e| failed(errno(&e)))?;
-        let opened = rustix::fs::fstat(&file).map_err(failed)?;
-        if Identity::of_stat(&opened) != Some(identity) {
-            return Err(Error::NotADevice(path.to_owned()));
-        }
-        if access == Access::Hold && !is_block {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(failed)?;
-        }
-        let geometry = geometry(&file, is_block).map_err(|e| failed(errno(&e)))?;
-        Ok(Plain { path: path.to_owned(), geometry, is_block, identity, file })
-    }
-
-    /// Whether a block device is set read-only.
-    pub fn is_read_only(&self) -> bool {
-        let Identity::Block(number) = self.identity else { return false };
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|ro| ro.trim() == "1")
+    /// Opens `path`, to look or to write.
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
+        let Opened { fd, geometry, .. } = open::open(path, mode)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| Error::Io { path: path.to_owned(), what: "look at", source: e.into() })?;
+        let identity = Identity::of_stat(&stat).ok_or_else(|| Error::Io {
+            path: path.to_owned(),
+            what: "look at",
+            source: std::io::ErrorKind::InvalidInput.into(),
+        })?;
+        Ok(Plain { path: path.to_owned(), geometry, identity, file: fd.into() })
     }
 
     /// Reads `buf.len()` bytes at `offset`, both multiples of the sector, into an aligned buffer.
@@ -116,36 +85,6 @@ impl Plain {
 
 fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
-fn open_error(path: &Path, access: Access, errno: Errno) -> Error {
-    let path = path.to_owned();
-    match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => Error::NotFound(path),
-        Errno::ROFS => Error::ReadOnly(path),
-        Errno::ACCESS | Errno::PERM if access == Access::Hold => Error::ReadOnly(path),
-        Errno::BUSY | Errno::WOULDBLOCK | Errno::TXTBSY => Error::InUse { path, by: None },
-        other => Error::Io { path, what: "open", source: other.into() },
-    }
-}
-
-/// The usable size in whole blocks of 4 KiB, and the smallest unit that direct I/O may address.
-fn geometry(file: &File, is_block: bool) -> std::io::Result<PvGeometry> {
-    let mut end: &File = file;
-    let size = end.seek(SeekFrom::End(0))? & !4095;
-    let sector = if is_block {
-        rustix::fs::ioctl_blksszget(file)?
-    } else {
-        direct_io_alignment(file)
-    };
-    Ok(PvGeometry { size, sector: if sector <= 512 { 512 } else { 4096 } })
-}
-
-fn direct_io_alignment(file: &File) -> u32 {
-    rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
-        .ok()
-        .filter(|stat| stat.stx_dio_offset_align != 0)
-        .map_or(512, |stat| stat.stx_dio_offset_align)
 }
 
 /// Several open devices as the engine sees them.

@@ -1,7 +1,8 @@
 //! Which physical volumes there are, and which of them make up a group.
 
-use super::plain::{Access, Identity, Plain, PlainDisks, block_on};
-use super::{Error, file, usage};
+use super::plain::{Identity, Plain, PlainDisks, block_on};
+use super::{Error, file};
+use crate::disks::{OpenMode, holders};
 use crate::paths;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, PvLabel, PvMembership};
@@ -78,7 +79,8 @@ pub fn scan() -> Result<Scan, Error> {
         }
     }
     if !paths::is_private_world() {
-        for path in labelled_block_candidates(&seen) {
+        let files = scan.pvs.iter().filter_map(|pv| std::fs::canonicalize(&pv.path).ok()).collect();
+        for path in labelled_block_candidates(&files) {
             if let Look::Pv(pv) = look(&path, &mut seen) {
                 scan.pvs.push(pv);
             }
@@ -101,7 +103,7 @@ enum Look {
 }
 
 fn look(path: &Path, seen: &mut HashSet<Identity>) -> Look {
-    let Ok(device) = Plain::open(path, Access::Look) else { return Look::NoPv };
+    let Ok(device) = Plain::open(path, OpenMode::ReadOnly) else { return Look::NoPv };
     if !seen.insert(device.identity) {
         return Look::SeenBefore;
     }
@@ -121,15 +123,13 @@ pub fn read_label(device: Plain) -> rowen_engine::error::Result<Option<PvLabel>>
 }
 
 /// The block devices worth a look: those with a size that are neither an export of ours nor another name of a file that
-/// was seen already.
-fn labelled_block_candidates(seen: &HashSet<Identity>) -> Vec<PathBuf> {
+/// was looked at already.
+fn labelled_block_candidates(files: &HashSet<PathBuf>) -> Vec<PathBuf> {
     let exports = paths::run_dir();
-    let skip: HashSet<PathBuf> = usage::loops()
-        .filter(|(_, backing)| {
-            backing.starts_with(&exports) || Identity::of(backing).is_some_and(|identity| seen.contains(&identity))
-        })
-        .map(|(device, _)| device)
-        .collect();
+    let exports = std::fs::canonicalize(&exports).unwrap_or(exports);
+    let is_known = |backing: &PathBuf| backing.starts_with(&exports) || files.contains(backing);
+    let skip: HashSet<PathBuf> =
+        holders::loop_devices().filter(|(_, backing)| is_known(backing)).map(|(device, _)| device).collect();
     let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = names
         .filter(|entry| {

@@ -34,6 +34,14 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Outcome {
         Outcome::Error { kind: failure.kind, message: failure.message }
@@ -42,21 +50,13 @@ impl From<Failure> for Outcome {
 
 impl From<devices::Error> for Failure {
     fn from(error: devices::Error) -> Failure {
-        Failure { kind: device_kind(&error), message: error.to_string() }
+        Failure { kind: error.kind(), message: error.to_string() }
     }
 }
 
 impl From<disks::OpenError> for Failure {
     fn from(error: disks::OpenError) -> Failure {
-        use disks::Reason;
-        let kind = match &error.reason {
-            Reason::Missing => ErrorKind::NotFound,
-            Reason::InUse { .. } | Reason::Mounted { .. } => ErrorKind::InUse,
-            Reason::ReadOnly => ErrorKind::Denied,
-            Reason::NotADisk(_) | Reason::TooSmall { .. } | Reason::TooMany => ErrorKind::Invalid,
-            Reason::System { .. } => ErrorKind::Io,
-        };
-        Failure::new(kind, format!("Cannot use {error}."))
+        devices::Error::from(error).into()
     }
 }
 
@@ -73,23 +73,8 @@ impl From<export::Error> for Failure {
     }
 }
 
-/// The kind of a device's error.
-pub fn device_kind(error: &devices::Error) -> ErrorKind {
-    use devices::Error as E;
-    match error {
-        E::NotFound(_) | E::NotAPv(_) | E::NoGroup(_) | E::MissingPvs { .. } => ErrorKind::NotFound,
-        E::NotADevice(_) | E::BadPath(_) | E::TooSmall { .. } | E::GivenTwice(_) => ErrorKind::Invalid,
-        E::ReadOnly(_) | E::Confirm { .. } => ErrorKind::Denied,
-        E::InUse { .. } => ErrorKind::InUse,
-        E::InitialiseMember { .. } | E::RemoveMember { .. } | E::AddMember { .. } | E::GroupExists(_) => ErrorKind::Exists,
-        E::AmbiguousGroup { .. } | E::Duplicate { .. } => ErrorKind::Exists,
-        E::DamagedLabel { .. } => ErrorKind::Damaged,
-        E::Io { .. } => ErrorKind::Io,
-        E::Engine { source, .. } => engine_kind(source),
-    }
-}
-
-fn engine_kind(error: &Error) -> ErrorKind {
+/// The kind of an engine's error.
+pub fn engine_kind(error: &Error) -> ErrorKind {
     match error {
         Error::Disk(_) => ErrorKind::Io,
         Error::Corrupt { .. } => ErrorKind::Damaged,

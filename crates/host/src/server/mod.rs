@@ -17,6 +17,7 @@
 //! * SIGUSR1: the counters go to the log.
 
 mod activation;
+mod check;
 mod client;
 mod failure;
 mod handle;
@@ -33,9 +34,12 @@ mod state;
 mod volumes;
 mod warnings;
 
+pub use check::check_closed;
 pub use client::{Client, ConnectError};
+pub use failure::Failure;
+pub(crate) use failure::engine_kind;
 pub use run::{Options, main};
-pub use start::{StartError, connect, ensure_running};
+pub use start::{connect, ensure_running};
 
 /// Set in the environment of a server that a command starts: it tells on its standard output when it serves, or why it
 /// does not, and ends by itself when it is not needed.

@@ -19,7 +19,6 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,9 @@ const PREDECESSOR: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(10);
 /// How often the main loop looks around by itself.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
+
+/// LVM's exit code of a command that failed.
+const FAILED: u8 = 5;
 
 /// How a server runs.
 #[derive(Clone, Debug)]
@@ -64,8 +66,8 @@ impl Options {
     }
 }
 
-/// `rowen serve VG`: serves the group until it is told to end.
-pub fn main(options: &Options) -> ExitCode {
+/// `rowen serve VG`: serves the group until it is told to end. Returns the exit code.
+pub fn main(options: &Options) -> u8 {
     let signals = match Signals::catch() {
         Ok(signals) => signals,
         Err(e) => return failed(options, Failure::new(ErrorKind::Internal, format!("Cannot catch signals: {e}."))),
@@ -103,7 +105,7 @@ fn announce(options: &Options, word: &Outcome) {
     }
 }
 
-fn failed(options: &Options, failure: Failure) -> ExitCode {
+fn failed(options: &Options, failure: Failure) -> u8 {
     if options.launched {
         log::line(&failure.message);
     } else {
@@ -112,7 +114,7 @@ fn failed(options: &Options, failure: Failure) -> ExitCode {
         }
     }
     announce(options, &failure.into());
-    ExitCode::from(5)
+    FAILED
 }
 
 fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure {
@@ -250,14 +252,14 @@ fn log_stats(server: &Server) {
 }
 
 /// Answers what is under way, then leaves everything as the ending asks.
-fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> ExitCode {
+fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     listener.close();
     let _change = server.change.lock();
     match ending {
         Ending::Destroyed => {
             leave(&server);
             remove_traces(&server.name);
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Ending::Signalled => {
             let volumes = server.group.volumes();
@@ -273,11 +275,11 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> ExitCode {
     match server.told(closed, "") {
         Ok(()) => {
             log::line(format_args!("volume group \"{}\" is closed", server.name));
-            ExitCode::SUCCESS
+            0
         }
         Err(failure) => {
             log::line(failure.message);
-            ExitCode::from(5)
+            FAILED
         }
     }
 }

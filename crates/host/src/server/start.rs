@@ -5,6 +5,7 @@
 //! started it can tell its user.
 
 use super::client::{Client, ConnectError};
+use super::failure::{Failure, Result};
 use super::presence::StartLock;
 use super::{LAUNCHED_BY_COMMAND, log};
 use crate::{devices, paths};
@@ -16,59 +17,36 @@ use std::time::{Duration, Instant};
 /// How long a command waits for a server that something else (the keeper, another command's remains) is starting.
 const OTHERS_START: Duration = Duration::from_secs(30);
 
-/// Why there is no connection to a group's server: what the command says, and the kind that its exit code comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError {
-    pub kind: ErrorKind,
-    pub message: String,
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl StartError {
-    fn system(group: &str, doing: &str, source: impl std::fmt::Display) -> StartError {
-        let message = format!("Cannot {doing} the server of volume group \"{group}\": {source}.");
-        StartError { kind: ErrorKind::Internal, message }
-    }
-}
-
-impl From<devices::Error> for StartError {
-    fn from(error: devices::Error) -> StartError {
-        StartError { kind: super::failure::device_kind(&error), message: error.to_string() }
-    }
+fn system(group: &str, doing: &str, source: impl std::fmt::Display) -> Failure {
+    let message = format!("Cannot {doing} the server of volume group \"{group}\": {source}.");
+    Failure { kind: ErrorKind::Internal, message }
 }
 
 /// A connection to the group's server, when one runs.
-pub fn connect(group: &str) -> Result<Option<Client>, StartError> {
+pub fn connect(group: &str) -> Result<Option<Client>> {
     match Client::connect(group) {
         Ok(client) => Ok(Some(client)),
         Err(ConnectError::NotRunning) => Ok(None),
-        Err(ConnectError::Refused { kind, message }) => Err(StartError { kind, message }),
-        Err(ConnectError::Io(source)) => Err(StartError::system(group, "reach", source)),
+        Err(ConnectError::Refused { kind, message }) => Err(Failure { kind, message }),
+        Err(ConnectError::Io(source)) => Err(system(group, "reach", source)),
     }
 }
 
 /// A connection to the group's server, which is started when none runs.
-pub fn ensure_running(group: &str) -> Result<Client, StartError> {
+pub fn ensure_running(group: &str) -> Result<Client> {
     if let Some(client) = connect(group)? {
         return Ok(client);
     }
     // A group that cannot be opened leaves no trace of the attempt.
     devices::scan()?.group(group)?;
 
-    let _lock = StartLock::take(group).map_err(|e| StartError::system(group, "start", e))?;
+    let _lock = StartLock::take(group).map_err(|e| system(group, "start", e))?;
     let deadline = Instant::now() + OTHERS_START;
     loop {
         if let Some(client) = connect(group)? {
             return Ok(client);
         }
-        match launch(group).map_err(|e| StartError::system(group, "start", e))? {
+        match launch(group).map_err(|e| system(group, "start", e))? {
             Launch::Serving => {}
             Launch::Failed(error) => return Err(error),
             // Somebody else's server is on its way, or on its way out.
@@ -80,8 +58,8 @@ pub fn ensure_running(group: &str) -> Result<Client, StartError> {
 
 enum Launch {
     Serving,
-    AlreadyServed(StartError),
-    Failed(StartError),
+    AlreadyServed(Failure),
+    Failed(Failure),
 }
 
 /// Starts `rowen serve` and waits for its word.
@@ -101,7 +79,7 @@ fn launch(group: &str) -> io::Result<Launch> {
         Ok(Some(Outcome::Ok)) => Launch::Serving,
         Ok(Some(Outcome::Error { kind, message })) => {
             child.wait()?;
-            let error = StartError { kind, message };
+            let error = Failure { kind, message };
             if kind == ErrorKind::Exists { Launch::AlreadyServed(error) } else { Launch::Failed(error) }
         }
         _ => {
@@ -110,7 +88,7 @@ fn launch(group: &str) -> io::Result<Launch> {
                 "The server of volume group \"{group}\" ended before it served ({status}); see {}.",
                 paths::server_log(group).display()
             );
-            Launch::Failed(StartError { kind: ErrorKind::Internal, message })
+            Launch::Failed(Failure { kind: ErrorKind::Internal, message })
         }
     })
 }
