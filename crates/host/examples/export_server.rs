@@ -73,7 +73,7 @@ fn serve(group: &str) -> i32 {
     pool.block_on(async move {
         let by_id: HashMap<u64, _> = known.iter().map(|(name, target)| (target.id(), (name.clone(), target.clone()))).collect();
         let taken = serving.takeover(move |entry| by_id.get(&entry.id).cloned()).await.expect("takeover");
-        eprintln!("taken over: {taken:?}");
+        eprintln!("took over {} volumes, dropped {:?}", taken.taken.len(), taken.dropped);
         for (name, target) in known {
             if serving.find(&name).is_none() {
                 serving.activate(&name, target, false).await.expect("activate");

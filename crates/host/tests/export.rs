@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{World, output, run, text, wait_for};
+use common::{World, output, run, wait_for};
 use rowen_host::export::{Error, Target, usage};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -364,8 +364,23 @@ fn only_root_may_talk_to_a_keeper() {
     let socket = rowen_host::paths::group_dir(&world.group).join("keeper.sock");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&socket), mode(socket.parent().unwrap())), (0o600, 0o700));
-    let program = format!("import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('{}')", socket.display());
-    let outsider = output("setpriv", &["--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c", &program]);
-    assert!(!outsider.status.success() && text(&outsider.stderr).contains("PermissionError"), "{outsider:?}");
+    let outsider = ["--reuid=65534", "--regid=65534", "--clear-groups", "test", "-e", socket.to_str().unwrap()];
+    assert!(!output("setpriv", &outsider).status.success(), "others can see the socket");
+    // Even through open doors: the keeper asks who is there.
+    let open_door = |directory: &Path| fs::set_permissions(directory, fs::Permissions::from_mode(0o711)).unwrap();
+    open_door(socket.parent().unwrap());
+    open_door(socket.parent().unwrap().parent().unwrap());
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let group = world.group.clone();
+    let refused = std::thread::spawn(move || {
+        // SAFETY: the plain system call changes the user of this thread alone, which ends right after.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) }, 0);
+        rowen_host::keeper::Client::connect_or_start_by(Path::new("/bin/false"), &group).map(|_| ())
+    });
+    let refused = refused.join().unwrap();
+    fs::set_permissions(rowen_host::paths::run_dir(), fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(refused.is_err());
+    let log = fs::read_to_string(socket.with_file_name("keeper.log")).unwrap();
+    assert!(log.contains("a connection of user 65534 was refused"), "{log}");
     world.end();
 }

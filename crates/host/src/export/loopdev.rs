@@ -27,7 +27,7 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Others take free devices too: so often is a lost race tried again.
 const RACES: usize = 64;
 /// How long a device may take to go once nothing uses it.
-const GOING: Duration = Duration::from_secs(10);
+const GOING: Duration = Duration::from_secs(3);
 /// Read ahead for buffered sequential readers; the default of 128 KiB is a fraction of one request.
 const READ_AHEAD_KIB: u32 = 1024;
 
