@@ -462,7 +462,7 @@ fn random_histories_agree_with_the_model() {
         world.run(600);
         misses += world.misses;
     }
-    assert!(misses > 10_000, "{misses}: evictions no longer make anything missing");
+    assert!(misses > 1_000, "{misses}: evictions no longer make anything missing");
 }
 
 #[test]
