@@ -1,6 +1,6 @@
 //! A worker's io_uring. Owns every request that is with the kernel, and therefore the memory that the kernel reads
-//! and writes: nothing is given back before its completion was seen. One `io_uring_enter` a turn submits what was
-//! queued and collects what is done.
+//! and writes: nothing is given back before its completion was seen. Scattered requests go to the kernel almost at
+//! once, neighbouring ones together; one `io_uring_enter` a turn submits the rest and collects what is done.
 
 use super::file::{Forget, IoFile, SLOTS};
 use super::io::{IoRequest, Payload, Progress, progress};
@@ -21,6 +21,10 @@ const COMPLETIONS: u32 = 4096;
 /// From linux/io_uring.h: `io_uring_enter` is to collect completions, and its argument is extended.
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
+/// So many scattered transfers are submitted together. If all those of a turn waited for its end, the disk would idle
+/// while tasks run and then be given them all at once: a quarter of its throughput at a depth of 32. Transfers that
+/// continue one another do wait, because the block layer merges what it is given together.
+const EAGER: usize = 2;
 /// Completions that belong to no request: the bell, and those that nobody waits for.
 const BELL: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
@@ -63,6 +67,8 @@ pub(crate) struct Ring {
     ring: IoUring,
     mailbox: Arc<Mailbox>,
     backlog: VecDeque<squeue::Entry>,
+    /// Where the transfer that was queued last ends.
+    tail: Option<(RawFd, u64)>,
     active: Slab<Active>,
     entries: Slab<Entry>,
     /// Which file each slot of the ring's table holds: 0 none. Empty when the kernel has no table.
@@ -102,6 +108,7 @@ impl Ring {
             ring,
             mailbox,
             backlog: VecDeque::new(),
+            tail: None,
             active: Slab::new(),
             entries: Slab::new(),
             registered,
@@ -202,6 +209,12 @@ impl Ring {
         }
     }
 
+    /// Submits what is queued, without collecting anything.
+    fn submit(&mut self, queued: usize) {
+        // SAFETY: as in `enter`. What the kernel does not take now stays queued, and the turn's end sees any error.
+        let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued as u32, 0, 0, None) };
+    }
+
     fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: what the entry points to is kept in `active` until its completion.
         if !self.backlog.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
@@ -259,6 +272,12 @@ impl Ring {
                 on_file!(|fd| opcode::Fallocate::new(fd, u64::from(len)).offset(offset).mode(PUNCH).build())
             }
         };
+        let follows = self.tail == Some((part.file.fd(), offset));
+        self.tail = Some((part.file.fd(), offset + u64::from(len)));
+        let queued = self.ring.submission().len();
+        if queued >= EAGER && !follows {
+            self.submit(queued);
+        }
         self.push(entry.user_data(key as u64));
     }
 
