@@ -1,0 +1,81 @@
+//! What the commands need of the world under them: devices without a server, and servers of groups. One implementation
+//! talks to the real host; tests use one in memory.
+
+use crate::failure::Failure;
+use rowen_control::wire::{CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_engine::units::Uuid;
+
+/// A physical volume as its label tells, without a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelledPv {
+    pub path: String,
+    pub uuid: Option<Uuid>,
+    /// Bytes; 0 when it is missing.
+    pub size: u64,
+    /// The group that it is a member of.
+    pub group: Option<String>,
+    /// The label cannot be trusted or the device is not there; why.
+    pub trouble: Option<String>,
+}
+
+/// How far the user agreed to lose data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    pub force: u8,
+    pub yes: bool,
+}
+
+/// Why the world did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A person must agree first: the question, and what is said when the answer is no.
+    Confirm { question: String, refused: String },
+    Other { kind: ErrorKind, message: String },
+}
+
+impl Trouble {
+    pub fn other(kind: ErrorKind, message: impl Into<String>) -> Trouble {
+        Trouble::Other { kind, message: message.into() }
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        match trouble {
+            Trouble::Confirm { question, refused } => Failure::failed(format!("{question}\n{refused}")),
+            Trouble::Other { message, .. } => Failure::failed(message),
+        }
+    }
+}
+
+pub type Answer<T> = Result<T, Trouble>;
+
+/// A sink of [`Outcome::Progress`] and [`Outcome::Notice`].
+pub type News<'a> = &'a mut dyn FnMut(Outcome);
+
+/// The world under the commands.
+pub trait Backend {
+    /// The names of all groups that any label or running server names, sorted.
+    fn groups(&mut self) -> Answer<Vec<String>>;
+    /// One request to the group's server, which is started when none runs. Interim outcomes go to `news`; an error
+    /// outcome comes back as [`Trouble::Other`].
+    fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome>;
+    /// Whether the group's server runs.
+    fn is_running(&mut self, group: &str) -> Answer<bool>;
+    /// Verifies a group that nothing has open.
+    fn check_closed(&mut self, group: &str) -> Answer<CheckOutcome>;
+    fn labels(&mut self) -> Answer<Vec<LabelledPv>>;
+    /// Returns what there is to tell besides success.
+    fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
+    fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
+    fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>>;
+    /// The path from the root.
+    fn absolute(&mut self, path: &str) -> String;
+    /// Whether something is at this path.
+    fn exists(&mut self, path: &str) -> bool;
+    /// Serves the group until told to stop; the exit code.
+    fn serve(&mut self, group: &str) -> u8;
+    /// Seconds since 1970.
+    fn now(&mut self) -> u64;
+    fn fresh_uuid(&mut self) -> Uuid;
+}

@@ -1,0 +1,458 @@
+//! lvcreate: plain volumes, snapshots, thin pools and thin volumes.
+//!
+//! What LVM calls a thin pool is here a named allotment: thin volumes are counted in it, and its size is what they are
+//! measured against. It holds no space back from the group. A snapshot without a size shares the group's free space, of
+//! thick volumes too; where LVM would refuse, this is the better way.
+
+use super::volumes::{Role, extent_bytes, role};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::{Activation, Args};
+use crate::session::Session;
+use rowen_control::names::{self, Refusal};
+use rowen_control::paths::Target;
+use rowen_control::sizes::{self, ShareOf};
+use rowen_control::units::sentence;
+use rowen_control::wire::{
+    Attributes, FullPolicy, GroupReport, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
+};
+use rowen_engine::units::BLOCK_SIZE;
+
+const LEAST_CHUNK: u64 = 4 << 10;
+const MOST_CHUNK: u64 = 512 << 10;
+/// Neighbours of a redirected write land beside it within this much, unless `-c` says otherwise.
+const DEFAULT_CHUNK: u64 = 64 << 10;
+
+/// What the command line asks for.
+enum What {
+    Plain,
+    Snapshot,
+    Pool,
+    /// With the pool that it goes into, if any; the pool is made first when its size is given.
+    Thin,
+}
+
+pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
+    if args.has(Opt::Size) && args.has(Opt::Extents) {
+        return Err(Failure::usage("Please specify only one of --size and --extents."));
+    }
+    for (option, size) in [(Opt::Size, args.size(Opt::Size)), (Opt::VirtualSize, args.size(Opt::VirtualSize))] {
+        if size.is_some_and(|size| size.bytes == 0) {
+            return Err(Failure::usage(format!("--{} may not be zero.", option.spec().long)));
+        }
+    }
+    if args.extents(Opt::Extents).is_some_and(|extents| extents.count == 0) {
+        return Err(Failure::usage("--extents may not be zero."));
+    }
+    match what(args)? {
+        What::Plain => plain(session, args),
+        What::Snapshot => snapshot(session, args),
+        What::Pool => pool(session, args),
+        What::Thin => thin(session, args),
+    }
+}
+
+fn what(args: &Args) -> Result<What> {
+    let has_size = args.has(Opt::Size) || args.has(Opt::Extents);
+    let has_virtual = args.has(Opt::VirtualSize);
+    let is_snapshot = args.has(Opt::Snapshot) || args.text(Opt::Type) == Some("snapshot");
+    Ok(match args.text(Opt::Type) {
+        Some("striped") => return Err(Failure::failed("Striped logical volumes are not supported; use --type linear.")),
+        Some("thin-pool") if has_size && !has_virtual => What::Pool,
+        Some("thin") if has_virtual => What::Thin,
+        // A sparse volume: LVM makes it as a snapshot of nothing.
+        _ if is_snapshot && has_virtual => What::Thin,
+        _ if is_snapshot => What::Snapshot,
+        _ if has_virtual => What::Thin,
+        Some("thin" | "thin-pool") => return Err(Failure::NoForm),
+        _ if (args.has(Opt::Thin) || args.has(Opt::ThinPool)) && has_size => What::Pool,
+        _ if args.has(Opt::Thin) || args.has(Opt::ThinPool) || !has_size => return Err(Failure::NoForm),
+        _ => What::Plain,
+    })
+}
+
+/// A name that may say its group: `LV`, `VG/LV`, `/dev/VG/LV`.
+fn split_name(text: &str) -> (Option<String>, String) {
+    match Target::parse(text) {
+        Some(Target::Volume { group, volume }) => (Some(group), volume),
+        _ => (None, text.to_owned()),
+    }
+}
+
+/// The group and the name of the new volume; the name is `None` when one is to be made up.
+fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String>)> {
+    let (named_group, name) = match args.text(Opt::Name) {
+        Some(text) => {
+            let (group, name) = split_name(text);
+            (group, Some(name))
+        }
+        None => (None, None),
+    };
+    let group = match (positional.map(super::vg::group_name).transpose()?, named_group) {
+        (Some(group), Some(named)) if group != named => {
+            return Err(Failure::usage(format!(
+                "Please use a single volume group name (\"{group}\" or \"{named}\")"
+            )));
+        }
+        (Some(group), _) | (None, Some(group)) => group,
+        (None, None) => return Err(Failure::usage("Please specify the volume group's name.")),
+    };
+    if let Some(name) = &name {
+        check_name(&group, name)?;
+    }
+    Ok((group, name))
+}
+
+fn check_name(group: &str, name: &str) -> Result {
+    names::check_volume(name).map_err(|why| match why {
+        Refusal::ReservedPrefix(_) | Refusal::ReservedPart(_) => Failure::usage(why.to_string()),
+        _ => Failure::usage(format!("Logical volume name \"{name}\" is invalid.")),
+    })?;
+    names::pair_too_long(group, name).map_or(Ok(()), |told| Err(Failure::failed(told)))
+}
+
+/// The name, if it is free; a made-up one if none was given.
+fn free_name(report: &GroupReport, name: Option<String>) -> Result<String> {
+    let Some(name) = name else {
+        return Ok(names::automatic(report.volumes.iter().map(|volume| volume.name.as_str())));
+    };
+    match report.volume(&name) {
+        Some(_) => {
+            let group = &report.name;
+            Err(Failure::failed(format!("Logical Volume \"{name}\" already exists in volume group \"{group}\"")))
+        }
+        None => Ok(name),
+    }
+}
+
+fn single(args: &Args) -> Result<Option<&str>> {
+    match &args.positionals[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        [_, more, ..] => Err(Failure::usage(format!(
+            "\"{more}\" is one argument too many: physical volumes to allocate from cannot be chosen."
+        ))),
+    }
+}
+
+/// Bytes as extents, rounded up; says so when asked.
+fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> u64 {
+    let extent = extent_bytes(report);
+    let extents = bytes.div_ceil(extent);
+    if bytes % extent != 0 {
+        let size = sentence(extents.saturating_mul(extent));
+        session.console.say(format!("Rounding up size to full physical extent {size}"));
+    }
+    extents
+}
+
+/// The size of what is made, in extents; `origin` is what `%ORIGIN` is taken of.
+fn size_in_extents(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin: Option<u64>) -> Result<u64> {
+    if let Some(size) = args.size(Opt::Size) {
+        return Ok(rounded(session, report, size.bytes));
+    }
+    let extents = args.extents(Opt::Extents).ok_or(Failure::NoForm)?;
+    let count = match (extents.of, origin) {
+        (None, _) => extents.count,
+        (Some(ShareOf::Group), _) => sizes::share(extents.count, report.extents),
+        (Some(ShareOf::Free | ShareOf::Pvs), _) => sizes::share(extents.count, report.free_extents),
+        (Some(ShareOf::Origin), Some(most)) => sizes::share_up(extents.count, most),
+        (Some(ShareOf::Origin), None) => return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only.")),
+        (Some(ShareOf::Volume), _) => return Err(Failure::usage("Percentage of a volume makes no sense for a new one.")),
+    };
+    match count {
+        0 => Err(Failure::failed("Unable to create new logical volume with no extents.")),
+        count => Ok(count),
+    }
+}
+
+fn blocks(report: &GroupReport, extents: u64) -> Result<u64> {
+    extents
+        .checked_mul(report.extent_blocks)
+        .filter(|blocks| *blocks <= sizes::MAX_BYTES / BLOCK_SIZE)
+        .ok_or_else(|| Failure::failed(format!("A logical volume of {extents} extents is too large.")))
+}
+
+fn check_room(report: &GroupReport, extents: u64) -> Result {
+    let (name, free) = (&report.name, report.free_extents);
+    if extents > free {
+        return Err(Failure::failed(format!(
+            "Volume group \"{name}\" has insufficient free space ({free} extents): {extents} required."
+        )));
+    }
+    Ok(())
+}
+
+/// `-c` in blocks.
+pub fn chunk_blocks(args: &Args) -> Result<u32> {
+    let bytes = args.size(Opt::ChunkSize).map_or(DEFAULT_CHUNK, |size| size.bytes);
+    if !bytes.is_power_of_two() || !(LEAST_CHUNK..=MOST_CHUNK).contains(&bytes) {
+        return Err(Failure::usage("Chunk size must be a power of 2 in the range 4K to 512K."));
+    }
+    Ok((bytes / BLOCK_SIZE) as u32)
+}
+
+fn attributes(session: &mut Session<'_>, args: &Args, skips_by_default: bool) -> Attributes {
+    Attributes {
+        autoactivate: args.yes_no(Opt::SetAuto).unwrap_or(true),
+        skip_activation: args.yes_no(Opt::SetSkip).unwrap_or(skips_by_default),
+        active: false,
+        created: session.backend.now(),
+        pool: String::new(),
+        tags: args.tags(Opt::AddTag),
+    }
+}
+
+fn sector(args: &Args) -> u32 {
+    if args.text(Opt::SectorSize) == Some("4096") { 4096 } else { 512 }
+}
+
+/// Whether the new volume gets a device now.
+fn becomes_active(args: &Args, attributes: &Attributes) -> bool {
+    let wanted = match args.activation() {
+        Some(Activation::No) => false,
+        Some(Activation::Auto) => attributes.autoactivate,
+        Some(Activation::Yes) | None => true,
+    };
+    wanted && (!attributes.skip_activation || args.has(Opt::IgnoreSkip))
+}
+
+/// Makes a volume: read-only before its device is there, where that is asked for.
+fn create(session: &mut Session<'_>, args: &Args, group: &str, spec: VolumeSpec, activate: bool) -> Result {
+    let name = spec.name.clone();
+    let is_read_only = args.read_only() == Some(true);
+    session.change(group, Request::CreateVolume { spec, activate: activate && !is_read_only })?;
+    if is_read_only {
+        session.change(group, Request::SetPermission { name: name.clone(), read_only: true })?;
+        if activate {
+            session.change(group, Request::Activate { names: Some(vec![name]), ignore_skip: true, auto: false })?;
+        }
+    }
+    Ok(())
+}
+
+fn plain(session: &mut Session<'_>, args: &Args) -> Result {
+    let (group, name) = place(args, single(args)?)?;
+    let chunk_blocks = chunk_blocks(args)?;
+    let report = session.report(&group)?;
+    let name = free_name(&report, name)?;
+    let extents = size_in_extents(session, args, &report, None)?;
+    check_room(&report, extents)?;
+    // LVM marks any volume only when told to, and then still makes its device: the mark counts from the next activation.
+    let attributes = attributes(session, args, false);
+    let activate = args.activation() != Some(Activation::No);
+    let spec = VolumeSpec {
+        name: name.clone(),
+        uuid: session.backend.fresh_uuid(),
+        kind: VolumeKind::Thick,
+        blocks: blocks(&report, extents)?,
+        sector: sector(args),
+        chunk_blocks,
+        full: FullPolicy::DropSnapshot,
+        attributes,
+    };
+    create(session, args, &group, spec, activate)?;
+    session.console.say(format!("Logical volume \"{name}\" created."));
+    Ok(())
+}
+
+/// `VG/POOL` from `--thinpool` or the positional, and the group.
+fn pool_place(args: &Args) -> Result<(String, Option<String>)> {
+    let positional = single(args)?;
+    let named = args.text(Opt::ThinPool).map(split_name);
+    let (group, pool) = match (positional.and_then(Target::parse), named) {
+        (Some(Target::Volume { group, volume }), None) => (group, Some(volume)),
+        (Some(Target::Group(group)), None) => (group, None),
+        (Some(Target::Group(group)), Some((other, pool))) if other.as_ref().is_none_or(|other| *other == group) => {
+            (group, Some(pool))
+        }
+        (None, Some((Some(group), pool))) if positional.is_none() => (group, Some(pool)),
+        (None, None) if positional.is_none() => match args.text(Opt::Name).map(split_name) {
+            Some((Some(group), _)) => (group, None),
+            _ => return Err(Failure::usage("Please specify the volume group's name.")),
+        },
+        _ => return Err(Failure::usage("Please name one volume group and one thin pool.")),
+    };
+    Ok((group, pool))
+}
+
+fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name: &str) -> Result<VolumeSpec> {
+    let chunk_blocks = chunk_blocks(args)?;
+    let extents = size_in_extents(session, args, report, None)?;
+    // The pool holds nothing back, but one that could never be filled is a mistake.
+    check_room(report, extents)?;
+    let mut attributes = attributes(session, args, false);
+    attributes.pool = name.to_owned();
+    Ok(VolumeSpec {
+        name: name.to_owned(),
+        uuid: session.backend.fresh_uuid(),
+        kind: VolumeKind::Thin,
+        blocks: blocks(report, extents)?,
+        sector: sector(args),
+        chunk_blocks,
+        full: FullPolicy::Hold,
+        attributes,
+    })
+}
+
+fn pool(session: &mut Session<'_>, args: &Args) -> Result {
+    let (group, pool) = pool_place(args)?;
+    let named = args.text(Opt::Name).map(|text| split_name(text).1);
+    if pool.is_some() && named.is_some() && pool != named {
+        return Err(Failure::NoForm);
+    }
+    let name = pool.or(named);
+    if let Some(name) = &name {
+        check_name(&group, name)?;
+    }
+    let report = session.report(&group)?;
+    let name = free_name(&report, name)?;
+    let spec = pool_spec(session, args, &report, &name)?;
+    session.change(&group, Request::CreateVolume { spec, activate: false })?;
+    session.console.say(format!("Logical volume \"{name}\" created."));
+    Ok(())
+}
+
+fn thin(session: &mut Session<'_>, args: &Args) -> Result {
+    let (group, pool) = pool_place(args)?;
+    let chunk_blocks = chunk_blocks(args)?;
+    let name = args.text(Opt::Name).map(|text| split_name(text).1);
+    for name in name.iter().chain(&pool) {
+        check_name(&group, name)?;
+    }
+    let report = session.report(&group)?;
+    let name = free_name(&report, name)?;
+    let virtual_size = args.size(Opt::VirtualSize).ok_or(Failure::NoForm)?;
+    let extents = rounded(session, &report, virtual_size.bytes);
+    let new_pool = match &pool {
+        None => None,
+        Some(pool) => match report.volume(pool) {
+            Some(found) if found.is_pool() => None,
+            Some(_) => {
+                return Err(Failure::failed(format!("Logical volume {group}/{pool} is not a thin pool.")));
+            }
+            None if args.has(Opt::Size) || args.has(Opt::Extents) => Some(pool_spec(session, args, &report, pool)?),
+            None => {
+                return Err(Failure::failed(format!("Thin pool {pool} not found in volume group {group}.")));
+            }
+        },
+    };
+    if new_pool.is_some() && pool.as_ref() == Some(&name) {
+        return Err(Failure::usage("The thin volume and its pool need different names."));
+    }
+    let mut attributes = attributes(session, args, false);
+    attributes.pool = pool.unwrap_or_default();
+    let activate = args.activation() != Some(Activation::No);
+    let spec = VolumeSpec {
+        name: name.clone(),
+        uuid: session.backend.fresh_uuid(),
+        kind: VolumeKind::Thin,
+        blocks: blocks(&report, extents)?,
+        sector: sector(args),
+        chunk_blocks,
+        full: FullPolicy::Hold,
+        attributes,
+    };
+    if let Some(pool) = new_pool {
+        session.change(&group, Request::CreateVolume { spec: pool, activate: false })?;
+    }
+    create(session, args, &group, spec, activate)?;
+    session.console.say(format!("Logical volume \"{name}\" created."));
+    Ok(())
+}
+
+/// The origin's group and name.
+fn origin_place(args: &Args) -> Result<(String, String)> {
+    match single(args)?.map(Target::parse) {
+        Some(Some(Target::Volume { group, volume })) => Ok((group, volume)),
+        Some(_) => Err(Failure::usage("The origin name should include the volume group.")),
+        None => Err(Failure::NoForm),
+    }
+}
+
+fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
+    let (group, origin_name) = origin_place(args)?;
+    let name = match args.text(Opt::Name).map(split_name) {
+        Some((Some(other), _)) if other != group => {
+            return Err(Failure::usage(format!(
+                "Please use a single volume group name (\"{group}\" or \"{other}\")"
+            )));
+        }
+        named => named.map(|(_, name)| name),
+    };
+    if let Some(name) = &name {
+        check_name(&group, name)?;
+    }
+    let chunk_blocks = chunk_blocks(args)?;
+    let report = session.report(&group)?;
+    let Some(origin) = report.volume(&origin_name) else {
+        return Err(Failure::failed(format!("Snapshot origin LV {origin_name} not found in Volume group {group}.")));
+    };
+    if origin.is_pool() {
+        return Err(Failure::failed(format!("Thin pool {group}/{origin_name} has no contents to take a snapshot of.")));
+    }
+    let is_store = args.has(Opt::SharedStore);
+    if is_store && name.is_none() {
+        session.console.say(format!(
+            "Snapshots of {group}/{origin_name} share the free space of volume group \"{group}\"; no store is needed."
+        ));
+        return Ok(());
+    }
+    let name = free_name(&report, name)?;
+    let has_size = !is_store && (args.has(Opt::Size) || args.has(Opt::Extents));
+    let reserve = if has_size { Some(reserve(session, args, &report, origin, chunk_blocks)?) } else { None };
+    let spec = new_snapshot(session, args, origin, name.clone(), reserve, chunk_blocks);
+    session.change(&group, Request::Snapshot { specs: vec![spec], freeze: true })?;
+    session.console.say(format!("Logical volume \"{name}\" created."));
+    Ok(())
+}
+
+/// Blocks to set aside for a snapshot: what was asked for, up to what can be used.
+fn reserve(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    origin: &VolumeReport,
+    chunk_blocks: u32,
+) -> Result<u64> {
+    // LVM's table has an entry for each chunk of its own default size when none is given.
+    let chunk = if args.has(Opt::ChunkSize) { u64::from(chunk_blocks) * BLOCK_SIZE } else { LEAST_CHUNK };
+    let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
+    let mut extents = size_in_extents(session, args, report, Some(most))?;
+    if extents > most {
+        let size = |extents: u64| sentence(extents.saturating_mul(extent_bytes(report)));
+        let (asked, useful) = (size(extents), size(most));
+        session.console.say(format!("Reducing COW size {asked} down to maximum usable size {useful}."));
+        extents = most;
+    }
+    check_room(report, extents)?;
+    blocks(report, extents)
+}
+
+/// A snapshot as the command line wants it.
+pub fn new_snapshot(
+    session: &mut Session<'_>,
+    args: &Args,
+    origin: &VolumeReport,
+    name: String,
+    reserve_blocks: Option<u64>,
+    chunk_blocks: u32,
+) -> SnapshotSpec {
+    let is_thin = role(origin) == Role::Thin && reserve_blocks.is_none();
+    let mut attributes = attributes(session, args, is_thin);
+    if is_thin {
+        attributes.pool = origin.attributes.pool.clone();
+    }
+    // A mark on a snapshot that goes with its origin counts from the next activation, as in LVM.
+    let activate = if is_thin { becomes_active(args, &attributes) } else { args.activation() != Some(Activation::No) };
+    SnapshotSpec {
+        origin: origin.name.clone(),
+        name,
+        uuid: session.backend.fresh_uuid(),
+        reserve_blocks,
+        read_only: args.read_only() == Some(true),
+        chunk_blocks,
+        activate,
+        attributes,
+    }
+}

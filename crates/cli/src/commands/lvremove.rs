@@ -1,0 +1,89 @@
+//! lvremove: volumes, and what goes with them. A snapshot with a size goes with its origin, and a pool's volumes with the
+//! pool, as in LVM. Snapshots without a size stay whole when their origin goes.
+
+use super::volumes::{Role, members, role, sized_snapshots};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::Session;
+use rowen_control::wire::{GroupReport, Request, VolumeReport};
+
+pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
+    if args.positionals.is_empty() {
+        return Err(Failure::usage("Please enter one or more logical volume paths"));
+    }
+    let mut selection = session.select(&args.positionals)?;
+    for selected in std::mem::take(&mut selection.groups) {
+        let mut gone: Vec<String> = Vec::new();
+        for name in &selected.volumes {
+            let Some(volume) = selected.report.volume(name) else { continue };
+            if gone.contains(name) {
+                continue;
+            }
+            match remove_one(session, args, &selected.report, volume, &gone) {
+                Ok(names) => gone.extend(names),
+                Err(failure) => {
+                    session.tell(&failure);
+                    selection.is_incomplete = true;
+                }
+            }
+        }
+    }
+    selection.end()
+}
+
+/// The names of what goes with `volume`, and its own name last.
+pub fn with_dependents(report: &GroupReport, volume: &VolumeReport) -> Vec<String> {
+    let mut names = Vec::new();
+    if role(volume) == Role::Pool {
+        for member in members(report, &volume.name) {
+            names.extend(sized_snapshots(report, &member.name));
+            names.push(member.name.clone());
+        }
+    } else {
+        names.extend(sized_snapshots(report, &volume.name));
+    }
+    names.push(volume.name.clone());
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+fn remove_one(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    gone: &[String],
+) -> Result<Vec<String>> {
+    let names: Vec<String> = with_dependents(report, volume).into_iter().filter(|name| !gone.contains(name)).collect();
+    let full = format!("{}/{}", report.name, volume.name);
+    // What is in use is refused whatever the answer, so nobody is asked first.
+    let is_free = names.iter().all(|name| report.volume(name).is_none_or(|volume| !volume.node.open));
+    if !args.is_sure() && is_free {
+        let others = names.len() - 1;
+        let question = match role(volume) {
+            Role::Pool if others > 0 => {
+                Some(format!("Removing pool \"{}\" will remove {others} dependent volume(s). Proceed?", volume.name))
+            }
+            _ if volume.node.active && others > 0 => Some(format!(
+                "Do you really want to remove active origin logical volume {full} with {others} snapshots(s)?"
+            )),
+            _ if volume.node.active => Some(format!("Do you really want to remove active logical volume {full}?")),
+            _ if others > 0 => {
+                Some(format!("Do you really want to remove origin logical volume {full} with {others} snapshots(s)?"))
+            }
+            _ => None,
+        };
+        if question.is_some_and(|question| !session.console.asks(&question)) {
+            return Err(Failure::failed(format!("Logical volume {full} not removed.")));
+        }
+    }
+    session.change(&report.name, Request::Remove { names: names.clone() })?;
+    if args.count(Opt::Quiet) < 2 {
+        for name in &names {
+            session.console.say(format!("Logical volume \"{name}\" successfully removed."));
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,193 @@
+//! lvextend, lvreduce and lvresize. Of a snapshot with a size, the size is what is set aside for it.
+
+use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::Session;
+use rowen_control::sizes::{self, ShareOf, Sign};
+use rowen_control::units::sentence;
+use rowen_control::wire::{GroupReport, Request, VolumeReport};
+use rowen_engine::units::BLOCK_SIZE;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+    Either,
+}
+
+pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
+    run(session, args, Direction::Up)
+}
+
+pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
+    run(session, args, Direction::Down)
+}
+
+pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
+    run(session, args, Direction::Either)
+}
+
+fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
+    if args.has(Opt::NewSize) == args.has(Opt::NewExtents) {
+        return Err(Failure::NoForm);
+    }
+    // LVM takes physical volumes to allocate from after the volume; here placement is the engine's.
+    let [word] = &args.positionals[..] else {
+        return Err(match args.positionals.len() {
+            0 => Failure::NoForm,
+            _ => Failure::usage("Please give one logical volume; physical volumes to allocate from cannot be chosen."),
+        });
+    };
+    let missing = |group: &str, name: &str| format!("Logical volume {name} not found in volume group {group}.");
+    let (report, volume) = session.one_volume(word, missing)?;
+    let old = extents_of(&report, shown_blocks(&volume));
+    let wanted = wanted_extents(session, args, &report, &volume, old, direction)?;
+    let (new, is_capped) = capped(session, &report, &volume, wanted);
+    check_direction(old, new, direction, is_capped)?;
+    let full = format!("{}/{}", report.name, volume.name);
+    if new < old {
+        confirm_reduction(session, args, &report, &volume, new)?;
+    } else {
+        check_room(&report, &volume, new - old)?;
+    }
+    if new != old {
+        let blocks = new.checked_mul(report.extent_blocks).ok_or_else(|| too_large(&full))?;
+        let name = volume.name.clone();
+        let request = match role(&volume) {
+            Role::Snapshot if volume.reserve_blocks.is_some() => Request::SetReserve { name, blocks: Some(blocks) },
+            // The user has agreed, by answer or by option.
+            _ => Request::Resize { name, blocks, force: new < old },
+        };
+        session.change(&report.name, request)?;
+    }
+    let size = |extents: u64| format!("{} ({extents} extents)", sentence(extents.saturating_mul(extent_bytes(&report))));
+    session.console.say(match new == old {
+        true => format!("Size of logical volume {full} unchanged from {}.", size(old)),
+        false => format!("Size of logical volume {full} changed from {} to {}.", size(old), size(new)),
+    });
+    session.console.say(format!("Logical volume {full} successfully resized."));
+    Ok(())
+}
+
+fn too_large(full: &str) -> Failure {
+    Failure::failed(format!("The new size of logical volume {full} is too large."))
+}
+
+/// The size that the command line asks for, in extents.
+fn wanted_extents(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    old: u64,
+    direction: Direction,
+) -> Result<u64> {
+    let full = format!("{}/{}", report.name, volume.name);
+    let (sign, amount) = if let Some(size) = args.size(Opt::NewSize) {
+        let extent = extent_bytes(report);
+        let extents = size.bytes.div_ceil(extent);
+        if size.bytes % extent != 0 {
+            let rounded = extents.saturating_mul(extent);
+            session.console.say(format!("Rounding size to boundary between physical extents: {}.", sentence(rounded)));
+        }
+        (size.sign, extents)
+    } else {
+        let extents = args.extents(Opt::NewExtents).ok_or(Failure::NoForm)?;
+        (extents.sign, share_of(report, volume, extents.count, extents.of)?)
+    };
+    match (sign, direction) {
+        (Sign::Plus, Direction::Down) => return Err(Failure::usage("Positive sign not permitted with this command; use lvextend.")),
+        (Sign::Minus, Direction::Up) => return Err(Failure::usage("Negative argument not permitted with this command; use lvreduce.")),
+        _ => {}
+    }
+    let new = match sign {
+        Sign::None => amount,
+        Sign::Plus => old.checked_add(amount).ok_or_else(|| too_large(&full))?,
+        Sign::Minus if amount >= old => {
+            return Err(Failure::failed(format!("Unable to reduce {full} below 1 extent.")));
+        }
+        Sign::Minus => old - amount,
+    };
+    match new {
+        0 => Err(Failure::failed("New size of 0 not permitted.")),
+        new => Ok(new),
+    }
+}
+
+fn share_of(report: &GroupReport, volume: &VolumeReport, count: u64, of: Option<ShareOf>) -> Result<u64> {
+    Ok(match of {
+        None => count,
+        Some(ShareOf::Group) => sizes::share(count, report.extents),
+        Some(ShareOf::Free | ShareOf::Pvs) => sizes::share(count, report.free_extents),
+        Some(ShareOf::Volume) => sizes::share_up(count, extents_of(report, shown_blocks(volume))),
+        Some(ShareOf::Origin) => {
+            if volume.origin.is_none() {
+                let full = format!("{}/{}", report.name, volume.name);
+                return Err(Failure::failed(format!("Specified LV {full} is not a snapshot: %ORIGIN makes no sense for it.")));
+            }
+            sizes::share_up(count, most_useful(report, volume))
+        }
+    })
+}
+
+/// The most extents that a snapshot of this volume's size can use.
+fn most_useful(report: &GroupReport, volume: &VolumeReport) -> u64 {
+    sizes::most_useful_reserve(volume.blocks.saturating_mul(BLOCK_SIZE), BLOCK_SIZE, extent_bytes(report))
+}
+
+/// A reserve never grows over what can be used of it.
+fn capped(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeReport, wanted: u64) -> (u64, bool) {
+    let is_reserve = role(volume) == Role::Snapshot && volume.reserve_blocks.is_some();
+    let most = most_useful(report, volume);
+    if !is_reserve || wanted <= most {
+        return (wanted, false);
+    }
+    let size = sentence(most.saturating_mul(extent_bytes(report)));
+    session.console.say(format!("Reached maximum COW size {size} ({most} extents)."));
+    (most, true)
+}
+
+fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) -> Result {
+    let told = match direction {
+        _ if new == old && !is_capped => format!("New size ({new} extents) matches existing size ({old} extents)."),
+        Direction::Up if new < old => format!("New size given ({new} extents) not larger than existing size ({old} extents)"),
+        Direction::Down if new > old => format!("New size given ({new} extents) not less than existing size ({old} extents)"),
+        _ => return Ok(()),
+    };
+    Err(Failure::failed(told))
+}
+
+/// Room is the engine's to give; this says no in LVM's words before it is asked.
+fn check_room(report: &GroupReport, volume: &VolumeReport, more: u64) -> Result {
+    let takes_space = matches!(role(volume), Role::Plain | Role::Snapshot);
+    if takes_space && more > report.free_extents {
+        let free = report.free_extents;
+        return Err(Failure::failed(format!("Insufficient free space: {more} extents needed, but only {free} available")));
+    }
+    Ok(())
+}
+
+fn confirm_reduction(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    new: u64,
+) -> Result {
+    let is_reserve = role(volume) == Role::Snapshot && volume.reserve_blocks.is_some();
+    if !volume.node.active || is_reserve {
+        return Ok(());
+    }
+    let full = format!("{}/{}", report.name, volume.name);
+    let size = sentence(new.saturating_mul(extent_bytes(report)));
+    let open = if volume.node.open { " and open" } else { "" };
+    session.console.complain(format!(
+        "WARNING: Reducing active{open} logical volume to {size}.\nTHIS MAY DESTROY YOUR DATA (filesystem etc.)"
+    ));
+    if args.is_sure() || session.console.asks(&format!("Do you really want to reduce {full}?")) {
+        return Ok(());
+    }
+    Err(Failure::failed(format!("Logical volume {full} NOT reduced.")))
+}

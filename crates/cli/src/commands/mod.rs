@@ -1,0 +1,14 @@
+//! What each command does with a command line that has been read. A command asks for a report, decides, says what it
+//! rounds or reduces, asks the user where data is at stake, and sends one request.
+
+pub mod lvchange;
+pub mod lvconvert;
+pub mod lvcreate;
+pub mod lvremove;
+pub mod lvrename;
+pub mod lvresize;
+pub mod own;
+pub mod pv;
+pub mod reports;
+pub mod vg;
+pub mod volumes;

@@ -1,0 +1,199 @@
+//! The commands that LVM has not.
+
+use super::lvcreate::{chunk_blocks, new_snapshot};
+use super::vg::group_name;
+use super::volumes::{Role, role};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::report::time;
+use crate::session::{Session, unexpected};
+use crate::table::COMMANDS;
+use rowen_control::names;
+use rowen_control::paths::Target;
+use rowen_control::wire::{CheckOutcome, GroupReport, Outcome, Request, VolumeReport};
+
+/// The only argument: a group's name.
+fn only_group(args: &Args) -> Result<String> {
+    match &args.positionals[..] {
+        [word] => group_name(word),
+        [] => Err(Failure::usage("Please specify the volume group's name.")),
+        _ => Err(Failure::usage("Please specify one volume group.")),
+    }
+}
+
+pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
+    let group = only_group(args)?;
+    let is_name = names::check_form(&group).is_ok();
+    let checked = if is_name && session.backend.is_running(&group)? {
+        match session.ask(&group, Request::Check)? {
+            Outcome::Check(checked) => checked,
+            other => return Err(unexpected(&group, &other)),
+        }
+    } else if is_name {
+        session.console.progress(0, 0, &format!("Checking {group}"));
+        session.backend.check_closed(&group)?
+    } else {
+        return Err(Failure::failed(crate::session::no_group(&group)));
+    };
+    tell_findings(session, &group, &checked)
+}
+
+fn tell_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome) -> Result {
+    let CheckOutcome { findings, nodes, blocks } = checked;
+    for finding in findings {
+        session.console.complain(finding);
+    }
+    let seen = format!("{nodes} metadata nodes and {blocks} blocks examined");
+    if findings.is_empty() {
+        session.console.say(format!("Volume group \"{group}\" is sound: {seen}."));
+        return Ok(());
+    }
+    let count = findings.len();
+    Err(Failure::failed(format!("Volume group \"{group}\" is damaged: {count} finding(s), {seen}.")))
+}
+
+pub fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some((group, wanted)) = args.positionals.split_first() else {
+        return Err(Failure::usage("Please specify the volume group's name."));
+    };
+    let group = group_name(group)?;
+    let chunk = chunk_blocks(args)?;
+    let report = session.report(&group)?;
+    let origins = origins(&report, wanted)?;
+    if origins.is_empty() {
+        return Err(Failure::failed(format!("Volume group \"{group}\" has no volume to take a snapshot of.")));
+    }
+    let suffix = match args.text(Opt::Suffix) {
+        Some(suffix) => suffix.to_owned(),
+        None => time::compact(session.backend.now()),
+    };
+    let mut specs = Vec::with_capacity(origins.len());
+    for origin in origins {
+        let name = format!("{}-{suffix}", origin.name);
+        names::check_volume(&name).map_err(|why| Failure::usage(format!("Snapshot name \"{name}\" is invalid: {why}")))?;
+        if let Some(told) = names::pair_too_long(&group, &name) {
+            return Err(Failure::failed(told));
+        }
+        if report.volume(&name).is_some() {
+            return Err(Failure::failed(format!("Logical Volume \"{name}\" already exists in volume group \"{group}\"")));
+        }
+        specs.push(new_snapshot(session, args, origin, name, None, chunk));
+    }
+    let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+    session.change(&group, Request::Snapshot { specs, freeze: true })?;
+    for name in names {
+        session.console.say(format!("Logical volume \"{name}\" created."));
+    }
+    Ok(())
+}
+
+/// The named volumes, each once; without names, all that are neither snapshots nor pools.
+fn origins<'a>(report: &'a GroupReport, wanted: &[String]) -> Result<Vec<&'a VolumeReport>> {
+    if wanted.is_empty() {
+        return Ok(report.volumes.iter().filter(|volume| volume.origin.is_none() && !volume.is_pool()).collect());
+    }
+    let group = &report.name;
+    let mut origins: Vec<&VolumeReport> = Vec::with_capacity(wanted.len());
+    for word in wanted {
+        let name = match Target::parse(word) {
+            Some(Target::Volume { group: other, volume }) if other == *group => volume,
+            Some(Target::Volume { .. }) => {
+                return Err(Failure::usage(format!("\"{word}\" is not in volume group \"{group}\".")));
+            }
+            _ => word.clone(),
+        };
+        let Some(volume) = report.volume(&name) else {
+            return Err(Failure::failed(format!("Failed to find logical volume \"{group}/{name}\"")));
+        };
+        if role(volume) == Role::Pool {
+            return Err(Failure::failed(format!("Thin pool {group}/{name} has no contents to take a snapshot of.")));
+        }
+        if !origins.iter().any(|known| known.name == name) {
+            origins.push(volume);
+        }
+    }
+    Ok(origins)
+}
+
+pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
+    let [target, source] = &args.positionals[..] else { return Err(Failure::NoForm) };
+    let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
+    let (report, target) = session.one_volume(target, missing)?;
+    let group = &report.name;
+    let source = match Target::parse(source) {
+        Some(Target::Volume { group: other, volume }) if other == *group => volume,
+        Some(Target::Volume { .. }) => {
+            return Err(Failure::usage(format!("\"{source}\" is not in volume group \"{group}\".")));
+        }
+        _ => source.clone(),
+    };
+    if report.volume(&source).is_none() {
+        return Err(Failure::failed(missing(group, &source)));
+    }
+    let name = &target.name;
+    let question = format!(
+        "Do you really want to replace the contents of {group}/{name} with those of {group}/{source}?"
+    );
+    if !args.is_sure() && !session.is_test && !session.console.asks(&question) {
+        return Err(Failure::failed(format!("Logical volume {group}/{name} not reverted.")));
+    }
+    session.change(group, Request::Revert { target: name.clone(), source: source.clone() })?;
+    session.console.say(format!("Logical volume {group}/{name} reverted to {group}/{source}."));
+    Ok(())
+}
+
+pub fn stats(session: &mut Session<'_>, args: &Args) -> Result {
+    let group = only_group(args)?;
+    let stats = match session.ask(&group, Request::Stats)? {
+        Outcome::Stats(stats) => stats,
+        other => return Err(unexpected(&group, &other)),
+    };
+    if args.text(Opt::ReportFormat) == Some("json") {
+        let fields: Vec<String> = stats.rows().iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        session.console.raw_out(&format!("{{{}}}\n", fields.join(", ")));
+        return Ok(());
+    }
+    for (name, value) in stats.rows() {
+        session.console.say(format!("{:<22}{value:>16}", name.replace('_', " ")));
+    }
+    Ok(())
+}
+
+pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
+    let group = only_group(args)?;
+    names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
+    if session.backend.is_running(&group)? {
+        session.change(&group, Request::Stop)?;
+        session.console.say(format!("The server of volume group \"{group}\" has ended."));
+    } else {
+        session.console.say(format!("No server of volume group \"{group}\" runs."));
+    }
+    Ok(())
+}
+
+pub fn serve(session: &mut Session<'_>, args: &Args) -> Result {
+    let group = only_group(args)?;
+    names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
+    match session.backend.serve(&group) {
+        0 => Ok(()),
+        // The server has said why.
+        _ => Err(Failure::Told),
+    }
+}
+
+pub fn commands(session: &mut Session<'_>, _args: &Args) -> Result {
+    for command in COMMANDS.iter().filter(|command| command.is_lvm) {
+        session.console.raw_out(&format!("{}\n", command.name));
+    }
+    Ok(())
+}
+
+/// The version of LVM's commands that these behave like; clients look at it.
+const LVM_VERSION: &str = "2.03.16(2) (2022-05-18)";
+
+pub fn version(session: &mut Session<'_>, _args: &Args) -> Result {
+    session.console.say(format!("LVM version:     {LVM_VERSION}"));
+    session.console.say(format!("Rowen version:   {}", env!("CARGO_PKG_VERSION")));
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! pvcreate and pvremove: physical volumes that belong to no group.
+
+use crate::backend::{Answer, Consent, Trouble};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::Session;
+
+pub fn consent(args: &Args) -> Consent {
+    Consent { force: u8::try_from(args.count(Opt::Force)).unwrap_or(u8::MAX), yes: args.has(Opt::Yes) }
+}
+
+/// Does something that may need a yes: asks, and does it again with the answer.
+pub fn with_questions<T>(
+    session: &mut Session<'_>,
+    mut consent: Consent,
+    mut act: impl FnMut(&mut Session<'_>, Consent) -> Answer<T>,
+) -> Result<T> {
+    match act(session, consent) {
+        Err(Trouble::Confirm { question, refused }) => {
+            if !session.console.asks(&question) {
+                return Err(Failure::failed(refused));
+            }
+            consent.yes = true;
+            Ok(act(session, consent)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Each of the paths in turn; one that fails does not stop the others.
+fn each(session: &mut Session<'_>, args: &Args, act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
+    if args.positionals.is_empty() {
+        return Err(Failure::usage("Please enter a physical volume path."));
+    }
+    let mut end = Ok(());
+    for path in &args.positionals {
+        if let Err(failure) = act(session, path) {
+            session.tell(&failure);
+            end = Err(Failure::Told);
+        }
+    }
+    end
+}
+
+pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
+    each(session, args, |session, path| {
+        if !session.is_test {
+            let notes = with_questions(session, consent(args), |session, consent| session.backend.pvcreate(path, consent))?;
+            notes.iter().for_each(|note| session.console.say(note));
+        }
+        session.console.say(format!("Physical volume \"{path}\" successfully created."));
+        Ok(())
+    })
+}
+
+pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
+    each(session, args, |session, path| {
+        if !session.is_test {
+            let notes = with_questions(session, consent(args), |session, consent| session.backend.pvremove(path, consent))?;
+            notes.iter().for_each(|note| session.console.complain(note));
+        }
+        session.console.say(format!("Labels on physical volume \"{path}\" successfully wiped."));
+        Ok(())
+    })
+}

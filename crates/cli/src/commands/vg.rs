@@ -1,0 +1,165 @@
+//! vgcreate, vgremove, vgextend and vgchange.
+
+use super::pv::{consent, with_questions};
+use crate::backend::Consent;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::{Activation, Args};
+use crate::session::Session;
+use rowen_control::names;
+use rowen_control::paths::Target;
+use rowen_control::wire::{GroupReport, Request};
+use rowen_engine::units::BLOCK_SIZE;
+
+const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
+const LEAST_EXTENT_BYTES: u64 = 1 << 20;
+const MOST_EXTENT_BYTES: u64 = 1 << 30;
+
+/// The group that a word names.
+pub fn group_name(word: &str) -> Result<String> {
+    match Target::parse(word) {
+        Some(Target::Group(name)) => Ok(name),
+        _ => Err(Failure::usage("Volume group name expected (no slash)")),
+    }
+}
+
+pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some((name, paths)) = args.positionals.split_first() else {
+        return Err(Failure::usage("Please provide volume group name and physical volumes"));
+    };
+    if paths.is_empty() {
+        return Err(Failure::usage("Please enter physical volume name(s)"));
+    }
+    let name = name.strip_prefix("/dev/").unwrap_or(name);
+    let refused = |why: String| Failure::usage(format!("{why}\nNew volume group name \"{name}\" is invalid."));
+    names::check_form(name).map_err(|why| refused(why.to_string()))?;
+    if session.backend.groups()?.iter().any(|group| group == name) {
+        return Err(Failure::failed(format!("A volume group called {name} already exists.")));
+    }
+    // The group's devices will be in /dev/NAME.
+    if session.backend.exists(&format!("/dev/{name}")) {
+        return Err(refused(format!("/dev/{name}: already exists in filesystem")));
+    }
+    let extent = args.size(Opt::ExtentSize).map_or(DEFAULT_EXTENT_BYTES, |size| size.bytes);
+    if !extent.is_power_of_two() || !(LEAST_EXTENT_BYTES..=MOST_EXTENT_BYTES).contains(&extent) {
+        return Err(Failure::usage("Physical extent size must be a power of 2 in the range 1 MiB to 1 GiB."));
+    }
+    if !session.is_test {
+        let notes = with_questions(session, consent(args), |session, consent| {
+            session.backend.vgcreate(name, extent / BLOCK_SIZE, paths, consent)
+        })?;
+        notes.iter().for_each(|note| session.console.say(note));
+    }
+    session.console.say(format!("Volume group \"{name}\" successfully created"));
+    Ok(())
+}
+
+/// Each of the named groups in turn; one that fails does not stop the others.
+fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
+    let mut end = Ok(());
+    for word in words {
+        let name = group_name(word)?;
+        if let Err(failure) = act(session, &name) {
+            session.tell(&failure);
+            end = Err(Failure::Told);
+        }
+    }
+    end
+}
+
+pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
+    if args.positionals.is_empty() {
+        return Err(Failure::usage("Please enter one or more volume group paths"));
+    }
+    each(session, &args.positionals, |session, name| {
+        let report = session.report(name)?;
+        let count = report.volumes.len();
+        if count > 0 && !args.is_sure() {
+            let question =
+                format!("Do you really want to remove volume group \"{name}\" containing {count} logical volumes?");
+            if !session.console.asks(&question) {
+                return Err(Failure::failed(format!("Volume group \"{name}\" not removed")));
+            }
+        }
+        session.change(name, Request::Destroy { force: count > 0 })?;
+        for volume in in_order_of_removal(&report) {
+            session.console.say(format!("Logical volume \"{volume}\" successfully removed."));
+        }
+        session.console.say(format!("Volume group \"{name}\" successfully removed"));
+        Ok(())
+    })
+}
+
+/// All volumes, what depends on another before it.
+fn in_order_of_removal(report: &GroupReport) -> Vec<String> {
+    let mut order = Vec::new();
+    for volume in &report.volumes {
+        for name in super::lvremove::with_dependents(report, volume) {
+            if !order.contains(&name) {
+                order.push(name);
+            }
+        }
+    }
+    order
+}
+
+pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some((name, paths)) = args.positionals.split_first() else {
+        return Err(Failure::usage("Please enter volume group name and physical volume(s)"));
+    };
+    if paths.is_empty() {
+        return Err(Failure::usage("Please enter physical volume(s)"));
+    }
+    let name = group_name(name)?;
+    session.report(&name)?;
+    let paths: Vec<String> = paths.iter().map(|path| session.backend.absolute(path)).collect();
+    if args.has(Opt::Yes) && !session.is_test {
+        label_plain_devices(session, &paths)?;
+    }
+    session.change(&name, Request::AddPv { paths })?;
+    session.console.say(format!("Volume group \"{name}\" successfully extended"));
+    Ok(())
+}
+
+/// The server joins a device to a group without asking, and so refuses one that holds something. With `-y` the user has
+/// agreed to lose that, so such devices become physical volumes first. Members of any group are left to the server's refusal.
+fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
+    let labels = session.backend.labels()?;
+    for path in paths.iter().filter(|path| !labels.iter().any(|label| label.path == **path)) {
+        let consent = Consent { force: 0, yes: true };
+        let notes = session.backend.pvcreate(path, consent)?;
+        notes.iter().for_each(|note| session.console.say(note));
+        session.console.say(format!("Physical volume \"{path}\" successfully created."));
+    }
+    Ok(())
+}
+
+pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some(activation) = args.activation() else { return Err(Failure::NoForm) };
+    let named: Vec<String> = args.positionals.iter().map(|word| group_name(word)).collect::<Result<_>>()?;
+    let groups = if named.is_empty() { session.backend.groups()? } else { named };
+    each(session, &groups, |session, name| {
+        match activation {
+            Activation::No => deactivate(session, name)?,
+            Activation::Yes | Activation::Auto => {
+                let ignore_skip = args.has(Opt::IgnoreSkip);
+                let auto = activation == Activation::Auto;
+                session.change(name, Request::Activate { names: None, ignore_skip, auto })?;
+            }
+        }
+        let active = session.report(name)?.volumes.iter().filter(|volume| volume.node.active).count();
+        session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
+        Ok(())
+    })
+}
+
+fn deactivate(session: &mut Session<'_>, name: &str) -> Result {
+    session.report(name)?;
+    let Err(failure) = session.change(name, Request::Deactivate { names: None }) else { return Ok(()) };
+    session.tell(&failure);
+    let open = session.report(name)?.volumes.iter().filter(|volume| volume.node.open).count();
+    match open {
+        0 => Err(Failure::Told),
+        _ => Err(Failure::failed(format!("Can't deactivate volume group \"{name}\" with {open} open logical volume(s)"))),
+    }
+}

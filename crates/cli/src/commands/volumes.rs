@@ -1,0 +1,72 @@
+//! What volumes are to each other in LVM's terms: pools, members, snapshots with and without a reserve. The engine knows
+//! fewer kinds; the rules by which LVM's kinds are seen in them are here, once.
+
+use rowen_control::wire::{GroupReport, VolumeKind, VolumeReport};
+use rowen_engine::units::BLOCK_SIZE;
+
+/// What a volume is in LVM's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A named allotment for thin volumes.
+    Pool,
+    /// In a pool, or by itself without a promise of space.
+    Thin,
+    /// A snapshot that goes with its origin: it has a reserve, or its origin is no thin volume.
+    Snapshot,
+    Plain,
+}
+
+/// The volume's role.
+pub fn role(volume: &VolumeReport) -> Role {
+    if volume.is_pool() {
+        return Role::Pool;
+    }
+    let has_pool = !volume.attributes.pool.is_empty();
+    match (&volume.origin, volume.reserve_blocks) {
+        (Some(_), Some(_)) => Role::Snapshot,
+        _ if has_pool => Role::Thin,
+        (Some(_), None) => Role::Snapshot,
+        (None, _) if volume.kind == VolumeKind::Thin => Role::Thin,
+        (None, _) => Role::Plain,
+    }
+}
+
+/// The snapshots that depend on the volume: those with a size (LVM's copy-on-write snapshots), and theirs.
+/// Deepest first, which is the order of removal.
+pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let direct = report.volumes.iter().filter(|volume| volume.origin.as_deref() == Some(name) && volume.reserve_blocks.is_some());
+    for snapshot in direct {
+        found.extend(sized_snapshots(report, &snapshot.name));
+        found.push(snapshot.name.clone());
+    }
+    found
+}
+
+/// The volumes of a pool.
+pub fn members<'a>(report: &'a GroupReport, pool: &'a str) -> impl Iterator<Item = &'a VolumeReport> {
+    report.volumes.iter().filter(move |volume| volume.attributes.pool == pool && volume.name != pool)
+}
+
+/// Whether any snapshot that LVM would show as such has the volume as its origin.
+pub fn is_origin(report: &GroupReport, name: &str) -> bool {
+    report.volumes.iter().any(|volume| volume.origin.as_deref() == Some(name) && role(volume) == Role::Snapshot)
+}
+
+/// Bytes in an extent of the group.
+pub fn extent_bytes(report: &GroupReport) -> u64 {
+    report.extent_blocks.max(1) * BLOCK_SIZE
+}
+
+/// Extents that so many blocks take.
+pub fn extents_of(report: &GroupReport, blocks: u64) -> u64 {
+    blocks.div_ceil(report.extent_blocks.max(1))
+}
+
+/// What a report shows as the volume's size, in blocks: of a snapshot with a reserve, the reserve.
+pub fn shown_blocks(volume: &VolumeReport) -> u64 {
+    match (role(volume), volume.reserve_blocks) {
+        (Role::Snapshot, Some(reserve)) => reserve,
+        _ => volume.blocks,
+    }
+}

@@ -1,0 +1,71 @@
+//! How a command ends when it does not end well: the exit codes that LVM's clients rely on, and the sentences for stderr.
+
+/// Exit codes. Nothing else is ever returned.
+pub mod exit {
+    pub const OK: u8 = 0;
+    /// There is no such command.
+    pub const NO_COMMAND: u8 = 2;
+    /// The command line makes no sense.
+    pub const USAGE: u8 = 3;
+    /// Everything else: not found, exists, in use, no space, refused.
+    pub const FAILED: u8 = 5;
+}
+
+/// Why a command stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// getopt's kind of error: `line` is printed as it is.
+    Getopt(String),
+    /// An option's value is not one: what is wrong with it (or nothing), and the line that names option and value.
+    Value { why: Option<String>, line: String },
+    /// The values are fine each, but the command line is not.
+    Usage(Vec<String>),
+    /// No form of the command fits.
+    NoForm,
+    /// The request failed; what there is to say, a line each.
+    Failed(Vec<String>),
+    /// It failed and everything has been said.
+    Told,
+}
+
+pub type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// A request that failed, with one sentence (or several, a line each).
+    pub fn failed(message: impl AsRef<str>) -> Failure {
+        Failure::Failed(message.as_ref().lines().map(str::to_owned).collect())
+    }
+
+    /// A command line that makes no sense, with one sentence.
+    pub fn usage(message: impl AsRef<str>) -> Failure {
+        Failure::Usage(message.as_ref().lines().map(str::to_owned).collect())
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Getopt(_) | Failure::Value { .. } | Failure::Usage(_) | Failure::NoForm => exit::USAGE,
+            Failure::Failed(_) | Failure::Told => exit::FAILED,
+        }
+    }
+
+    /// The lines for stderr, complete with their leading blanks.
+    pub fn lines(&self, command: &str) -> Vec<String> {
+        const PARSING: &str = "  Error during parsing of command line.";
+        match self {
+            Failure::Getopt(line) => vec![line.clone(), PARSING.to_owned()],
+            Failure::Value { why, line } => {
+                let why = why.iter().map(|why| format!("  {why}"));
+                why.chain([format!("  {line}"), PARSING.to_owned()]).collect()
+            }
+            Failure::Usage(lines) => {
+                let hint = format!("  Run `{command} --help' for more information.");
+                lines.iter().map(|line| format!("  {line}")).chain([hint]).collect()
+            }
+            Failure::NoForm => {
+                vec![format!("  No command with matching syntax recognised.  Run '{command} --help' for more information.")]
+            }
+            Failure::Failed(lines) => lines.iter().map(|line| format!("  {line}")).collect(),
+            Failure::Told => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Every option of every command, once: its names, what value it takes and what it does. A command's entry in the table
+//! lists the options that it takes; a letter may belong to different options in different commands, as in LVM.
+
+/// What an option's value must look like. The parser refuses anything else, so commands can rely on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It takes no value.
+    Flag,
+    /// A size; the letter is the unit of a bare number.
+    Size(char),
+    /// A size with a sign allowed before it.
+    Change(char),
+    Extents,
+    ExtentsChange,
+    YesNo,
+    /// `y`, `n` and their forms: `ay`, `ey`, `sy`, `ly`, `aly`, `ln`...
+    Activation,
+    Permission,
+    Tag,
+    Units,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Anything, described by this word in help.
+    Text(&'static str),
+}
+
+impl Kind {
+    /// How help shows the value.
+    pub fn shown(self) -> String {
+        match self {
+            Kind::Flag => String::new(),
+            Kind::Size(unit) => format!("Size[{unit}|UNIT]"),
+            Kind::Change(unit) => format!("[+|-]Size[{unit}|UNIT]"),
+            Kind::Extents => "Number[%VG|FREE|PVS|ORIGIN]".to_owned(),
+            Kind::ExtentsChange => "[+|-]Number[%VG|FREE|PVS|LV|ORIGIN]".to_owned(),
+            Kind::YesNo => "y|n".to_owned(),
+            Kind::Activation => "y|n|ay".to_owned(),
+            Kind::Permission => "rw|r".to_owned(),
+            Kind::Tag => "Tag".to_owned(),
+            Kind::Units => "[Number]r|R|h|H|b|B|s|S|k|K|m|M|g|G|t|T|p|P|e|E".to_owned(),
+            Kind::Word(words) => words.join("|"),
+            Kind::Text(what) => what.to_owned(),
+        }
+    }
+}
+
+/// An option's entry.
+pub struct Spec {
+    pub id: Opt,
+    pub short: Option<char>,
+    pub long: &'static str,
+    pub kind: Kind,
+    pub help: &'static str,
+}
+
+macro_rules! options {
+    ($($id:ident $short:expr, $long:literal, $kind:expr, $help:literal;)*) => {
+        /// Identifies an option.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Opt { $($id),* }
+
+        impl Opt {
+            /// The option's entry.
+            pub fn spec(self) -> &'static Spec {
+                match self {
+                    $(Opt::$id => {
+                        const SPEC: Spec = Spec { id: Opt::$id, short: $short, long: $long, kind: $kind, help: $help };
+                        &SPEC
+                    })*
+                }
+            }
+        }
+    };
+}
+
+const TYPES: &[&str] = &["linear", "striped", "snapshot", "thin", "thin-pool"];
+
+options! {
+    Help Some('h'), "help", Kind::Flag, "Show this help.";
+    LongHelp None, "longhelp", Kind::Flag, "Show this help.";
+    Version None, "version", Kind::Flag, "Show the version.";
+    Verbose Some('v'), "verbose", Kind::Flag, "Say more.";
+    Debug Some('d'), "debug", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    Quiet Some('q'), "quiet", Kind::Flag, "With lvremove, twice: leave out messages of success.";
+    Yes Some('y'), "yes", Kind::Flag, "Answer every question with yes.";
+    Test Some('t'), "test", Kind::Flag, "Check the command and change nothing.";
+    Config None, "config", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    Profile None, "profile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    CommandProfile None, "commandprofile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    DriverLoaded None, "driverloaded", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    NoLocking None, "nolocking", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    NoHints None, "nohints", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    NoUdevSync None, "noudevsync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    AutoBackup Some('A'), "autobackup", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    Monitor None, "monitor", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    IgnoreMonitoring None, "ignoremonitoring", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    ReadOnlyView None, "readonly", Kind::Flag, "Accepted for LVM's clients; reports never write.";
+
+    Force Some('f'), "force", Kind::Flag, "Do not ask; given twice, override a check.";
+    Zero Some('Z'), "zero", Kind::YesNo, "Accepted for LVM's clients: new volumes always read as zeros.";
+    WipeSignatures Some('W'), "wipesignatures", Kind::YesNo,
+        "Accepted for LVM's clients: new volumes never show old data.";
+    PvMetadataSize None, "metadatasize", Kind::Size('m'), "Accepted for LVM's clients: metadata grows by itself.";
+    DataAlignment None, "dataalignment", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
+    ExtentSize Some('s'), "physicalextentsize", Kind::Size('m'), "Size of an extent: a power of two from 1 MiB (default 4 MiB).";
+
+    Name Some('n'), "name", Kind::Text("String"), "Name of the new logical volume.";
+    Size Some('L'), "size", Kind::Size('m'), "Size of the new volume, or space set aside for the new snapshot.";
+    NewSize Some('L'), "size", Kind::Change('m'), "New size, or with + or - the change.";
+    Extents Some('l'), "extents", Kind::Extents, "The size in extents, or a share in percent.";
+    NewExtents Some('l'), "extents", Kind::ExtentsChange, "The new size in extents, or a share in percent; with + or - the change.";
+    VirtualSize Some('V'), "virtualsize", Kind::Size('m'), "Size of the new thin volume; it takes space as it is written.";
+    Snapshot Some('s'), "snapshot", Kind::Flag, "Make a snapshot of the named volume.";
+    Thin Some('T'), "thin", Kind::Flag, "Make a thin volume, a thin pool, or both.";
+    ThinPool None, "thinpool", Kind::Text("LV"), "The thin pool to make, or to make the volume in.";
+    Type None, "type", Kind::Word(TYPES), "What to make.";
+    ChunkSize Some('c'), "chunksize", Kind::Size('k'),
+        "Contiguous space that the first write to a shared chunk reserves (4k to 512k).";
+    PoolMetadataSize None, "poolmetadatasize", Kind::Size('m'), "Accepted for LVM's clients: metadata grows by itself.";
+    SharedStore None, "sharedstore", Kind::Text("Name"), "Accepted: snapshots share the group's free space without a store.";
+    SectorSize None, "sectorsize", Kind::Word(&["512", "4096"]), "Bytes in a sector of the new device (default 512).";
+    Permission Some('p'), "permission", Kind::Permission, "Read-only or writable.";
+    Activate Some('a'), "activate", Kind::Activation, "Make (y) or remove (n) the block device.";
+    IgnoreSkip Some('K'), "ignoreactivationskip", Kind::Flag, "Activate also what is marked to be skipped.";
+    SetSkip Some('k'), "setactivationskip", Kind::YesNo, "Mark the volume to be skipped by activation.";
+    SetAuto None, "setautoactivation", Kind::YesNo, "Activate the volume when the group is activated at boot.";
+    AddTag None, "addtag", Kind::Tag, "Add a tag; may be given more than once.";
+    DelTag None, "deltag", Kind::Tag, "Remove a tag; may be given more than once.";
+    Refresh None, "refresh", Kind::Flag, "Accepted for LVM's clients: devices are always up to date.";
+    NoFsck Some('n'), "nofsck", Kind::Flag, "Accepted for LVM's clients: no filesystem is checked.";
+    FilesystemMode None, "fs", Kind::Word(&["ignore"]), "Accepted for LVM's clients: filesystems are left alone.";
+    Merge None, "merge", Kind::Flag, "Give the origin the snapshot's contents and remove the snapshot.";
+    MergeSnapshot None, "mergesnapshot", Kind::Flag, "The same as --merge.";
+    Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
+
+    All Some('a'), "all", Kind::Flag, "Accepted for LVM's clients: nothing is hidden.";
+    Fields Some('o'), "options", Kind::Text("String"), "Fields to show, separated by commas; + before the first adds them.";
+    Sort Some('O'), "sort", Kind::Text("String"), "Fields to sort by; - before a field reverses.";
+    NoHeadings None, "noheadings", Kind::Flag, "Leave out the line of headings.";
+    Separator None, "separator", Kind::Text("String"), "Text between fields, instead of alignment.";
+    UnitsShown None, "units", Kind::Units, "Unit of sizes: r and h pick one; upper case is powers of 1000.";
+    NoSuffix None, "nosuffix", Kind::Flag, "Leave out the letters of units.";
+    Unbuffered None, "unbuffered", Kind::Flag, "Do not sort.";
+    NamePrefixes None, "nameprefixes", Kind::Flag, "Show LVM2_FIELD='value'.";
+    Unquoted None, "unquoted", Kind::Flag, "With --nameprefixes: no quotes.";
+    ReportFormat None, "reportformat", Kind::Word(&["basic", "json"]), "Form of the report.";
+}
+
+/// What every command takes.
+pub const COMMON: &[Opt] = &[
+    Opt::Help, Opt::LongHelp, Opt::Version, Opt::Verbose, Opt::Debug, Opt::Quiet, Opt::Yes, Opt::Test, Opt::Config,
+    Opt::Profile, Opt::CommandProfile, Opt::DriverLoaded, Opt::NoLocking, Opt::NoHints, Opt::NoUdevSync,
+];

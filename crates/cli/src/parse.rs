@@ -1,0 +1,211 @@
+//! Reads a command line as getopt_long does: options after positionals, joined letters (`-prw`, `-L40960K`), `--option=value`,
+//! unique beginnings of long options, `--` before what is no option. Values are checked against their kind here.
+
+use crate::failure::{Failure, Result};
+use crate::options::{COMMON, Kind, Opt, Spec};
+use crate::table::Command;
+use rowen_control::sizes::{Extents, Sign, Size, SizeError};
+use rowen_control::{names, units::Units};
+
+/// A command line that has been read: every value fits its option's kind.
+#[derive(Debug, Default)]
+pub struct Args {
+    options: Vec<(Opt, String)>,
+    pub positionals: Vec<String>,
+}
+
+/// What `-a` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    Yes,
+    /// Only what is marked for autoactivation.
+    Auto,
+    No,
+}
+
+impl Args {
+    pub fn has(&self, option: Opt) -> bool {
+        self.count(option) > 0
+    }
+
+    pub fn count(&self, option: Opt) -> usize {
+        self.options.iter().filter(|(given, _)| *given == option).count()
+    }
+
+    /// The option's last value.
+    pub fn text(&self, option: Opt) -> Option<&str> {
+        self.options.iter().rev().find(|(given, _)| *given == option).map(|(_, value)| value.as_str())
+    }
+
+    /// All of the option's values, in order.
+    pub fn texts(&self, option: Opt) -> impl Iterator<Item = &str> {
+        self.options.iter().filter(move |(given, _)| *given == option).map(|(_, value)| value.as_str())
+    }
+
+    pub fn tags(&self, option: Opt) -> Vec<String> {
+        self.texts(option).filter_map(names::tag).map(str::to_owned).collect()
+    }
+
+    pub fn size(&self, option: Opt) -> Option<Size> {
+        let (Kind::Size(unit) | Kind::Change(unit)) = option.spec().kind else { return None };
+        Size::parse(self.text(option)?, unit).ok()
+    }
+
+    pub fn extents(&self, option: Opt) -> Option<Extents> {
+        Extents::parse(self.text(option)?).ok()
+    }
+
+    pub fn yes_no(&self, option: Opt) -> Option<bool> {
+        self.text(option).map(|value| value == "y")
+    }
+
+    pub fn activation(&self) -> Option<Activation> {
+        activation(self.text(Opt::Activate)?)
+    }
+
+    /// `-p`: whether read-only was asked for.
+    pub fn read_only(&self) -> Option<bool> {
+        self.text(Opt::Permission).map(|value| value == "r")
+    }
+
+    pub fn units(&self) -> Units {
+        self.text(Opt::UnitsShown).and_then(Units::parse).unwrap_or_default()
+    }
+
+    /// Whether questions are answered already.
+    pub fn is_sure(&self) -> bool {
+        self.has(Opt::Yes) || self.has(Opt::Force)
+    }
+}
+
+fn activation(value: &str) -> Option<Activation> {
+    match value {
+        "y" | "ly" | "ey" | "sy" | "aly" | "aey" | "asy" | "l" | "e" | "s" => Some(Activation::Yes),
+        "ay" | "a" => Some(Activation::Auto),
+        "n" | "ln" | "en" | "aln" | "aen" => Some(Activation::No),
+        _ => None,
+    }
+}
+
+/// Reads `words`, which follow the command's name.
+pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
+    let mut args = Args::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            args.positionals.extend(words.by_ref().cloned());
+        } else if let Some(long) = word.strip_prefix("--") {
+            let (name, joined) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (long, None),
+            };
+            let spec = find_long(command, name)?;
+            let value = match (spec.kind, joined) {
+                (Kind::Flag, Some(_)) => {
+                    let (tool, long) = (command.name, spec.long);
+                    return Err(Failure::Getopt(format!("{tool}: option '--{long}' doesn't allow an argument")));
+                }
+                (Kind::Flag, None) => String::new(),
+                (_, Some(value)) => value,
+                (_, None) => words.next().cloned().ok_or_else(|| {
+                    Failure::Getopt(format!("{}: option '--{}' requires an argument", command.name, spec.long))
+                })?,
+            };
+            args.options.push((spec.id, checked(spec, value)?));
+        } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            parse_letters(command, letters, &mut words, &mut args)?;
+        } else {
+            args.positionals.push(word.clone());
+        }
+    }
+    Ok(args)
+}
+
+fn parse_letters(
+    command: &Command,
+    letters: &str,
+    words: &mut std::slice::Iter<'_, String>,
+    args: &mut Args,
+) -> Result {
+    for (at, letter) in letters.char_indices() {
+        let spec = all(command).find(|spec| spec.short == Some(letter)).ok_or_else(|| {
+            Failure::Getopt(format!("{}: invalid option -- '{letter}'", command.name))
+        })?;
+        if spec.kind == Kind::Flag {
+            args.options.push((spec.id, String::new()));
+            continue;
+        }
+        let rest = &letters[at + letter.len_utf8()..];
+        let value = match rest {
+            "" => words.next().cloned().ok_or_else(|| {
+                Failure::Getopt(format!("{}: option requires an argument -- '{letter}'", command.name))
+            })?,
+            joined => joined.to_owned(),
+        };
+        args.options.push((spec.id, checked(spec, value)?));
+        return Ok(());
+    }
+    Ok(())
+}
+
+fn all(command: &Command) -> impl Iterator<Item = &'static Spec> {
+    command.options.iter().chain(COMMON).map(|option| option.spec())
+}
+
+fn find_long(command: &Command, name: &str) -> Result<&'static Spec> {
+    if let Some(exact) = all(command).find(|spec| spec.long == name) {
+        return Ok(exact);
+    }
+    let candidates: Vec<&Spec> = all(command).filter(|spec| !name.is_empty() && spec.long.starts_with(name)).collect();
+    match candidates[..] {
+        [only] => Ok(only),
+        [] => Err(Failure::Getopt(format!("{}: unrecognized option '--{name}'", command.name))),
+        _ => {
+            let longs: Vec<String> = candidates.iter().map(|spec| format!(" '--{}'", spec.long)).collect();
+            Err(Failure::Getopt(format!(
+                "{}: option '--{name}' is ambiguous; possibilities:{}",
+                command.name,
+                longs.concat()
+            )))
+        }
+    }
+}
+
+/// The value, if it is one of the option's kind.
+fn checked(spec: &Spec, value: String) -> Result<String> {
+    let refused = |why: Option<String>| {
+        let line = format!("Invalid argument for --{}: {value}", spec.long);
+        Err(Failure::Value { why, line })
+    };
+    let size = |parsed: std::result::Result<Sign, SizeError>, allows_sign: bool| match parsed {
+        Err(why) => Some(why.to_string()),
+        Ok(Sign::None) => None,
+        Ok(_) if allows_sign => None,
+        Ok(Sign::Plus) => Some("A plus sign makes no sense here.".to_owned()),
+        Ok(Sign::Minus) => Some("A size cannot be negative.".to_owned()),
+    };
+    let signed = |unit: char| Size::parse(&value, unit).map(|size| size.sign);
+    let extents = || Extents::parse(&value).map(|extents| extents.sign);
+    let wrong = match spec.kind {
+        Kind::Flag | Kind::Text(_) => return Ok(value),
+        Kind::Size(unit) => size(signed(unit), false),
+        Kind::Change(unit) => size(signed(unit), true),
+        Kind::Extents => size(extents(), false),
+        Kind::ExtentsChange => size(extents(), true),
+        Kind::Units => {
+            // LVM looks at units only once the command runs, hence the other form of refusal.
+            let is_unit = Units::parse(&value).is_some();
+            return if is_unit { Ok(value) } else { Err(Failure::usage("Invalid units specification")) };
+        }
+        Kind::YesNo if value == "y" || value == "n" => return Ok(value),
+        Kind::Activation if activation(&value).is_some() => return Ok(value),
+        Kind::Permission if value == "r" || value == "rw" => return Ok(value),
+        Kind::Tag if names::tag(&value).is_some() => return Ok(value),
+        Kind::Word(words) if words.contains(&value.as_str()) => return Ok(value),
+        Kind::YesNo | Kind::Activation | Kind::Permission | Kind::Tag | Kind::Word(_) => return refused(None),
+    };
+    match wrong {
+        Some(why) => refused(Some(why)),
+        None => Ok(value),
+    }
+}

@@ -1,0 +1,206 @@
+//! What every command works with: the world, the console, and how its command line was meant. Requests that change
+//! something go through [`Session::change`], which `--test` stops.
+
+use crate::backend::{Answer, Backend, Trouble};
+use crate::console::Console;
+use crate::failure::{Failure, Result};
+use rowen_control::names;
+use rowen_control::paths::Target;
+use rowen_control::wire::{ErrorKind, GroupReport, Outcome, Request, VolumeReport};
+use std::collections::BTreeMap;
+
+/// One run of one command.
+pub struct Session<'a> {
+    pub backend: &'a mut dyn Backend,
+    pub console: Console<'a>,
+    /// `--test`: nothing is changed.
+    pub is_test: bool,
+}
+
+/// The volumes that a command line names, group by group, in the order given.
+#[derive(Debug, Default)]
+pub struct Selection {
+    pub groups: Vec<SelectedGroup>,
+    /// Something that was named is not there; that has been said already.
+    pub is_incomplete: bool,
+}
+
+#[derive(Debug)]
+pub struct SelectedGroup {
+    pub report: GroupReport,
+    pub volumes: Vec<String>,
+    /// The group itself was named, rather than volumes of it.
+    pub is_whole: bool,
+}
+
+/// LVM's two lines for a group that is not there.
+pub fn no_group(name: &str) -> String {
+    format!("Volume group \"{name}\" not found\nCannot process volume group {name}")
+}
+
+impl Session<'_> {
+    /// Asks a group's server; notices go to standard error.
+    pub fn ask(&mut self, group: &str, request: Request) -> Answer<Outcome> {
+        if names::check_form(group).is_err() {
+            return Err(Trouble::other(ErrorKind::NotFound, no_group(group)));
+        }
+        let console = &mut self.console;
+        self.backend.ask(group, request, &mut |outcome| match outcome {
+            Outcome::Progress { done, total, what } => console.progress(done, total, &what),
+            Outcome::Notice { message } => console.complain(message),
+            _ => {}
+        })
+    }
+
+    /// Asks for a change, unless this is a test.
+    pub fn change(&mut self, group: &str, request: Request) -> Result<Outcome> {
+        if self.is_test {
+            return Ok(Outcome::Ok);
+        }
+        Ok(self.ask(group, request)?)
+    }
+
+    pub fn report(&mut self, group: &str) -> Result<GroupReport> {
+        match self.ask(group, Request::Report)? {
+            Outcome::Report(report) => Ok(*report),
+            other => Err(unexpected(group, &other)),
+        }
+    }
+
+    /// The reports of the named groups, or of all. What cannot be reported is told, and the second value says so.
+    pub fn reports(&mut self, names: &[String]) -> Result<(Vec<GroupReport>, bool)> {
+        let names = if names.is_empty() { self.backend.groups()? } else { names.to_vec() };
+        let mut reports: Vec<GroupReport> = Vec::with_capacity(names.len());
+        let mut is_incomplete = false;
+        for name in names {
+            if reports.iter().any(|report| report.name == name) {
+                continue;
+            }
+            match self.report(&name) {
+                Ok(report) => reports.push(report),
+                Err(failure) => {
+                    self.tell(&failure);
+                    is_incomplete = true;
+                }
+            }
+        }
+        Ok((reports, is_incomplete))
+    }
+
+    /// Says why something failed and goes on.
+    pub fn tell(&mut self, failure: &Failure) {
+        for line in failure.lines("") {
+            self.console.raw_err(&format!("{line}\n"));
+        }
+    }
+
+    /// Finds what the words name: groups, volumes, tags. Without words: everything.
+    pub fn select(&mut self, words: &[String]) -> Result<Selection> {
+        let mut selection = Selection::default();
+        if words.is_empty() {
+            let (reports, is_incomplete) = self.reports(&[])?;
+            selection.is_incomplete = is_incomplete;
+            for report in reports {
+                let volumes = report.volumes.iter().map(|volume| volume.name.clone()).collect();
+                selection.groups.push(SelectedGroup { report, volumes, is_whole: true });
+            }
+            return Ok(selection);
+        }
+        let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
+        for word in words {
+            match Target::parse(word) {
+                None => {
+                    self.console.complain(format!("Invalid path for Logical Volume: \"{word}\"."));
+                    selection.is_incomplete = true;
+                }
+                Some(Target::Tag(tag)) => {
+                    for group in self.backend.groups()? {
+                        let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
+                        let selected = &mut selection.groups[at];
+                        let tagged = selected.report.volumes.iter().filter(|v| v.attributes.tags.contains(&tag));
+                        let fresh: Vec<String> =
+                            tagged.map(|v| v.name.clone()).filter(|name| !selected.volumes.contains(name)).collect();
+                        selected.volumes.extend(fresh);
+                    }
+                }
+                Some(Target::Group(group)) => {
+                    let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
+                    let selected = &mut selection.groups[at];
+                    selected.is_whole = true;
+                    let fresh: Vec<String> = selected
+                        .report
+                        .volumes
+                        .iter()
+                        .map(|v| v.name.clone())
+                        .filter(|name| !selected.volumes.contains(name))
+                        .collect();
+                    selected.volumes.extend(fresh);
+                }
+                Some(Target::Volume { group, volume }) => {
+                    let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
+                    let selected = &mut selection.groups[at];
+                    if selected.report.volume(&volume).is_none() {
+                        self.console.complain(format!("Failed to find logical volume \"{group}/{volume}\""));
+                        selection.is_incomplete = true;
+                    } else if !selected.volumes.contains(&volume) {
+                        selected.volumes.push(volume);
+                    }
+                }
+            }
+        }
+        Ok(selection)
+    }
+
+    /// The group's place in the selection; it is reported once, and its absence told once.
+    fn open_selected(
+        &mut self,
+        group: &str,
+        known: &mut BTreeMap<String, Option<usize>>,
+        selection: &mut Selection,
+    ) -> Option<usize> {
+        if let Some(place) = known.get(group) {
+            return *place;
+        }
+        let place = match self.report(group) {
+            Ok(report) => {
+                selection.groups.push(SelectedGroup { report, volumes: Vec::new(), is_whole: false });
+                Some(selection.groups.len() - 1)
+            }
+            Err(failure) => {
+                self.tell(&failure);
+                selection.is_incomplete = true;
+                None
+            }
+        };
+        known.insert(group.to_owned(), place);
+        place
+    }
+
+    /// The group and volume that `word` names, which must be there; `missing` words the refusal.
+    pub fn one_volume(&mut self, word: &str, missing: impl Fn(&str, &str) -> String) -> Result<(GroupReport, VolumeReport)> {
+        let Some(Target::Volume { group, volume }) = Target::parse(word) else {
+            return Err(Failure::usage(format!("\"{word}\": please give the logical volume as VG/LV.")));
+        };
+        let report = self.report(&group)?;
+        match report.volume(&volume).cloned() {
+            Some(found) => Ok((report, found)),
+            None => Err(Failure::failed(missing(&group, &volume))),
+        }
+    }
+}
+
+impl Selection {
+    /// The command's end: told already, or well.
+    pub fn end(&self) -> Result {
+        if self.is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    }
+}
+
+/// The server answered something else.
+pub fn unexpected(group: &str, outcome: &Outcome) -> Failure {
+    let what = match outcome {
+        Outcome::Error { message, .. } => message.clone(),
+        _ => format!("The server of volume group \"{group}\" gave an answer of another kind; is it of another version?"),
+    };
+    Failure::failed(what)
+}

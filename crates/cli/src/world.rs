@@ -1,0 +1,117 @@
+//! The real world under the commands: this host's devices, and the servers of its groups.
+
+use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
+use crate::failure::exit;
+use rowen_control::uuids;
+use rowen_control::wire::{CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_engine::units::Uuid;
+use rowen_host::devices::{self, PvState};
+use rowen_host::{keeper, server};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A process that is no command: the keeper, which a server starts. It has to be told apart before anything else happens.
+pub fn special_role(words: &[String]) -> Option<u8> {
+    match words {
+        [role, group] if role == "keeper" && rowen_control::names::check_form(group).is_ok() => {
+            Some(u8::try_from(keeper::main(group)).unwrap_or(exit::FAILED))
+        }
+        _ => None,
+    }
+}
+
+/// This host.
+pub struct Host;
+
+fn trouble(error: devices::Error) -> Trouble {
+    match error {
+        devices::Error::Confirm { question, refused } => Trouble::Confirm { question, refused },
+        other => Trouble::other(ErrorKind::Denied, other.to_string()),
+    }
+}
+
+fn refused(failure: server::Failure) -> Trouble {
+    Trouble::Other { kind: failure.kind, message: failure.message }
+}
+
+fn device_consent(consent: Consent) -> devices::Consent {
+    devices::Consent { force: consent.force, yes: consent.yes }
+}
+
+impl Backend for Host {
+    fn groups(&mut self) -> Answer<Vec<String>> {
+        let mut names: Vec<String> =
+            devices::scan().map_err(trouble)?.groups().into_iter().map(|group| group.name).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
+        let mut client =
+            server::ensure_running(group).map_err(refused)?;
+        match client.ask(&request, &mut |outcome| news(outcome.clone())) {
+            Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
+            outcome => Ok(outcome),
+        }
+    }
+
+    fn is_running(&mut self, group: &str) -> Answer<bool> {
+        Ok(server::connect(group).map_err(refused)?.is_some())
+    }
+
+    fn check_closed(&mut self, group: &str) -> Answer<CheckOutcome> {
+        server::check_closed(group).map_err(refused)
+    }
+
+    fn labels(&mut self) -> Answer<Vec<LabelledPv>> {
+        let scan = devices::scan().map_err(trouble)?;
+        Ok(scan
+            .pvs
+            .into_iter()
+            .map(|pv| {
+                let path = pv.path.display().to_string();
+                let group = pv.membership().map(|membership| membership.group_name.clone());
+                let (uuid, trouble) = match pv.state {
+                    PvState::Present(label) => (Some(label.pv_uuid), None),
+                    PvState::Damaged(why) => (None, Some(format!("the label is damaged ({why})."))),
+                    PvState::Missing(uuid) => (Some(uuid), Some("the device is missing.".to_owned())),
+                };
+                LabelledPv { path, uuid, size: pv.size, group, trouble }
+            })
+            .collect())
+    }
+
+    fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
+        devices::pvcreate(Path::new(path), uuids::fresh(), device_consent(consent)).map_err(trouble)
+    }
+
+    fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
+        devices::pvremove(Path::new(path), device_consent(consent)).map_err(trouble)
+    }
+
+    fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
+        let pvs: Vec<(PathBuf, Uuid)> = paths.iter().map(|path| (PathBuf::from(path), uuids::fresh())).collect();
+        devices::vgcreate(name, uuids::fresh(), extent_blocks, &pvs, device_consent(consent)).map_err(trouble)
+    }
+
+    fn absolute(&mut self, path: &str) -> String {
+        std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+    }
+
+    fn exists(&mut self, path: &str) -> bool {
+        Path::new(path).symlink_metadata().is_ok()
+    }
+
+    fn serve(&mut self, group: &str) -> u8 {
+        server::main(&server::Options::new(group))
+    }
+
+    fn now(&mut self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn fresh_uuid(&mut self) -> Uuid {
+        uuids::fresh()
+    }
+}
