@@ -70,6 +70,9 @@ pub struct Takeover {
     pub dropped: Vec<String>,
 }
 
+/// Finds the volume that an entry is about, and its present name.
+type Resolve<'a> = dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)> + 'a;
+
 /// Becomes true once.
 #[derive(Default)]
 struct Ended {
@@ -410,7 +413,7 @@ impl Inner {
         Ok(guard)
     }
 
-    fn takeover(&self, resolve: &dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)>) -> Result<Takeover> {
+    fn takeover(&self, resolve: &Resolve<'_>) -> Result<Takeover> {
         let mut outcome = Takeover::default();
         let held = self.keeper.lock().held().map_err(|e| Error::Keeper(e.to_string()))?;
         for (entry, fd) in held {
@@ -430,7 +433,7 @@ impl Inner {
         &self,
         entry: &Entry,
         fd: OwnedFd,
-        resolve: &dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)>,
+        resolve: &Resolve<'_>,
     ) -> std::result::Result<String, String> {
         let device = LoopDevice { number: entry.loop_number.ok_or("it was not complete")? };
         if device.backing().as_deref() != Some(&self.files.join(&entry.file)) {

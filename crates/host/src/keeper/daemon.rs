@@ -331,14 +331,13 @@ impl Keeper {
     fn look_after_child(&mut self) {
         let Some(child) = &mut self.child else { return };
         match child.try_wait() {
-            Ok(None) => return,
+            Ok(None) => {}
             Ok(Some(status)) => {
                 let pid = child.id();
                 self.child = None;
-                if self.is_served() || self.start_at.is_some() {
-                    return;
+                if !self.is_served() && self.start_at.is_none() {
+                    self.server_ended(&format!("the server, process {pid}, ended: {status}"));
                 }
-                self.server_ended(&format!("the server, process {pid}, ended: {status}"));
             }
             Err(e) => {
                 self.child = None;

@@ -2,6 +2,7 @@
 //! that leaves nothing behind, however the test ends.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "this is test code")]
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
