@@ -4,6 +4,7 @@ use super::plain::{Identity, Plain, PlainDisks, block_on};
 use super::{Error, file};
 use crate::disks::{OpenMode, holders};
 use crate::paths;
+use rowen_control::names;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, PvLabel, PvMembership};
 use rowen_engine::units::Uuid;
@@ -110,10 +111,18 @@ fn look(path: &Path, seen: &mut HashSet<Identity>) -> Look {
     let size = device.geometry.size;
     let state = match read_label(device) {
         Ok(None) => return Look::NoPv,
-        Ok(Some(label)) => PvState::Present(label),
+        Ok(Some(label)) => trusted(label),
         Err(error) => PvState::Damaged(error.to_string()),
     };
     Look::Pv(Pv { path: path.to_owned(), size, state })
+}
+
+/// A label whose words may be used: a group's name becomes a path.
+fn trusted(label: PvLabel) -> PvState {
+    match label.group.as_ref().map(|group| (&group.group_name, names::check_form(&group.group_name))) {
+        Some((name, Err(refusal))) => PvState::Damaged(format!("the group's name \"{}\": {refusal}", name.escape_debug())),
+        _ => PvState::Present(label),
+    }
 }
 
 /// The label of an open device.

@@ -1,5 +1,6 @@
 //! A command's end of the control socket.
 
+use super::start::ensure_running;
 use crate::paths;
 use rowen_control::wire::{self, ErrorKind, Outcome, Request};
 use std::io;
@@ -8,8 +9,12 @@ use std::os::unix::net::UnixStream;
 /// A connection to a group's server.
 #[derive(Debug)]
 pub struct Client {
+    group: String,
     stream: UnixStream,
 }
+
+/// How often a command turns to the next server when the one it met is ending.
+const TURNS: usize = 8;
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -30,11 +35,11 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 impl Client {
-    /// Connects and agrees on the protocol's version. A client that this returns is one that the server waits for.
+    /// Connects and agrees on the protocol's version.
     pub fn connect(group: &str) -> Result<Client, ConnectError> {
         let absent = |e: io::Error| if is_absence(&e) { ConnectError::NotRunning } else { ConnectError::Io(e) };
         let stream = UnixStream::connect(paths::control_socket(group)).map_err(absent)?;
-        let mut client = Client { stream };
+        let mut client = Client { group: group.to_owned(), stream };
         match client.request(&Request::Hello { version: wire::VERSION }) {
             Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
             Ok(Outcome::Error { kind, message }) => Err(ConnectError::Refused { kind, message }),
@@ -60,11 +65,32 @@ impl Client {
         }
     }
 
-    /// One request, with a broken connection told as an outcome.
+    /// One request to the group's server, whichever it is: a server that is ending takes no request any more, and then
+    /// the next one is asked. A connection that breaks in the middle is told as an outcome.
     pub fn ask(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> Outcome {
-        self.request_with(request, news).unwrap_or_else(|e| Outcome::Error {
-            kind: ErrorKind::Closed,
-            message: format!("The server ended before it answered ({e}); its log has more. Look before you try again."),
-        })
+        for _ in 0..TURNS {
+            match self.request_with(request, news) {
+                // Neither was begun.
+                Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => {}
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+                Ok(outcome) => return outcome,
+                Err(e) => {
+                    return Outcome::Error {
+                        kind: ErrorKind::Closed,
+                        message: format!(
+                            "The server of volume group \"{}\" ended before it answered ({e}). Look whether it was done \
+                             before you try again.",
+                            self.group
+                        ),
+                    };
+                }
+            }
+            match ensure_running(&self.group) {
+                Ok(next) => *self = next,
+                Err(failure) => return failure.into(),
+            }
+        }
+        let message = format!("The server of volume group \"{}\" keeps ending; its log tells why.", self.group);
+        Outcome::Error { kind: ErrorKind::Closed, message }
     }
 }

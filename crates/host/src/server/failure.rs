@@ -76,7 +76,7 @@ impl From<export::Error> for Failure {
 /// The kind of an engine's error.
 pub fn engine_kind(error: &Error) -> ErrorKind {
     match error {
-        Error::Disk(_) => ErrorKind::Io,
+        Error::Disk(_) | Error::Poisoned(_) => ErrorKind::Io,
         Error::Corrupt { .. } => ErrorKind::Damaged,
         Error::NoSpace { .. } => ErrorKind::NoSpace,
         Error::NotFound(_) | Error::MissingPv(_) => ErrorKind::NotFound,
@@ -84,7 +84,7 @@ pub fn engine_kind(error: &Error) -> ErrorKind {
         Error::Invalid(_) => ErrorKind::Invalid,
         Error::Busy(_) => ErrorKind::InUse,
         Error::ReadOnly | Error::InvalidSnapshot | Error::Unsupported(_) => ErrorKind::Denied,
-        Error::Poisoned(_) | Error::Closed => ErrorKind::Closed,
+        Error::Closed => ErrorKind::Closed,
     }
 }
 

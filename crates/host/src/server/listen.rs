@@ -1,7 +1,8 @@
 //! The control socket: who may connect, how much they may send, and how long they may take.
 //!
 //! Promises: only root gets an answer; a client that sends garbage, too much, or nothing costs one thread for a short
-//! while and disturbs nobody; a request that has begun is answered before the server ends.
+//! while and disturbs nobody; a request that has begun is answered before the server ends, and one that came too late
+//! is either told so ([`ErrorKind::Closed`]) or fails while it is being sent (a broken pipe).
 
 use super::log;
 use crate::paths;
@@ -134,7 +135,8 @@ impl Listener {
         let mut clients = self.shared.clients.lock();
         clients.closing = true;
         for client in clients.open.values().filter(|client| !client.busy) {
-            let _ = client.stream.shutdown(Shutdown::Both);
+            // What a client has sent by now is still read, and answered; what it sends from now on fails to be sent.
+            let _ = client.stream.shutdown(Shutdown::Read);
         }
         while !clients.open.is_empty() {
             self.shared.left.wait(&mut clients);
@@ -193,20 +195,27 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     let mut writer = stream;
     let Some(first) = next_request(stream)? else { return Ok(()) };
     if !place.set_busy(true) {
-        return Ok(());
+        return wire::write_frame(&mut writer, &too_late(group));
     }
     let (welcome, greeting) = greet(&first, group);
     wire::write_frame(&mut writer, &greeting)?;
     stream.set_read_timeout(Some(SILENCE))?;
-    while welcome && place.set_busy(false) {
+    while welcome {
+        // When the server is closing, this is the last look at what the client has sent.
+        place.set_busy(false);
         let Some(request) = next_request(stream)? else { break };
         if !place.set_busy(true) {
-            break;
+            return wire::write_frame(&mut writer, &too_late(group));
         }
         let outcome = answer(handler, request, &mut |news| drop(wire::write_frame(&mut writer, &news)));
         wire::write_frame(&mut writer, &outcome)?;
     }
     Ok(())
+}
+
+fn too_late(group: &str) -> Outcome {
+    let message = format!("Volume group \"{group}\" is shutting down; try again.");
+    Outcome::Error { kind: ErrorKind::Closed, message }
 }
 
 /// The next request; none when the client is done. A frame that cannot be read is answered and ends the connection.

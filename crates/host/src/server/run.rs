@@ -130,7 +130,10 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
     })?;
     let pool = Arc::new(Pool::start(options.workers).map_err(|e| internal("start the workers", name, e))?);
-    let pvs = PvSet::open_waiting(&pool, &members.paths, OpenMode::Exclusive, options.io_engine, PREDECESSOR)?;
+    let same_boot = served_since_boot(name);
+    // Where no server ran before, whoever holds the disks is no dead predecessor.
+    let patience = if same_boot { PREDECESSOR } else { Duration::ZERO };
+    let pvs = PvSet::open_waiting(&pool, &members.paths, OpenMode::Exclusive, options.io_engine, patience)?;
     let pvs = Arc::new(pvs);
     for note in pvs.notes() {
         log::line(note);
@@ -152,7 +155,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         end: End::new().map_err(|e| internal("start the server", name, e))?,
         pool,
     });
-    bring_back_nodes(&server);
+    bring_back_nodes(&server, same_boot);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
 }
@@ -163,7 +166,7 @@ fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Erro
 }
 
 /// The exports that a predecessor left with the keeper go on; the other active volumes get new nodes.
-fn bring_back_nodes(server: &Server) {
+fn bring_back_nodes(server: &Server, same_boot: bool) {
     let group = server.group.clone();
     let resolve = move |entry: &keeper::Entry| {
         let id = VolumeId(entry.id);
@@ -179,20 +182,26 @@ fn bring_back_nodes(server: &Server) {
         }
         Err(error) => log::line(format_args!("exports of an earlier server could not be taken over: {error}")),
     }
-    for failure in server.restore_nodes(same_boot(&server.name)) {
+    if let Err(e) = std::fs::write(boot_marker(&server.name), this_boot()) {
+        log::line(format_args!("cannot write {}: {e}", boot_marker(&server.name).display()));
+    }
+    for failure in server.restore_nodes(same_boot) {
         log::line(failure.message);
     }
 }
 
-/// Whether a server of the group ran since this host was booted; from now on one did.
-fn same_boot(group: &str) -> bool {
-    let marker = paths::group_dir(group).join("boot");
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let before = std::fs::read_to_string(&marker).is_ok_and(|before| before == boot);
-    if !before && let Err(e) = std::fs::write(&marker, &boot) {
-        log::line(format_args!("cannot write {}: {e}", marker.display()));
-    }
-    before
+/// The file that says in which boot of this host the group was served last.
+fn boot_marker(group: &str) -> PathBuf {
+    paths::group_dir(group).join("boot")
+}
+
+fn this_boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Whether a server of the group ran since this host was booted.
+fn served_since_boot(group: &str) -> bool {
+    std::fs::read_to_string(boot_marker(group)).is_ok_and(|before| before == this_boot())
 }
 
 /// Why the main loop ended.

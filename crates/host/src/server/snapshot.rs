@@ -34,6 +34,7 @@ impl Server {
         let mut on = Vec::with_capacity(specs.len());
         for spec in specs {
             let origin = self.find(&spec.origin)?;
+            self.check_name(&spec.name)?;
             let node = self.node(&origin.name);
             let mut wanted = spec.activate;
             let mut made = spec.for_engine(origin.id);

@@ -11,6 +11,7 @@ use crate::disks::PvSet;
 use crate::export::{self, Exports, Node, VolumeTarget};
 use crate::reactor::Pool;
 use parking_lot::Mutex;
+use rowen_control::names;
 use rowen_control::wire::ErrorKind;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
@@ -102,6 +103,16 @@ impl Server {
     pub fn find(&self, name: &str) -> Result<VolumeInfo> {
         let id = self.group.find(name).ok_or_else(|| Failure::no_volume(&self.name, name))?;
         self.told(self.group.volume_info(id), name)
+    }
+
+    /// Refuses what cannot be the name of a volume of this group. Commands check too; a server trusts no client with
+    /// names that become paths.
+    pub fn check_name(&self, name: &str) -> Result<()> {
+        names::check_volume(name).map_err(|refusal| {
+            let message = format!("Logical volume name \"{}\" is invalid: {refusal}", name.escape_debug());
+            Failure::new(ErrorKind::Invalid, message)
+        })?;
+        names::pair_too_long(&self.name, name).map_or(Ok(()), |message| Err(Failure::new(ErrorKind::Invalid, message)))
     }
 
     /// The volumes of these names, each once, all of which must exist.

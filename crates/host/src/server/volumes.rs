@@ -14,6 +14,7 @@ use std::path::Path;
 impl Server {
     /// A new volume, with its node when `activate`.
     pub fn create_volume(&self, spec: VolumeSpec, activate: bool) -> Result<Outcome> {
+        self.check_name(&spec.name)?;
         let name = spec.name.clone();
         let mut volume = NewVolume::from(spec);
         let activate = activate && volume.attributes.pool != name;
@@ -88,6 +89,7 @@ impl Server {
     /// Renames a volume, also while it is mounted. The volumes of a renamed pool follow it.
     pub fn rename(&self, from: &str, to: &str) -> Result<Outcome> {
         let volume = self.find(from)?;
+        self.check_name(to)?;
         if self.group.find(to).is_some() {
             return Err(self.failure(&rowen_engine::error::Error::Exists(to.to_owned()), to));
         }

@@ -1,0 +1,237 @@
+//! Starting, ending, dying and coming back.
+
+use super::Test;
+use super::world::{MIB, Mounted, Vg, dir, lives, run, wait_for};
+use rowen_control::wire::{Outcome, Request, VolumeKind};
+use rowen_host::{paths, server};
+use rustix::process::Signal;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+
+pub const TESTS: &[Test] = &[
+    ("life::a_command_starts_a_server_and_stops_it", a_command_starts_a_server_and_stops_it),
+    ("life::of_many_starters_one_starts", of_many_starters_one_starts),
+    ("life::a_second_server_is_refused", a_second_server_is_refused),
+    ("life::an_unknown_group_is_refused", an_unknown_group_is_refused),
+    ("life::a_stale_socket_is_no_obstacle", a_stale_socket_is_no_obstacle),
+    ("life::an_idle_server_ends", an_idle_server_ends),
+    ("life::sigterm_takes_the_nodes_and_the_next_start_brings_them", sigterm_takes_the_nodes_and_the_next_start_brings_them),
+    ("life::a_fresh_boot_activates_nothing", a_fresh_boot_activates_nothing),
+    ("life::sigterm_while_mounted_hands_over", sigterm_while_mounted_hands_over),
+    ("life::a_killed_server_comes_back_under_a_mount", a_killed_server_comes_back_under_a_mount),
+    ("life::a_killed_server_keeps_what_was_written", a_killed_server_keeps_what_was_written),
+    ("life::sigusr1_logs_the_counters", sigusr1_logs_the_counters),
+    ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
+    ("life::a_closed_group_is_checked", a_closed_group_is_checked),
+];
+
+fn a_command_starts_a_server_and_stops_it() {
+    let vg = Vg::make(&[64 * MIB]);
+    assert!(server::connect(&vg.name).unwrap().is_none());
+    assert_eq!(vg.report().name, vg.name);
+    assert!(server::connect(&vg.name).unwrap().is_some());
+    let pid = vg.server();
+    assert!(lives(pid));
+    vg.ask(Request::Stop);
+    wait_for("the server's end", || !lives(pid));
+    assert!(!paths::control_socket(&vg.name).exists());
+    vg.create("lv", VolumeKind::Thick, 8 * MIB, false);
+    vg.ask(Request::Stop);
+    assert_eq!(vg.names(), ["lv"]);
+}
+
+fn of_many_starters_one_starts() {
+    let vg = Vg::make(&[64 * MIB]);
+    for _ in 0..3 {
+        let threads: Vec<_> = (0..16)
+            .map(|_| {
+                let name = vg.name.clone();
+                std::thread::spawn(move || {
+                    let mut client = server::ensure_running(&name).unwrap();
+                    assert!(matches!(client.ask(&Request::Report, &mut |_| {}), Outcome::Report(_)));
+                    fs::read_to_string(paths::pid_file(&name)).unwrap()
+                })
+            })
+            .collect();
+        let pids: HashSet<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(pids.len(), 1, "{pids:?}");
+        // Ended at once: the next sixteen meet a server that is on its way out.
+        vg.ask(Request::Stop);
+    }
+}
+
+fn a_second_server_is_refused() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.report();
+    let second = Command::new("/proc/self/exe").args(["serve", &vg.name]).output().unwrap();
+    assert_eq!(second.status.code(), Some(5));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let expected = format!("  Volume group \"{}\" is already served by process {}.\n", vg.name, vg.server());
+    assert!(said.ends_with(&expected), "{said}");
+    // One that does not see the first (another run directory, another host) meets the hold on the disks.
+    let elsewhere = dir().join("run2");
+    let second = Command::new("timeout")
+        .args(["20", std::env::current_exe().unwrap().to_str().unwrap(), "serve", &vg.name])
+        .env("ROWEN_RUN_DIR", &elsewhere)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(5), "{said}");
+    assert!(said.contains("is in use by process"), "{said}");
+    vg.report();
+}
+
+fn an_unknown_group_is_refused() {
+    let refusal = server::ensure_running("nosuchvg").err().expect("there is no such group");
+    assert_eq!(refusal.message, "Volume group \"nosuchvg\" not found\nCannot process volume group nosuchvg");
+    assert!(server::ensure_running("../../etc").is_err());
+    assert!(!paths::group_dir("nosuchvg").exists());
+}
+
+fn a_stale_socket_is_no_obstacle() {
+    let vg = Vg::make(&[64 * MIB]);
+    paths::make_private_dir(&paths::group_dir(&vg.name)).unwrap();
+    drop(UnixListener::bind(paths::control_socket(&vg.name)).unwrap());
+    assert!(server::connect(&vg.name).unwrap().is_none());
+    vg.report();
+}
+
+fn an_idle_server_ends() {
+    let vg = Vg::make(&[64 * MIB]);
+    // A server of its own, with little patience.
+    let mut child = Command::new("/proc/self/exe")
+        .args(["serve", &vg.name])
+        .env("ROWEN_LAUNCHED_BY_COMMAND", "1")
+        .env("ROWEN_IDLE_SECONDS", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
+    vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert!(child.try_wait().unwrap().is_none(), "it ended although a volume is active");
+    vg.ask(Request::Deactivate { names: None });
+    wait_for("the idle server's end", || child.try_wait().unwrap().is_some());
+    assert!(child.wait().unwrap().success());
+    wait_for("the keeper's end", || !paths::group_dir(&vg.name).join("keeper.sock").exists());
+}
+
+fn sigterm_takes_the_nodes_and_the_next_start_brings_them() {
+    let vg = Vg::make(&[64 * MIB]);
+    let on = vg.create("on", VolumeKind::Thick, 8 * MIB, true);
+    vg.create("off", VolumeKind::Thick, 8 * MIB, false);
+    fs::write(&on, b"written").unwrap();
+    let pid = vg.signal_server(Signal::TERM);
+    wait_for("the server's end", || !lives(pid));
+    assert!(!on.exists() && !on.parent().unwrap().exists(), "a node is left");
+    assert!(vg.log().contains("is closed"), "{}", vg.log());
+    vg.report();
+    assert!(on.exists() && !vg.node("off").exists());
+    assert!(fs::read(&on).unwrap().starts_with(b"written"));
+}
+
+fn a_fresh_boot_activates_nothing() {
+    let vg = Vg::make(&[64 * MIB]);
+    let on = vg.create("on", VolumeKind::Thick, 8 * MIB, true);
+    let pid = vg.signal_server(Signal::TERM);
+    wait_for("the server's end", || !lives(pid));
+    fs::write(paths::group_dir(&vg.name).join("boot"), "another boot").unwrap();
+    let report = vg.report();
+    assert!(!on.exists() && !report.volume("on").unwrap().attributes.active);
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    assert!(on.exists());
+}
+
+fn sigterm_while_mounted_hands_over() {
+    let vg = Vg::make(&[256 * MIB]);
+    let mounted = Mounted::ext4(&vg.create("lv", VolumeKind::Thick, 64 * MIB, true));
+    fs::write(mounted.point.join("before"), b"before").unwrap();
+    let pid = vg.signal_server(Signal::TERM);
+    wait_for("the server's end", || !lives(pid));
+    wait_for("a successor", || server::connect(&vg.name).unwrap().is_some());
+    assert_ne!(vg.server(), pid);
+    fs::write(mounted.point.join("after"), b"after").unwrap();
+    File::open(mounted.point.join("after")).unwrap().sync_all().unwrap();
+    assert_eq!(fs::read(mounted.point.join("before")).unwrap(), b"before");
+    let device = vg.node("lv");
+    drop(mounted);
+    run("e2fsck", &["-fn", device.to_str().unwrap()]);
+}
+
+fn a_killed_server_comes_back_under_a_mount() {
+    let vg = Vg::make(&[256 * MIB]);
+    let mounted = Mounted::ext4(&vg.create("lv", VolumeKind::Thick, 64 * MIB, true));
+    for round in 0..3u8 {
+        let pid = vg.signal_server(Signal::KILL);
+        let path = mounted.point.join(format!("file{round}"));
+        fs::write(&path, vec![round; 3 << 20]).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        assert_ne!(vg.server(), pid);
+        wait_for("a successor's socket", || server::connect(&vg.name).unwrap().is_some());
+    }
+    for round in 0..3u8 {
+        assert!(fs::read(mounted.point.join(format!("file{round}"))).unwrap() == vec![round; 3 << 20]);
+    }
+    let report = vg.report();
+    let node = &report.volume("lv").unwrap().node;
+    assert!(node.active && node.open);
+    let device = vg.node("lv");
+    drop(mounted);
+    run("e2fsck", &["-fn", device.to_str().unwrap()]);
+}
+
+fn a_killed_server_keeps_what_was_written() {
+    let vg = Vg::make(&[256 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thin, 64 * MIB, true);
+    let device = File::options().read(true).write(true).open(&node).unwrap();
+    device.write_all_at(&[1; 1 << 20], 0).unwrap();
+    device.sync_all().unwrap();
+    let snapshot = vg.snapshot("lv", "snap");
+    device.write_all_at(&[2; 1 << 20], 0).unwrap();
+    device.sync_all().unwrap();
+    vg.signal_server(Signal::KILL);
+    device.write_all_at(&[3; 4096], 4096).unwrap();
+    device.sync_all().unwrap();
+    drop(device);
+    let head = &fs::read(&node).unwrap()[..1 << 20];
+    assert!(head[..4096] == [2; 4096] && head[4096..8192] == [3; 4096] && head[8192..].iter().all(|byte| *byte == 2));
+    assert!(fs::read(&snapshot).unwrap()[..1 << 20].iter().all(|byte| *byte == 1));
+    let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
+    assert_eq!(check.findings, Vec::<String>::new());
+}
+
+fn sigusr1_logs_the_counters() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.report();
+    let pid = vg.signal_server(Signal::USR1);
+    wait_for("the counters in the log", || vg.log().contains("writes_in_place="));
+    assert!(lives(pid));
+}
+
+fn a_removed_group_leaves_nothing() {
+    let vg = Vg::make(&[64 * MIB, 64 * MIB]);
+    vg.create("lv", VolumeKind::Thick, 8 * MIB, true);
+    let pid = vg.server();
+    let (_, message) = vg.refusal(Request::Destroy { force: false });
+    assert!(message.contains("still contains 1 logical volume(s)"), "{message}");
+    vg.ask(Request::Destroy { force: true });
+    wait_for("the server's end", || !lives(pid));
+    wait_for("an empty run directory", || !paths::group_dir(&vg.name).exists());
+    let scan = rowen_host::devices::scan().unwrap();
+    assert!(scan.group(&vg.name).is_err());
+    assert!(vg.files.iter().all(|file| scan.at(file).unwrap().label().unwrap().group.is_none()));
+}
+
+fn a_closed_group_is_checked() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.create("lv", VolumeKind::Thick, 8 * MIB, false);
+    assert!(server::check_closed(&vg.name).is_err(), "a server has it open");
+    let pid = vg.server();
+    vg.ask(Request::Stop);
+    wait_for("the server's end", || !lives(pid));
+    assert_eq!(server::check_closed(&vg.name).unwrap().findings, Vec::<String>::new());
+}

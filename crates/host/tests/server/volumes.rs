@@ -1,0 +1,438 @@
+//! What commands ask a server for, down to the block devices.
+
+use super::Test;
+use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, file, run, snapshot};
+use rowen_control::uuids;
+use rowen_control::wire::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
+use rowen_host::devices::{self, Consent};
+use rowen_host::server;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::time::Instant;
+
+pub const TESTS: &[Test] = &[
+    ("volumes::a_new_volume_has_its_nodes_at_once", a_new_volume_has_its_nodes_at_once),
+    ("volumes::names_that_are_taken_or_unknown_are_refused", names_that_are_taken_or_unknown_are_refused),
+    ("volumes::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
+    ("volumes::a_node_that_cannot_be_made_takes_the_volume_back", a_node_that_cannot_be_made_takes_the_volume_back),
+    ("volumes::a_mounted_volume_is_not_removed", a_mounted_volume_is_not_removed),
+    ("volumes::an_open_volume_is_not_deactivated", an_open_volume_is_not_deactivated),
+    ("volumes::removal_takes_all_or_none", removal_takes_all_or_none),
+    ("volumes::a_snapshot_of_a_mounted_filesystem_is_clean", a_snapshot_of_a_mounted_filesystem_is_clean),
+    ("volumes::a_group_snapshot_is_one_moment", a_group_snapshot_is_one_moment),
+    ("volumes::reserved_snapshots_follow_their_origin", reserved_snapshots_follow_their_origin),
+    ("volumes::activation_minds_its_marks", activation_minds_its_marks),
+    ("volumes::merge_and_revert_replace_the_contents", merge_and_revert_replace_the_contents),
+    ("volumes::devices_follow_a_resize", devices_follow_a_resize),
+    ("volumes::a_mounted_volume_is_renamed", a_mounted_volume_is_renamed),
+    ("volumes::permissions_reach_the_device", permissions_reach_the_device),
+    ("volumes::a_running_group_grows", a_running_group_grows),
+    ("volumes::a_filling_group_warns", a_filling_group_warns),
+    ("volumes::commands_are_quick", commands_are_quick),
+    ("volumes::concurrent_commands_are_all_done", concurrent_commands_are_all_done),
+];
+
+fn device_size(node: &Path) -> u64 {
+    let text = run("blockdev", &["--getsize64", node.to_str().unwrap()]).stdout;
+    String::from_utf8_lossy(&text).trim().parse().unwrap()
+}
+
+fn write(node: &Path, byte: u8, offset: u64, len: usize) {
+    let device = File::options().write(true).open(node).unwrap();
+    device.write_all_at(&vec![byte; len], offset).unwrap();
+    device.sync_all().unwrap();
+}
+
+fn starts_with(node: &Path, byte: u8, len: usize) -> bool {
+    let mut buf = vec![!byte; len];
+    File::open(node).unwrap().read_exact_at(&mut buf, 0).unwrap();
+    buf.iter().all(|found| *found == byte)
+}
+
+fn a_new_volume_has_its_nodes_at_once() {
+    let vg = Vg::make(&[64 * MIB]);
+    for (name, kind) in [("a-b", VolumeKind::Thick), ("thin", VolumeKind::Thin)] {
+        let node = vg.create(name, kind, 8 * MIB, true);
+        assert!(fs::metadata(&node).unwrap().file_type().is_block_device());
+        let mapper = format!("/dev/mapper/{}-{}", vg.name, name.replace('-', "--"));
+        assert!(fs::symlink_metadata(&mapper).unwrap().file_type().is_block_device());
+        assert_eq!(device_size(&node), 8 * MIB);
+        assert!(starts_with(&node, 0, 8 << 20), "a new volume does not read as zeros");
+        let report = vg.report();
+        let reported = report.volume(name).unwrap();
+        assert!(reported.node.active && !reported.node.open && reported.attributes.active);
+        vg.ask(Request::Deactivate { names: Some(vec![name.into()]) });
+        assert!(!node.exists() && !Path::new(&mapper).exists());
+    }
+    assert!(!Path::new("/dev").join(&vg.name).exists());
+}
+
+fn create_refusal(vg: &Vg, name: &str, size: u64) -> (ErrorKind, String) {
+    let spec = rowen_control::wire::VolumeSpec {
+        name: name.into(),
+        uuid: uuids::fresh(),
+        kind: VolumeKind::Thick,
+        blocks: size / 4096,
+        sector: 512,
+        chunk_blocks: 16,
+        full: rowen_control::wire::FullPolicy::Fail,
+        attributes: Default::default(),
+    };
+    vg.refusal(Request::CreateVolume { spec, activate: true })
+}
+
+fn names_that_are_taken_or_unknown_are_refused() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.create("lv", VolumeKind::Thin, 8 * MIB, false);
+    let (kind, message) = create_refusal(&vg, "lv", 4 * MIB);
+    assert_eq!((kind, message), (ErrorKind::Exists, format!("Logical Volume \"lv\" already exists in volume group \"{}\"", vg.name)));
+    for name in ["../evil", "a/b", ".", "..", "", "-x", "a b", "a\nb"] {
+        let (kind, message) = create_refusal(&vg, name, 4 * MIB);
+        assert_eq!(kind, ErrorKind::Invalid, "{name:?}: {message}");
+        let (kind, message) = vg.refusal(Request::Rename { from: "lv".into(), to: name.into() });
+        assert_eq!(kind, ErrorKind::Invalid, "{name:?}: {message}");
+    }
+    let unknown = format!("Failed to find logical volume \"{}/nope\"", vg.name);
+    let nope = || "nope".to_owned();
+    for request in [
+        Request::Remove { names: vec![nope()] },
+        Request::Activate { names: Some(vec![nope()]), ignore_skip: false, auto: false },
+        Request::Resize { name: nope(), blocks: MIB_BLOCKS, force: false },
+        Request::Rename { from: nope(), to: "other".into() },
+        Request::Merge { snapshot: nope() },
+        Request::Snapshot { specs: vec![snapshot("nope", "s", None)], freeze: true },
+    ] {
+        assert_eq!(vg.refusal(request), (ErrorKind::NotFound, unknown.clone()));
+    }
+    let (kind, _) = vg.refusal(Request::Merge { snapshot: "lv".into() });
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert_eq!(vg.names(), ["lv"]);
+}
+
+fn what_does_not_fit_is_refused() {
+    let vg = Vg::make(&[64 * MIB]);
+    let (kind, message) = create_refusal(&vg, "big", 1 << 30);
+    assert_eq!(kind, ErrorKind::NoSpace);
+    assert!(message.starts_with("Insufficient free space: "), "{message}");
+    for size in [u64::MAX / 4096 * 4096, 0] {
+        let (_, message) = create_refusal(&vg, "odd", size);
+        assert!(message.lines().count() == 1, "{message}");
+    }
+    assert!(vg.names().is_empty());
+}
+
+fn a_node_that_cannot_be_made_takes_the_volume_back() {
+    let vg = Vg::make(&[64 * MIB]);
+    let mapper = format!("/dev/mapper/{}-lv", vg.name);
+    fs::create_dir_all("/dev/mapper").unwrap();
+    fs::write(&mapper, "somebody else's").unwrap();
+    let (kind, message) = create_refusal(&vg, "lv", 8 * MIB);
+    assert_eq!(fs::read_to_string(&mapper).unwrap(), "somebody else's");
+    fs::remove_file(&mapper).unwrap();
+    assert!(kind == ErrorKind::Exists && message.contains(&mapper), "{message}");
+    assert!(vg.names().is_empty());
+    vg.create("lv", VolumeKind::Thick, 8 * MIB, true);
+}
+
+fn a_mounted_volume_is_not_removed() {
+    let vg = Vg::make(&[128 * MIB]);
+    let mounted = Mounted::ext4(&vg.create("lv", VolumeKind::Thick, 32 * MIB, true));
+    let sentence = format!("Logical volume {}/lv contains a filesystem in use.", vg.name);
+    let named = || Some(vec!["lv".to_owned()]);
+    assert_eq!(vg.refusal(Request::Remove { names: vec!["lv".into()] }), (ErrorKind::InUse, sentence.clone()));
+    assert_eq!(vg.refusal(Request::Deactivate { names: named() }), (ErrorKind::InUse, sentence.clone()));
+    let (_, whole) = vg.refusal(Request::Deactivate { names: None });
+    assert_eq!(whole, format!("{sentence}\nCan't deactivate volume group \"{}\" with 1 open logical volume(s)", vg.name));
+    assert_eq!(vg.refusal(Request::Destroy { force: true }), (ErrorKind::InUse, sentence.clone()));
+    assert_eq!(vg.refusal(Request::Stop), (ErrorKind::InUse, sentence));
+    assert_eq!(vg.refusal(Request::Resize { name: "lv".into(), blocks: 16 * MIB_BLOCKS, force: false }).0, ErrorKind::InUse);
+    fs::write(mounted.point.join("alive"), "yes").unwrap();
+    assert!(vg.report().volume("lv").unwrap().node.open);
+    drop(mounted);
+    vg.ask(Request::Remove { names: vec!["lv".into()] });
+    assert!(vg.names().is_empty() && !vg.node("lv").exists());
+}
+
+fn an_open_volume_is_not_deactivated() {
+    let vg = Vg::make(&[64 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 8 * MIB, true);
+    let holder = File::open(&node).unwrap();
+    let (kind, message) = vg.refusal(Request::Deactivate { names: Some(vec!["lv".into()]) });
+    assert_eq!((kind, message), (ErrorKind::InUse, format!("Logical volume {}/lv in use.", vg.name)));
+    assert!(vg.report().volume("lv").unwrap().node.open);
+    drop(holder);
+    vg.ask(Request::Deactivate { names: Some(vec!["lv".into()]) });
+}
+
+fn removal_takes_all_or_none() {
+    let vg = Vg::make(&[64 * MIB]);
+    let first = vg.create("first", VolumeKind::Thin, 8 * MIB, true);
+    let second = vg.create("second", VolumeKind::Thin, 8 * MIB, true);
+    let both = || vec!["first".to_owned(), "second".to_owned()];
+    let holder = File::open(&second).unwrap();
+    assert_eq!(vg.refusal(Request::Remove { names: both() }).0, ErrorKind::InUse);
+    assert!(first.exists() && second.exists());
+    drop(holder);
+    let with_unknown = [both(), vec!["nope".to_owned()]].concat();
+    assert_eq!(vg.refusal(Request::Remove { names: with_unknown }).0, ErrorKind::NotFound);
+    assert_eq!(vg.names(), ["first", "second"]);
+    vg.ask(Request::Remove { names: both() });
+    assert!(vg.names().is_empty());
+}
+
+fn a_snapshot_of_a_mounted_filesystem_is_clean() {
+    let vg = Vg::make(&[256 * MIB]);
+    let mounted = Mounted::ext4(&vg.create("lv", VolumeKind::Thick, 64 * MIB, true));
+    // Not synced: the freeze has to bring it out.
+    fs::write(mounted.point.join("file"), vec![7; 5 << 20]).unwrap();
+    let node = vg.snapshot("lv", "snap");
+    fs::write(mounted.point.join("file"), vec![8; 5 << 20]).unwrap();
+    run("e2fsck", &["-fn", node.to_str().unwrap()]);
+    let other = Mounted::at(&node);
+    assert!(fs::read(other.point.join("file")).unwrap() == vec![7; 5 << 20]);
+    assert!(fs::read(mounted.point.join("file")).unwrap() == vec![8; 5 << 20]);
+}
+
+fn a_group_snapshot_is_one_moment() {
+    let vg = Vg::make(&[256 * MIB]);
+    let nodes = ["a", "b"].map(|name| vg.create(name, VolumeKind::Thin, 16 * MIB, true));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let devices = nodes.each_ref().map(|node| {
+                let options = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::DSYNC;
+                File::from(rustix::fs::open(node, options, rustix::fs::Mode::empty()).unwrap())
+            });
+            let mut turn = 0u64;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                turn += 1;
+                // The second never runs ahead of the first.
+                devices[0].write_all_at(&turn.to_le_bytes().repeat(512), 0).unwrap();
+                devices[1].write_all_at(&turn.to_le_bytes().repeat(512), 0).unwrap();
+            }
+            turn
+        });
+        for round in 0..5 {
+            let specs = ["a", "b"].map(|origin| snapshot(origin, &format!("{origin}{round}"), None)).to_vec();
+            vg.ask(Request::Snapshot { specs, freeze: true });
+            let turn = |name: String| {
+                let mut bytes = [0; 8];
+                File::open(vg.node(&name)).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+                u64::from_le_bytes(bytes)
+            };
+            let (first, second) = (turn(format!("a{round}")), turn(format!("b{round}")));
+            assert!(first == second || first == second + 1, "a is at {first}, b at {second}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 0);
+    });
+}
+
+fn reserved_snapshots_follow_their_origin() {
+    let vg = Vg::make(&[128 * MIB]);
+    let origin = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    write(&origin, 9, 0, 16 << 20);
+    vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "cow", Some(8 * MIB_BLOCKS))], freeze: true });
+    vg.snapshot("lv", "free");
+    let (cow, free) = (vg.node("cow"), vg.node("free"));
+    assert!(cow.exists() && free.exists());
+    vg.ask(Request::Deactivate { names: Some(vec!["lv".into()]) });
+    assert!(!origin.exists() && !cow.exists() && free.exists());
+    vg.ask(Request::Activate { names: Some(vec!["cow".into()]), ignore_skip: false, auto: false });
+    assert!(origin.exists() && cow.exists());
+    // The reserve runs out: the snapshot is invalid, the origin goes on.
+    write(&origin, 1, 0, 12 << 20);
+    let report = vg.report();
+    assert_eq!(report.volume("cow").unwrap().state, rowen_control::wire::VolumeState::Invalid);
+    write(&origin, 2, 0, 1 << 20);
+    assert!(starts_with(&origin, 2, 1 << 20));
+    vg.ask(Request::Remove { names: vec!["cow".into()] });
+}
+
+fn activation_minds_its_marks() {
+    let vg = Vg::make(&[64 * MIB]);
+    let skipped = vg.create("skipped", VolumeKind::Thin, 8 * MIB, false);
+    let auto = vg.create("auto", VolumeKind::Thin, 8 * MIB, false);
+    let pool = vg.create("pool", VolumeKind::Thin, 8 * MIB, false);
+    let change = |change| change;
+    let set = |name: &str, change: AttributeChange| vg.ask(Request::SetAttributes { name: name.into(), change });
+    set("skipped", change(AttributeChange { skip_activation: Some(true), ..Default::default() }));
+    set("auto", change(AttributeChange { autoactivate: Some(true), add_tags: vec!["t".into()], ..Default::default() }));
+    set("pool", change(AttributeChange { pool: Some("pool".into()), ..Default::default() }));
+    let activate = |names: Option<&str>, ignore_skip, auto| {
+        let names = names.map(|name| vec![name.to_owned()]);
+        vg.ask(Request::Activate { names, ignore_skip, auto });
+    };
+    activate(None, false, true);
+    assert!(auto.exists() && !skipped.exists() && !pool.exists());
+    // Silently: that is how LVM's clients know it.
+    activate(Some("skipped"), false, false);
+    assert!(!skipped.exists());
+    activate(Some("skipped"), true, false);
+    assert!(skipped.exists());
+    activate(None, true, false);
+    assert!(!pool.exists());
+    assert_eq!(vg.report().volume("auto").unwrap().attributes.tags, ["t"]);
+}
+
+fn merge_and_revert_replace_the_contents() {
+    let vg = Vg::make(&[128 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    write(&node, 1, 0, 1 << 20);
+    vg.snapshot("lv", "one");
+    write(&node, 2, 0, 1 << 20);
+    vg.snapshot("lv", "two");
+    write(&node, 3, 0, 1 << 20);
+    assert!(starts_with(&node, 3, 1 << 20));
+    let holder = File::open(&node).unwrap();
+    let (kind, message) = vg.refusal(Request::Merge { snapshot: "one".into() });
+    assert!(kind == ErrorKind::InUse && message.contains("cannot be replaced while it is in use"), "{message}");
+    drop(holder);
+    vg.ask(Request::Revert { target: "lv".into(), source: "one".into() });
+    assert!(starts_with(&node, 1, 1 << 20) && starts_with(&vg.node("two"), 2, 1 << 20));
+    vg.ask(Request::Merge { snapshot: "two".into() });
+    assert!(starts_with(&node, 2, 1 << 20) && starts_with(&vg.node("one"), 1, 1 << 20));
+    assert!(!vg.node("two").exists());
+    assert_eq!(vg.names(), ["lv", "one"]);
+}
+
+fn devices_follow_a_resize() {
+    let vg = Vg::make(&[128 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let resize = |mib: u64, force| Request::Resize { name: "lv".into(), blocks: mib * MIB_BLOCKS, force };
+    vg.ask(resize(32, false));
+    assert_eq!(device_size(&node), 32 * MIB);
+    write(&node, 5, 20 << 20, 1 << 20);
+    vg.ask(resize(16, false));
+    assert_eq!(device_size(&node), 16 * MIB);
+    vg.ask(resize(32, false));
+    let mut beyond = vec![1; 1 << 20];
+    File::open(&node).unwrap().read_exact_at(&mut beyond, 20 << 20).unwrap();
+    assert!(beyond.iter().all(|byte| *byte == 0), "what was cut off shows again");
+    assert_eq!(vg.refusal(resize(4096, false)).0, ErrorKind::NoSpace);
+    assert_eq!(device_size(&node), 32 * MIB);
+}
+
+fn a_mounted_volume_is_renamed() {
+    let vg = Vg::make(&[128 * MIB]);
+    let old = vg.create("old", VolumeKind::Thick, 32 * MIB, true);
+    vg.create("taken", VolumeKind::Thin, 8 * MIB, false);
+    let mounted = Mounted::ext4(&old);
+    vg.ask(Request::Rename { from: "old".into(), to: "new-name".into() });
+    fs::write(mounted.point.join("file"), "still here").unwrap();
+    assert!(!old.exists() && vg.node("new-name").exists());
+    assert_eq!(vg.refusal(Request::Rename { from: "new-name".into(), to: "taken".into() }).0, ErrorKind::Exists);
+    // A successor finds it under the new name.
+    vg.signal_server(rustix::process::Signal::KILL);
+    fs::write(mounted.point.join("file2"), "still here").unwrap();
+    File::open(mounted.point.join("file2")).unwrap().sync_all().unwrap();
+    assert!(vg.report().volume("new-name").unwrap().node.open);
+}
+
+fn permissions_reach_the_device() {
+    let vg = Vg::make(&[64 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 8 * MIB, true);
+    write(&node, 1, 0, 4096);
+    vg.ask(Request::SetPermission { name: "lv".into(), read_only: true });
+    assert!(vg.report().volume("lv").unwrap().read_only);
+    let refused = File::options().write(true).open(&node).and_then(|device| {
+        device.write_all_at(&[2; 4096], 0)?;
+        device.sync_all()
+    });
+    assert!(refused.is_err(), "a read-only device was written");
+    vg.ask(Request::SetPermission { name: "lv".into(), read_only: false });
+    write(&node, 3, 0, 4096);
+    assert!(starts_with(&node, 3, 4096));
+}
+
+fn a_running_group_grows() {
+    let mut vg = Vg::make(&[64 * MIB]);
+    let before = vg.report();
+    let new = file(256 * MIB);
+    vg.files.push(new.clone());
+    let path = || new.display().to_string();
+    devices::pvcreate(&new, uuids::fresh(), Consent::default()).unwrap();
+    vg.ask(Request::AddPv { paths: vec![path()] });
+    let after = vg.report();
+    assert_eq!(after.pvs.len(), 2);
+    assert!(after.extents >= before.extents + 60, "{} extents after {}", after.extents, before.extents);
+    let node = vg.create("big", VolumeKind::Thick, 200 * MIB, true);
+    write(&node, 9, 190 << 20, 1 << 20);
+    let (kind, message) = vg.refusal(Request::AddPv { paths: vec![path()] });
+    assert_eq!(kind, ErrorKind::Exists);
+    assert!(message.contains(&format!("is already in volume group '{}'", vg.name)), "{message}");
+    assert_eq!(vg.refusal(Request::AddPv { paths: vec!["/nonexistent".into()] }).0, ErrorKind::NotFound);
+    assert_eq!(vg.refusal(Request::AddPv { paths: vec!["/x".into(), "/x".into()] }).0, ErrorKind::Invalid);
+    // Reopened, it is still one group of two.
+    vg.ask(Request::Stop);
+    assert_eq!(vg.report().pvs.len(), 2);
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    let mut found = vec![0; 1 << 20];
+    File::open(&node).unwrap().read_exact_at(&mut found, 190 << 20).unwrap();
+    assert!(found.iter().all(|byte| *byte == 9));
+}
+
+fn a_filling_group_warns() {
+    let vg = Vg::make(&[64 * MIB]);
+    let node = vg.create("thin", VolumeKind::Thin, 256 * MIB, true);
+    let filled = vg.report().free_blocks * 4096 / 100 * 85;
+    let device = File::options().write(true).open(&node).unwrap();
+    let chunk = vec![1; 1 << 20];
+    (0..filled >> 20).for_each(|at| device.write_all_at(&chunk, at << 20).unwrap());
+    device.sync_all().unwrap();
+    drop(device);
+    let mut notices = Vec::new();
+    let mut client = server::ensure_running(&vg.name).unwrap();
+    let specs = vec![snapshot("thin", "snap", None)];
+    let outcome = client.ask(&Request::Snapshot { specs, freeze: true }, &mut |news| {
+        if let Outcome::Notice { message } = news {
+            notices.push(message.clone());
+        }
+    });
+    assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    // The main loop may have told it first, to the log.
+    let told = notices.join("\n") + &vg.log();
+    assert!(told.contains(&format!("WARNING: Volume group \"{}\" is ", vg.name)), "{told}");
+}
+
+fn commands_are_quick() {
+    let vg = Vg::make(&[256 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 64 * MIB, true);
+    write(&node, 1, 0, 8 << 20);
+    let mut took: Vec<u128> = (0..15)
+        .map(|round| {
+            let begun = Instant::now();
+            vg.snapshot("lv", &format!("s{round}"));
+            begun.elapsed().as_micros()
+        })
+        .collect();
+    took.sort_unstable();
+    println!("  snapshot with its node, request to answer: median {} us, slowest {} us", took[7], took[14]);
+    assert!(took[7] < 100_000, "the median snapshot took {} us", took[7]);
+    let begun = Instant::now();
+    vg.report();
+    println!("  report of 16 active volumes: {} us", begun.elapsed().as_micros());
+}
+
+fn concurrent_commands_are_all_done() {
+    let vg = Vg::make(&[256 * MIB]);
+    std::thread::scope(|scope| {
+        for worker in 0..6 {
+            let vg = &vg;
+            scope.spawn(move || {
+                for round in 0..3 {
+                    let name = format!("w{worker}r{round}");
+                    let node = vg.create(&name, VolumeKind::Thin, 8 * MIB, true);
+                    write(&node, worker as u8, 0, 64 << 10);
+                    vg.snapshot(&name, &format!("{name}s"));
+                    vg.ask(Request::Remove { names: vec![name.clone()] });
+                    assert!(starts_with(&vg.node(&format!("{name}s")), worker as u8, 64 << 10));
+                }
+            });
+        }
+    });
+    assert_eq!(vg.names().len(), 18);
+    let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
+    assert_eq!(check.findings, Vec::<String>::new());
+}

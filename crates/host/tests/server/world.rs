@@ -1,0 +1,293 @@
+//! A world for servers: directories, files that are physical volumes, groups, and the end of it all.
+
+use rowen_control::uuids;
+use rowen_control::wire::{
+    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, Request, SnapshotSpec, VolumeKind, VolumeSpec,
+};
+use rowen_host::devices::{self, Consent};
+use rowen_host::{paths, server};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub const MIB: u64 = 1 << 20;
+/// Blocks in a MiB.
+pub const MIB_BLOCKS: u64 = 256;
+
+/// The directory of a world. Dropped, it ends everything that still lives in it.
+pub struct World {
+    pub dir: PathBuf,
+}
+
+impl World {
+    pub fn make() -> World {
+        let dir = std::env::temp_dir().join(format!("rowen-server-test-{}", std::process::id()));
+        for part in ["etc", "run", "pv"] {
+            fs::create_dir_all(dir.join(part)).unwrap();
+        }
+        World { dir }
+    }
+
+    /// Processes that were started in this world. The keeper goes before the server that it would start again.
+    fn processes(&self) -> Vec<i32> {
+        let mark = format!("ROWEN_RUN_DIR={}", self.dir.join("run").display());
+        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_ours = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        };
+        let mut ours: Vec<i32> = pids.filter(is_ours).collect();
+        let is_keeper = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, b"keeper"));
+        ours.sort_by_key(|pid| !is_keeper(pid));
+        ours
+    }
+
+    fn lines_with_world(&self, file: &str) -> Vec<String> {
+        let inside = self.dir.display().to_string();
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.lines().filter(|line| line.contains(&inside)).map(str::to_owned).collect()
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Mounts of filesystems in this world first, while somebody still serves the devices under them.
+        for line in self.lines_with_world("/proc/self/mounts") {
+            let point = line.split(' ').nth(1).unwrap_or_default();
+            if point.contains("/mnt-") {
+                drop(Command::new("umount").arg("-l").arg(point).status());
+            }
+        }
+        for pid in self.processes() {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        let loops = Command::new("losetup").args(["-n", "-O", "NAME,BACK-FILE"]).output().map(|output| output.stdout);
+        for line in String::from_utf8_lossy(&loops.unwrap_or_default()).lines() {
+            if line.contains(&self.dir.display().to_string())
+                && let Some(device) = line.split_whitespace().next()
+            {
+                drop(Command::new("losetup").args(["-d", device]).status());
+            }
+        }
+        for line in self.lines_with_world("/proc/self/mounts") {
+            let point = line.split(' ').nth(1).unwrap_or_default();
+            drop(Command::new("umount").arg("-l").arg(point).status());
+        }
+        for group in fs::read_dir(self.dir.join("run")).into_iter().flatten().flatten() {
+            let group = group.file_name().to_string_lossy().into_owned();
+            drop(fs::remove_dir_all(Path::new("/dev").join(&group)));
+            for node in fs::read_dir("/dev/mapper").into_iter().flatten().flatten() {
+                if node.file_name().to_string_lossy().starts_with(&format!("{group}-")) {
+                    drop(fs::remove_file(node.path()));
+                }
+            }
+        }
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// The world's directory, seen from inside.
+pub fn dir() -> PathBuf {
+    paths::run_dir().parent().unwrap().to_owned()
+}
+
+fn number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A sparse file of this size, to become a physical volume.
+pub fn file(size: u64) -> PathBuf {
+    let path = dir().join("pv").join(format!("pv {}.img", number()));
+    File::create(&path).unwrap().set_len(size).unwrap();
+    path
+}
+
+pub const AGREED: Consent = Consent { force: 0, yes: true };
+
+/// A group on new files. Dropped, it is removed with all that is in it.
+pub struct Vg {
+    pub name: String,
+    pub files: Vec<PathBuf>,
+}
+
+impl Vg {
+    pub fn make(sizes: &[u64]) -> Vg {
+        let name = format!("t{}n{}", std::process::id(), number());
+        let files: Vec<PathBuf> = sizes.iter().map(|size| file(*size)).collect();
+        let pvs: Vec<_> = files.iter().map(|path| (path.clone(), uuids::fresh())).collect();
+        devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Consent::default()).unwrap();
+        Vg { name, files }
+    }
+
+    /// Carries a request out; an error is the test's failure.
+    pub fn ask(&self, request: Request) -> Outcome {
+        match self.try_ask(request.clone()) {
+            Outcome::Error { message, .. } => panic!("{request:?}: {message}"),
+            outcome => outcome,
+        }
+    }
+
+    pub fn try_ask(&self, request: Request) -> Outcome {
+        let mut client = server::ensure_running(&self.name).unwrap();
+        client.ask(&request, &mut |_| {})
+    }
+
+    /// The refusal of a request.
+    pub fn refusal(&self, request: Request) -> (ErrorKind, String) {
+        match self.try_ask(request.clone()) {
+            Outcome::Error { kind, message } => (kind, message),
+            other => panic!("{request:?} was not refused: {other:?}"),
+        }
+    }
+
+    pub fn report(&self) -> GroupReport {
+        match self.ask(Request::Report) {
+            Outcome::Report(report) => *report,
+            other => panic!("no report but {other:?}"),
+        }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.report().volumes.into_iter().map(|volume| volume.name).collect();
+        names.sort();
+        names
+    }
+
+    pub fn create(&self, name: &str, kind: VolumeKind, size: u64, activate: bool) -> PathBuf {
+        let spec = VolumeSpec {
+            name: name.into(),
+            uuid: uuids::fresh(),
+            kind,
+            blocks: size / 4096,
+            sector: 512,
+            chunk_blocks: 16,
+            full: FullPolicy::Fail,
+            attributes: Attributes::default(),
+        };
+        self.ask(Request::CreateVolume { spec, activate });
+        self.node(name)
+    }
+
+    pub fn snapshot(&self, origin: &str, name: &str) -> PathBuf {
+        self.ask(Request::Snapshot { specs: vec![snapshot(origin, name, None)], freeze: true });
+        self.node(name)
+    }
+
+    pub fn node(&self, name: &str) -> PathBuf {
+        Path::new("/dev").join(&self.name).join(name)
+    }
+
+    /// The running server's process number.
+    pub fn server(&self) -> i32 {
+        fs::read_to_string(paths::pid_file(&self.name)).unwrap().trim().parse().unwrap()
+    }
+
+    pub fn signal_server(&self, signal: rustix::process::Signal) -> i32 {
+        let pid = self.server();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+        pid
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(paths::server_log(&self.name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Vg {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of {}'s server\n{}---", self.name, self.log());
+        }
+        if let Ok(mut client) = server::ensure_running(&self.name) {
+            drop(client.request(&Request::Destroy { force: true }));
+        }
+        self.files.iter().for_each(|file| drop(fs::remove_file(file)));
+    }
+}
+
+pub fn snapshot(origin: &str, name: &str, reserve_blocks: Option<u64>) -> SnapshotSpec {
+    SnapshotSpec {
+        origin: origin.into(),
+        name: name.into(),
+        uuid: uuids::fresh(),
+        reserve_blocks,
+        read_only: false,
+        chunk_blocks: 16,
+        activate: true,
+        attributes: Attributes::default(),
+    }
+}
+
+/// Whether the process is there (a dead one that waits for its parent is not).
+pub fn lives(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+pub fn wait_for(what: &str, mut come: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !come() {
+        assert!(Instant::now() < deadline, "{what} did not come in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs a program, which must succeed.
+pub fn run(program: &str, arguments: &[&str]) -> Output {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// A mounted filesystem, unmounted when dropped.
+pub struct Mounted {
+    pub point: PathBuf,
+}
+
+impl Mounted {
+    pub fn ext4(device: &Path) -> Mounted {
+        run("mkfs.ext4", &["-q", "-F", device.to_str().unwrap()]);
+        Mounted::at(device)
+    }
+
+    pub fn at(device: &Path) -> Mounted {
+        let point = dir().join(format!("mnt-{}", number()));
+        fs::create_dir(&point).unwrap();
+        run("mount", &[device.to_str().unwrap(), point.to_str().unwrap()]);
+        Mounted { point }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg(&self.point).status());
+        drop(fs::remove_dir(&self.point));
+    }
+}
+
+/// A loop device over a file, detached when dropped.
+pub struct Loop {
+    pub device: PathBuf,
+}
+
+impl Loop {
+    pub fn over(file: &Path, extra: &[&str]) -> Loop {
+        let output = run("losetup", &[extra, &["--find", "--show", file.to_str().unwrap()]].concat());
+        Loop { device: String::from_utf8_lossy(&output.stdout).trim().into() }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").arg("-d").arg(&self.device).status());
+    }
+}
