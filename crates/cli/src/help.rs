@@ -5,7 +5,7 @@ use crate::table::{COMMANDS, Command};
 use std::fmt::Write;
 
 /// How a command is called: LVM's commands have names of their own.
-fn called(command: &Command) -> String {
+pub fn called(command: &Command) -> String {
     if command.is_lvm { command.name.to_owned() } else { format!("rowen {}", command.name) }
 }
 

@@ -15,6 +15,13 @@ mod session;
 mod table;
 mod world;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod fuzz_test;
+#[cfg(test)]
+mod transcript_test;
+
 use console::Console;
 use failure::{Failure, exit};
 use options::Opt;
@@ -90,7 +97,7 @@ fn run_command(session: &mut Session<'_>, command: &'static table::Command, word
     match try_command(session, command, words) {
         Ok(()) => exit::OK,
         Err(failure) => {
-            for line in failure.lines(command.name) {
+            for line in failure.lines(&help::called(command)) {
                 session.console.raw_err(&format!("{line}\n"));
             }
             failure.exit_code()

@@ -209,3 +209,7 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
         None => Ok(value),
     }
 }
+
+#[cfg(test)]
+#[path = "parse_test.rs"]
+mod tests;

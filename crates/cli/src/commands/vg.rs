@@ -140,7 +140,9 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
     let groups = if named.is_empty() { session.backend.groups()? } else { named };
     each(session, &groups, |session, name| {
         match activation {
-            Activation::No => deactivate(session, name)?,
+            Activation::No => {
+                session.change(name, Request::Deactivate { names: None })?;
+            }
             Activation::Yes | Activation::Auto => {
                 let ignore_skip = args.has(Opt::IgnoreSkip);
                 let auto = activation == Activation::Auto;
@@ -151,15 +153,4 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
         session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
         Ok(())
     })
-}
-
-fn deactivate(session: &mut Session<'_>, name: &str) -> Result {
-    session.report(name)?;
-    let Err(failure) = session.change(name, Request::Deactivate { names: None }) else { return Ok(()) };
-    session.tell(&failure);
-    let open = session.report(name)?.volumes.iter().filter(|volume| volume.node.open).count();
-    match open {
-        0 => Err(Failure::Told),
-        _ => Err(Failure::failed(format!("Can't deactivate volume group \"{name}\" with {open} open logical volume(s)"))),
-    }
 }

@@ -203,3 +203,7 @@ fn find(kind: Kind, name: &str) -> Result<&'static Field> {
         Failure::Failed(lines)
     })
 }
+
+#[cfg(test)]
+#[path = "report_test.rs"]
+mod tests;

@@ -1,0 +1,320 @@
+//! A world in memory for the tests of commands: it keeps volumes as reports show them and obeys requests as a server does,
+//! as far as the commands can tell. It holds no data.
+
+use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
+use crate::console::Console;
+use crate::session::no_group;
+use rowen_control::wire::*;
+use rowen_engine::units::Uuid;
+
+pub const EXTENT_BLOCKS: u64 = 1024;
+
+/// The world.
+#[derive(Default)]
+pub struct Fake {
+    pub groups: Vec<GroupReport>,
+    /// Devices and their bytes.
+    pub devices: Vec<(String, u64)>,
+    pub labels: Vec<LabelledPv>,
+    pub findings: Vec<String>,
+    /// What every change says before it is done.
+    pub notice: Option<String>,
+    /// Requests that were made, in the words of the protocol, without reports.
+    pub requests: Vec<Request>,
+    made: u8,
+}
+
+/// What a command printed, and its exit code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Printed {
+    pub out: String,
+    pub err: String,
+    pub code: u8,
+}
+
+impl Fake {
+    /// Two devices of 700 MiB and one that is too small.
+    pub fn new() -> Fake {
+        let devices = [("/dev/ubda", 700 << 20), ("/dev/ubdb", 700 << 20), ("/dev/tiny", 4096)];
+        Fake { devices: devices.map(|(path, size)| (path.to_owned(), size)).to_vec(), ..Fake::default() }
+    }
+
+    /// Runs a command line as it is typed, without quotes.
+    pub fn run(&mut self, line: &str) -> Printed {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        self.run_words(&words[0], &words[1..], None)
+    }
+
+    pub fn run_words(&mut self, program: &str, words: &[String], answers: Option<&str>) -> Printed {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut answers = answers.map(str::as_bytes);
+        let answers = answers.as_mut().map(|answers| answers as &mut dyn std::io::BufRead);
+        let console = Console::new(&mut out, &mut err, answers);
+        let code = crate::run(self, console, program, words);
+        Printed { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), code }
+    }
+
+    pub fn volume(&mut self, name: &str) -> &mut VolumeReport {
+        self.groups.iter_mut().flat_map(|group| &mut group.volumes).find(|volume| volume.name == name).unwrap()
+    }
+
+    fn group(&mut self, name: &str) -> Answer<&mut GroupReport> {
+        let missing = Trouble::other(ErrorKind::NotFound, no_group(name));
+        self.groups.iter_mut().find(|group| group.name == name).ok_or(missing)
+    }
+
+    fn obey(&mut self, name: &str, request: Request) -> Answer<Outcome> {
+        let group = self.group(name)?;
+        let refuse_use = |group: &GroupReport, names: &Option<Vec<String>>| {
+            let named = |v: &&VolumeReport| names.as_ref().is_none_or(|names| names.contains(&v.name));
+            match group.volumes.iter().filter(named).find(|v| v.node.open) {
+                Some(v) => Err(Trouble::other(ErrorKind::InUse, format!("Logical volume {name}/{} in use.", v.name))),
+                None => Ok(()),
+            }
+        };
+        match request {
+            Request::CreateVolume { spec, activate } => {
+                let id = group.volumes.len() as u64 + 1;
+                let active = activate;
+                if spec.kind == VolumeKind::Thick {
+                    group.free_extents -= spec.blocks / EXTENT_BLOCKS;
+                }
+                group.volumes.push(VolumeReport {
+                    id,
+                    name: spec.name,
+                    uuid: spec.uuid,
+                    kind: spec.kind,
+                    state: VolumeState::Ok,
+                    blocks: spec.blocks,
+                    sector: spec.sector,
+                    chunk_blocks: spec.chunk_blocks,
+                    read_only: false,
+                    full: spec.full,
+                    origin: None,
+                    reserve_blocks: None,
+                    attributes: spec.attributes,
+                    referenced_blocks: 0,
+                    exclusive_blocks: 0,
+                    freed_if_removed_blocks: 0,
+                    snapshot_used_blocks: 0,
+                    node: NodeState { active, ..NodeState::default() },
+                });
+                return Ok(Outcome::Created(Vec::new()));
+            }
+            Request::Snapshot { specs, .. } => {
+                for spec in specs {
+                    let mut snapshot = group.volume(&spec.origin).unwrap().clone();
+                    snapshot.id = group.volumes.len() as u64 + 1;
+                    snapshot.name = spec.name;
+                    snapshot.uuid = spec.uuid;
+                    snapshot.kind = VolumeKind::Thin;
+                    snapshot.read_only = spec.read_only;
+                    snapshot.origin = Some(spec.origin);
+                    snapshot.reserve_blocks = spec.reserve_blocks;
+                    snapshot.chunk_blocks = spec.chunk_blocks;
+                    snapshot.attributes = spec.attributes;
+                    snapshot.node = NodeState { active: spec.activate, ..NodeState::default() };
+                    group.free_extents -= spec.reserve_blocks.unwrap_or(0) / EXTENT_BLOCKS;
+                    group.volumes.push(snapshot);
+                }
+                return Ok(Outcome::Created(Vec::new()));
+            }
+            Request::Remove { names } => {
+                refuse_use(group, &Some(names.clone()))?;
+                group.volumes.retain(|volume| !names.contains(&volume.name));
+                for volume in &mut group.volumes {
+                    volume.origin = volume.origin.take().filter(|origin| !names.contains(origin));
+                }
+            }
+            Request::Activate { names, ignore_skip, auto } => {
+                for volume in &mut group.volumes {
+                    let is_named = names.as_ref().is_none_or(|names| names.contains(&volume.name));
+                    let is_skipped = volume.attributes.skip_activation && !ignore_skip;
+                    let is_auto = volume.attributes.autoactivate || !auto;
+                    volume.node.active |= is_named && !is_skipped && is_auto && !volume.is_pool();
+                }
+            }
+            Request::Deactivate { names } => {
+                refuse_use(group, &names)?;
+                for volume in &mut group.volumes {
+                    volume.node.active &= names.as_ref().is_some_and(|names| !names.contains(&volume.name));
+                }
+            }
+            Request::Resize { name, blocks, .. } => {
+                let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
+                volume.blocks = blocks;
+            }
+            Request::SetReserve { name, blocks } => {
+                group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().reserve_blocks = blocks;
+            }
+            Request::Rename { from, to } => {
+                for volume in &mut group.volumes {
+                    if volume.name == from {
+                        volume.name.clone_from(&to);
+                    }
+                    if volume.origin.as_ref() == Some(&from) {
+                        volume.origin = Some(to.clone());
+                    }
+                }
+            }
+            Request::SetPermission { name, read_only } => {
+                group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().read_only = read_only;
+            }
+            Request::SetAttributes { name, change } => {
+                let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
+                volume.attributes = change.apply(&volume.attributes.clone().into()).into();
+            }
+            Request::Merge { snapshot } => group.volumes.retain(|volume| volume.name != snapshot),
+            Request::AddPv { paths } => {
+                let path = &paths[0];
+                let message = format!(
+                    "Physical volume '{path}' is already in volume group '{name}'\n\
+                     Unable to add physical volume '{path}' to volume group '{name}'\n\
+                     {path}: physical volume not initialized."
+                );
+                if self.labels.iter().any(|label| label.path == *path && label.group.is_some()) {
+                    return Err(Trouble::other(ErrorKind::Exists, message));
+                }
+            }
+            Request::Check => {
+                let findings = self.findings.clone();
+                return Ok(Outcome::Check(CheckOutcome { findings, nodes: 3, blocks: 40 }));
+            }
+            Request::Stats => return Ok(Outcome::Stats(StatsReport { checkpoints: 7, ..StatsReport::default() })),
+            Request::Destroy { .. } => {
+                refuse_use(group, &None)?;
+                self.groups.retain(|group| group.name != name);
+                self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
+            }
+            Request::Report => return Ok(Outcome::Report(Box::new(group.clone()))),
+            Request::Hello { .. } | Request::Revert { .. } | Request::Checkpoint | Request::Stop => {}
+        }
+        Ok(Outcome::Ok)
+    }
+}
+
+impl Backend for Fake {
+    fn groups(&mut self) -> Answer<Vec<String>> {
+        let mut names: Vec<String> = self.groups.iter().map(|group| group.name.clone()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
+        if request != Request::Report {
+            self.requests.push(request.clone());
+            if let Some(message) = self.notice.clone() {
+                news(Outcome::Notice { message });
+            }
+        }
+        self.obey(group, request)
+    }
+
+    fn is_running(&mut self, group: &str) -> Answer<bool> {
+        Ok(self.groups.iter().any(|known| known.name == group))
+    }
+
+    fn check_closed(&mut self, group: &str) -> Answer<CheckOutcome> {
+        Err(Trouble::other(ErrorKind::NotFound, no_group(group)))
+    }
+
+    fn labels(&mut self) -> Answer<Vec<LabelledPv>> {
+        Ok(self.labels.clone())
+    }
+
+    fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
+        let Some((_, size)) = self.devices.iter().find(|(device, _)| device == path).cloned() else {
+            return Err(Trouble::other(ErrorKind::NotFound, format!("No device found for {path}.")));
+        };
+        if size < 8 << 20 {
+            let message = format!("Cannot use {path}: device is too small.");
+            return Err(Trouble::other(ErrorKind::Invalid, message));
+        }
+        let not_done = format!("{path}: physical volume not initialized.");
+        if let Some(group) = self.labels.iter().find(|label| label.path == path).and_then(|label| label.group.clone()) {
+            if consent.force < 2 {
+                let why = format!("Can't initialize physical volume \"{path}\" of volume group \"{group}\" without -ff");
+                return Err(Trouble::other(ErrorKind::Exists, format!("{why}\n{not_done}")));
+            }
+            if !consent.yes {
+                let question = format!("Really INITIALIZE physical volume \"{path}\" of volume group \"{group}\"");
+                return Err(Trouble::Confirm { question, refused: not_done });
+            }
+        }
+        self.labels.retain(|label| label.path != path);
+        let uuid = Some(self.fresh_uuid());
+        self.labels.push(LabelledPv { path: path.to_owned(), uuid, size, group: None, trouble: None });
+        Ok(Vec::new())
+    }
+
+    fn pvremove(&mut self, path: &str, _consent: Consent) -> Answer<Vec<String>> {
+        match self.labels.iter().find(|label| label.path == path) {
+            None => Err(Trouble::other(ErrorKind::NotFound, format!("No PV found on device {path}."))),
+            Some(_) => {
+                self.labels.retain(|label| label.path != path);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
+        let mut notes = Vec::new();
+        let mut pvs = Vec::new();
+        for path in paths {
+            if !self.labels.iter().any(|label| label.path == *path) {
+                self.pvcreate(path, consent)?;
+                notes.push(format!("Physical volume \"{path}\" successfully created."));
+            }
+            let label = self.labels.iter_mut().find(|label| label.path == *path).unwrap();
+            label.group = Some(name.to_owned());
+            pvs.push(PvReport {
+                path: path.clone(),
+                uuid: label.uuid.unwrap(),
+                size_bytes: label.size,
+                data_offset_bytes: 1 << 20,
+                extents: 174,
+                free_extents: 174,
+            });
+        }
+        let extents = 174 * pvs.len() as u64;
+        let uuid = self.fresh_uuid();
+        self.groups.push(GroupReport {
+            name: name.to_owned(),
+            uuid,
+            extent_blocks,
+            extents,
+            free_extents: extents,
+            blocks: extents * extent_blocks,
+            free_blocks: extents * extent_blocks,
+            promised_blocks: 0,
+            pending_blocks: 0,
+            metadata_blocks: 0,
+            sequence: 1,
+            reclaim_left_blocks: 0,
+            pvs,
+            volumes: Vec::new(),
+        });
+        Ok(notes)
+    }
+
+    fn absolute(&mut self, path: &str) -> String {
+        path.to_owned()
+    }
+
+    fn exists(&mut self, path: &str) -> bool {
+        self.devices.iter().any(|(device, _)| device == path) || path == "/dev/null"
+    }
+
+    fn serve(&mut self, _group: &str) -> u8 {
+        0
+    }
+
+    fn now(&mut self) -> u64 {
+        1_795_198_414
+    }
+
+    fn fresh_uuid(&mut self) -> Uuid {
+        self.made += 1;
+        Uuid([self.made; 16])
+    }
+}

@@ -1,0 +1,868 @@
+//! Sessions in the form of a transcript: `$ command`, `O|` a line of standard output (`$` marks its end), `E|` a line of
+//! standard error, `rc=`. Sentences, columns and exit codes are those of LVM 2.03.16, except where Rowen does better.
+
+use crate::fake::{Fake, Printed};
+use rowen_control::wire::{Request, VolumeState};
+
+/// Runs a session and compares each command with what it should print.
+fn play(world: &mut Fake, session: &str) {
+    let mut command: Option<(String, Printed)> = None;
+    for line in session.lines().map(|line| line.trim_start_matches(' ')) {
+        if let Some(typed) = line.strip_prefix("$ ") {
+            assert!(command.is_none(), "no rc before: {typed}");
+            command = Some((typed.to_owned(), Printed { out: String::new(), err: String::new(), code: 0 }));
+        } else if let Some((typed, expected)) = &mut command {
+            if let Some(out) = line.strip_prefix("O|") {
+                expected.out.push_str(out.strip_suffix('$').unwrap_or(out));
+                expected.out.push('\n');
+            } else if let Some(err) = line.strip_prefix("E|") {
+                expected.err.push_str(err);
+                expected.err.push('\n');
+            } else if let Some(code) = line.strip_prefix("rc=") {
+                expected.code = code.parse().unwrap();
+                let printed = world.run(typed);
+                assert_eq!(printed.out, expected.out, "standard output of: {typed}\n{}", printed.err);
+                assert_eq!(printed.err, expected.err, "standard error of: {typed}");
+                assert_eq!(printed.code, expected.code, "exit code of: {typed}");
+                command = None;
+            } else {
+                panic!("not a line of a transcript: {line}");
+            }
+        } else {
+            assert!(line.is_empty(), "text outside of a command: {line}");
+        }
+    }
+    assert!(command.is_none(), "the last command has no rc");
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    play(
+        &mut Fake::new(),
+        "$ lvm nosuchcmd
+        E|  No such command.  Try 'lvm help'.
+        rc=2
+
+        $ lvm help nosuchcmd
+        O|  nosuchcmd: no such command.$
+        E|  Run `help --help' for more information.
+        rc=3
+
+        $ lvs --nosuchopt
+        E|lvs: unrecognized option '--nosuchopt'
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvs --units q
+        E|  Invalid units specification
+        E|  Run `lvs --help' for more information.
+        rc=3
+
+        $ lvs --reportformat json_std
+        E|  Invalid argument for --reportformat: json_std
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvs --no
+        E|lvs: option '--no' is ambiguous; possibilities: '--noheadings' '--nosuffix' '--nolocking' '--nohints' '--noudevsync'
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvs --noheadings=1
+        E|lvs: option '--noheadings' doesn't allow an argument
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate -L
+        E|lvcreate: option requires an argument -- 'L'
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate --size
+        E|lvcreate: option '--size' requires an argument
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ vgcreate -badname /dev/ubdb
+        E|vgcreate: invalid option -- 'b'
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvrename v/r1
+        E|  No command with matching syntax recognised.  Run 'lvrename --help' for more information.
+        rc=3",
+    );
+}
+
+#[test]
+fn physical_volumes_and_groups() {
+    let mut world = Fake::new();
+    play(
+        &mut world,
+        "$ pvs
+        rc=0
+
+        $ pvs /dev/ubda
+        E|  Failed to find physical volume \"/dev/ubda\".
+        rc=5
+
+        $ pvs --noheadings -o pv_name /dev/ubda
+        E|  No physical volume label read from /dev/ubda.
+        rc=5
+
+        $ pvs --noheadings -o pv_name /dev/nonexist
+        E|  Failed to find device \"/dev/nonexist\".
+        rc=5
+
+        $ pvcreate /dev/tiny
+        E|  Cannot use /dev/tiny: device is too small.
+        rc=5
+
+        $ pvcreate /dev/ubda
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        rc=0
+
+        $ pvcreate -f /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" successfully created.$
+        rc=0
+
+        $ pvs
+        O|  PV         VG Fmt  Attr PSize   PFree  $
+        O|  /dev/ubda     lvm2 ---  700.00m 700.00m$
+        O|  /dev/ubdb     lvm2 ---  700.00m 700.00m$
+        rc=0
+
+        $ vgcreate vg0 /dev/ubda
+        O|  Volume group \"vg0\" successfully created$
+        rc=0
+
+        $ vgcreate vg0 /dev/ubdb
+        E|  A volume group called vg0 already exists.
+        rc=5
+
+        $ pvcreate -f /dev/ubda
+        E|  Can't initialize physical volume \"/dev/ubda\" of volume group \"vg0\" without -ff
+        E|  /dev/ubda: physical volume not initialized.
+        rc=5
+
+        $ vgcreate vg1 /dev/ubdz
+        E|  No device found for /dev/ubdz.
+        rc=5
+
+        $ vgcreate null /dev/ubdb
+        E|  /dev/null: already exists in filesystem
+        E|  New volume group name \"null\" is invalid.
+        E|  Run `vgcreate --help' for more information.
+        rc=3
+
+        $ vgcreate . /dev/ubdb
+        E|  Name starts with . or .. and has no following character(s).
+        E|  New volume group name \".\" is invalid.
+        E|  Run `vgcreate --help' for more information.
+        rc=3
+
+        $ vgcreate -s 3 vg1 /dev/ubdb
+        E|  Physical extent size must be a power of 2 in the range 1 MiB to 1 GiB.
+        E|  Run `vgcreate --help' for more information.
+        rc=3
+
+        $ vgs
+        O|  VG  #PV #LV #SN Attr   VSize   VFree  $
+        O|  vg0   1   0   0 wz--n- 696.00m 696.00m$
+        rc=0
+
+        $ pvs
+        O|  PV         VG  Fmt  Attr PSize   PFree  $
+        O|  /dev/ubda  vg0 lvm2 a--  696.00m 696.00m$
+        O|  /dev/ubdb      lvm2 ---  700.00m 700.00m$
+        rc=0
+
+        $ vgs vg0 --noheadings --units b --nosuffix --separator , -o vg_size,vg_free
+        O|  729808896,729808896$
+        rc=0
+
+        $ vgs --noheadings --nosuffix --units b -o vg_extent_size vg0
+        O|  4194304$
+        rc=0
+
+        $ vgs --noheadings -o lv_count vg0
+        O|    0$
+        rc=0
+
+        $ vgs --noheadings -o vg_tags nosuchvg
+        E|  Volume group \"nosuchvg\" not found
+        E|  Cannot process volume group nosuchvg
+        rc=5
+
+        $ vgextend vg0 /dev/ubda
+        E|  Physical volume '/dev/ubda' is already in volume group 'vg0'
+        E|  Unable to add physical volume '/dev/ubda' to volume group 'vg0'
+        E|  /dev/ubda: physical volume not initialized.
+        rc=5
+
+        $ vgextend vg0 /dev/ubdb
+        O|  Volume group \"vg0\" successfully extended$
+        rc=0
+
+        $ vgremove vg0
+        O|  Volume group \"vg0\" successfully removed$
+        rc=0
+
+        $ pvremove /dev/ubda
+        O|  Labels on physical volume \"/dev/ubda\" successfully wiped.$
+        rc=0
+
+        $ pvremove /dev/ubda
+        E|  No PV found on device /dev/ubda.
+        rc=5",
+    );
+}
+
+fn with_group() -> Fake {
+    let mut world = Fake::new();
+    play(
+        &mut world,
+        "$ vgcreate vg0 /dev/ubda
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        O|  Volume group \"vg0\" successfully created$
+        rc=0
+
+        $ lvcreate -L 100M -n lv1 vg0
+        O|  Logical volume \"lv1\" created.$
+        rc=0",
+    );
+    world
+}
+
+#[test]
+fn volumes_are_made_or_refused() {
+    play(
+        &mut with_group(),
+        "$ lvcreate -L 100M -n lv1 vg0
+        E|  Logical Volume \"lv1\" already exists in volume group \"vg0\"
+        rc=5
+
+        $ lvcreate -L 100M -n lv2 nosuchvg
+        E|  Volume group \"nosuchvg\" not found
+        E|  Cannot process volume group nosuchvg
+        rc=5
+
+        $ lvcreate -L 100G -n lv2 vg0
+        E|  Volume group \"vg0\" has insufficient free space (149 extents): 25600 required.
+        rc=5
+
+        $ lvcreate -L 0 -n lv2 vg0
+        E|  --size may not be zero.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -l 0 -n lv2 vg0
+        E|  --extents may not be zero.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -L 10X -n lv2 vg0
+        E|  Can't parse size argument.
+        E|  Invalid argument for --size: 10X
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate -L 1000b -n lvb vg0
+        E|  Size is not a multiple of 512. Try using 512 or 1024.
+        E|  Invalid argument for --size: 1000b
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate -L 99999999999T -n big vg0
+        E|  Size is too big.
+        E|  Invalid argument for --size: 99999999999T
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate -L 4E -n big vg0
+        E|  Volume group \"vg0\" has insufficient free space (149 extents): 1099511627776 required.
+        rc=5
+
+        $ lvcreate -L 3.3M -n lvround vg0
+        O|  Rounding up size to full physical extent 4.00 MiB$
+        O|  Logical volume \"lvround\" created.$
+        rc=0
+
+        $ lvcreate -n lvno vg0
+        E|  No command with matching syntax recognised.  Run 'lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -L 4M vg0
+        O|  Logical volume \"lvol0\" created.$
+        rc=0
+
+        $ lvcreate -L 4M -n snapshot1 vg0
+        E|  Names starting \"snapshot\" are reserved. Please choose a different LV name.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -L 4M -n foo_rimage_1 vg0
+        E|  Names including \"_rimage\" are reserved. Please choose a different LV name.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -L 4M -n . vg0
+        E|  Logical volume name \".\" is invalid.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -L 4M -n -dash vg0
+        E|  Logical volume name \"-dash\" is invalid.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -l1 -n n1 /dev/vg0
+        O|  Logical volume \"n1\" created.$
+        rc=0
+
+        $ lvcreate -l1 -n vg0/n2
+        O|  Logical volume \"n2\" created.$
+        rc=0
+
+        $ lvcreate -l1 -n n3 vg0/n3
+        E|  Volume group name expected (no slash)
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -l1 -n /dev/vg0/n5 vg0 --addtag @t5
+        O|  Logical volume \"n5\" created.$
+        rc=0
+
+        $ lvcreate -l1 -n n6 --addtag bad,tag vg0
+        E|  Invalid argument for --addtag: bad,tag
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate --test -L 4M -n testlv vg0
+        O|  Logical volume \"testlv\" created.$
+        E|  TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.
+        rc=0
+
+        $ lvs
+        O|  LV      VG  Attr       LSize   Pool Origin Data%  Meta%  Move Log Cpy%Sync Convert$
+        O|  lv1     vg0 -wi-a----- 100.00m                                                    $
+        O|  lvol0   vg0 -wi-a-----   4.00m                                                    $
+        O|  lvround vg0 -wi-a-----   4.00m                                                    $
+        O|  n1      vg0 -wi-a-----   4.00m                                                    $
+        O|  n2      vg0 -wi-a-----   4.00m                                                    $
+        O|  n5      vg0 -wi-a-----   4.00m                                                    $
+        rc=0
+
+        $ lvs --noheadings -o lv_name,lv_tags @t5
+        O|  n5   t5     $
+        rc=0
+
+        $ lvs vg0/lv1 vg0/nosuch
+        O|  LV   VG  Attr       LSize   Pool Origin Data%  Meta%  Move Log Cpy%Sync Convert$
+        O|  lv1  vg0 -wi-a----- 100.00m                                                    $
+        E|  Failed to find logical volume \"vg0/nosuch\"
+        rc=5
+
+        $ lvs lin
+        E|  Volume group \"lin\" not found
+        E|  Cannot process volume group lin
+        rc=5
+
+        $ lvcreate -l 100%FREE -n rest vg0
+        O|  Logical volume \"rest\" created.$
+        rc=0
+
+        $ lvcreate -l 100%FREE -n none vg0
+        E|  Unable to create new logical volume with no extents.
+        rc=5",
+    );
+}
+
+#[test]
+fn snapshots_with_and_without_a_size() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -s --size=20M --name=lv1_snapshot /dev/vg0/lv1
+        O|  Logical volume \"lv1_snapshot\" created.$
+        rc=0
+
+        $ lvcreate -s -L 200M -n lv1_s4 vg0/lv1
+        O|  Reducing COW size 200.00 MiB down to maximum usable size 104.00 MiB.$
+        O|  Logical volume \"lv1_s4\" created.$
+        rc=0
+
+        $ lvcreate -s -l 20%ORIGIN -n s2 vg0/lv1 -pr --setactivationskip y
+        O|  Logical volume \"s2\" created.$
+        rc=0
+
+        $ lvcreate -s -n free /dev/vg0/lv1
+        O|  Logical volume \"free\" created.$
+        rc=0
+
+        $ lvcreate -s -n free2 vg0/free
+        O|  Logical volume \"free2\" created.$
+        rc=0
+
+        $ lvcreate -s -L 20M -n s7 vg0/nolv
+        E|  Snapshot origin LV nolv not found in Volume group vg0.
+        rc=5
+
+        $ lvcreate -s -L 20M -n s7 vg0
+        E|  The origin name should include the volume group.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -s -L 20M -c 3k -n s7 vg0/lv1
+        E|  Chunk size must be a power of 2 in the range 4K to 512K.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -L 2TB -c 256 --sharedstore mikulas -s /dev/vg0/lv1
+        O|  Snapshots of vg0/lv1 share the free space of volume group \"vg0\"; no store is needed.$
+        rc=0",
+    );
+    world.volume("lv1_snapshot").snapshot_used_blocks = 2;
+    world.volume("lv1_s4").state = VolumeState::Invalid;
+    world.volume("lv1").node.open = true;
+    play(
+        &mut world,
+        "$ lvs vg0
+        O|  LV           VG  Attr       LSize   Pool Origin Data%  Meta%  Move Log Cpy%Sync Convert$
+        O|  free         vg0 swi-a-s--- 100.00m      lv1    0.00                                   $
+        O|  free2        vg0 swi-a-s--- 100.00m      free   0.00                                   $
+        O|  lv1          vg0 owi-aos--- 100.00m                                                    $
+        O|  lv1_s4       vg0 swi-I-s--- 104.00m      lv1    100.00                                 $
+        O|  lv1_snapshot vg0 swi-a-s---  20.00m      lv1    0.04                                   $
+        O|  s2           vg0 sri-a-s--k  24.00m      lv1    0.00                                   $
+        rc=0
+
+        $ lvs --noheadings --nosuffix --units b -o lv_size,origin_size vg0/s2
+        O|  25165824 104857600$
+        rc=0
+
+        $ lvremove -f vg0/lv1
+        E|  Logical volume vg0/lv1 in use.
+        rc=5
+
+        $ lvchange -an vg0/lv1
+        E|  Logical volume vg0/lv1 in use.
+        rc=5",
+    );
+    world.volume("lv1").node.open = false;
+    play(
+        &mut world,
+        "$ lvremove vg0/lv1
+        E|Do you really want to remove active origin logical volume vg0/lv1 with 3 snapshots(s)? [y/n]: [n]
+        E|  Logical volume vg0/lv1 not removed.
+        rc=5
+
+        $ lvremove vg0/free2
+        E|Do you really want to remove active logical volume vg0/free2? [y/n]: [n]
+        E|  Logical volume vg0/free2 not removed.
+        rc=5
+
+        $ lvremove -f vg0/lv1 vg0/nosuch
+        O|  Logical volume \"lv1_snapshot\" successfully removed.$
+        O|  Logical volume \"lv1_s4\" successfully removed.$
+        O|  Logical volume \"s2\" successfully removed.$
+        O|  Logical volume \"lv1\" successfully removed.$
+        E|  Failed to find logical volume \"vg0/nosuch\"
+        rc=5
+
+        $ lvs --noheadings -o lv_name,origin vg0
+        O|  free        $
+        O|  free2 free  $
+        rc=0
+
+        $ lvconvert --merge vg0/free2
+        O|  Merging of volume vg0/free2 started.$
+        O|  vg0/free: Merged: 100.00%$
+        O|  Merge of snapshot into logical volume vg0/free has finished.$
+        O|  Logical volume \"free2\" successfully removed.$
+        rc=0
+
+        $ lvconvert --merge vg0/free
+        E|  \"vg0/free\" is not a mergeable logical volume.
+        rc=5
+
+        $ lvconvert --merge vg0/nosuch
+        E|  Failed to find logical volume \"vg0/nosuch\"
+        rc=5",
+    );
+}
+
+#[test]
+fn thin_pools_and_volumes() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate --type thin-pool -L 200M --poolmetadatasize 4M -n pool vg0
+        O|  Logical volume \"pool\" created.$
+        rc=0
+
+        $ lvcreate --yes --wipesignatures y --thinpool vg0/LXDThinPool --extents 50%FREE
+        O|  Logical volume \"LXDThinPool\" created.$
+        rc=0
+
+        $ lvcreate --name c1 --yes --wipesignatures y --thin --virtualsize 100663296b vg0/pool
+        O|  Logical volume \"c1\" created.$
+        rc=0
+
+        $ lvcreate -n c1-snap0 -s /dev/vg0/c1 --setactivationskip y -pr
+        O|  Logical volume \"c1-snap0\" created.$
+        rc=0
+
+        $ lvcreate -s -k n -n t1kn vg0/c1 --addtag foo --addtag bar
+        O|  Logical volume \"t1kn\" created.$
+        rc=0
+
+        $ lvcreate -s -L 10M -n t1thick vg0/c1
+        O|  Rounding up size to full physical extent 12.00 MiB$
+        O|  Logical volume \"t1thick\" created.$
+        rc=0
+
+        $ lvcreate -aly -V 51200k --name vm-100-disk-0 --thinpool vg0/pool
+        O|  Rounding up size to full physical extent 52.00 MiB$
+        O|  Logical volume \"vm-100-disk-0\" created.$
+        rc=0
+
+        $ lvcreate -L 40M -T vg0/tp2 -V 30M -n both -y
+        O|  Rounding up size to full physical extent 32.00 MiB$
+        O|  Logical volume \"both\" created.$
+        rc=0
+
+        $ lvcreate -V 1G -n x -T vg0/nopool
+        E|  Thin pool nopool not found in volume group vg0.
+        rc=5
+
+        $ lvs vg0
+        O|  LV            VG  Attr       LSize   Pool Origin Data%  Meta%  Move Log Cpy%Sync Convert$
+        O|  LXDThinPool   vg0 twi-a-tz-- 296.00m             0.00                                   $
+        O|  both          vg0 Vwi-a-tz--  32.00m tp2         0.00                                   $
+        O|  c1            vg0 owi-a-tz--  96.00m pool        0.00                                   $
+        O|  c1-snap0      vg0 Vri---tz-k  96.00m pool c1     0.00                                   $
+        O|  lv1           vg0 -wi-a----- 100.00m                                                    $
+        O|  pool          vg0 twi-aotz-- 200.00m             0.00                                   $
+        O|  t1kn          vg0 Vwi-a-tz--  96.00m pool c1     0.00                                   $
+        O|  t1thick       vg0 swi-a-s---  12.00m      c1     0.00                                   $
+        O|  tp2           vg0 twi-aotz--  40.00m             0.00                                   $
+        O|  vm-100-disk-0 vg0 Vwi-a-tz--  52.00m pool        0.00                                   $
+        rc=0
+
+        $ lvs --noheadings -o thin_count vg0/pool
+        O|       4$
+        rc=0
+
+        $ lvchange -ay vg0/c1-snap0
+        rc=0
+
+        $ lvs --noheadings -o lv_attr vg0/c1-snap0
+        O|  Vri---tz-k$
+        rc=0
+
+        $ lvchange -ay -K vg0/c1-snap0
+        rc=0
+
+        $ lvs --noheadings -o lv_attr,lv_tags vg0/c1-snap0 vg0/t1kn
+        O|  Vri-a-tz-k        $
+        O|  Vwi-a-tz-- bar,foo$
+        rc=0
+
+        $ lvchange -pr vg0/t1kn
+        O|  Logical volume vg0/t1kn changed.$
+        rc=0
+
+        $ lvchange -pr vg0/t1kn
+        E|  Logical volume \"vg0/t1kn\" is already read only.
+        rc=5
+
+        $ lvchange -prw -ky --addtag t1 --deltag foo vg0/t1kn
+        O|  Logical volume vg0/t1kn changed.$
+        rc=0
+
+        $ lvs --noheadings -o lv_attr,lv_tags vg0/t1kn
+        O|  Vwi-a-tz-k bar,t1 $
+        rc=0
+
+        $ lvremove -f vg0/tp2
+        O|  Logical volume \"both\" successfully removed.$
+        O|  Logical volume \"tp2\" successfully removed.$
+        rc=0
+
+        $ lvremove -f vg0/c1
+        O|  Logical volume \"t1thick\" successfully removed.$
+        O|  Logical volume \"c1\" successfully removed.$
+        rc=0
+
+        $ lvs --noheadings -o lv_name,origin,lv_attr vg0/c1-snap0
+        O|  c1-snap0        Vri-a-tz-k$
+        rc=0
+
+        $ lvcreate -s -n both2 vg0/vm-100-disk-0
+        O|  Logical volume \"both2\" created.$
+        rc=0
+
+        $ lvconvert --merge vg0/both2
+        O|  Volume vg0/both2 replaced origin vg0/vm-100-disk-0.$
+        rc=0",
+    );
+}
+
+#[test]
+fn resizing() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvextend -L 10M vg0/nope
+        E|  Logical volume nope not found in volume group vg0.
+        rc=5
+
+        $ lvextend -L 100M vg0/lv1
+        E|  New size (25 extents) matches existing size (25 extents).
+        rc=5
+
+        $ lvextend -L 50M vg0/lv1
+        O|  Rounding size to boundary between physical extents: 52.00 MiB.$
+        E|  New size given (13 extents) not larger than existing size (25 extents)
+        rc=5
+
+        $ lvreduce -f -L 200M vg0/lv1
+        E|  New size given (50 extents) not less than existing size (25 extents)
+        rc=5
+
+        $ lvextend -L +4M vg0/lv1
+        O|  Size of logical volume vg0/lv1 changed from 100.00 MiB (25 extents) to 104.00 MiB (26 extents).$
+        O|  Logical volume vg0/lv1 successfully resized.$
+        rc=0
+
+        $ lvextend -L 100G vg0/lv1
+        E|  Insufficient free space: 25574 extents needed, but only 149 available
+        rc=5
+
+        $ lvextend -l +18446744073709551615 vg0/lv1
+        E|  Size is too big.
+        E|  Invalid argument for --extents: +18446744073709551615
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvreduce -L 50M vg0/lv1
+        O|  Rounding size to boundary between physical extents: 52.00 MiB.$
+        E|  WARNING: Reducing active logical volume to 52.00 MiB.
+        E|  THIS MAY DESTROY YOUR DATA (filesystem etc.)
+        E|Do you really want to reduce vg0/lv1? [y/n]: [n]
+        E|  Logical volume vg0/lv1 NOT reduced.
+        rc=5
+
+        $ lvresize -L 50331648b -f vg0/lv1
+        O|  Size of logical volume vg0/lv1 changed from 104.00 MiB (26 extents) to 48.00 MiB (12 extents).$
+        O|  Logical volume vg0/lv1 successfully resized.$
+        E|  WARNING: Reducing active logical volume to 48.00 MiB.
+        E|  THIS MAY DESTROY YOUR DATA (filesystem etc.)
+        rc=0
+
+        $ lvcreate -n s -s /dev/vg0/lv1 -l 100%ORIGIN -pr
+        O|  Logical volume \"s\" created.$
+        rc=0
+
+        $ lvresize -l +100%ORIGIN -f /dev/vg0/s
+        O|  Reached maximum COW size 52.00 MiB (13 extents).$
+        O|  Size of logical volume vg0/s unchanged from 52.00 MiB (13 extents).$
+        O|  Logical volume vg0/s successfully resized.$
+        rc=0
+
+        $ lvreduce -L -48M vg0/lv1
+        E|  Unable to reduce vg0/lv1 below 1 extent.
+        rc=5",
+    );
+}
+
+#[test]
+fn names_activation_and_the_end_of_a_group() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvrename vg0 nope nope2
+        E|  Existing logical volume \"nope\" not found in volume group \"vg0\"
+        rc=5
+
+        $ lvrename /dev/vg0/lv1 /dev/vg0/lv9
+        O|  Renamed \"lv1\" to \"lv9\" in volume group \"vg0\"$
+        rc=0
+
+        $ lvrename vg0 lv9 bad@name
+        E|  New logical volume name \"bad@name\" is invalid
+        E|  Run `lvrename --help' for more information.
+        rc=3
+
+        $ lvchange -an vg0/lv9
+        rc=0
+
+        $ lvs -o lv_name,lv_attr,lv_kernel_major,lv_active vg0
+        O|  LV   Attr       KMaj Active$
+        O|  lv9  -wi-------   -1       $
+        rc=0
+
+        $ lvchange -ay vg0/nope
+        E|  Failed to find logical volume \"vg0/nope\"
+        rc=5
+
+        $ vgchange -ay vg0
+        O|  1 logical volume(s) in volume group \"vg0\" now active$
+        rc=0
+
+        $ vgchange -an
+        O|  0 logical volume(s) in volume group \"vg0\" now active$
+        rc=0
+
+        $ vgremove vg0
+        E|Do you really want to remove volume group \"vg0\" containing 1 logical volumes? [y/n]: [n]
+        E|  Volume group \"vg0\" not removed
+        rc=5
+
+        $ vgremove -f vg0
+        O|  Logical volume \"lv9\" successfully removed.$
+        O|  Volume group \"vg0\" successfully removed$
+        rc=0
+
+        $ vgs
+        rc=0",
+    );
+}
+
+#[test]
+fn reports_for_programs() {
+    play(
+        &mut with_group(),
+        "$ lvs vg0 -o lv_name,lv_path,lv_size,lv_uuid,origin --units b --nosuffix --reportformat json
+        O|  {$
+        O|      \"report\": [$
+        O|          {$
+        O|              \"lv\": [$
+        O|                  {\"lv_name\":\"lv1\", \"lv_path\":\"/dev/vg0/lv1\", \"lv_size\":\"104857600\", \"lv_uuid\":\"3O7bwN-Ju3b-vbkS-XSjU-lG50-0000-000000\", \"origin\":\"\"}$
+        O|              ]$
+        O|          }$
+        O|      ]$
+        O|  }$
+        rc=0
+
+        $ lvs nosuch -o lv_name --reportformat json
+        O|  {$
+        O|      \"report\": [$
+        O|          {$
+        O|              \"lv\": [$
+        O|              ]$
+        O|          }$
+        O|      ]$
+        O|  }$
+        E|  Volume group \"nosuch\" not found
+        E|  Cannot process volume group nosuch
+        rc=5
+
+        $ lvs --nameprefixes --noheadings -o lv_name,lv_size vg0/lv1
+        O|  LVM2_LV_NAME='lv1' LVM2_LV_SIZE='100.00m'$
+        rc=0
+
+        $ lvs --noheadings --nosuffix --units m -o lv_name,size,lv_attr --separator ; vg0
+        O|  lv1;100.00;-wi-a-----$
+        rc=0
+
+        $ lvs -o lv_name,lv_time vg0
+        O|  LV   CTime                     $
+        O|  lv1  2026-11-20 18:13:34 +0000 $
+        rc=0",
+    );
+}
+
+#[test]
+fn rowens_own_commands() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -L 4M -n log vg0
+        O|  Logical volume \"log\" created.$
+        rc=0
+
+        $ rowen snapshot vg0
+        O|  Logical volume \"lv1-20261120181334\" created.$
+        O|  Logical volume \"log-20261120181334\" created.$
+        rc=0
+
+        $ rowen snapshot vg0 log vg0/lv1 log --suffix nightly
+        O|  Logical volume \"log-nightly\" created.$
+        O|  Logical volume \"lv1-nightly\" created.$
+        rc=0
+
+        $ rowen snapshot vg0 --suffix nightly
+        E|  Logical Volume \"lv1-nightly\" already exists in volume group \"vg0\"
+        rc=5
+
+        $ rowen snapshot vg0 nolv
+        E|  Failed to find logical volume \"vg0/nolv\"
+        rc=5
+
+        $ rowen revert vg0/lv1 lv1-nightly
+        E|Do you really want to replace the contents of vg0/lv1 with those of vg0/lv1-nightly? [y/n]: [n]
+        E|  Logical volume vg0/lv1 not reverted.
+        rc=5
+
+        $ rowen revert -y vg0/lv1 lv1-nightly
+        O|  Logical volume vg0/lv1 reverted to vg0/lv1-nightly.$
+        rc=0
+
+        $ rowen check vg0
+        O|  Volume group \"vg0\" is sound: 3 metadata nodes and 40 blocks examined.$
+        rc=0
+
+        $ rowen check ../etc
+        E|  Volume group name expected (no slash)
+        E|  Run `rowen check --help' for more information.
+        rc=3
+
+        $ rowen check nosuch
+        E|  Volume group \"nosuch\" not found
+        E|  Cannot process volume group nosuch
+        rc=5",
+    );
+    let one_moment = |request: &&Request| matches!(request, Request::Snapshot { specs, .. } if specs.len() == 2);
+    assert_eq!(world.requests.iter().filter(one_moment).count(), 2, "a group snapshot is one request");
+    world.findings = vec!["block 7 of lv1 is used twice".to_owned()];
+    world.notice = Some("WARNING: volume group \"vg0\" is 91% full.".to_owned());
+    play(
+        &mut world,
+        "$ rowen check vg0
+        E|  WARNING: volume group \"vg0\" is 91% full.
+        E|  block 7 of lv1 is used twice
+        E|  Volume group \"vg0\" is damaged: 1 finding(s), 3 metadata nodes and 40 blocks examined.
+        rc=5",
+    );
+}
+
+#[test]
+fn questions_take_an_answer_from_a_terminal() {
+    let mut world = with_group();
+    let words: Vec<String> = ["vg0/lv1"].map(str::to_owned).to_vec();
+    let refused = world.run_words("lvremove", &words, Some("what\nn\n"));
+    assert_eq!(refused.code, 5);
+    assert_eq!(refused.err.matches("[y/n]: ").count(), 2);
+    let ended = world.run_words("lvremove", &words, Some(""));
+    assert_eq!(ended.code, 5);
+    let agreed = world.run_words("/usr/sbin/lvremove", &words, Some("y\n"));
+    assert_eq!((agreed.code, agreed.out.as_str()), (0, "  Logical volume \"lv1\" successfully removed.\n"));
+}
+
+#[test]
+fn help_and_versions() {
+    let mut world = Fake::new();
+    for command in crate::table::COMMANDS {
+        let help = world.run(&format!("rowen {} --help", command.name));
+        assert_eq!((help.code, help.err.as_str()), (0, ""));
+        assert!(help.out.contains(command.summary) && help.out.contains(command.examples[0].0), "{}", command.name);
+        let version = world.run(&format!("rowen {} --version", command.name));
+        assert!(version.out.starts_with("  LVM version:     2.03."), "{}", command.name);
+    }
+    let names = world.run("rowen commands").out;
+    assert!(names.lines().any(|name| name == "lvcreate") && !names.contains("serve"));
+    assert!(world.run("lvm").out.contains("lvcreate"));
+    assert_eq!(world.run("lvm lvs --noheadings").code, 0);
+}
