@@ -34,7 +34,7 @@ struct Node {
     thick: bool,
 }
 
-/// All heads and points of a group.
+/// All heads and points of a group. Volumes that it does not know (they raced, or came out of a crash) are left alone.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     nodes: BTreeMap<u64, Node>,
@@ -83,6 +83,9 @@ impl Accounts {
 
     /// Sectors were written.
     pub fn write(&mut self, vol: Vol, sector: u64, count: u64) {
+        if !self.heads.contains_key(&vol) {
+            return;
+        }
         for block in sector / BLOCK..(sector + count).div_ceil(BLOCK) {
             self.place(vol, block);
         }
@@ -100,11 +103,19 @@ impl Accounts {
 
     /// Sectors were discarded or zeroed: whole blocks hold nothing any more, parts of written blocks are written.
     pub fn zero(&mut self, vol: Vol, sector: u64, count: u64) {
+        if !self.heads.contains_key(&vol) {
+            return;
+        }
         let end = sector + count;
+        // A range of which nothing was written reads as zeros already: nothing changes.
+        let whole = sector.div_ceil(BLOCK)..end / BLOCK;
+        let nothing = whole.is_empty() || self.head(vol).map.range(whole).all(|(_, block)| !block.written);
         for block in sector / BLOCK..end.div_ceil(BLOCK) {
             let written = self.head(vol).map.get(&block).is_some_and(|block| block.written);
             if block * BLOCK >= sector && (block + 1) * BLOCK <= end {
-                self.unmap(vol, block);
+                if !nothing {
+                    self.unmap(vol, block);
+                }
             } else if written {
                 self.place(vol, block);
             }
@@ -123,7 +134,7 @@ impl Accounts {
 
     /// `vol` is a new snapshot of `origin`.
     pub fn snapshot(&mut self, origin: Vol, vol: Vol, thick: bool) {
-        let head = self.heads[&origin];
+        let Some(&head) = self.heads.get(&origin) else { return };
         let point = Node { thick: false, ..self.nodes[&head].clone() };
         let map = point.map.clone();
         let point = self.add(point);
@@ -154,6 +165,9 @@ impl Accounts {
 
     /// `target` has the contents of `source` now.
     pub fn revert(&mut self, target: Vol, source: Vol, consume: bool) {
+        if !self.heads.contains_key(&target) || !self.heads.contains_key(&source) {
+            return;
+        }
         let thick = self.head(target).thick;
         let old = self.heads[&target];
         self.snapshot(source, target, thick);
@@ -166,6 +180,9 @@ impl Accounts {
     }
 
     pub fn resize(&mut self, vol: Vol, from: u64, to: u64) {
+        if !self.heads.contains_key(&vol) {
+            return;
+        }
         self.head(vol).map.split_off(&to);
         self.grow(vol, from, to);
     }

@@ -50,7 +50,7 @@ impl fmt::Display for Stuck {
 /// Virtual microseconds after which a run counts as endless. Long enough for any honest timer.
 const LONGEST_RUN: u64 = 3_600_000_000;
 /// Polls after which a run counts as endless.
-const MOST_STEPS: u64 = 200_000_000;
+const MOST_STEPS: u64 = 2_000_000;
 /// The task number of the future that `run` was given.
 const MAIN: usize = usize::MAX;
 

@@ -433,7 +433,9 @@ impl Oracle {
             if versions.len() < 2 {
                 continue;
             }
-            let Some(last) = versions.iter().rposition(|version| version.is(sector, found)) else { continue };
+            // Of several discards it is the one that nothing came after.
+            let fits = versions.iter().enumerate().filter(|(_, version)| version.is(sector, found));
+            let Some((last, _)) = fits.max_by_key(|(_, version)| (version.until, version.began)) else { continue };
             let began = versions[last].began;
             if began == 0 {
                 // One of a snapshot's candidates: it is the one.
@@ -550,6 +552,9 @@ fn explain(contents: &Contents, vol: Vol, sector: u64, found: Found, must: &dyn 
         }
         Found::Stamp { volume, version, .. } => format!("LEAK: request {version} of volume {volume}, never written here"),
     };
+    if std::env::var_os("ROWEN_TRACE").is_some() {
+        eprintln!("volume {vol} sector {sector}: {found:?} of {all:#?}");
+    }
     format!("volume {vol} sector {sector}: {what}; allowed: {}", legal.join(" or "))
 }
 
