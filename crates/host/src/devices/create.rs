@@ -81,7 +81,7 @@ fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked
             ForMember::Initialise => {}
         }
     }
-    let device = Plain::open(path, OpenMode::Exclusive)?;
+    let device = Plain::hold(path)?;
     let size = device.geometry.size;
     if size < MIN_PV_BYTES {
         let reason = Reason::TooSmall { size, least: MIN_PV_BYTES };
@@ -153,7 +153,7 @@ pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
             path.display()
         ));
     }
-    let disks = PlainDisks(vec![Plain::open(&path, OpenMode::Exclusive)?]);
+    let disks = PlainDisks(vec![Plain::hold(&path)?]);
     block_on(Group::wipe_label(&disks, PvIndex(0))).map_err(|source| Error::Engine { path: path.clone(), source })?;
     file::forget(&path)?;
     Ok(notes)

@@ -17,5 +17,5 @@ mod signature;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, vgcreate};
 pub use error::Error;
-pub use plain::{Identity, Plain, PlainDisks, block_on};
+pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, scan};

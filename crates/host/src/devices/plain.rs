@@ -13,6 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// How long a process that has ended may still hold a disk.
+pub const LETTING_GO: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_millis(5);
 
 /// An open file or block device. Opened with [`OpenMode::Exclusive`], it is held until this is dropped.
 #[derive(Debug)]
@@ -57,6 +62,18 @@ impl Plain {
             source: std::io::ErrorKind::InvalidInput.into(),
         })?;
         Ok(Plain { path: path.to_owned(), geometry, identity, file: fd.into() })
+    }
+
+    /// Opens `path` to write, alone. Whoever is just letting go of it gets a moment to do so: a server that has ended
+    /// holds its disks until the kernel has cleared its rings away.
+    pub fn hold(path: &Path) -> Result<Plain, Error> {
+        let deadline = Instant::now() + LETTING_GO;
+        loop {
+            match Plain::open(path, OpenMode::Exclusive) {
+                Err(Error::Open(e)) if e.is_in_use() && Instant::now() < deadline => std::thread::sleep(RETRY),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Reads `buf.len()` bytes at `offset`, both multiples of the sector, into an aligned buffer.

@@ -77,6 +77,7 @@ pub fn main(options: &Options) -> u8 {
         // leads a group already, as when somebody runs this by hand, stays where it is.
         let _ = rustix::process::setsid();
     }
+    raise_descriptor_limit();
     for refusal in harden::harden() {
         log::line(refusal);
     }
@@ -90,6 +91,16 @@ pub fn main(options: &Options) -> u8 {
             code
         }
         Err(failure) => failed(options, failure),
+    }
+}
+
+/// Each active volume and each client takes descriptors; the usual soft limit is for programs with few of either. The
+/// keeper inherits it.
+fn raise_descriptor_limit() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(e) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
+        log::line(format_args!("the limit of open files stays as it is: {e}"));
     }
 }
 
@@ -131,8 +142,9 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     })?;
     let pool = Arc::new(Pool::start(options.workers).map_err(|e| internal("start the workers", name, e))?);
     let same_boot = served_since_boot(name);
-    // Where no server ran before, whoever holds the disks is no dead predecessor.
-    let patience = if same_boot { PREDECESSOR } else { Duration::ZERO };
+    // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
+    // them until just now.
+    let patience = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
     let pvs = PvSet::open_waiting(&pool, &members.paths, OpenMode::Exclusive, options.io_engine, patience)?;
     let pvs = Arc::new(pvs);
     for note in pvs.notes() {

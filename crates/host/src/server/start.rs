@@ -9,6 +9,7 @@ use super::failure::{Failure, Result};
 use super::presence::StartLock;
 use super::{LAUNCHED_BY_COMMAND, log};
 use crate::{devices, paths};
+use rowen_control::names;
 use rowen_control::wire::{ErrorKind, Outcome};
 use std::io;
 use std::process::{Command, Stdio};
@@ -24,6 +25,10 @@ fn system(group: &str, doing: &str, source: impl std::fmt::Display) -> Failure {
 
 /// A connection to the group's server, when one runs.
 pub fn connect(group: &str) -> Result<Option<Client>> {
+    // The name becomes a path.
+    if names::check_form(group).is_err() {
+        return Err(devices::Error::NoGroup(group.to_owned()).into());
+    }
     match Client::connect(group) {
         Ok(client) => Ok(Some(client)),
         Err(ConnectError::NotRunning) => Ok(None),

@@ -25,6 +25,7 @@ pub const TESTS: &[Test] = &[
     ("life::a_killed_server_keeps_what_was_written", a_killed_server_keeps_what_was_written),
     ("life::sigusr1_logs_the_counters", sigusr1_logs_the_counters),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
+    ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
     ("life::a_closed_group_is_checked", a_closed_group_is_checked),
 ];
 
@@ -224,6 +225,18 @@ fn a_removed_group_leaves_nothing() {
     let scan = rowen_host::devices::scan().unwrap();
     assert!(scan.group(&vg.name).is_err());
     assert!(vg.files.iter().all(|file| scan.at(file).unwrap().label().unwrap().group.is_none()));
+}
+
+fn disks_of_a_removed_group_are_free_at_once() {
+    let vg = Vg::make(&[64 * MIB]);
+    for _ in 0..10 {
+        vg.create("lv", VolumeKind::Thick, 8 * MIB, true);
+        vg.ask(Request::Destroy { force: true });
+        rowen_host::devices::pvremove(&vg.files[0], Default::default()).unwrap();
+        let pvs = [(vg.files[0].clone(), rowen_control::uuids::fresh())];
+        rowen_host::devices::vgcreate(&vg.name, rowen_control::uuids::fresh(), 1024, &pvs, Default::default()).unwrap();
+    }
+    assert!(vg.names().is_empty());
 }
 
 fn a_closed_group_is_checked() {

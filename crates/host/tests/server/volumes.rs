@@ -241,6 +241,7 @@ fn reserved_snapshots_follow_their_origin() {
     assert!(!origin.exists() && !cow.exists() && free.exists());
     vg.ask(Request::Activate { names: Some(vec!["cow".into()]), ignore_skip: false, auto: false });
     assert!(origin.exists() && cow.exists());
+    vg.ask(Request::Remove { names: vec!["free".into()] });
     // The reserve runs out: the snapshot is invalid, the origin goes on.
     write(&origin, 1, 0, 12 << 20);
     let report = vg.report();
