@@ -8,7 +8,7 @@ use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
 use rowen_host::{keeper, server};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A process that is no command: the keeper, which a server starts. It has to be told apart before anything else happens.
 pub fn special_role(words: &[String]) -> Option<u8> {
@@ -38,6 +38,34 @@ fn device_consent(consent: Consent) -> devices::Consent {
     devices::Consent { force: consent.force, yes: consent.yes }
 }
 
+/// How long a server may take to let go of its devices after its last answer.
+const LAST_WORK: Duration = Duration::from_secs(60);
+
+fn server_process(group: &str) -> Option<u32> {
+    std::fs::read_to_string(rowen_host::paths::pid_file(group)).ok()?.trim().parse().ok()
+}
+
+/// A server that was told to end still holds its devices when it answers. The next command, which may well be pvremove,
+/// must find them free.
+fn wait_for_end(group: &str, process: u32) -> Answer<()> {
+    let deadline = Instant::now() + LAST_WORK;
+    while is_alive(process) {
+        if Instant::now() > deadline {
+            let message = format!("The server of volume group \"{group}\" (process {process}) was told to end and has not yet.");
+            return Err(Trouble::other(ErrorKind::Internal, message));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// A process that has ended and only waits to be noticed holds nothing.
+fn is_alive(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
 impl Backend for Host {
     fn groups(&mut self) -> Answer<Vec<String>> {
         let mut names: Vec<String> =
@@ -48,11 +76,17 @@ impl Backend for Host {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        let mut client =
-            server::ensure_running(group).map_err(refused)?;
+        let ends_server = matches!(request, Request::Stop | Request::Destroy { .. });
+        let mut client = server::ensure_running(group).map_err(refused)?;
+        let process = if ends_server { server_process(group) } else { None };
         match client.ask(&request, &mut |outcome| news(outcome.clone())) {
             Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
-            outcome => Ok(outcome),
+            outcome => {
+                if let Some(process) = process {
+                    wait_for_end(group, process)?;
+                }
+                Ok(outcome)
+            }
         }
     }
 

@@ -1,0 +1,173 @@
+//! The commands on a real host: files as physical volumes, a server, block devices. Needs root, FUSE and loop devices.
+#![allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A world of its own, with one group's name that nothing else has. Dropped, it leaves nothing.
+struct World {
+    dir: PathBuf,
+    group: String,
+}
+
+impl World {
+    fn new(name: &str) -> World {
+        assert!(is_root(), "these tests make block devices: run them as root");
+        let group = format!("cli{name}{}", std::process::id());
+        let dir = std::env::temp_dir().join(format!("rowen-{group}"));
+        fs::create_dir_all(&dir).unwrap();
+        World { dir, group }
+    }
+
+    fn file(&self, name: &str, size: u64) -> PathBuf {
+        let path = self.dir.join(name);
+        File::create(&path).unwrap().set_len(size).unwrap();
+        path
+    }
+
+    /// Runs a command line in which `VG` stands for the group.
+    fn run(&self, line: &str) -> Output {
+        let words = line.split_whitespace().map(|word| word.replace("VG", &self.group));
+        Command::new(env!("CARGO_BIN_EXE_rowen"))
+            .args(words)
+            .current_dir(&self.dir)
+            .env("ROWEN_SYSTEM_DIR", self.dir.join("etc"))
+            .env("ROWEN_RUN_DIR", self.dir.join("run"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, line: &str) -> String {
+        let output = self.run(line);
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{line}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The command must fail with this exit code, and say something with `words` in it.
+    fn refused(&self, line: &str, code: i32, words: &str) {
+        let output = self.run(line);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {err}");
+        assert!(err.contains(&words.replace("VG", &self.group)), "{line}: {err}");
+        assert!(!err.contains("panicked"), "{line}: {err}");
+    }
+
+    fn node(&self, volume: &str) -> PathBuf {
+        Path::new("/dev").join(&self.group).join(volume)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _may_be_gone = self.run("vgremove -f VG");
+        let _may_be_gone = self.run("stop VG");
+        let _left = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+fn write(node: &Path, text: &[u8; 4]) {
+    let file = File::options().write(true).open(node).unwrap();
+    file.write_all_at(&text.repeat(1024), 0).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn read(node: &Path) -> [u8; 4] {
+    let mut start = [0; 4];
+    File::open(node).unwrap().read_exact_at(&mut start, 0).unwrap();
+    start
+}
+
+#[test]
+fn a_group_lives_from_pvcreate_to_pvremove() {
+    let world = World::new("life");
+    world.file("pv1", 256 << 20);
+    world.file("pv2", 256 << 20);
+    world.ok("pvcreate pv1");
+    world.ok("vgcreate VG pv1");
+    world.ok("vgextend VG pv2");
+    world.ok("lvcreate -L 100M -n data VG");
+    write(&world.node("data"), b"old.");
+    world.ok("lvcreate -s -n before VG/data");
+    world.ok("lvcreate -s -L 20M -n sized VG/data");
+    world.ok("snapshot VG data --suffix nightly");
+    write(&world.node("data"), b"new.");
+    for snapshot in ["before", "sized", "data-nightly"] {
+        assert_eq!(&read(&world.node(snapshot)), b"old.", "{snapshot}");
+    }
+    assert_eq!(&read(&world.node("data")), b"new.");
+
+    world.ok("check VG");
+    world.ok("stop VG");
+    assert!(!world.node("data").exists(), "a node is left after the server ended");
+    world.ok("check VG");
+    world.ok("vgchange -ay VG");
+    assert_eq!(&read(&world.node("data")), b"new.");
+
+    world.ok("revert -y VG/data before");
+    assert_eq!(&read(&world.node("data")), b"old.");
+    world.ok("lvextend -L 120M VG/data");
+    world.ok("lvrename VG data kept");
+    assert!(world.node("kept").exists() && !world.node("data").exists());
+    world.ok("lvremove -f VG/kept");
+    assert_eq!(world.ok("lvs --noheadings -o lv_name --separator , VG"), "  before\n  data-nightly\n");
+    assert_eq!(&read(&world.node("before")), b"old.");
+
+    world.ok("lvcreate -T -L 40M VG/pool");
+    world.ok("lvcreate -V 1G -n thin -T VG/pool");
+    write(&world.node("thin"), b"thin");
+    world.ok("lvcreate -s -n skipped VG/thin");
+    assert!(!world.node("skipped").exists());
+    world.ok("lvchange -ay -K VG/skipped");
+    assert_eq!(&read(&world.node("skipped")), b"thin");
+
+    world.ok("vgremove -f VG");
+    assert!(!Path::new("/dev").join(&world.group).exists());
+    world.ok("pvremove pv1 pv2");
+    assert_eq!(world.ok("pvs"), "");
+}
+
+#[test]
+fn bad_input_is_refused_and_changes_no_byte() {
+    let world = World::new("bad");
+    let members = [world.file("pv1", 64 << 20), world.file("spare", 64 << 20), world.file("tiny", 8192)];
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -L 8M -n data VG");
+    world.ok("stop VG");
+    let before = members.each_ref().map(|path| fs::read(path).unwrap());
+
+    world.refused("pvcreate tiny", 5, "too small");
+    world.refused("pvcreate nosuch", 5, "No device found");
+    world.refused("pvcreate pv1", 5, "of volume group \"VG\" without -ff");
+    world.refused("pvremove pv1", 5, "please use vgreduce first");
+    world.refused("vgcreate VG spare", 5, "already exists");
+    world.refused("vgcreate other spare tiny", 5, "too small");
+    world.refused("vgcreate other spare ./spare", 5, "more than once");
+    world.refused("vgcreate null spare", 3, "already exists in filesystem");
+    for (path, before) in members.iter().zip(&before) {
+        assert!(fs::read(path).unwrap() == *before, "{} was changed", path.display());
+    }
+
+    world.refused("lvcreate -L 1T -n big VG", 5, "insufficient free space");
+    world.refused("lvcreate -L 9999999999999999999E -n big VG", 3, "too big");
+    world.refused("lvcreate -L 4M -n data VG", 5, "already exists");
+    world.refused("lvcreate -L 4M -n a@b VG", 3, "is invalid");
+    world.refused("lvcreate -s -n s VG/nosuch", 5, "not found");
+    world.refused("lvextend -L 4E VG/data", 5, "Insufficient free space");
+    world.refused("vgextend VG pv1", 5, "already in volume group");
+    world.refused("lvs nosuch", 5, "Volume group \"nosuch\" not found");
+    world.ok("vgchange -ay VG");
+    let open = File::open(world.node("data")).unwrap();
+    world.refused("lvremove -f VG/data", 5, "VG/data");
+    world.refused("vgremove -f VG", 5, "VG/data");
+    drop(open);
+    assert_eq!(world.ok("lvs --noheadings -o lv_name --separator , VG"), "  data\n");
+}
