@@ -16,6 +16,7 @@ use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::group::{Config, Group};
 use rowen_engine::units::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -104,9 +105,11 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Tells the command that started this server. Without one, nobody reads standard output.
+/// Tells the command that started this server, which listens at a pipe. A successor that the keeper starts has the same
+/// environment and nobody who listens.
 fn announce(options: &Options, word: &Outcome) {
-    if !options.launched {
+    let is_pipe = rustix::fs::fstat(io::stdout()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_fifo());
+    if !options.launched || !is_pipe {
         return;
     }
     // The command may have been interrupted: then nobody listens.

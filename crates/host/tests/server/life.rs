@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
     ("life::a_command_starts_a_server_and_stops_it", a_command_starts_a_server_and_stops_it),
@@ -23,6 +24,7 @@ pub const TESTS: &[Test] = &[
     ("life::sigterm_while_mounted_hands_over", sigterm_while_mounted_hands_over),
     ("life::a_killed_server_comes_back_under_a_mount", a_killed_server_comes_back_under_a_mount),
     ("life::a_killed_server_keeps_what_was_written", a_killed_server_keeps_what_was_written),
+    ("life::twenty_deaths_under_fio_lose_nothing", twenty_deaths_under_fio_lose_nothing),
     ("life::sigusr1_logs_the_counters", sigusr1_logs_the_counters),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
@@ -113,7 +115,7 @@ fn an_idle_server_ends() {
         .unwrap();
     wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
     vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(2500));
     assert!(child.try_wait().unwrap().is_none(), "it ended although a volume is active");
     vg.ask(Request::Deactivate { names: None });
     wait_for("the idle server's end", || child.try_wait().unwrap().is_some());
@@ -201,6 +203,47 @@ fn a_killed_server_keeps_what_was_written() {
     let head = &fs::read(&node).unwrap()[..1 << 20];
     assert!(head[..4096] == [2; 4096] && head[4096..8192] == [3; 4096] && head[8192..].iter().all(|byte| *byte == 2));
     assert!(fs::read(&snapshot).unwrap()[..1 << 20].iter().all(|byte| *byte == 1));
+    let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
+    assert_eq!(check.findings, Vec::<String>::new());
+}
+
+/// Twenty deaths under a load that reads back what it wrote, with snapshots coming and going in between.
+fn twenty_deaths_under_fio_lose_nothing() {
+    let vg = Vg::make(&[512 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thin, 96 * MIB, true);
+    let mut fio = Command::new("fio")
+        .args(["--name=deaths", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--rw=randwrite", "--size=96m"])
+        .args(["--bsrange=512-64k", "--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"])
+        .args(["--fdatasync=64", "--time_based", "--runtime=600", "--randseed=7", "--output-format=terse", "--fallocate=none"])
+        .arg(format!("--filename={}", node.display()))
+        .current_dir(dir())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut slowest = Duration::ZERO;
+    for round in 0..20 {
+        std::thread::sleep(Duration::from_millis(400 + round * 37 % 200));
+        assert!(fio.try_wait().unwrap().is_none(), "fio gave up before death {round}");
+        let pid = vg.signal_server(Signal::KILL);
+        let begun = Instant::now();
+        wait_for("a successor", || vg.server() != pid && server::connect(&vg.name).unwrap().is_some());
+        slowest = slowest.max(begun.elapsed());
+        match round % 5 {
+            1 => drop(vg.snapshot("lv", &format!("s{round}"))),
+            4 => drop(vg.ask(Request::Remove { names: vec![format!("s{}", round - 3)] })),
+            _ => {}
+        }
+    }
+    println!("  killed to serving again: at most {} ms", slowest.as_millis());
+    let fio_pid = rustix::process::Pid::from_child(&fio);
+    rustix::process::kill_process(fio_pid, Signal::INT).unwrap();
+    let output = fio.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(!said.contains("verify:") && !said.contains("error") && !said.contains("rror="), "{said}");
+    // Sixth in its terse line: KiB read, all of them to verify.
+    let read: u64 = said.lines().find_map(|line| line.split(';').nth(5)?.parse().ok()).expect("a terse line");
+    assert!(read > 10 << 10, "only {read} KiB were verified");
     let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
     assert_eq!(check.findings, Vec::<String>::new());
 }

@@ -188,7 +188,13 @@ impl Vg {
 
     /// The running server's process number.
     pub fn server(&self) -> i32 {
-        fs::read_to_string(paths::pid_file(&self.name)).unwrap().trim().parse().unwrap()
+        let mut pid = None;
+        wait_for("a server's number", || {
+            // A server that is just starting has emptied the file and not yet written it.
+            pid = fs::read_to_string(paths::pid_file(&self.name)).ok().and_then(|text| text.trim().parse().ok());
+            pid.is_some()
+        });
+        pid.unwrap()
     }
 
     pub fn signal_server(&self, signal: rustix::process::Signal) -> i32 {
