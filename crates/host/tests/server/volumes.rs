@@ -1,7 +1,7 @@
 //! What commands ask a server for, down to the block devices.
 
 use super::Test;
-use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, file, run, snapshot};
+use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, file, run, snapshot, wait_for};
 use rowen_control::uuids;
 use rowen_control::wire::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::devices::{self, Consent};
@@ -233,19 +233,18 @@ fn reserved_snapshots_follow_their_origin() {
     let vg = Vg::make(&[128 * MIB]);
     let origin = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
     write(&origin, 9, 0, 16 << 20);
-    vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "cow", Some(8 * MIB_BLOCKS))], freeze: true });
     vg.snapshot("lv", "free");
+    vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "cow", Some(8 * MIB_BLOCKS))], freeze: true });
     let (cow, free) = (vg.node("cow"), vg.node("free"));
     assert!(cow.exists() && free.exists());
     vg.ask(Request::Deactivate { names: Some(vec!["lv".into()]) });
     assert!(!origin.exists() && !cow.exists() && free.exists());
     vg.ask(Request::Activate { names: Some(vec!["cow".into()]), ignore_skip: false, auto: false });
     assert!(origin.exists() && cow.exists());
-    vg.ask(Request::Remove { names: vec!["free".into()] });
     // The reserve runs out: the snapshot is invalid, the origin goes on.
     write(&origin, 1, 0, 12 << 20);
-    let report = vg.report();
-    assert_eq!(report.volume("cow").unwrap().state, rowen_control::wire::VolumeState::Invalid);
+    let is_invalid = || vg.report().volume("cow").unwrap().state == rowen_control::wire::VolumeState::Invalid;
+    wait_for("the snapshot's end", is_invalid);
     write(&origin, 2, 0, 1 << 20);
     assert!(starts_with(&origin, 2, 1 << 20));
     vg.ask(Request::Remove { names: vec!["cow".into()] });
