@@ -362,8 +362,9 @@ impl Volume {
             pieces.iter().filter(in_place).filter_map(|p| state.fresh.latest(p.start, p.end)).max()
         };
         latest(state)?;
-        state.fresh.prune(self.core.journal.marker_durable());
-        latest(state)
+        let durable = self.core.journal.marker_durable();
+        state.fresh.prune(durable);
+        latest(state).filter(|seq| *seq >= durable)
     }
 
     /// What each part of the range would do.
