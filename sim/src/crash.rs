@@ -487,7 +487,8 @@ async fn resume(client: &Client, seed: u64) -> Result<(), Failure> {
         client.group.reclaim_idle().await?;
     }
     client.note_invalid()?;
-    for vol in client.oracle.lock().readable() {
+    let vols = client.oracle.lock().readable();
+    for vol in vols {
         client.verify_all(vol).await?;
     }
     client.close().await?;

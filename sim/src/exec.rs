@@ -183,6 +183,8 @@ impl World {
                 return Err(Stuck::Stopped);
             }
             self.deliver_due();
+            // Once more, before anybody can act on what was delivered.
+            observe();
             let Some(id) = self.next_ready() else {
                 if !self.jump_to_next_event() {
                     return Err(Stuck::Deadlock(self.alive()));

@@ -4,7 +4,7 @@
 //! [`exec`] is the world (time and tasks), [`disk`] the disks in it. [`oracle`] knows every version of every sector
 //! that was ever written and says which may be read, now or after a crash. [`client`] does operations on the
 //! real engine and tells the oracle. On these stand [`model`] (random operations, with accounting), [`crash`]
-//! (every cut of a scenario), and [`sweep`] (every request fails once).
+//! (every cut of a scenario), and [`sweep`] (every request fails once). [`forge`] makes images of the hostile kind.
 #![forbid(unsafe_code)]
 
 pub mod accounts;
@@ -12,6 +12,7 @@ pub mod client;
 pub mod crash;
 pub mod disk;
 pub mod exec;
+pub mod forge;
 pub mod model;
 pub mod oracle;
 pub mod rng;

@@ -1,0 +1,281 @@
+//! Any image whatever: physical volumes with random bytes, rotten bytes, and forged metadata. Opening, checking, reading
+//! and closing come to an end, in words where something is wrong, without a panic, without a claim on memory that the
+//! image does not justify, and without a changed disk where the group was refused.
+
+use parking_lot::Mutex;
+use rowen_engine::disk::{Disks, PageBuf, PvIndex};
+use rowen_engine::format::{journal, node, stream, superblock};
+use rowen_engine::group::{Config, Group, VolumeState};
+use rowen_engine::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq};
+use rowen_sim::client::Client;
+use rowen_sim::crash::{Setup, panic_text};
+use rowen_sim::disk::{Image, SimDisks};
+use rowen_sim::exec::World;
+use rowen_sim::forge::Forger;
+use rowen_sim::oracle::Oracle;
+use rowen_sim::rng::Rng;
+use rowen_sim::scenario::{self, Runner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Bytes read at each end of a volume: a forged volume may claim to be larger than anything.
+const READ: u64 = 2 << 20;
+/// Reads are at most this long.
+const STEP: u64 = 256 << 10;
+
+/// What became of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Refused,
+    Opened,
+}
+
+/// Every scripted scenario's disks, closed in order or left by a program that died.
+fn sound_images(setup: &Setup) -> Vec<(String, Image)> {
+    let mut images = Vec::new();
+    for (name, steps) in scenario::scripted() {
+        for clean in [true, false] {
+            let world = World::new(11);
+            let (disks, group) = setup.make(&world).unwrap();
+            let oracle: Arc<Mutex<Oracle>> = Arc::default();
+            let client = Client::new(world.handle(), group, oracle);
+            let mut runner = Runner::new(client.clone());
+            world.run(async {
+                runner.run(&steps).await.unwrap();
+                if clean {
+                    client.close().await.unwrap();
+                }
+            });
+            images.push((format!("{name} {}", if clean { "closed" } else { "killed" }), disks.moment().killed(&mut Rng::new(1))));
+        }
+    }
+    images
+}
+
+async fn read_some(group: &Arc<Group>) -> Result<(), String> {
+    for info in group.volumes().iter().filter(|info| info.state == VolumeState::Ok) {
+        let volume = group.volume(info.id).map_err(|e| e.to_string())?;
+        let size = volume.size_bytes();
+        let parts = [(0, size.min(READ)), (size.saturating_sub(READ), size)];
+        for (from, to) in parts {
+            let mut at = from;
+            while at < to {
+                let len = (to - at).min(STEP) as u32;
+                let read = volume.read(at, len, PageBuf::zeroed(len as usize)).await;
+                read.map_err(|e| e.to_string())?;
+                at += u64::from(len);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Does to an image what a user would: check, open, read, let removal run, close. Gives what became of it; a panic, a
+/// hang or a changed disk after a refusal is an error.
+fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> {
+    let steps = || {
+        let world = World::new(seed);
+        let sim = SimDisks::with_image(world.handle(), image.clone());
+        let disks: Arc<dyn Disks> = sim.clone();
+        for at in 0..image.count() {
+            let label = Group::read_label(&*disks, PvIndex(at as u16));
+            let _ = world.try_run(label).map_err(|stuck| format!("label: {stuck}"))?;
+        }
+        let check = world.try_run(Group::check(disks.clone())).map_err(|stuck| format!("check: {stuck}"))?;
+        let read_only = Config { read_only: true, ..setup.config.clone() };
+        let opening = Group::open(disks.clone(), world.handle(), read_only);
+        let opened = world.try_run(opening).map_err(|stuck| format!("opening read-only: {stuck}"))?;
+        if let Ok(group) = &opened {
+            // A refusal in words is an answer.
+            let _ = world.try_run(read_some(group)).map_err(|stuck| format!("reading: {stuck}"))?;
+            let _ = world.try_run(group.close()).map_err(|stuck| format!("closing: {stuck}"))?;
+        }
+        if sim.counts().writes + sim.counts().discards > 0 {
+            return Err("looking at it has changed the disks".to_string());
+        }
+        if let Ok(report) = &check
+            && report.findings.is_empty()
+            && let Err(refused) = &opened
+        {
+            return Err(format!("check finds nothing, and opening it is refused: {refused}"));
+        }
+        let opening = Group::open(disks, world.handle(), setup.config.clone());
+        let group = match world.try_run(opening).map_err(|stuck| format!("opening: {stuck}"))? {
+            Ok(group) => group,
+            Err(e) if e.to_string().is_empty() => return Err("refused without a word".into()),
+            Err(_) => return Ok(Fate::Refused),
+        };
+        let _ = world.try_run(read_some(&group)).map_err(|stuck| format!("reading: {stuck}"))?;
+        let _ = world.try_run(group.reclaim_idle()).map_err(|stuck| format!("removal: {stuck}"))?;
+        let _ = world.try_run(group.check_open()).map_err(|stuck| format!("check of the open group: {stuck}"))?;
+        let _ = world.try_run(group.close()).map_err(|stuck| format!("closing: {stuck}"))?;
+        Ok(Fate::Opened)
+    };
+    catch_unwind(AssertUnwindSafe(steps)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
+}
+
+/// How many mutants of each kind: `ROWEN_FUZZ` asks for more.
+fn rounds(usual: u64) -> u64 {
+    std::env::var("ROWEN_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// Judges `rounds` mutants, or the one of `ROWEN_SEED`. Gives how many were refused and opened.
+fn judge(what: &str, rounds: u64, setup: &Setup, mutant: impl Fn(&mut Rng) -> (String, Image)) -> (u64, u64) {
+    let only: Option<u64> = std::env::var("ROWEN_SEED").ok().and_then(|n| n.parse().ok());
+    let (mut refused, mut opened, mut findings) = (0, 0, Vec::new());
+    for seed in only.map_or(0..rounds, |only| only..only + 1) {
+        let (name, image) = mutant(&mut Rng::new(seed));
+        match survive(setup, &image, seed) {
+            Ok(Fate::Refused) => refused += 1,
+            Ok(Fate::Opened) => opened += 1,
+            Err(e) => findings.push(format!("ROWEN_SEED={seed} ({name}): {e}")),
+        }
+    }
+    assert!(findings.is_empty(), "{what}: {} of {rounds} mutants: {}", findings.len(), findings[..findings.len().min(10)].join("\n"));
+    (refused, opened)
+}
+
+#[test]
+fn forged_metadata_is_refused_or_harmless() {
+    let setup = Setup::small(2, 24);
+    let sound = sound_images(&setup);
+    let forgers: Vec<(String, Forger)> = sound.into_iter().map(|(name, image)| (name, Forger::new(image))).collect();
+    assert!(forgers.iter().all(|(_, forger)| forger.blocks() > 8));
+    let before = peak_bytes();
+    let (refused, opened) = judge("forged", rounds(4000), &setup, |rng| {
+        let (name, forger) = rng.pick(&forgers);
+        (name.clone(), forger.forged(rng, 3))
+    });
+    assert!(refused > 100 && opened > 100, "{refused} refused, {opened} opened: the forger does not reach everything");
+    let grown = peak_bytes() - before;
+    assert!(grown < 2 << 30, "a mutant claimed {grown} bytes");
+}
+
+#[test]
+fn bytes_flipped_anywhere_are_refused_or_harmless() {
+    let setup = Setup::small(2, 24);
+    let sound = sound_images(&setup);
+    let (refused, opened) = judge("flipped", rounds(2000), &setup, |rng| {
+        let (name, image) = rng.pick(&sound);
+        let mut image = image.clone();
+        let pages: Vec<(PvIndex, u64)> = (0..image.count())
+            .map(|at| PvIndex(at as u16))
+            .flat_map(|pv| image.page_offsets(pv).into_iter().map(move |offset| (pv, offset)).collect::<Vec<_>>())
+            .collect();
+        for _ in 0..1 << rng.below(10) {
+            let (pv, offset) = *rng.pick(&pages);
+            let byte = [rng.bits() as u8];
+            image.write(pv, offset + rng.below(BLOCK_SIZE), &byte);
+        }
+        (name.clone(), image)
+    });
+    assert!(refused > 10 && opened > 100, "{refused} refused, {opened} opened");
+}
+
+#[test]
+fn disks_of_noise_and_shortened_disks_are_refused() {
+    let setup = Setup::small(2, 24);
+    let sound = sound_images(&setup);
+    let (_, opened) = judge("noise", rounds(300), &setup, |rng| {
+        let (name, image) = rng.pick(&sound);
+        let mut image = image.clone();
+        let pv = PvIndex(rng.below(2) as u16);
+        match rng.below(3) {
+            0 => {
+                let size = image.geometry(pv).size;
+                image.set_size(pv, rng.below(size / 512) * 512);
+            }
+            1 => {
+                let noise: Vec<u8> = (0..1 << 20).map(|_| rng.bits() as u8).collect();
+                image.write(pv, 0, &noise);
+            }
+            _ => {
+                // All superblocks of one disk are those of the other.
+                let mut head = vec![0; 1 << 20];
+                image.read(PvIndex(1 - pv.0), 0, &mut head);
+                image.write(pv, 0, &head);
+            }
+        }
+        (name.clone(), image)
+    });
+    assert_eq!(opened, 0);
+}
+
+/// The most address space that this process ever had: claims count, whether the bytes were touched or not.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmPeak:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Random bytes, or zeros with some random bytes, behind the right magic.
+fn noise(rng: &mut Rng, len: usize, magic: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    if rng.one_in(2) {
+        bytes.iter_mut().for_each(|byte| *byte = rng.bits() as u8);
+    } else {
+        for _ in 0..rng.range(1, 64) {
+            let at = rng.below(len as u64) as usize;
+            bytes[at] = rng.bits() as u8;
+        }
+    }
+    bytes[..magic.len()].copy_from_slice(magic);
+    bytes
+}
+
+#[test]
+fn decoders_take_any_bytes() {
+    use rowen_engine::format::record::seal;
+    let (tag, mut refused) = (7, 0u64);
+    for seed in 0..rounds(20_000) {
+        let mut rng = Rng::new(seed);
+        let mut block = noise(&mut rng, 4096, b"ROWENPV1");
+        block[12..24].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        block[72..76].copy_from_slice(&[0, 0, rng.below(70) as u8, 0]);
+        seal(&mut block, 8);
+        refused += u64::from(!matches!(superblock::Superblock::decode(&block, "a test"), Ok(Some(s)) if s.group.is_some()));
+
+        let len = rng.below(5000) as usize + 8;
+        refused += u64::from(stream::Stream::decode(&noise(&mut rng, len, b"")).is_err());
+
+        let mut block = noise(&mut rng, 4096, b"ROWENIDX");
+        seal(&mut block, 8);
+        let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+        refused += u64::from(stream::decode_index(&block, number(16), [number(24), number(32)], number(56)).is_err());
+
+        let mut block = noise(&mut rng, 4096, b"ROWENPAG");
+        seal(&mut block, 8);
+        let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+        let entry = stream::IndexEntry { copy_a: number(32), copy_b: 0, crc: stream::sealed_crc(&block), reserved: 0 };
+        refused += u64::from(stream::decode_page(&block, number(16), number(24), &entry, number(40)).is_err());
+
+        let mut block = noise(&mut rng, 4096, b"RwNd");
+        block[8..16].copy_from_slice(&[1, 0, rng.below(170) as u8, 0, 0, 0, 0, 0]);
+        block[48..64].fill(0);
+        seal(&mut block, 4);
+        let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+        let name = node::NodeRef { addr: MetaBlock(number(16)), generation: number(24), birth: Epoch(number(32)) };
+        refused += u64::from(node::Node::decode(&block, name, 0, number(40)).is_err());
+
+        refused += u64::from(frame_refused(&mut rng, tag));
+    }
+    assert!(refused > 0, "noise is refused");
+}
+
+/// A frame with a right head and a right checksum around records of noise.
+fn frame_refused(rng: &mut Rng, tag: u64) -> bool {
+    let id = journal::FrameId { journal_id: 1, group: tag, position: 0, first_seq: Seq(1) };
+    let mut records = Vec::new();
+    let count = rng.range(1, 4);
+    for _ in 0..count {
+        let body_len = rng.below(300) as usize;
+        let body = noise(rng, body_len + 1, b"");
+        records.extend((rng.below(12) as u16).to_le_bytes());
+        records.extend([0; 2]);
+        records.extend((body.len() as u32).to_le_bytes());
+        records.extend(body);
+    }
+    let mut block = vec![0; journal::frame_bytes(records.len())];
+    journal::encode_frame(id, count as u32, Seq(1), &records, &mut block);
+    journal::decode_frame(&block, id).is_err()
+}
