@@ -15,6 +15,7 @@ use crate::runtime::Runtime;
 use crate::space::metadata::MetaSpace;
 use crate::space::{AllocError, Hands, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
+use crate::volume::state::UNWRITTEN;
 use parking_lot::{Mutex, RwLock};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -207,7 +208,8 @@ impl Core {
         let mut first = None;
         for (i, place) in copies.into_iter().enumerate() {
             let outcome = match self.read_block(place).await {
-                Ok(block) => Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag),
+                Ok(block) => Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag)
+                    .and_then(|decoded| self.plausible(node, decoded)),
                 Err(error) => Err(error),
             };
             match outcome {
@@ -224,6 +226,20 @@ impl Core {
             }
         }
         Err(first.expect("two copies were tried"))
+    }
+
+    /// What a node's own block cannot tell: that the bitmap knows it, and that it maps to blocks that there are.
+    fn plausible(&self, name: NodeRef, node: Node) -> Result<Node> {
+        let corrupt = |detail: String| Error::Corrupt { what: "tree node", place: name.to_string(), detail };
+        if !self.meta.lock().is_used(name.addr) {
+            return Err(corrupt("the metadata bitmap calls its block free".into()));
+        }
+        let blocks = self.placement().blocks();
+        let wild = node.extents().find(|e| e.value + u64::from(e.len) > blocks || e.flags & !UNWRITTEN != 0);
+        match wild {
+            Some(e) => Err(corrupt(format!("it maps block {} to {}+{}, of {blocks} there are", e.key, e.value, e.len))),
+            None => Ok(node),
+        }
     }
 
     pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {
@@ -268,7 +284,10 @@ impl Core {
                 Ok(true)
             }
             outcome => {
-                space.free_later(first);
+                // Nobody saw it: it goes straight back.
+                if space.add_free(self.hands(), first).is_err() {
+                    space.free_later(first);
+                }
                 outcome.map(|_| false)
             }
         }

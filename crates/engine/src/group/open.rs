@@ -360,12 +360,15 @@ impl Group {
         match record {
             Record::Write { volume, extents } => {
                 let volume = self.replay_volume(*volume)?;
+                let parent = volume.state.lock().head.parent;
+                let parent = parent.and_then(|p| self.catalog.read().trees.get(&p).map(|t| t.tree));
                 for extent in extents {
                     let end = extent.lv_block.0.saturating_add(u64::from(extent.len));
                     if end > volume.state.lock().meta.blocks || extent.len == 0 {
                         return Err(replay_corrupt("a write beyond the volume's end"));
                     }
-                    core.with_nodes_privileged(|| apply_write(core, &mut volume.state.lock(), extent)).await?;
+                    let write = || apply_write(core, &mut volume.state.lock(), extent, parent.as_ref());
+                    core.with_nodes_privileged(write).await?;
                 }
             }
             Record::Unmap { volume, start, len } => {

@@ -17,10 +17,11 @@
 use super::catalog::Catalog;
 use super::Group;
 use crate::core::{Absorb, Core, count};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};
-use crate::units::{Epoch, Seq, TreeId};
+use crate::space::Reserve;
+use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -34,6 +35,8 @@ const PENDING_RUNS: usize = 16 << 10;
 enum Stepped {
     More,
     TreeDone,
+    /// Done, and what this snapshot now holds is more than its reserve.
+    Overdrawn(VolumeId),
 }
 
 impl Group {
@@ -46,7 +49,7 @@ impl Group {
             Err(error) => {
                 // Removal stops until the group is opened again; nothing is lost by that but space.
                 self.reclaim_wanted.store(false, Ordering::Release);
-                if !matches!(error, crate::error::Error::NoSpace { .. }) {
+                if !matches!(error, Error::NoSpace { .. } | Error::Closed) {
                     self.core.journal.poison(&format!("removal failed: {error}"));
                 }
                 self.core.space_event.notify();
@@ -78,6 +81,11 @@ impl Group {
             let stepped = self.core.with_nodes_privileged(|| self.step(id)).await?;
             match stepped {
                 Stepped::TreeDone => {
+                    self.core.space_event.notify();
+                    return Ok(true);
+                }
+                Stepped::Overdrawn(snapshot) => {
+                    self.invalidate(snapshot).await?;
                     self.core.space_event.notify();
                     return Ok(true);
                 }
@@ -138,8 +146,7 @@ impl Group {
                     let parent = gone.parent.and_then(|p| catalog.trees.get(&p)).cloned();
                     state.set_parent(parent.as_ref());
                     drop(state);
-                    self.recount_reserve(&catalog, parent.and_then(|p| p.guard));
-                    return Ok(Stepped::TreeDone);
+                    return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.guard)));
                 };
                 state.set_absorb(Some(Absorb { cursor: next, lower }));
             }
@@ -150,8 +157,7 @@ impl Group {
                     heir.parent = gone.parent;
                     let guard = gone.parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.guard);
                     catalog.trees.insert(child, heir);
-                    self.recount_reserve(&catalog, guard);
-                    return Ok(Stepped::TreeDone);
+                    return Ok(self.recount_reserve(&catalog, guard));
                 }
             }
         }
@@ -176,12 +182,17 @@ impl Group {
         gone
     }
 
-    fn recount_reserve(&self, catalog: &Catalog, guard: Option<crate::units::VolumeId>) {
-        let Some(guard) = guard else { return };
+    /// Charges the snapshot with what it holds now that it took over another one's part.
+    fn recount_reserve(&self, catalog: &Catalog, guard: Option<VolumeId>) -> Stepped {
+        let Some(guard) = guard else { return Stepped::TreeDone };
         let used = self.reserve_use(catalog).get(&guard).copied();
         let mut space = self.core.space.lock();
-        if let (Some((blocks, used)), Some(_)) = (used, space.reserve(guard)) {
-            space.set_reserve(guard, Some(crate::space::Reserve { blocks, used }));
+        match (used, space.reserve(guard)) {
+            (Some((blocks, used)), Some(_)) => {
+                space.set_reserve(guard, Some(Reserve { blocks, used }));
+                if used > blocks { Stepped::Overdrawn(guard) } else { Stepped::TreeDone }
+            }
+            _ => Stepped::TreeDone,
         }
     }
 

@@ -15,6 +15,7 @@
 
 pub mod metadata;
 
+use crate::error::Error;
 use crate::fixed_hash::Map;
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
 use crate::units::{Epoch, MetaBlock, VgBlock, VolumeId};
@@ -35,6 +36,8 @@ pub type Run = (u64, u64);
 pub type Runs = SmallVec<[Run; 2]>;
 
 struct Arena {
+    /// Names the arena for its life: another one may later begin at the same block.
+    serial: u64,
     len: u64,
     used: [u64; 16],
     unused: u64,
@@ -120,8 +123,9 @@ pub struct Space {
     arena_order: VecDeque<u64>,
     arena_unused: u64,
     current: Map<VolumeId, u64>,
-    /// First block of the slot of (volume, chunk).
-    slots: Map<(VolumeId, u64), u64>,
+    /// The slot of (volume, chunk size, chunk): its arena's serial and its first block.
+    slots: Map<(VolumeId, u64, u64), (u64, u64)>,
+    next_serial: u64,
     slots_taken: u64,
     pending: Vec<Run>,
     pending_blocks: u64,
@@ -177,6 +181,13 @@ fn run_extent((start, len): Run) -> Extent {
     Extent { key: start, len, value: start, birth: Epoch(0), flags: 0 }
 }
 
+/// The structures of free space contradict each other: a damaged checkpoint, or a fault of this program. The tree has
+/// changed by then, so whoever gets this must stop the group.
+fn contradiction(rule: &str, run: Run, what: &str) -> MapError {
+    let detail = format!("{rule}: blocks {}+{} {what}", run.0, run.1);
+    MapError::Corrupt(Error::Corrupt { what: "free space", place: "the volume group".into(), detail })
+}
+
 impl Space {
     /// `pv_free`: end of each physical volume's range of blocks, and the free blocks in it.
     pub fn new(free_tree: Tree, free: u64, pv_free: Vec<(u64, u64)>) -> Self {
@@ -188,6 +199,7 @@ impl Space {
             arena_unused: 0,
             current: Map::default(),
             slots: Map::default(),
+            next_serial: 0,
             slots_taken: 0,
             pending: Vec::new(),
             pending_blocks: 0,
@@ -361,16 +373,24 @@ impl Space {
         }
     }
 
-    /// Gives unused blocks of an arena back to it, or remembers them as pending when the arena is gone.
+    /// Gives blocks back that no record names: to their arena, or, when that is gone, to a new one of their own.
     fn unset(&mut self, (start, len): Run) {
-        for block in start..start + len {
-            match self.arena_of(block) {
-                Some((base, arena)) => {
-                    arena.clear(block - base);
-                    self.arena_unused += 1;
-                }
-                None => self.free_later((block, 1)),
+        let (mut at, end) = (start, start + len);
+        while at < end {
+            if let Some((base, arena)) = self.arena_of(at) {
+                let stop = end.min(base + arena.len);
+                (at - base..stop - base).for_each(|i| arena.clear(i));
+                self.arena_unused += stop - at;
+                at = stop;
+                continue;
             }
+            let next = self.arenas.range(at..).next().map_or(u64::MAX, |(base, _)| *base);
+            let len = (end.min(next) - at).min(ARENA_BLOCKS);
+            let arena = Arena { serial: self.serial(), len, used: [0; 16], unused: len, cursor: len };
+            self.arenas.insert(at, arena);
+            self.arena_order.push_back(at);
+            self.arena_unused += len;
+            at += len;
         }
     }
 
@@ -382,7 +402,8 @@ impl Space {
     /// Up to `want` contiguous blocks at the slot of `at`, which is made when there is none.
     fn from_slot(&mut self, hands: Hands<'_>, volume: VolumeId, chunk: u64, at: u64, want: u64) -> Result<Run, AllocError> {
         let (number, offset) = (at / chunk, at % chunk);
-        if let Some(slot) = self.slots.get(&(volume, number)).copied()
+        if let Some((serial, slot)) = self.slots.get(&(volume, chunk, number)).copied()
+            && self.arena_of(slot).is_some_and(|(_, arena)| arena.serial == serial)
             && let Some(run) = self.take_at(slot + offset, want)
         {
             return Ok(run);
@@ -394,7 +415,7 @@ impl Space {
         }
         let slot = base + arena.cursor;
         arena.cursor += chunk;
-        self.slots.insert((volume, number), slot);
+        self.slots.insert((volume, chunk, number), (arena.serial, slot));
         self.slots_taken += 1;
         Ok(self.take_at(slot + offset, want).expect("a new slot's blocks are unused"))
     }
@@ -445,13 +466,18 @@ impl Space {
             }
         };
         self.take_run(hands, run)?;
-        let arena = Arena { len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
+        let arena = Arena { serial: self.serial(), len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
         self.arena_unused += run.1;
         self.arenas.insert(run.0, arena);
         self.arena_order.push_back(run.0);
         self.current.insert(volume, run.0);
         self.search_from = run.0 + run.1;
         Ok(run.0)
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
     }
 
     /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
@@ -491,7 +517,9 @@ impl Space {
         let mut removed = Vec::new();
         map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
         let taken: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
-        assert!(taken == run.1, "S1: blocks {}+{} were to be free", run.0, run.1);
+        if taken != run.1 {
+            return Err(contradiction("S1", run, "were to be free"));
+        }
         self.free -= taken;
         self.count_pv(run, false);
         Ok(())
@@ -503,7 +531,9 @@ impl Space {
         let mut removed = Vec::new();
         let extent = [run_extent(run)];
         map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
-        assert!(removed.is_empty(), "S3: blocks {}+{} were free already", run.0, run.1);
+        if !removed.is_empty() {
+            return Err(contradiction("S3", run, "were free already"));
+        }
         self.free += run.1;
         self.count_pv(run, true);
         Ok(())
@@ -535,8 +565,10 @@ impl Space {
         // Slots of arenas that are gone are only weight.
         if self.slots.len() > MAX_ARENAS * 32 {
             let arenas = &self.arenas;
-            let alive = |slot: u64| arenas.range(..=slot).next_back().is_some_and(|(b, a)| slot < b + a.len);
-            self.slots.retain(|_, slot| alive(*slot));
+            let alive = |serial: u64, slot: u64| {
+                arenas.range(..=slot).next_back().is_some_and(|(_, arena)| arena.serial == serial)
+            };
+            self.slots.retain(|_, (serial, slot)| alive(*serial, *slot));
         }
         Ok(())
     }
@@ -571,7 +603,7 @@ impl Space {
     /// A volume is gone: its slots are only weight.
     pub fn forget_volume(&mut self, volume: VolumeId) {
         self.current.remove(&volume);
-        self.slots.retain(|(owner, _), _| *owner != volume);
+        self.slots.retain(|(owner, ..), _| *owner != volume);
     }
 
     /// Contiguous space for a thick volume, in as few pieces as there can be. All or nothing, settled as `Open`.
@@ -662,7 +694,8 @@ impl Space {
         }
         let unused = (0..len).filter(|i| words[(i / 64) as usize] >> (i % 64) & 1 == 0).count() as u64;
         let overlaps = self.arena_of(start).is_some() || self.arenas.range(start..start + len).next().is_some();
-        self.arenas.insert(start, Arena { len, used: words, unused, cursor: len });
+        let serial = self.serial();
+        self.arenas.insert(start, Arena { serial, len, used: words, unused, cursor: len });
         self.arena_order.push_back(start);
         self.arena_unused += unused;
         !overlaps

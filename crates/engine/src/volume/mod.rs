@@ -523,7 +523,7 @@ impl Volume {
                 .with_nodes(|| {
                     let _gate = self.core.gate.read();
                     let mut state = self.state.lock();
-                    apply_write(&self.core, &mut state, extent)?;
+                    apply_write(&self.core, &mut state, extent, None)?;
                     let start = extent.lv_block.0;
                     state.fresh.insert(start, start + u64::from(extent.len), seq);
                     let allocated = (extent.vg_block.0, u64::from(extent.len));

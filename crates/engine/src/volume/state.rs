@@ -12,10 +12,11 @@ use crate::core::{Absorb, Core, Ownership, TreeOwner};
 use crate::format::journal::WriteExtent;
 use crate::format::stream::{TreeMeta, VolumeMeta};
 use crate::group::{VolumeKind, VolumeState};
-use crate::map::{self, Extent, MapError};
+use crate::map::{self, Extent, MapError, Tree};
 use crate::placement::Placement;
 use crate::space::{Run, Runs};
 use crate::units::{Epoch, LvBlock, Seq, VolumeId};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -235,20 +236,40 @@ fn replace(core: &Core, state: &mut State, start: u64, end: u64, new: &[Extent],
 }
 
 /// Carries out one extent of a Write record. Doing it again changes nothing (a checkpoint may hold half of a record).
-pub fn apply_write(core: &Core, state: &mut State, extent: &WriteExtent) -> Result<(), MapError> {
+///
+/// `parent` is for recovery. While a point is merged into its child, the child may write in place what it inherits, and
+/// the journal then names a place that the point has, too. Recovery may meet the record with the merge still to come:
+/// the mapping then keeps the point's birth, so that the place has one owner and is freed once.
+pub fn apply_write(
+    core: &Core,
+    state: &mut State,
+    extent: &WriteExtent,
+    parent: Option<&Tree>,
+) -> Result<(), MapError> {
     let (start, len) = (extent.lv_block.0, u64::from(extent.len));
     let before = state.shortfall();
-    let new = Extent {
+    let whole = Extent {
         key: start,
         len: extent.len,
         value: extent.vg_block.0,
         birth: state.head.birth,
         flags: 0,
     };
-    let removed = replace(core, state, start, start + len, &[new], false)?;
+    let new = match parent {
+        None => SmallVec::<[Extent; 2]>::from_slice(&[whole]),
+        Some(parent) => inherit(core, state, whole, parent)?,
+    };
+    let removed = replace(core, state, start, start + len, &new, false)?;
     state.head.mapped += len;
     state.head.written += len;
-    state.head.own += len as i64;
+    let owned = |state: &State, e: &Extent| state.ownership.owns(e.birth, Some(e.end()));
+    for extent in &new {
+        for piece in owner_pieces(state, *extent) {
+            if owned(state, &piece) {
+                state.head.own += i64::from(piece.len);
+            }
+        }
+    }
     for old in removed {
         for piece in owner_pieces(state, old) {
             if piece.value.wrapping_sub(piece.key) == extent.vg_block.0.wrapping_sub(start) {
@@ -258,7 +279,9 @@ pub fn apply_write(core: &Core, state: &mut State, extent: &WriteExtent) -> Resu
                 if piece.flags & UNWRITTEN == 0 {
                     state.head.written -= len;
                 }
-                state.head.own -= len as i64;
+                if owned(state, &piece) {
+                    state.head.own -= len as i64;
+                }
             } else {
                 drop_piece(core, state, piece);
             }
@@ -266,6 +289,22 @@ pub fn apply_write(core: &Core, state: &mut State, extent: &WriteExtent) -> Resu
     }
     settle_shortfall(core, state, before);
     Ok(())
+}
+
+/// Cuts an extent where the parent maps the same places, and gives those pieces the parent's births.
+fn inherit(core: &Core, state: &State, whole: Extent, parent: &Tree) -> Result<SmallVec<[Extent; 2]>, MapError> {
+    let mut found = map::Extents::new();
+    map::lookup(&core.cache, parent, whole.key, whole.end(), &mut found)?;
+    let mut pieces = SmallVec::new();
+    let mut at = whole.key;
+    for same in found.iter().filter(|p| p.value.wrapping_sub(p.key) == whole.value.wrapping_sub(whole.key)) {
+        pieces.extend(whole.cut(at, same.key));
+        pieces.extend(whole.cut(same.key, same.end()).map(|e| Extent { birth: same.birth, ..e }));
+        at = same.end();
+    }
+    pieces.extend(whole.cut(at, whole.end()));
+    debug_assert!(state.head.parent.is_some() || pieces.len() == 1, "only a child inherits");
+    Ok(pieces)
 }
 
 /// Carries out an Unmap record over `[start, end)`: own blocks of a thick volume keep their place and become
