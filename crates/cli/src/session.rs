@@ -8,6 +8,11 @@ use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::wire::{ErrorKind, GroupReport, Outcome, Request, VolumeReport};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often space that is being freed is looked for, and how many looks without any change are enough.
+const LOOK: Duration = Duration::from_millis(5);
+const STANDSTILL: u32 = 400;
 
 /// One run of one command.
 pub struct Session<'a> {
@@ -65,6 +70,25 @@ impl Session<'_> {
             Outcome::Report(report) => Ok(*report),
             other => Err(unexpected(group, &other)),
         }
+    }
+
+    /// The group's free extents. Where they are fewer than `wanted`, space that removals are still giving back is waited
+    /// for: who removes a volume and makes another at once finds the room, as with LVM.
+    pub fn free_extents(&mut self, report: &GroupReport, wanted: u64) -> Result<u64> {
+        let mut seen = (report.free_extents, report.pending_blocks, report.reclaim_left_blocks);
+        let mut standing = 0;
+        while seen.0 < wanted && (seen.1 > 0 || seen.2 > 0) && standing < STANDSTILL && !self.is_test {
+            if seen.1 > 0 {
+                self.change(&report.name, Request::Checkpoint)?;
+            } else {
+                std::thread::sleep(LOOK);
+            }
+            let now = self.report(&report.name)?;
+            let now = (now.free_extents, now.pending_blocks, now.reclaim_left_blocks);
+            standing = if now == seen { standing + 1 } else { 0 };
+            seen = now;
+        }
+        Ok(seen.0)
     }
 
     /// The reports of the named groups, or of all. What cannot be reported is told, and the second value says so.

@@ -155,7 +155,9 @@ fn size_in_extents(session: &mut Session<'_>, args: &Args, report: &GroupReport,
     let count = match (extents.of, origin) {
         (None, _) => extents.count,
         (Some(ShareOf::Group), _) => sizes::share(extents.count, report.extents),
-        (Some(ShareOf::Free | ShareOf::Pvs), _) => sizes::share(extents.count, report.free_extents),
+        (Some(ShareOf::Free | ShareOf::Pvs), _) => {
+            sizes::share(extents.count, session.free_extents(report, report.extents)?)
+        }
         (Some(ShareOf::Origin), Some(most)) => sizes::share_up(extents.count, most),
         (Some(ShareOf::Origin), None) => return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only.")),
         (Some(ShareOf::Volume), _) => return Err(Failure::usage("Percentage of a volume makes no sense for a new one.")),
@@ -173,8 +175,8 @@ fn blocks(report: &GroupReport, extents: u64) -> Result<u64> {
         .ok_or_else(|| Failure::failed(format!("A logical volume of {extents} extents is too large.")))
 }
 
-fn check_room(report: &GroupReport, extents: u64) -> Result {
-    let (name, free) = (&report.name, report.free_extents);
+fn check_room(session: &mut Session<'_>, report: &GroupReport, extents: u64) -> Result {
+    let (name, free) = (&report.name, session.free_extents(report, extents)?);
     if extents > free {
         return Err(Failure::failed(format!(
             "Volume group \"{name}\" has insufficient free space ({free} extents): {extents} required."
@@ -237,7 +239,7 @@ fn plain(session: &mut Session<'_>, args: &Args) -> Result {
     let report = session.report(&group)?;
     let name = free_name(&report, name)?;
     let extents = size_in_extents(session, args, &report, None)?;
-    check_room(&report, extents)?;
+    check_room(session, &report, extents)?;
     // LVM marks any volume only when told to, and then still makes its device: the mark counts from the next activation.
     let attributes = attributes(session, args, false);
     let activate = args.activation() != Some(Activation::No);
@@ -280,7 +282,7 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
     let chunk_blocks = chunk_blocks(args)?;
     let extents = size_in_extents(session, args, report, None)?;
     // The pool holds nothing back, but one that could never be filled is a mistake.
-    check_room(report, extents)?;
+    check_room(session, report, extents)?;
     let mut attributes = attributes(session, args, false);
     attributes.pool = name.to_owned();
     Ok(VolumeSpec {
@@ -425,7 +427,7 @@ fn reserve(
         session.console.say(format!("Reducing COW size {asked} down to maximum usable size {useful}."));
         extents = most;
     }
-    check_room(report, extents)?;
+    check_room(session, report, extents)?;
     blocks(report, extents)
 }
 

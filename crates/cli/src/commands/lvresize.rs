@@ -50,7 +50,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     if new < old {
         confirm_reduction(session, args, &report, &volume, new)?;
     } else {
-        check_room(&report, &volume, new - old)?;
+        check_room(session, &report, &volume, new - old)?;
     }
     if new != old {
         let blocks = new.checked_mul(report.extent_blocks).ok_or_else(|| too_large(&full))?;
@@ -160,10 +160,12 @@ fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) ->
 }
 
 /// Room is the engine's to give; this says no in LVM's words before it is asked.
-fn check_room(report: &GroupReport, volume: &VolumeReport, more: u64) -> Result {
-    let takes_space = matches!(role(volume), Role::Plain | Role::Snapshot);
-    if takes_space && more > report.free_extents {
-        let free = report.free_extents;
+fn check_room(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeReport, more: u64) -> Result {
+    if !matches!(role(volume), Role::Plain | Role::Snapshot) {
+        return Ok(());
+    }
+    let free = session.free_extents(report, more)?;
+    if more > free {
         return Err(Failure::failed(format!("Insufficient free space: {more} extents needed, but only {free} available")));
     }
     Ok(())

@@ -63,9 +63,10 @@ impl Catalog {
         tree.kind == TreeKind::Dying && children <= 1 || tree.kind == TreeKind::Point && children <= 1
     }
 
-    /// Blocks that removal may still have to look at.
+    /// Blocks that removal may still have to look at. A tree that waits for removal counts, also when none is its own:
+    /// its merge may free what its child wrote over. 0 means that removal is done.
     pub fn reclaim_left(&self) -> u64 {
-        let left = |t: &TreeMeta| (t.own.max(0) as u64).saturating_sub(t.progress);
+        let left = |t: &TreeMeta| (t.own.max(0) as u64).saturating_sub(t.progress).max(1);
         self.trees.values().filter(|t| self.removable(t)).map(left).sum()
     }
 }
