@@ -115,15 +115,26 @@ pub struct Job {
     pub span: u64,
     pub limit: Limit,
     pub seed: u64,
+    /// The place in the order at which the run begins: a pass can be made in parts.
+    pub first: u64,
     /// How many of the pool's workers make requests.
     pub workers: usize,
 }
 
 impl Job {
+    /// The same requests, but only part `part` of `parts` of them.
+    pub fn part(mut self, part: u64, parts: u64) -> Job {
+        let all = self.limit.requests;
+        let from = all * part / parts;
+        self.first += from;
+        self.limit.requests = all * (part + 1) / parts - from;
+        self
+    }
+
     /// One whole pass over the range.
     pub fn pass(action: Action, order: Order, block: u32, depth: u32, span: u64, seed: u64) -> Job {
         let limit = Limit::requests(span / u64::from(block));
-        Job { action, order, block, depth, offset: 0, span, limit, seed, workers: 1 }
+        Job { action, order, block, depth, offset: 0, span, limit, seed, first: 0, workers: 1 }
     }
 }
 
@@ -274,7 +285,7 @@ impl<T: Target> Run<T> {
             if n >= job.limit.requests {
                 break;
             }
-            let offset = job.offset + self.places.get(n) * u64::from(job.block);
+            let offset = job.offset + self.places.get(job.first + n) * u64::from(job.block);
             match &shared {
                 None => buf = self.target.read(offset, job.block, buf).await?,
                 Some(data) => self.target.write(offset, job.block, data.clone()).await?,
