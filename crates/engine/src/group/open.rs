@@ -226,6 +226,10 @@ impl Group {
         }
         group.replay(applied).await?;
         group.settle_promises();
+        #[cfg(feature = "planted")]
+        {
+            group.core.space.lock().reuse_early = group.core.planted("reuse_early");
+        }
         if !read_only {
             group.checkpoint_turn(group.final_ticket(), false).await?;
             group.start_background();
@@ -245,6 +249,9 @@ impl Group {
                 })
                 .await?;
             if let Some(leaf) = step.leaf {
+                if leaf.extents().any(|e| e.key != e.value || e.flags != 0) {
+                    return Err(stream_corrupt("the free-space tree maps blocks to others"));
+                }
                 let mut space = self.core.space.lock();
                 leaf.extents().for_each(|e| space.count_free_extent(e.key, u64::from(e.len)));
             }
@@ -633,7 +640,12 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let heads = stream.volumes.iter().filter(|v| v.state == VolumeState::Ok).count();
     let heads_match = heads == stream.trees.iter().filter(|t| t.kind == TreeKind::Head).count();
     let thick = stream.volumes.iter().all(|v| v.kind == VolumeKind::Thin || v.blocks <= blocks);
+    let roots = stream.trees.iter().map(|t| &t.tree).chain([&stream.free_tree]).filter_map(|t| t.root);
+    let written = roots.map(|r| r.generation).max().is_none_or(|newest| newest <= root.generation);
+    let known = stream.trees.iter().all(|t| t.epoch.0 < stream.epoch && t.birth.0 <= stream.epoch);
     let checks = [
+        (written, "a tree's root is younger than the checkpoint"),
+        (known, "a tree is of an epoch that has not begun"),
         (pairs, "its metadata area lies outside the group"),
         (runs, "it frees blocks outside the group"),
         (arenas, "an arena lies outside the group"),

@@ -138,6 +138,9 @@ pub struct Space {
     no_large_below: u64,
     /// Free blocks of each physical volume's range: (end of range, blocks).
     pv_free: Vec<(u64, u64)>,
+    /// Planted bug: freed blocks are handed out at once, against S2.
+    #[cfg(feature = "planted")]
+    pub reuse_early: bool,
 }
 
 /// The free tree's writer: all its nodes are its own.
@@ -210,7 +213,24 @@ impl Space {
             search_from: 0,
             no_large_below: 0,
             pv_free,
+            #[cfg(feature = "planted")]
+            reuse_early: false,
         }
+    }
+
+    #[cfg(feature = "planted")]
+    fn reuse_now(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
+        while let Some(run) = self.pending.last().copied().filter(|_| self.reuse_early) {
+            let len = self.put_back(hands, run)?;
+            self.pending_blocks -= len;
+            self.pending.pop();
+            if len < run.1 {
+                self.pending.push((run.0 + len, run.1 - len));
+            }
+            self.search_from = run.0;
+            self.current.clear();
+        }
+        Ok(())
     }
 
     pub fn free_tree(&self) -> Tree {
@@ -339,6 +359,8 @@ impl Space {
         account: Account,
         out: &mut Runs,
     ) -> Result<(), AllocError> {
+        #[cfg(feature = "planted")]
+        self.reuse_now(hands)?;
         self.admit(len, account)?;
         let before = out.len();
         let end = at + len;
@@ -773,7 +795,11 @@ impl Space {
     fn put_back(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<u64, MapError> {
         if let Some((base, arena)) = self.arena_of(start) {
             let part = len.min(base + arena.len - start);
-            (start - base..start - base + part).for_each(|i| arena.clear(i));
+            let within = start - base..start - base + part;
+            if within.clone().any(|i| !arena.is_used(i)) {
+                return Err(contradiction("S3", (start, part), "were free already"));
+            }
+            within.for_each(|i| arena.clear(i));
             self.arena_unused += part;
             return Ok(part);
         }
