@@ -3,6 +3,10 @@
 
 use crate::error::{Error, Result};
 
+/// Ids, epochs, generations, sequence numbers, block numbers and counts of blocks in records lie below this: half of what
+/// a tree node can hold ([`LIMIT`](super::node::LIMIT)), so that a program that opens a group can go on counting.
+pub const RECORD_LIMIT: u64 = 1 << 47;
+
 /// Appends records to a byte vector.
 #[derive(Default)]
 pub struct Encoder {
@@ -78,6 +82,27 @@ impl<'a> Decoder<'a> {
             return Err(self.corrupt(format!("a count of {n} does not fit into {} bytes", self.rest.len())));
         }
         Ok(n)
+    }
+
+    /// A number that stays below [`RECORD_LIMIT`]. `what` names it.
+    pub fn limited(&self, n: u64, what: &str) -> Result<u64> {
+        if n < RECORD_LIMIT { Ok(n) } else { Err(self.corrupt(format!("{what} of {n}, past the limit of the format"))) }
+    }
+
+    /// A run of at least one block that ends at or below [`RECORD_LIMIT`].
+    pub fn run(&self, start: u64, len: u64, what: &str) -> Result<()> {
+        match start.checked_add(len).filter(|end| len > 0 && *end <= RECORD_LIMIT) {
+            Some(_) => Ok(()),
+            None => Err(self.corrupt(format!("{what} {start}+{len}, past the limit of the format"))),
+        }
+    }
+
+    /// Bytes that mean nothing yet.
+    pub fn zero(&self, bytes: &[u8]) -> Result<()> {
+        match bytes.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Err(self.corrupt("reserved bytes are not zero")),
+        }
     }
 
     pub fn remaining(&self) -> usize {

@@ -205,15 +205,19 @@ impl Record {
 
     fn decode(input: &mut Decoder<'_>) -> Result<Record> {
         let header = RecordHeader::decode(input.array()?);
+        input.zero(&header.reserved.to_le_bytes())?;
         let body = input.take(header.len as usize)?;
         let mut body = Decoder::new("journal record", body);
         let record = match header.kind {
             1 => {
                 let fixed = WriteRecord::decode(body.array()?);
+                body.zero(&fixed.reserved.to_le_bytes())?;
                 let count = body.count(u64::from(fixed.count), WriteExtentRecord::SIZE)?;
                 let mut extents = SmallVec::with_capacity(count);
                 for _ in 0..count {
                     let e = WriteExtentRecord::decode(body.array()?);
+                    body.run(e.lv_block, u64::from(e.len), "a write of LV blocks")?;
+                    body.run(e.vg_block, u64::from(e.len), "a write to VG blocks")?;
                     extents.push(WriteExtent {
                         lv_block: LvBlock(e.lv_block),
                         vg_block: VgBlock(e.vg_block),
@@ -225,11 +229,12 @@ impl Record {
             }
             2 => {
                 let r = UnmapRecord::decode(body.array()?);
+                body.run(r.lv_block, r.len, "an unmap of LV blocks")?;
                 Record::Unmap { volume: VolumeId(r.volume), start: LvBlock(r.lv_block), len: r.len }
             }
             3 => Record::Abort { seq: Seq(body.u64()?) },
             4 => {
-                let volume = get_volume(&mut body)?;
+                let volume = new_volume(&mut body)?;
                 let count = body.u64()?;
                 Record::Create { volume, placed: get_placed(&mut body, count)? }
             }
@@ -238,13 +243,14 @@ impl Record {
                 let mut parts = Vec::with_capacity(body.count(count, 16)?);
                 for _ in 0..count {
                     let origin = VolumeId(body.u64()?);
-                    let point = TreeId(body.u64()?);
-                    parts.push(SnapshotPart { origin, point, volume: get_volume(&mut body)? });
+                    let point = tree_id(&mut body)?;
+                    parts.push(SnapshotPart { origin, point, volume: new_volume(&mut body)? });
                 }
                 Record::Snapshot { parts }
             }
             6 => {
                 let r = ResizeRecord::decode(body.array()?);
+                body.run(0, r.blocks, "a size of LV blocks")?;
                 let placed = get_placed(&mut body, r.count)?;
                 Record::Resize { volume: VolumeId(r.volume), blocks: r.blocks, placed }
             }
@@ -259,9 +265,13 @@ impl Record {
             8 => Record::Revert {
                 target: VolumeId(body.u64()?),
                 source: VolumeId(body.u64()?),
-                consume: body.u64()? != 0,
-                point: TreeId(body.u64()?),
-                head: TreeId(body.u64()?),
+                consume: match body.u64()? {
+                    0 => false,
+                    1 => true,
+                    other => return Err(body.corrupt(format!("a flag of {other}"))),
+                },
+                point: tree_id(&mut body)?,
+                head: tree_id(&mut body)?,
             },
             9 => Record::Update { volume: get_volume(&mut body)? },
             10 => Record::Invalidate { volume: VolumeId(body.u64()?) },
@@ -272,6 +282,18 @@ impl Record {
             left => Err(body.corrupt(format!("{left} bytes left over"))),
         }
     }
+}
+
+/// A volume that a record makes: it has a head, which an invalid one has not.
+fn new_volume(body: &mut Decoder<'_>) -> Result<VolumeMeta> {
+    let volume = get_volume(body)?;
+    body.limited(volume.head.0, "a head's id")?;
+    Ok(volume)
+}
+
+fn tree_id(body: &mut Decoder<'_>) -> Result<TreeId> {
+    let id = body.u64()?;
+    body.limited(id, "a tree's id").map(TreeId)
 }
 
 fn put_placed(out: &mut Encoder, placed: &[Placed]) {
@@ -285,6 +307,8 @@ fn get_placed(body: &mut Decoder<'_>, count: u64) -> Result<Vec<Placed>> {
     (0..count)
         .map(|_| {
             let p = PlacedRecord::decode(body.array()?);
+            body.run(p.lv_block, p.len, "a place for LV blocks")?;
+            body.run(p.vg_block, p.len, "a place on VG blocks")?;
             Ok(Placed { lv_block: LvBlock(p.lv_block), vg_block: VgBlock(p.vg_block), len: p.len })
         })
         .collect()

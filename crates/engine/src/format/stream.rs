@@ -4,7 +4,7 @@
 //! Order in the stream: header, metadata extent pairs, trees, volumes, arenas, extents to free, open records,
 //! and last the bitmap of metadata blocks in use.
 
-use super::codec::{Decoder, Encoder};
+use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::record::{block_crc, on_disk, seal};
 use crate::error::{Error, Result};
 use crate::group::{Attributes, FullPolicy, VolumeKind, VolumeState};
@@ -254,6 +254,9 @@ fn root_from(words: [u64; 4], input: &Decoder<'_>) -> Result<Tree> {
     }
     let level = u8::try_from(level).ok().filter(|level| *level < 16);
     let level = level.ok_or_else(|| input.corrupt("a tree of impossible height"))?;
+    for part in [addr, generation, birth] {
+        input.limited(part, "a root")?;
+    }
     Ok(Tree { root: Some(NodeRef { addr: MetaBlock(addr), generation, birth: Epoch(birth) }), level })
 }
 
@@ -322,9 +325,15 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
     let sane = matches!(r.sector, 512 | 4096)
         && r.chunk_blocks.is_power_of_two()
         && r.chunk_blocks <= 1024
-        && r.blocks < 1 << 47;
+        && r.blocks < RECORD_LIMIT;
     if !sane {
         return Err(input.corrupt("a volume with impossible sizes"));
+    }
+    input.zero(&r.reserved)?;
+    input.limited(r.id, "a volume's id")?;
+    input.limited(r.reserve, "a reserve")?;
+    if !(state == VolumeState::Invalid && r.head == NONE) {
+        input.limited(r.head, "a head's id")?;
     }
     let name = input.string()?;
     let pool = input.string()?;
@@ -386,9 +395,16 @@ fn get_tree(input: &mut Decoder<'_>) -> Result<TreeMeta> {
         other => return Err(input.corrupt(format!("a tree of kind {other}"))),
     };
     let tree = root_from([r.root_addr, r.root_gen, r.root_birth, r.root_level], input)?;
-    let mut dead = Vec::with_capacity(input.count(r.dead, DeadRecord::SIZE)?);
+    for part in [r.id, r.epoch, r.birth, r.mapped, r.written, r.cursor, r.progress, r.own.cast_signed().unsigned_abs()] {
+        input.limited(part, "a tree's number")?;
+    }
+    let mut dead: Vec<(Epoch, u64)> = Vec::with_capacity(input.count(r.dead, DeadRecord::SIZE)?);
     for _ in 0..r.dead {
         let d = DeadRecord::decode(input.array()?);
+        input.limited(d.blocks, "a count of dead blocks")?;
+        if dead.last().is_some_and(|(birth, _)| birth.0 >= d.birth) {
+            return Err(input.corrupt("births of dead blocks that do not rise"));
+        }
         dead.push((Epoch(d.birth), d.blocks));
     }
     Ok(TreeMeta {
@@ -451,6 +467,10 @@ impl Stream {
     pub fn decode(bytes: &[u8]) -> Result<Stream> {
         let mut input = Decoder::new("checkpoint", bytes);
         let h = StreamHeader::decode(input.array()?);
+        input.zero(&h.reserved)?;
+        for part in [h.epoch, h.next_volume, h.next_tree, h.free_blocks] {
+            input.limited(part, "a counter")?;
+        }
         let root = [h.free_root_addr, h.free_root_gen, h.free_root_birth, h.free_root_level];
         let mut stream = Stream {
             epoch: h.epoch,
@@ -474,6 +494,9 @@ impl Stream {
             let r = ArenaRecord::decode(input.array()?);
             if r.len == 0 || r.len > 1024 {
                 return Err(input.corrupt("an arena of impossible length"));
+            }
+            if (r.len..1024).any(|i| r.used[(i / 8) as usize] >> (i % 8) & 1 == 1) {
+                return Err(input.corrupt("an arena that uses blocks past its end"));
             }
             stream.arenas.push(ArenaMeta { start: r.start, len: r.len, used: r.used });
         }

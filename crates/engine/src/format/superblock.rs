@@ -2,6 +2,7 @@
 //! of sequence `n` goes to slot `n % 4`, so that a torn write never hurts the one before it. A label is a superblock
 //! of a physical volume that belongs to no group.
 
+use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
 use crate::error::{Error, Result};
 use crate::units::{BLOCK_SIZE, Uuid};
@@ -192,6 +193,13 @@ impl Superblock {
                 record.version, record.incompatible
             )));
         }
+        // What a compatible feature puts there is not ours to judge.
+        if record.compatible == 0 && record.reserved != [0; 200] {
+            return Err(corrupt("its reserved bytes are not zero"));
+        }
+        if record.sequence >= RECORD_LIMIT {
+            return Err(corrupt("its sequence number is impossible"));
+        }
         let group = if record.pv_count == 0 { None } else { Some(Self::group(block, &record, corrupt)?) };
         Ok(Some(Superblock {
             sequence: record.sequence,
@@ -213,6 +221,10 @@ impl Superblock {
         }
         let name = record.name.get(..record.name_len as usize).and_then(|bytes| std::str::from_utf8(bytes).ok());
         let name = name.ok_or_else(|| corrupt("the group's name is no text"))?;
+        let counters = [record.journal_id, record.journal_seq, record.capture_seq, record.generation];
+        if counters.iter().any(|counter| *counter >= RECORD_LIMIT) || record.clean > 1 {
+            return Err(corrupt("its counters are impossible"));
+        }
         let mut pvs = Vec::with_capacity(count);
         let mut next = 0u64;
         for i in 0..count {
@@ -222,7 +234,7 @@ impl Superblock {
                 .extents
                 .checked_mul(extent_blocks * BLOCK_SIZE)
                 .and_then(|bytes| bytes.checked_add(entry.data_offset))
-                .is_some_and(|end| end <= entry.size);
+                .is_some_and(|end| end <= entry.size && entry.size < 1 << 60);
             if entry.first_extent != next || entry.data_offset != DATA_OFFSET || !fits {
                 return Err(corrupt("its table of physical volumes does not add up"));
             }
@@ -234,7 +246,7 @@ impl Superblock {
                 size: entry.size,
             });
         }
-        let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < 1 << 47);
+        let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < RECORD_LIMIT);
         let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
         let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
         let journal_bytes = record.journal_blocks.saturating_mul(BLOCK_SIZE);

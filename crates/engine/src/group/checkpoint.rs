@@ -192,6 +192,7 @@ impl Group {
     fn capture(&self) -> Result<Captured> {
         let core = &self.core;
         let _gate = core.gate.write();
+        core.meta.lock().sound()?;
         let catalog = self.catalog.read();
         let generation = core.generation.fetch_add(1, Ordering::AcqRel);
         let journal = core.journal.capture();

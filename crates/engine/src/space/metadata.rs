@@ -4,6 +4,7 @@
 //!   it waits in `pending`, then in `committing`.
 //! * M2 A reserve stays for removal and checkpoints when ordinary writes get no more nodes (promise P8).
 
+use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};
 use crate::units::{MetaBlock, VgBlock};
 
@@ -17,6 +18,8 @@ pub struct MetaSpace {
     next: u64,
     pending: Vec<MetaBlock>,
     committing: Vec<MetaBlock>,
+    /// A block that was given back twice: trees that share a node and both call it their own.
+    twice: Option<MetaBlock>,
 }
 
 impl MetaSpace {
@@ -30,6 +33,7 @@ impl MetaSpace {
             next: 0,
             pending: Vec::new(),
             committing: Vec::new(),
+            twice: None,
         }
     }
 
@@ -126,10 +130,25 @@ impl MetaSpace {
     }
 
     fn give_back(&mut self, block: MetaBlock) {
+        if !self.is_used(block) {
+            self.twice = self.twice.or(Some(block));
+            return;
+        }
         let (word, bit) = ((block.0 / 64) as usize, block.0 % 64);
-        assert!(self.used[word] >> bit & 1 == 1, "metadata block {block} was freed twice");
         self.used[word] &= !(1 << bit);
         self.free += 1;
+    }
+
+    /// An error when trees contradicted each other: no checkpoint may be made of that.
+    pub fn sound(&self) -> Result<()> {
+        match self.twice {
+            None => Ok(()),
+            Some(block) => Err(Error::Corrupt {
+                what: "metadata area",
+                place: format!("metadata block {block}"),
+                detail: "two trees gave it back: both call it their own".into(),
+            }),
+        }
     }
 
     /// At a checkpoint's capture: what is pending now is free once that checkpoint is durable.
