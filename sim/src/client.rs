@@ -79,6 +79,15 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// Whether a command was done: yes, no, or (its disk failed in the middle) nobody knows before the group is opened again.
+fn outcome<T>(result: &Result<T>) -> Option<bool> {
+    match result {
+        Ok(_) => Some(true),
+        Err(Error::Disk(_) | Error::Poisoned(_) | Error::Corrupt { .. }) => None,
+        Err(_) => Some(false),
+    }
+}
+
 /// An operation under way, boxed so that many of different kinds can be started together.
 pub type Op = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -126,7 +135,9 @@ impl Client {
             attributes: Attributes::default(),
         };
         let done = self.group.create_volume(new).await;
-        self.oracle.lock().end_create(command, done.is_ok());
+        if let Some(outcome) = outcome(&done) {
+            self.oracle.lock().end_create(command, outcome);
+        }
         done.map(|_| vol)
     }
 
@@ -156,7 +167,9 @@ impl Client {
             })
             .collect();
         let done = self.group.snapshot(&specs).await;
-        self.oracle.lock().end_create(command, done.is_ok());
+        if let Some(outcome) = outcome(&done) {
+            self.oracle.lock().end_create(command, outcome);
+        }
         done.map(|_| vols)
     }
 
@@ -164,7 +177,9 @@ impl Client {
         let ids = vols.iter().map(|&vol| self.id(vol)).collect::<Result<Vec<_>>>()?;
         let command = self.oracle.lock().begin_remove(vols);
         let done = self.group.remove(&ids).await;
-        self.oracle.lock().end_remove(command, done.is_ok());
+        if let Some(outcome) = outcome(&done) {
+            self.oracle.lock().end_remove(command, outcome);
+        }
         done
     }
 
@@ -172,7 +187,9 @@ impl Client {
         let (target_id, source_id) = (self.id(target)?, self.id(source)?);
         let command = self.oracle.lock().begin_revert(target, source, consume);
         let done = self.group.revert(target_id, source_id, consume).await;
-        self.oracle.lock().end_revert(command, done.is_ok());
+        if let Some(outcome) = outcome(&done) {
+            self.oracle.lock().end_revert(command, outcome);
+        }
         done
     }
 
@@ -180,7 +197,9 @@ impl Client {
         let id = self.id(vol)?;
         let command = self.oracle.lock().begin_resize(vol, blocks * BLOCK);
         let done = self.group.resize(id, blocks).await;
-        self.oracle.lock().end_resize(command, done.is_ok());
+        if let Some(outcome) = outcome(&done) {
+            self.oracle.lock().end_resize(command, outcome);
+        }
         done
     }
 
@@ -188,7 +207,9 @@ impl Client {
         let id = self.id(vol)?;
         let command = self.oracle.lock().begin_rename(vol, name);
         let done = self.group.rename(id, name).await;
-        self.oracle.lock().end_rename(command, done.is_ok());
+        if let Some(outcome) = outcome(&done) {
+            self.oracle.lock().end_rename(command, outcome);
+        }
         done
     }
 

@@ -575,14 +575,25 @@ impl Model {
             return Ok(());
         }
         let client = self.client.clone();
-        let found = self.run(async move { client.verify(vol, sector, count).await })??;
+        let found = match self.run(async move { client.verify(vol, sector, count).await })? {
+            Ok(found) => found,
+            Err(failure) => return self.gone_meanwhile(failure),
+        };
         self.client.oracle.lock().settle(vol, sector, &found);
         Ok(())
     }
 
     fn verify_all(&mut self, vol: Vol) -> Step {
         let client = self.client.clone();
-        self.run(async move { client.verify_all(vol).await })?
+        self.run(async move { client.verify_all(vol).await })?.or_else(|failure| self.gone_meanwhile(failure))
+    }
+
+    /// A snapshot may outgrow its reserve in the background, when another one's part falls to it.
+    fn gone_meanwhile(&mut self, failure: Failure) -> Step {
+        match failure {
+            Failure::Refused(Error::InvalidSnapshot) if self.profile == Profile::Full => self.take_invalid(),
+            failure => Err(failure),
+        }
     }
 
     fn verify_everything(&mut self) -> Step {

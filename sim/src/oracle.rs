@@ -190,9 +190,9 @@ impl Oracle {
         self.clock
     }
 
-    /// Volumes that exist for certain and can be read.
+    /// Volumes that exist for certain, can be read, and are not in the middle of a command.
     pub fn readable(&self) -> Vec<Vol> {
-        let here = |volume: &Volume| volume.life == Life::Here && !volume.invalid;
+        let here = |volume: &Volume| volume.life == Life::Here && !volume.invalid && volume.next.is_none();
         self.volumes.iter().filter(|(_, volume)| here(volume)).map(|(&vol, _)| vol).collect()
     }
 
@@ -445,7 +445,8 @@ impl Oracle {
                 continue;
             }
             for (at, version) in versions.iter_mut().enumerate() {
-                if at != last {
+                // What failed may still come to light when the group is opened again.
+                if at != last && version.acked {
                     version.until = version.until.min(began - 1);
                 }
             }

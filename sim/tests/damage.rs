@@ -74,7 +74,13 @@ fn one_rotten_page_of_metadata_harms_nobody() {
 fn any_damage_to_metadata_is_refused_or_harmless() {
     let setup = Setup::small(2, 24);
     let (image, oracle) = run(&setup, &steps("snapshots"), |_| {});
-    let pages = metadata_pages(&image);
+    let mut pages = metadata_pages(&image);
+    // Not the labels: with every copy of the newest gone, the one before it is what a cut of its writing leaves.
+    pages.retain(|&(pv, offset)| {
+        let mut head = [0; 8];
+        image.read(pv, offset, &mut head);
+        &head != b"ROWENPV1"
+    });
     let mut refused = 0;
     for seed in 0..3000 {
         let mut rng = Rng::new(seed);

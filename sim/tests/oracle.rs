@@ -75,7 +75,7 @@ fn power_loss_takes_what_was_not_flushed_and_death_nothing() {
 }
 
 #[test]
-fn a_failed_write_may_be_there_or_not_until_it_is_read() {
+fn a_failed_write_may_be_there_or_not_until_it_is_written_again() {
     let (mut oracle, vol) = with_volume(8);
     let first = wrote(&mut oracle, vol, 0, 1);
     let failed = oracle.begin_write(vol, 0, 1, false, &[]);
@@ -84,7 +84,11 @@ fn a_failed_write_may_be_there_or_not_until_it_is_read() {
     assert!(oracle.judge(vol, 0, &[by(vol, 0, first)], since).is_ok());
     assert!(oracle.judge(vol, 0, &[by(vol, 0, failed)], since).is_ok());
     oracle.settle(vol, 0, &[by(vol, 0, first)]);
+    assert!(oracle.judge(vol, 0, &[by(vol, 0, failed)], Since::Death).is_ok(), "opened again, its record may count");
+    let second = wrote(&mut oracle, vol, 0, 1);
+    let since = now(&mut oracle);
     assert!(oracle.judge(vol, 0, &[by(vol, 0, failed)], since).is_err());
+    assert!(oracle.judge(vol, 0, &[by(vol, 0, second)], since).is_ok());
 }
 
 #[test]
