@@ -9,3 +9,6 @@ pub mod node;
 pub mod record;
 pub mod stream;
 pub mod superblock;
+
+#[cfg(test)]
+mod spec_test;

@@ -1,7 +1,7 @@
 //! The checkpoint stream: all that a group knows beside its trees' nodes, written anew by each checkpoint.
 //!
 //! The stream's bytes are cut into pages, which are named by index blocks, the first of which the superblock names.
-//! Order in the stream: header, metadata extent pairs, trees, volumes, arenas, extents to free, open records,
+//! Order in the stream: header, free blocks of each physical volume, metadata extent pairs, trees, volumes, arenas, extents to free, open records,
 //! and last the bitmap of metadata blocks in use.
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
@@ -74,7 +74,8 @@ on_disk! {
         96 => to_free: u64,
         104 => open_records: u64,
         112 => bitmap_bytes: u64,
-        120 => reserved: [u8; 72],
+        120 => pvs: u64,
+        128 => reserved: [u8; 64],
     }
 }
 
@@ -228,6 +229,8 @@ pub struct Stream {
     pub next_tree: u64,
     pub free_blocks: u64,
     pub free_tree: Tree,
+    /// Free blocks in the range of each physical volume.
+    pub pv_free: Vec<u64>,
     pub pairs: Vec<[u64; 2]>,
     pub trees: Vec<TreeMeta>,
     pub volumes: Vec<VolumeMeta>,
@@ -445,9 +448,11 @@ impl Stream {
             to_free: self.to_free.len() as u64,
             open_records: self.open_records.len() as u64,
             bitmap_bytes: self.bitmap.len() as u64,
-            reserved: [0; 72],
+            pvs: self.pv_free.len() as u64,
+            reserved: [0; 64],
         };
         out.record(&header.encode());
+        self.pv_free.iter().for_each(|free| out.u64(*free));
         for [copy_a, copy_b] in &self.pairs {
             out.record(&PairRecord { copy_a: *copy_a, copy_b: *copy_b }.encode());
         }
@@ -480,6 +485,9 @@ impl Stream {
             free_tree: root_from(root, &input)?,
             ..Stream::default()
         };
+        for _ in 0..input.count(h.pvs, 8)? {
+            stream.pv_free.push(input.u64()?);
+        }
         for _ in 0..input.count(h.pairs, PairRecord::SIZE)? {
             let r = PairRecord::decode(input.array()?);
             stream.pairs.push([r.copy_a, r.copy_b]);

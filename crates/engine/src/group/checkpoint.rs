@@ -9,11 +9,11 @@
 use super::catalog::Catalog;
 use super::label::write_superblock;
 use super::{Group, Root};
-use crate::core::count;
+use crate::core::{count, yield_now};
 use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
-    ArenaMeta, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, encode_index, encode_page, sealed_crc,
+    ArenaMeta, ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, encode_index, encode_page, sealed_crc,
 };
 use crate::format::superblock::{GroupRoot, Superblock};
 use crate::journal::Capture;
@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 /// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
-const BATCH_BLOCKS: u64 = 64;
+const BATCH_BLOCKS: u64 = 32;
 /// Requests of a checkpoint in flight.
 const BATCHES_IN_FLIGHT: usize = 4;
 
@@ -160,19 +160,24 @@ impl Group {
             if done {
                 break;
             }
+            yield_now().await;
         }
         self.core.space_event.notify();
         Ok(())
     }
 
-    /// Sees to it that the stream's pages can be had, before the gate is closed.
+    /// Sees to it that the stream's pages can be had, before the gate is closed; and the next one's after it.
     async fn make_stream_room(&self) -> Result<()> {
-        for _ in 0..3 {
-            let wanted = self.stream_estimate();
-            if self.core.meta.lock().free() >= wanted {
+        let wanted = self.stream_estimate();
+        self.core.meta.lock().keep_for_checkpoint(wanted);
+        for _ in 0..8 {
+            if self.core.meta.lock().free_beyond_reserve() >= wanted {
                 return Ok(());
             }
-            let grown = self.core.with_nodes_privileged(|| self.core.try_grow()).await?;
+            let grown = match self.core.with_nodes_privileged(|| self.core.try_grow()).await {
+                Err(Error::NoSpace { .. }) => false,
+                outcome => outcome?,
+            };
             if !grown {
                 break;
             }
@@ -183,10 +188,13 @@ impl Group {
     fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
         let items = catalog.volumes.len() as u64 * 600 + catalog.trees.len() as u64 * 256;
-        let runs = self.core.space.lock().pending_runs() as u64 * 16 + (1 << 20);
+        let space = self.core.space.lock();
+        let runs = space.pending_runs() as u64 * 16 + space.arena_count() as u64 * ArenaRecord::SIZE as u64;
+        drop(space);
         let bitmap = self.core.meta.lock().bitmap_bytes();
         let pages = (items + runs + bitmap) / PAGE_PAYLOAD as u64 + 2;
-        (pages + pages / INDEX_ENTRIES as u64 + 2).min(self.core.meta.lock().total() / 4) + 16
+        // A quarter more: writes go on until the capture.
+        pages + pages / 4 + pages / INDEX_ENTRIES as u64 + 8
     }
 
     fn capture(&self) -> Result<Captured> {
@@ -202,6 +210,7 @@ impl Group {
             next_volume: catalog.next_volume,
             next_tree: catalog.next_tree,
             open_records: journal.open.clone(),
+            pv_free: Vec::new(),
             trees: catalog.trees.values().cloned().collect(),
             ..Stream::default()
         };
@@ -216,6 +225,7 @@ impl Group {
         let mut space = core.space.lock();
         stream.free_tree = space.free_tree();
         stream.free_blocks = space.free_in_tree();
+        stream.pv_free = space.pv_free().iter().map(|(_, free)| *free).collect();
         let arenas = space.arenas(&in_flight);
         stream.arenas = arenas.into_iter().map(|(start, len, used)| ArenaMeta { start, len, used }).collect();
         stream.to_free = space.begin_commit();
@@ -295,6 +305,7 @@ impl Group {
             if under_way.len() >= BATCHES_IN_FLIGHT {
                 under_way.pop_front().expect("it has several").await?;
             }
+            yield_now().await;
         }
         for write in under_way {
             write.await?;

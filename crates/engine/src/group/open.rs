@@ -24,7 +24,7 @@ use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, Vol
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -201,7 +201,8 @@ impl Group {
         }
         // A journal life of its own: frames of the one before can never be taken for ours.
         root.journal_id += 1;
-        let pv_free = root.pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * root.extent_blocks, 0)).collect();
+        let ends = root.pvs.iter().map(|pv| (pv.first_extent + pv.extents) * root.extent_blocks);
+        let pv_free = ends.zip(stream.pv_free.iter().copied()).collect();
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pv_free);
         for arena in &stream.arenas {
             if !space.restore_arena(arena.start, arena.len, &arena.used) {
@@ -219,7 +220,6 @@ impl Group {
         let read_only = config.read_only;
         let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
         let group = Group::assemble(disks, runtime, config, root, parts);
-        group.count_free().await?;
         group.build_catalog(&stream)?;
         for (start, len) in &stream.to_free {
             group.add_free(*start, start + len).await?;
@@ -237,37 +237,6 @@ impl Group {
         Ok(group)
     }
 
-    /// Free blocks of each physical volume, counted in the free tree. It is no larger than free space is fragmented.
-    async fn count_free(&self) -> Result<()> {
-        let mut cursor = 0;
-        loop {
-            let step = self
-                .core
-                .with_nodes_privileged(|| {
-                    let tree = self.core.space.lock().free_tree();
-                    crate::map::walk_step(&self.core.cache, &tree, cursor, &|_, _, _| false)
-                })
-                .await?;
-            if let Some(leaf) = step.leaf {
-                if leaf.extents().any(|e| e.key != e.value || e.flags != 0) {
-                    return Err(stream_corrupt("the free-space tree maps blocks to others"));
-                }
-                let mut space = self.core.space.lock();
-                leaf.extents().for_each(|e| space.count_free_extent(e.key, u64::from(e.len)));
-            }
-            match step.next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
-        let space = self.core.space.lock();
-        let counted: u64 = space.pv_free().iter().map(|(_, free)| *free).sum();
-        if counted != space.free_in_tree() {
-            return Err(stream_corrupt("the free-space tree and its count disagree"));
-        }
-        Ok(())
-    }
-
     fn build_catalog(&self, stream: &Stream) -> Result<()> {
         let mut catalog = self.catalog_mut();
         let placement = self.core.placement();
@@ -280,11 +249,12 @@ impl Group {
         for head in &heads {
             catalog.add_child(head.parent, head.id);
         }
+        let heads: BTreeMap<TreeId, TreeMeta> = heads.into_iter().map(|h| (h.id, h)).collect();
         for meta in &stream.volumes {
             let head = if meta.state == VolumeState::Invalid {
                 empty_head(meta.head, Epoch(1))
             } else {
-                let head = heads.iter().find(|h| h.id == meta.head);
+                let head = heads.get(&meta.head);
                 head.cloned().ok_or_else(|| stream_corrupt("a volume has no head"))?
             };
             let id = meta.id;
@@ -632,7 +602,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let parents = stream.trees.iter().filter_map(|t| t.parent).all(|p| ids.contains(&p));
     let distinct = ids.len() == stream.trees.len();
     // Parents lead upwards, never in a circle: epochs fall.
-    let by_id: std::collections::BTreeMap<_, _> = stream.trees.iter().map(|t| (t.id, t)).collect();
+    let by_id: BTreeMap<_, _> = stream.trees.iter().map(|t| (t.id, t)).collect();
     let order = stream.trees.iter().all(|t| {
         let parent = t.parent.and_then(|p| by_id.get(&p));
         parent.is_none_or(|p| p.kind != TreeKind::Head && (t.kind == TreeKind::Head || t.epoch == Epoch(0) || p.epoch < t.epoch))
@@ -656,6 +626,11 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
         (thick, "a thick volume is larger than the group"),
         (!stream.pairs.is_empty(), "it has no metadata area"),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
+        (
+            stream.pv_free.len() == root.pvs.len()
+                && stream.pv_free.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)) == Some(stream.free_blocks),
+            "the free blocks of its physical volumes do not add up",
+        ),
     ];
     match checks.iter().find(|(good, _)| !good) {
         Some((_, what)) => Err(stream_corrupt(what)),

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record, SnapshotPart};
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry};
+use crate::journal::Pressure;
 use crate::map::MapError;
 use crate::placement::Placement;
 use crate::space::{AllocError, Reserve, Run};
@@ -87,6 +88,10 @@ impl Group {
     }
 
     fn append(&self, record: &Record) -> Seq {
+        // Commands fill the ring, too, and nobody else may be there to notice.
+        if self.core.journal.pressure() != Pressure::Low {
+            self.want_checkpoint();
+        }
         self.core.journal.append(record, false)
     }
 
@@ -226,16 +231,22 @@ impl Group {
         if specs.is_empty() {
             return Err(Error::Invalid("a snapshot needs an origin".into()));
         }
-        self.core.journal.admit().await?;
-        // R9: close the gates (in the order of ids, so that two snapshots cannot wait for each other) ...
-        let mut gates = Vec::with_capacity(origins.len());
-        for volume in origins.values() {
-            gates.push(volume.close_gate(false).await);
-        }
-        let outcome = self.snapshot_gated(specs).await;
-        // ... and open them: durability is waited for outside.
-        drop(gates);
-        let (ids, seq) = outcome?;
+        let (ids, seq) = loop {
+            self.core.journal.admit().await?;
+            // R9: close the gates (in the order of ids, so that two snapshots cannot wait for each other) ...
+            let mut gates = Vec::with_capacity(origins.len());
+            for volume in origins.values() {
+                gates.push(volume.close_gate(false).await);
+            }
+            let outcome = self.snapshot_gated(specs).await;
+            // ... and open them: durability, and space if there is too little, is waited for outside.
+            drop(gates);
+            match outcome {
+                Err(error @ Error::NoSpace { .. }) if !self.more_space().await? => return Err(error),
+                Err(Error::NoSpace { .. }) => {}
+                outcome => break outcome?,
+            }
+        };
         if self.core.planted("snapshot_not_durable") {
             return Ok(ids);
         }
@@ -650,9 +661,14 @@ impl Group {
     pub async fn set_reserve(self: &Arc<Self>, id: VolumeId, reserve: Option<u64>) -> Result<()> {
         let old = self.volume(id)?.state.lock().meta.reserve;
         let more = reserve.unwrap_or(0).saturating_sub(old.unwrap_or(0));
-        let free = self.core.space.lock().available();
-        if more > free {
-            return Err(Error::NoSpace { needed: more, free });
+        loop {
+            let free = self.core.space.lock().available();
+            if more <= free {
+                break;
+            }
+            if !self.more_space().await? {
+                return Err(Error::NoSpace { needed: more, free });
+            }
         }
         self.update(id, |meta| meta.reserve = reserve).await
     }

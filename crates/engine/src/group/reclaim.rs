@@ -16,7 +16,7 @@
 
 use super::catalog::Catalog;
 use super::Group;
-use crate::core::{Absorb, Core, count};
+use crate::core::{Absorb, Core, count, yield_now};
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};
@@ -24,10 +24,8 @@ use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 /// Freed runs that may wait for a checkpoint before removal takes one itself.
 const PENDING_RUNS: usize = 16 << 10;
@@ -45,7 +43,13 @@ impl Group {
         let outcome = self.reclaim_step().await;
         match outcome {
             Ok(true) => {}
-            Ok(false) => self.core.space_event.notify(),
+            Ok(false) => {
+                // What was freed is usable, and shows in reports, after a checkpoint.
+                if self.core.space.lock().pending_blocks() > 0 {
+                    self.want_checkpoint();
+                }
+                self.core.space_event.notify();
+            }
             Err(error) => {
                 // Removal stops until the group is opened again; nothing is lost by that but space.
                 self.reclaim_wanted.store(false, Ordering::Release);
@@ -326,17 +330,4 @@ fn release(core: &Core, step: &map::Step) {
     for passed in &step.passed {
         meta.release(passed.node, core.generation(), &core.cache);
     }
-}
-
-/// Lets other tasks run.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
 }

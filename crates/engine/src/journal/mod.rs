@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Poll, Waker};
 
 /// Frames on their way to the disk at once. Two: one fills while one is written, a third would only be smaller.
-const FRAMES_IN_FLIGHT: usize = 2;
+const FRAMES_IN_FLIGHT: usize = 4;
 /// Records gathered into one frame, in bytes, when there are more than fit into a moment.
 const FRAME_TARGET: usize = 128 << 10;
 

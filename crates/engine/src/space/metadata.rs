@@ -18,6 +18,7 @@ pub struct MetaSpace {
     next: u64,
     pending: Vec<MetaBlock>,
     committing: Vec<MetaBlock>,
+    checkpoint_blocks: u64,
     /// A block that was given back twice: trees that share a node and both call it their own.
     twice: Option<MetaBlock>,
 }
@@ -33,6 +34,7 @@ impl MetaSpace {
             next: 0,
             pending: Vec::new(),
             committing: Vec::new(),
+            checkpoint_blocks: 0,
             twice: None,
         }
     }
@@ -80,7 +82,16 @@ impl MetaSpace {
 
     /// Nodes kept back for removal and checkpoints (M2).
     pub fn reserve(&self) -> u64 {
-        (self.total() / 8).clamp(32, 1024)
+        (self.total() / 8).clamp(32, 1024).max(self.checkpoint_blocks)
+    }
+
+    pub fn free_beyond_reserve(&self) -> u64 {
+        self.free.saturating_sub(self.reserve())
+    }
+
+    /// What a checkpoint's stream may take: kept back as well, so that there can always be a next one.
+    pub fn keep_for_checkpoint(&mut self, blocks: u64) {
+        self.checkpoint_blocks = blocks;
     }
 
     pub fn add_pair(&mut self, pair: [u64; 2]) {

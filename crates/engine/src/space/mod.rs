@@ -31,6 +31,9 @@ const MAX_ARENAS: usize = 4096;
 /// Leaves of the free tree looked at in one step of a search.
 const SEARCH_LEAVES: usize = 64;
 
+/// Freed runs made usable in one step: some tens of microseconds.
+const COMMIT_STEP: usize = 32;
+
 /// A run of VG blocks: start and length.
 pub type Run = (u64, u64);
 pub type Runs = SmallVec<[Run; 2]>;
@@ -260,6 +263,11 @@ impl Space {
         self.pending_blocks + self.committing_blocks
     }
 
+    /// Open arenas.
+    pub fn arena_count(&self) -> usize {
+        self.arenas.len()
+    }
+
     pub fn pending_runs(&self) -> usize {
         self.pending.len()
     }
@@ -288,11 +296,6 @@ impl Space {
     pub fn promise_anew(&mut self, blocks: i64) {
         self.promised = blocks;
         self.reserves.clear();
-    }
-
-    /// Counts a free extent of the free tree to its physical volume, while a group is opened.
-    pub fn count_free_extent(&mut self, start: u64, len: u64) {
-        self.count_pv((start, len), true);
     }
 
     /// Sets a snapshot's reserve and what is charged to it; `None` removes it.
@@ -770,7 +773,7 @@ impl Space {
 
     /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done.
     pub fn finish_commit(&mut self, hands: Hands<'_>) -> Result<bool, MapError> {
-        for _ in 0..256 {
+        for _ in 0..COMMIT_STEP {
             let Some(run) = self.committing.last().copied() else { return Ok(true) };
             let len = self.put_back(hands, run)?;
             self.committing_blocks -= len;

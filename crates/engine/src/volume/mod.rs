@@ -474,8 +474,14 @@ impl Volume {
         let mut segments = Segments::new();
         let placement = self.state.lock().placement.clone();
         let mut at = 0u64;
-        for ((vg, blocks), named) in &plan.targets {
+        for ((vg, blocks), _) in &plan.targets {
             placement.map_blocks(VgBlock(*vg), *blocks, (at * BLOCK_SIZE) as u32, &mut segments);
+            at += blocks;
+        }
+        let data = start(&*self.core.disks, DiskOp::Write { segments, buf: buf.clone() });
+        // The disk is at work while the checksums are made.
+        at = 0;
+        for ((vg, blocks), named) in &plan.targets {
             if *named {
                 let bytes = &buf.as_slice()[(at * BLOCK_SIZE) as usize..((at + blocks) * BLOCK_SIZE) as usize];
                 extents.push(WriteExtent {
@@ -487,12 +493,13 @@ impl Volume {
             }
             at += blocks;
         }
+        // Whoever wrote may use the buffer again as soon as the write has returned.
+        drop(buf);
         if extents.is_empty() {
             // A partial block in place on a disk with larger sectors: read, changed, and written whole.
-            start(&*self.core.disks, DiskOp::Write { segments, buf }).await?;
+            data.await?;
             return Ok(());
         }
-        let data = start(&*self.core.disks, DiskOp::Write { segments, buf });
         let record = Record::Write { volume: self.id, extents };
         let journal = &self.core.journal;
         let seq = journal.append(&record, true);
@@ -527,7 +534,8 @@ impl Volume {
                     let start = extent.lv_block.0;
                     state.fresh.insert(start, start + u64::from(extent.len), seq);
                     let allocated = (extent.vg_block.0, u64::from(extent.len));
-                    state.in_flight.iter_mut().for_each(|op| remove_run(&mut op.allocated, allocated));
+                    let holders = state.in_flight.iter_mut().filter(|op| !op.allocated.is_empty());
+                    holders.for_each(|op| remove_run(&mut op.allocated, allocated));
                     Ok(())
                 })
                 .await;
@@ -801,6 +809,9 @@ enum ReadPlan {
 /// Takes a run out of a list of runs that may hold it as a part.
 fn remove_run(runs: &mut Runs, (start, len): Run) {
     let end = start + len;
+    if runs.iter().all(|(a, n)| a + n <= start || end <= *a) {
+        return;
+    }
     let mut left = Runs::new();
     for (a, n) in runs.drain(..) {
         let b = a + n;
