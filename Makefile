@@ -1,0 +1,53 @@
+# Rowen's chores. `make help` lists them.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+# The demo, the benchmarks and the tests on real devices need root.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
+TARGET := $(or $(CARGO_TARGET_DIR),target)/release
+
+.PHONY: build test test-unit test-sim test-real lint demo bench install uninstall clean help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+build: ## build target/release/rowen
+	$(CARGO) build --release -p rowen-cli
+
+test: ## everything: lints, unit tests, simulated crashes, real devices (root; installs Debian packages it needs)
+	.ci/run
+
+test-unit: ## the tests of the crates that need neither root nor devices
+	.ci/run unit
+
+test-sim: ## random runs, crashes and faults on simulated disks (ROWEN_SIM_SEEDS=percent scales them)
+	.ci/run sim
+
+test-real: ## real devices, filesystems, servers that are killed (root)
+	.ci/run real
+
+lint: ## clippy, every warning an error
+	.ci/run lint
+
+demo: ## what a snapshot costs: 1 GB written without and with one, for every chunk size (root, 4 minutes)
+	.ci/packages demo
+	$(CARGO) build --release -p rowen-cli -p rowen-bench
+	$(SUDO) $(TARGET)/demo $(DEMO)
+
+bench: ## every published figure against the raw disk, in one run (root; BENCH=--quick for a short one)
+	.ci/packages bench
+	$(CARGO) build --release -p rowen-cli -p rowen-bench
+	$(SUDO) $(TARGET)/rowen-bench $(BENCH)
+
+install: build ## install rowen and LVM's command names as links to it under PREFIX
+	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
+	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(DESTDIR)$(PREFIX)/sbin/$$name; done
+
+uninstall: ## remove what install made
+	for name in $$($(DESTDIR)$(PREFIX)/sbin/rowen commands); do \
+		[ "$$(readlink $(DESTDIR)$(PREFIX)/sbin/$$name)" != rowen ] || rm -f $(DESTDIR)$(PREFIX)/sbin/$$name; done
+	rm -f $(DESTDIR)$(PREFIX)/sbin/rowen
+
+clean: ## remove what was built
+	$(CARGO) clean
