@@ -381,6 +381,7 @@ pub fn decode_frame(bytes: &[u8], id: FrameId) -> Result<Option<Frame>> {
         return Ok(None);
     }
     let mut input = Decoder::new("journal frame", &bytes[FrameHeader::SIZE..end]);
+    input.zero(&header.reserved.to_le_bytes())?;
     let mut records = Vec::new();
     for _ in 0..header.count {
         records.push(Record::decode(&mut input)?);

@@ -293,6 +293,7 @@ fn sample_stream() -> stream::Stream {
         next_volume: 4,
         next_tree: 6,
         free_blocks: 9,
+        pv_free: vec![4, 5],
         pairs: vec![[256, 512]],
         trees: vec![tree],
         volumes: vec![volume()],
@@ -308,7 +309,7 @@ fn sample_stream() -> stream::Stream {
 fn a_stream_has_the_length_that_the_page_gives_and_comes_back() {
     let stream = sample_stream();
     let bytes = stream.encode();
-    assert_eq!(bytes.len(), 192 + 16 + (128 + 2 * 16) + (104 + 6 + 3 + 3) + 144 + 16 + 2 * 8 + 32);
+    assert_eq!(bytes.len(), 192 + 2 * 8 + 16 + (128 + 2 * 16) + (104 + 6 + 3 + 3) + 144 + 16 + 2 * 8 + 32);
     let back = stream::Stream::decode(&bytes).unwrap();
     assert_eq!(format!("{back:?}"), format!("{stream:?}"));
     for cut in 0..bytes.len() {

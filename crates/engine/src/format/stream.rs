@@ -1,8 +1,8 @@
 //! The checkpoint stream: all that a group knows beside its trees' nodes, written anew by each checkpoint.
 //!
 //! The stream's bytes are cut into pages, which are named by index blocks, the first of which the superblock names.
-//! Order in the stream: header, free blocks of each physical volume, metadata extent pairs, trees, volumes, arenas, extents to free, open records,
-//! and last the bitmap of metadata blocks in use.
+//! Order in the stream: header, free blocks of each physical volume, metadata extent pairs, trees, volumes, arenas,
+//! extents to free, open records, and last the bitmap of metadata blocks in use.
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::record::{block_crc, on_disk, seal};
@@ -600,5 +600,8 @@ pub fn decode_index(block: &[u8], generation: u64, own: [u64; 2], group: u64) ->
         .map(|i| IndexEntry::decode_from(&block[IndexHeader::SIZE + i * IndexEntry::SIZE..]))
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| fail("it is cut short"))?;
+    if entries.iter().any(|entry| entry.reserved != 0) {
+        return Err(fail("reserved bytes are not zero"));
+    }
     Ok((entries, [header.next_a, header.next_b]))
 }
