@@ -106,6 +106,8 @@ pub struct Core {
     /// Space came back, a checkpoint ended, a removal went on.
     pub space_event: Event,
     pub closed: AtomicBool,
+    /// Bytes written since the last marker was asked for in the background.
+    pub unproven: AtomicU64,
     group: Mutex<Weak<Group>>,
 }
 
@@ -137,6 +139,7 @@ impl Core {
             counters: Counters::default(),
             space_event: Event::default(),
             closed: AtomicBool::new(false),
+            unproven: AtomicU64::new(0),
             group: Mutex::new(Weak::new()),
         })
     }

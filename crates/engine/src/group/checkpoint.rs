@@ -146,6 +146,11 @@ impl Group {
             self.core.space.lock().abort_commit();
             return Err(error);
         }
+        // Rule R8: a read that began before a block was freed may still be on its way there.
+        let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
+        for volume in volumes {
+            volume.readers_done(volume.begun()).await;
+        }
         count(&self.core.counters.checkpoints);
         self.core.journal.checkpointed(&captured.journal);
         self.core.meta.lock().finish_commit(&self.core.cache);

@@ -527,7 +527,8 @@ impl Space {
         for mut at in [from, 0] {
             loop {
                 match map::first_fit(hands.cache, &self.free_tree, at, min, SEARCH_LEAVES)? {
-                    Fit::Found(e) => return Ok(Some(e)),
+                    Fit::Found(e) if e.key == e.value => return Ok(Some(e)),
+                    Fit::Found(e) => return Err(contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere")),
                     Fit::Continue(next) => at = next,
                     Fit::None => break,
                 }

@@ -20,11 +20,14 @@ use smallvec::SmallVec;
 use state::{Mode, State, UNWRITTEN, apply_unmap, apply_write};
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Records that recovery would have to prove by their data, at most, before a marker is made in the background.
-const UNPROVEN_RECORDS: u64 = 1024;
+/// Data whose records recovery would have to prove, at most, before a marker is made in the background.
+const UNPROVEN_BYTES: u64 = 128 << 20;
+/// What a record counts beside its data: a read of its own, whatever its size.
+const RECORD_COST: u64 = 60 << 10;
 /// Blocks unmapped by one record: bounds memory and the time that a lock is held.
 const UNMAP_BLOCKS: u64 = 1 << 16;
 
@@ -114,11 +117,12 @@ impl Volume {
             return Ok(buf);
         }
         let mut buf = buf;
+        let mut unreadable = None;
         loop {
             let (op, segments, zeros) = match poll_fn(|cx| self.plan_read(cx, offset, len)).await? {
                 ReadPlan::Ready { op, segments, zeros } => (op, segments, zeros),
                 ReadPlan::Load(node, level) => {
-                    self.load(node, level).await?;
+                    self.load(node, level, &mut unreadable).await?;
                     continue;
                 }
             };
@@ -168,6 +172,7 @@ impl Volume {
         if len == 0 {
             return Ok(());
         }
+        let mut unreadable = None;
         loop {
             match poll_fn(|cx| self.plan(cx, offset, u64::from(len))).await? {
                 Plan::InPlace { op, segments } => {
@@ -183,6 +188,7 @@ impl Volume {
                     self.state.lock().finish(op);
                     return outcome;
                 }
+                Plan::Load(node, level) => self.load(node, level, &mut unreadable).await?,
                 other => self.wait_for(other).await?,
             }
         }
@@ -190,7 +196,6 @@ impl Volume {
 
     async fn wait_for(&self, plan: Plan) -> Result<()> {
         match plan {
-            Plan::Load(node, level) => self.load(node, level).await,
             Plan::Marker(seq) => {
                 count(&self.core.counters.waits_for_marker);
                 self.core.journal.ensure_marker(seq).await?;
@@ -202,26 +207,18 @@ impl Volume {
                 self.core.journal.admit().await
             }
             Plan::Space(error) => self.make_space(error).await,
-            Plan::InPlace { .. } | Plan::Map(_) => unreachable!("these are carried out, not waited for"),
+            Plan::InPlace { .. } | Plan::Map(_) | Plan::Load(..) => unreachable!("these are carried out, not waited for"),
         }
     }
 
-    /// A failed load counts only when the node is still wanted: planning again shows it.
-    async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
-        let Err(error) = self.core.load(node, level).await else { return Ok(()) };
-        let wanted = {
-            let state = self.state.lock();
-            state.head.tree.root.is_some() && self.still_refers(&state, node, level)
-        };
-        if wanted { Err(error) } else { Ok(()) }
-    }
-
-    fn still_refers(&self, state: &State, node: NodeRef, level: u8) -> bool {
-        // Without the node itself only its parents can tell; a tree whose root is the node is the plain case.
-        state.head.tree.root == Some(node)
-            || map::lookup(&self.core.cache, &state.head.tree, 0, state.meta.blocks, &mut Extents::new())
-                .is_err_and(|e| matches!(e, MapError::Missing(n, l) if n == node && l == level))
-            || self.core.meta.lock().is_used(node.addr)
+    /// Reads a node. The tree may move on meanwhile: a failure counts only when planning asks for the node again.
+    async fn load(&self, node: NodeRef, level: u8, unreadable: &mut Option<NodeRef>) -> Result<()> {
+        match self.core.load(node, level).await {
+            Ok(()) => *unreadable = None,
+            Err(error) if *unreadable == Some(node) => return Err(error),
+            Err(_) => *unreadable = Some(node),
+        }
+        Ok(())
     }
 
     fn check_range(&self, state: &State, offset: u64, len: u64) -> Result<()> {
@@ -518,7 +515,7 @@ impl Volume {
         let flipped = self.flip(seq, &extents).await;
         journal.close(seq);
         self.core.space_use_changed();
-        self.background_marker(seq);
+        self.background_marker(seq, u64::from(len));
         flipped
     }
 
@@ -595,16 +592,17 @@ impl Volume {
         Ok(Arc::new(whole))
     }
 
-    /// Keeps the number of records small that recovery has to prove by their data.
-    fn background_marker(&self, seq: Seq) {
-        let journal = &self.core.journal;
-        if seq.0 % UNPROVEN_RECORDS != 0 || seq.0 < journal.marker_durable().0 + UNPROVEN_RECORDS {
+    /// Keeps small what recovery has to prove by its data: time to open again is bounded by it.
+    fn background_marker(&self, seq: Seq, bytes: u64) {
+        let unproven = self.core.unproven.fetch_add(bytes + RECORD_COST, Ordering::Relaxed) + bytes + RECORD_COST;
+        if unproven < UNPROVEN_BYTES {
             return;
         }
-        let journal = journal.clone();
+        self.core.unproven.store(0, Ordering::Relaxed);
+        let journal = self.core.journal.clone();
         let marker = async move {
             // A failure poisons the journal, and whoever writes next is told.
-            let _ = journal.ensure_marker(Seq(seq.0 - UNPROVEN_RECORDS / 2)).await;
+            let _ = journal.ensure_marker(seq).await;
         };
         self.core.runtime.spawn("marker", Box::pin(marker));
     }
@@ -770,6 +768,23 @@ impl Volume {
             }
             FullPolicy::Fail => Err(self.core.no_space(1)),
         }
+    }
+
+    /// Requests begun so far; what [`readers_done`](Self::readers_done) is asked about later.
+    pub(crate) fn begun(&self) -> u64 {
+        self.state.lock().next_op
+    }
+
+    /// Waits until no read that was begun before request `limit` is in flight.
+    pub(crate) async fn readers_done(&self, limit: u64) {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.in_flight.iter().any(|op| op.mode == Mode::Read && op.id < limit) {
+                return Self::wait_here(&mut state, cx);
+            }
+            Poll::Ready(())
+        })
+        .await
     }
 
     /// Closes the gate and waits until no request of the given kind is in flight. [`Gate::drop`] opens it.
