@@ -25,6 +25,9 @@ const ENTER_EXT_ARG: u32 = 1 << 3;
 /// throughput at a depth of 32 (decision 0002). Transfers that continue one another do wait for each other, so that the
 /// block layer can merge them.
 const EAGER: usize = 2;
+/// A transfer of so many bytes goes to the kernel at once: it gains nothing from a neighbour, and the disk is better
+/// at work while the worker prepares the next.
+const LARGE: u32 = 256 << 10;
 /// Completions that belong to no request: the bell, and those that nobody waits for.
 const BELL: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
@@ -279,6 +282,10 @@ impl Ring {
             self.submit(queued);
         }
         self.push(entry.user_data(key as u64));
+        if len >= LARGE {
+            let queued = self.ring.submission().len();
+            self.submit(queued);
+        }
     }
 
     fn collect(&mut self, harvest: &mut Harvest) {
