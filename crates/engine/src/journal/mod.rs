@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Poll, Waker};
 
-/// Frames on their way to the disk at once. Two: one fills while one is written, a third would only be smaller.
+/// Frames on their way to the disk at once. With two, a write at a depth of 32 waited for most of another frame before its
+/// own began; more than four only make frames smaller.
 const FRAMES_IN_FLIGHT: usize = 4;
 /// Records gathered into one frame, in bytes, when there are more than fit into a moment.
 const FRAME_TARGET: usize = 128 << 10;
