@@ -15,7 +15,10 @@ fn sweep(kind: DiskOpKind, extent: Extent) {
                 Ok(Told::NotReached) => break,
                 Ok(Told::Error) => told += 1,
                 Ok(Told::Nothing) => {}
-                Err(e) => failures.push(format!("{name}: {e}")),
+                Err(e) => failures.push(format!(
+                    "ROWEN_SCENARIO={name} ROWEN_FAULT={kind:?}:{number}:{extent:?} cargo test -p rowen-sim --test errors replay \
+                     -- --nocapture --ignored: {e}"
+                )),
             }
             if failures.len() > 4 {
                 break;
@@ -59,4 +62,21 @@ fn all_flushes_fail_from_some_point_on() {
 #[test]
 fn all_reads_fail_from_some_point_on() {
     sweep(DiskOpKind::Read, Extent::AllFrom);
+}
+
+/// One failure alone: `ROWEN_SCENARIO=NAME ROWEN_FAULT=KIND:NUMBER:EXTENT`, as the sweep prints them.
+#[test]
+#[ignore = "only with the environment that names a failure"]
+fn replay() {
+    let name = std::env::var("ROWEN_SCENARIO").expect("ROWEN_SCENARIO is set");
+    let fault = std::env::var("ROWEN_FAULT").expect("ROWEN_FAULT is set");
+    let parts: Vec<&str> = fault.split(':').collect();
+    let kinds = [DiskOpKind::Read, DiskOpKind::Write, DiskOpKind::Flush];
+    let kind = kinds.into_iter().find(|kind| format!("{kind:?}") == parts[0]).expect("Read, Write or Flush");
+    let extent = if parts[2] == "One" { Extent::One } else { Extent::AllFrom };
+    let number: u64 = parts[1].parse().unwrap();
+    let steps = scenario::scripted().into_iter().find(|(known, _)| *known == name).expect("a scripted scenario").1;
+    let told = fail_at(&Setup::small(2, 24), &steps, kind, number, extent, 1 + number);
+    println!("{told:?}");
+    assert!(told.is_ok());
 }

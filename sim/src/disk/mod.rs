@@ -8,6 +8,7 @@
 mod cache;
 mod image;
 mod spill;
+mod text;
 
 pub use cache::{POLICIES, Policy};
 pub use image::Image;
@@ -504,13 +505,11 @@ impl State {
                         at += 1;
                     }
                 }
-                if fails {
-                    return error(DiskOpKind::Write, place);
-                }
+                // What a failed write did carry out lies in the cache as anything else does.
                 for command in first..last {
                     self.cache.complete(command, self.events);
                 }
-                Ok(None)
+                if fails { error(DiskOpKind::Write, place) } else { Ok(None) }
             }
             Work::Flush(covers) => {
                 self.event();
