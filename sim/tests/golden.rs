@@ -1,0 +1,251 @@
+//! The golden image of format version 1: a volume group that was written once, is kept beside this file, and must be
+//! opened, read and checked by every later program.
+//!
+//! It holds all that the format has: two physical volumes, thick and thin volumes, writable, read-only, reserved and
+//! invalid snapshots, a snapshot of a snapshot, a reverted volume, a removal under way, and records in the journal that no checkpoint
+//! holds, one of which no flush covered and whose data is not there. `ROWEN_GOLDEN=write` makes a new one, for a
+//! new version; what it must hold, in `v1.txt`, is compared and never written by a program.
+
+use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
+use rowen_engine::format::superblock::VERSION;
+use rowen_engine::group::{
+    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, Volume, VolumeKind, VolumeState,
+};
+use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
+use rowen_sim::disk::{Image, SimDisks};
+use rowen_sim::exec::World;
+use rowen_sim::rng::Rng;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn path(version: u32, what: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}.{what}"))
+}
+
+fn config() -> Config {
+    Config { cache_bytes: 256 << 10, ..Config::default() }
+}
+
+/// Each block is full of one byte, so that the image stays small and a reader sees whose it is.
+async fn fill(volume: &Volume, block: u64, blocks: u64, byte: u8) {
+    let len = blocks * BLOCK_SIZE;
+    let mut buf = PageBuf::zeroed(len as usize);
+    buf.as_mut_slice().fill(byte);
+    volume.write(block * BLOCK_SIZE, len as u32, Arc::new(buf)).await.unwrap();
+}
+
+fn new_volume(name: &str, kind: VolumeKind, blocks: u64, number: u8) -> NewVolume {
+    let attributes = Attributes { autoactivate: true, created: 1_700_000_000, tags: vec!["golden".into()], ..Attributes::default() };
+    NewVolume {
+        name: name.into(),
+        uuid: Uuid([number; 16]),
+        kind,
+        blocks,
+        sector: if number % 2 == 0 { 4096 } else { 512 },
+        chunk_blocks: 4,
+        full: FullPolicy::DropSnapshot,
+        attributes,
+    }
+}
+
+async fn snapshot(group: &Arc<Group>, origin: VolumeId, name: &str, number: u8, reserve: Option<u64>, read_only: bool) -> VolumeId {
+    let attributes = Attributes { skip_activation: true, created: 1_700_000_001, pool: "pool".into(), ..Attributes::default() };
+    let spec = NewSnapshot { origin, name: name.into(), uuid: Uuid([number; 16]), reserve, read_only, chunk_blocks: 1, attributes };
+    group.snapshot(&[spec]).await.unwrap()[0]
+}
+
+/// Blocks of the thin volume.
+const THIN: u64 = 1 << 14;
+const PV: PvGeometry = PvGeometry { size: 8 << 20, sector: 512 };
+
+/// Makes the group that this file's head describes, as the death of the program leaves it.
+fn make() -> Image {
+    let world = World::new(1);
+    let disks = SimDisks::new(world.handle(), &[PV; 2]);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
+        let spec = NewGroup { uuid: Uuid([0x60; 16]), name: "golden".into(), extent_blocks: 256, pvs };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks.clone(), runtime.clone(), config()).await.unwrap();
+        let gone = first_life(&group).await;
+        group.close().await.unwrap();
+        let group = Group::open(as_disks, runtime, config()).await.unwrap();
+        second_life(&group, gone).await;
+    });
+    let mut image = disks.moment().killed(&mut Rng::new(1));
+    let lost = lost_block(&image).expect("the last write reached the disk");
+    image.write(lost.0, lost.1, &[0; BLOCK_SIZE as usize]);
+    image
+}
+
+/// What checkpoints hold.
+async fn first_life(group: &Arc<Group>) -> VolumeId {
+    let thick = group.create_volume(new_volume("thick", VolumeKind::Thick, 64, 1)).await.unwrap();
+    let thin = group.create_volume(new_volume("thin", VolumeKind::Thin, THIN, 2)).await.unwrap();
+    let (a, b) = (group.volume(thick).unwrap(), group.volume(thin).unwrap());
+    fill(&a, 0, 32, 0x11).await;
+    for at in 0..20 {
+        fill(&b, at * 500, 1, 0x21 + at as u8).await;
+    }
+    snapshot(group, thick, "before", 3, None, true).await;
+    fill(&a, 8, 4, 0x12).await;
+    let clone = snapshot(group, thick, "clone", 4, None, false).await;
+    fill(&group.volume(clone).unwrap(), 0, 2, 0x41).await;
+    snapshot(group, clone, "clone-of-clone", 5, None, false).await;
+    fill(&group.volume(clone).unwrap(), 1, 2, 0x42).await;
+    snapshot(group, thin, "reserved", 6, Some(16), false).await;
+    fill(&b, 0, 1, 0x61).await;
+    let small = snapshot(group, thin, "outgrown", 7, Some(1), false).await;
+    fill(&b, 500, 1, 0x62).await;
+    fill(&b, 1000, 1, 0x63).await;
+    assert_eq!(group.volume_info(small).unwrap().state, VolumeState::Invalid);
+    let gone = snapshot(group, thick, "gone", 8, None, false).await;
+    fill(&a, 20, 4, 0x13).await;
+    group.reclaim_idle().await.unwrap();
+    gone
+}
+
+/// What the journal alone holds.
+async fn second_life(group: &Arc<Group>, gone: VolumeId) {
+    let find = |name: &str| group.find(name).unwrap();
+    let (thick, thin) = (find("thick"), find("thin"));
+    let (a, b) = (group.volume(thick).unwrap(), group.volume(thin).unwrap());
+    fill(&a, 40, 2, 0x14).await;
+    b.discard(1500 * BLOCK_SIZE, BLOCK_SIZE).await.unwrap();
+    group.rename(find("clone"), "renamed").await.unwrap();
+    group.resize(thin, THIN + 256).await.unwrap();
+    group.create_volume(new_volume("late", VolumeKind::Thick, 16, 9)).await.unwrap();
+    let kept = snapshot(group, thin, "kept", 10, None, false).await;
+    fill(&b, 2000, 1, 0x64).await;
+    group.revert(thin, kept, false).await.unwrap();
+    fill(&group.volume(thin).unwrap(), 2500, 1, LAST_FLUSHED).await;
+    group.remove(&[gone]).await.unwrap();
+    a.flush().await.unwrap();
+    fill(&a, 60, 1, LOST).await;
+}
+
+const LAST_FLUSHED: u8 = 0x65;
+/// The write whose record is on the disk and whose data is not.
+const LOST: u8 = 0x15;
+
+fn lost_block(image: &Image) -> Option<(PvIndex, u64)> {
+    let places = (0..2).map(PvIndex).flat_map(|pv| image.page_offsets(pv).into_iter().map(move |offset| (pv, offset)));
+    places.into_iter().find(|&(pv, offset)| {
+        let mut page = [0; BLOCK_SIZE as usize];
+        image.read(pv, offset, &mut page);
+        page.iter().all(|&byte| byte == LOST)
+    })
+}
+
+/// The group in words: volumes, properties, counters, and each run of blocks that are full of one byte.
+async fn describe(group: &Arc<Group>) -> String {
+    let mut text = String::new();
+    let info = group.info();
+    let _ = writeln!(text, "group {} {} extent {} extents {}", info.name, info.uuid, info.extent_blocks, info.extents);
+    for v in group.volumes() {
+        let _ = writeln!(
+            text,
+            "{} id {} uuid {} {:?} {:?} blocks {} sector {} chunk {} read-only {} {:?} origin {:?} reserve {:?}",
+            v.name, v.id, v.uuid, v.kind, v.state, v.blocks, v.sector, v.chunk_blocks, v.read_only, v.full,
+            v.origin.map(|o| o.0), v.reserve
+        );
+        let a = &v.attributes;
+        let _ = writeln!(
+            text,
+            "  auto {} skip {} active {} created {} pool {:?} tags {:?}",
+            a.autoactivate, a.skip_activation, a.active, a.created, a.pool, a.tags
+        );
+        let _ = writeln!(text, "  referenced {} exclusive {} used {}", v.referenced, v.exclusive, v.snapshot_used);
+        if v.state == VolumeState::Ok {
+            contents(&group.volume(v.id).unwrap(), v.blocks, &mut text).await;
+        }
+    }
+    text
+}
+
+async fn contents(volume: &Volume, blocks: u64, text: &mut String) {
+    const STEP: u64 = 256;
+    let mut run: Option<(u64, u64, u8)> = None;
+    for first in (0..blocks).step_by(STEP as usize) {
+        let count = STEP.min(blocks - first);
+        let len = (count * BLOCK_SIZE) as u32;
+        let buf = volume.read(first * BLOCK_SIZE, len, PageBuf::zeroed(len as usize)).await.unwrap();
+        for (block, bytes) in (first..).zip(buf.as_slice()[..len as usize].chunks_exact(BLOCK_SIZE as usize)) {
+            assert!(bytes.iter().all(|&byte| byte == bytes[0]), "block {block} is nobody's");
+            run = match run {
+                Some((start, end, byte)) if end == block && byte == bytes[0] => Some((start, block + 1, byte)),
+                other => {
+                    note(other, text);
+                    Some((block, block + 1, bytes[0]))
+                }
+            };
+        }
+    }
+    note(run, text);
+}
+
+fn note(run: Option<(u64, u64, u8)>, text: &mut String) {
+    if let Some((start, end, byte)) = run.filter(|(.., byte)| *byte != 0) {
+        let _ = writeln!(text, "  {start}+{} {byte:02x}", end - start);
+    }
+}
+
+/// Opens an image and compares it with what is written about it: read-only (which must not write), then in earnest.
+fn judge(image: &Image, expected: &str) {
+    let world = World::new(3);
+    let sim = SimDisks::with_image(world.handle(), image.clone());
+    let disks: Arc<dyn Disks> = sim.clone();
+    world.run(async {
+        let report = Group::check(disks.clone()).await.unwrap();
+        assert_eq!(report.findings, Vec::<String>::new());
+        let config = Config { read_only: true, ..config() };
+        let group = Group::open(disks.clone(), world.handle(), config).await.unwrap();
+        let stats = group.stats();
+        assert!(stats.recovered >= 9 && stats.recovery_skipped == 1, "{stats:?}");
+        same(&describe(&group).await, expected, "read-only");
+        assert_eq!(sim.counts().writes, 0, "it was opened to be read");
+    });
+    for round in ["recovered", "closed and opened again"] {
+        world.run(async {
+            let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
+            same(&contents_only(&describe(&group).await), &contents_only(expected), round);
+            group.reclaim_idle().await.unwrap();
+            assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new(), "{round}");
+            let thick = group.volume(group.find("thick").unwrap()).unwrap();
+            fill(&thick, 63, 1, 0x99).await;
+            thick.discard(63 * BLOCK_SIZE, BLOCK_SIZE).await.unwrap();
+            group.close().await.unwrap();
+        });
+    }
+}
+
+fn same(found: &str, expected: &str, when: &str) {
+    let difference = found.lines().zip(expected.lines()).find(|(a, b)| a != b);
+    assert!(found == expected, "{when}: first difference {difference:?}; all of it:\n{found}");
+}
+
+/// Without the counters, which removal in the background changes.
+fn contents_only(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("  referenced")).flat_map(|line| [line, "\n"]).collect()
+}
+
+#[test]
+fn the_golden_image_of_version_1_opens() {
+    let text = std::fs::read_to_string(path(1, "image")).unwrap();
+    assert!(text.len() <= 64 << 10, "{} bytes", text.len());
+    judge(&Image::from_text(&text).unwrap(), &std::fs::read_to_string(path(1, "txt")).unwrap());
+}
+
+#[test]
+fn a_group_made_today_is_like_the_golden_one() {
+    assert_eq!(VERSION, 1, "a new version needs an image and a description of its own");
+    let image = make();
+    assert!(Image::from_text(&image.to_text()).unwrap() == image, "text keeps every byte");
+    if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") {
+        let head = "# A volume group of format version 1; sim/tests/golden.rs says what it holds and how it is written.\n";
+        std::fs::write(path(1, "image"), head.to_string() + &image.to_text()).unwrap();
+    }
+    judge(&image, &std::fs::read_to_string(path(1, "txt")).unwrap());
+}
