@@ -1,5 +1,8 @@
 //! Hash maps with a fixed, fast hash: the engine's order of work must not depend on a random seed.
 
+// The one place that may name them: here they get a hasher without a seed.
+#![allow(clippy::disallowed_types)]
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -38,7 +41,5 @@ impl Hasher for FixedHasher {
     }
 }
 
-#[allow(clippy::disallowed_types)]
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
-#[allow(clippy::disallowed_types)]
 pub type Set<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;

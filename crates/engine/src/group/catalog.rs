@@ -60,7 +60,7 @@ impl Catalog {
 
     fn removable(&self, tree: &TreeMeta) -> bool {
         let children = self.children.get(&tree.id).map_or(0, BTreeSet::len);
-        tree.kind == TreeKind::Dying && children <= 1 || tree.kind == TreeKind::Point && children <= 1
+        tree.kind != TreeKind::Head && children <= 1
     }
 
     /// Blocks that removal may still have to look at. A tree that waits for removal counts, also when none is its own:

@@ -58,7 +58,8 @@ struct Piece {
 
 type Pieces = SmallVec<[Piece; 4]>;
 
-/// Outcome of planning.
+/// Outcome of planning. It lives on the stack of one request: boxing its large variant would cost an allocation each.
+#[allow(clippy::large_enum_variant)]
 enum Plan {
     InPlace { op: u64, segments: Segments },
     Map(MapPlan),
