@@ -138,6 +138,8 @@ pub struct Volume {
     contents: Contents,
     /// What a revert or resize under way makes of the contents.
     next: Option<Contents>,
+    /// For a revert under way: its source.
+    next_of: Option<Vol>,
     /// Versions acknowledged before this moment are durable.
     durable: u64,
 }
@@ -259,6 +261,7 @@ impl Oracle {
             pending_of: origin,
             contents,
             next: None,
+            next_of: None,
             durable: 0,
         };
         self.volumes.insert(vol, volume);
@@ -323,6 +326,7 @@ impl Oracle {
         let now = self.tick();
         let contents = self.volume(source).contents.frozen(now);
         self.volume(target).next = Some(contents);
+        self.volume(target).next_of = Some(source);
         if consume {
             self.volume(source).life = Life::Going;
         }
@@ -332,6 +336,7 @@ impl Oracle {
     pub fn end_revert(&mut self, command: u64, done: bool) {
         let Some(Command::Revert(target, source, consume)) = self.commands.remove(&command) else { return };
         let next = self.volume(target).next.take();
+        self.volume(target).next_of = None;
         if let (true, Some(contents)) = (done, next) {
             self.volume(target).contents = contents;
         }
@@ -374,7 +379,7 @@ impl Oracle {
         let size = found.len() as u64;
         match &volume.next {
             _ if size == volume.contents.sectors => self.judge(vol, 0, found, since),
-            Some(next) if size == next.sectors => judge_contents(next, vol, 0, found, &volume.must(since)),
+            Some(next) if size == next.sectors => self.judge_next(vol, 0, found, since).unwrap_or(Ok(())),
             _ => Err(format!("volume {vol} has {size} sectors, it was made with {}", volume.contents.sectors)),
         }
     }
@@ -392,11 +397,25 @@ impl Oracle {
             Some((origin, began)) => judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must),
             None => judge_contents(&volume.contents, vol, first, found, &must),
         };
-        match (&volume.next, current) {
-            (Some(next), Err(old)) => judge_contents(next, vol, first, found, &must)
-                .map_err(|new| format!("{old}; nor as the command under way leaves it: {new}")),
-            (_, outcome) => outcome,
+        let Err(old) = current else { return Ok(()) };
+        match self.judge_next(vol, first, found, since) {
+            Some(outcome) => outcome.map_err(|new| format!("{old}; nor as the command under way leaves it: {new}")),
+            None => Err(old),
         }
+    }
+
+    /// Judges contents by what a command under way makes of the volume. None: there is no such command.
+    fn judge_next(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Option<Result<(), String>> {
+        let volume = &self.volumes[&vol];
+        let next = volume.next.as_ref()?;
+        Some(match volume.next_of {
+            // Not answered: it has what its source has after the power loss.
+            Some(source) if since == Since::PowerLoss => {
+                let source = &self.volumes[&source];
+                judge_contents(&source.contents, vol, first, found, &source.must(since))
+            }
+            _ => judge_contents(next, vol, first, found, &volume.must(since)),
+        })
     }
 
     /// Whether the contents are those that the command under way leaves, and not the old ones.
@@ -413,9 +432,8 @@ impl Oracle {
 
     fn old_and_next(&self, vol: Vol, found: &[Found], since: Since) -> (bool, bool) {
         let volume = &self.volumes[&vol];
-        let must = volume.must(since);
-        let fits = |contents: &Contents| judge_contents(contents, vol, 0, found, &must).is_ok();
-        (fits(&volume.contents), volume.next.as_ref().is_some_and(fits))
+        let old = judge_contents(&volume.contents, vol, 0, found, &volume.must(since)).is_ok();
+        (old, self.judge_next(vol, 0, found, since).is_some_and(|next| next.is_ok()))
     }
 
     /// Commands that were not answered.
@@ -483,6 +501,7 @@ impl Oracle {
                 }
             }
             (volume.life, volume.pending_of, volume.next, volume.next_name) = (Life::Here, None, None, None);
+            volume.next_of = None;
             (volume.name, volume.contents, volume.durable) = (name, contents, now);
         }
     }

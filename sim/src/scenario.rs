@@ -71,8 +71,13 @@ impl Runner {
     /// Does all steps. Refusals for lack of space are part of life, and so is a snapshot that outgrew its reserve;
     /// anything else ends the scenario.
     pub async fn run(&mut self, steps: &[Step]) -> Result<(), Failure> {
+        let trace = std::env::var_os("ROWEN_TRACE").is_some();
         for step in steps {
-            match self.step(step).await {
+            let outcome = self.step(step).await;
+            if trace {
+                eprintln!("{step:?}: {outcome:?}");
+            }
+            match outcome {
                 Ok(()) | Err(Failure::Refused(Error::NoSpace { .. })) => {}
                 // A snapshot gave way: only one that may is forgiven.
                 Err(Failure::Refused(Error::InvalidSnapshot)) => drop(self.client.note_invalid()?),

@@ -70,11 +70,7 @@ fn fail_inside(
     // After an error the scenario goes on: later operations fail cleanly or work, and nothing is lost by either.
     let mut told = Told::Nothing;
     for step in steps {
-        let outcome = world.try_run(runner.run(std::slice::from_ref(step)));
-        if std::env::var_os("ROWEN_TRACE").is_some() {
-            eprintln!("{step:?}: {outcome:?}");
-        }
-        match outcome {
+        match world.try_run(runner.run(std::slice::from_ref(step))) {
             Ok(Ok(())) => {}
             Ok(Err(Failure::Refused(_))) => told = Told::Error,
             Ok(Err(Failure::Wrong(what))) => return Err(what),
