@@ -108,6 +108,8 @@ pub struct Job {
     pub order: Order,
     /// Bytes in a request.
     pub block: u32,
+    /// Bytes from one place to the next: the block, or more to leave holes.
+    pub stride: u64,
     /// Requests under way at a time.
     pub depth: u32,
     /// The range that is used, in bytes.
@@ -134,7 +136,7 @@ impl Job {
     /// One whole pass over the range.
     pub fn pass(action: Action, order: Order, block: u32, depth: u32, span: u64, seed: u64) -> Job {
         let limit = Limit::requests(span / u64::from(block));
-        Job { action, order, block, depth, offset: 0, span, limit, seed, first: 0, workers: 1 }
+        Job { action, order, block, stride: u64::from(block), depth, offset: 0, span, limit, seed, first: 0, workers: 1 }
     }
 }
 
@@ -233,7 +235,7 @@ enum Places {
 
 impl Places {
     fn new(job: &Job) -> Result<Places, String> {
-        let blocks = job.span / u64::from(job.block);
+        let blocks = job.span / job.stride;
         if blocks == 0 {
             return Err(format!("a span of {} bytes has no room for a block of {}", job.span, job.block));
         }
@@ -285,7 +287,7 @@ impl<T: Target> Run<T> {
             if n >= job.limit.requests {
                 break;
             }
-            let offset = job.offset + self.places.get(job.first + n) * u64::from(job.block);
+            let offset = job.offset + self.places.get(job.first + n) * job.stride;
             match &shared {
                 None => buf = self.target.read(offset, job.block, buf).await?,
                 Some(data) => self.target.write(offset, job.block, data.clone()).await?,

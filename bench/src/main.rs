@@ -2,7 +2,7 @@
 
 use rowen_bench::report::table;
 use rowen_bench::world::{Bench, MIB, Settings};
-use rowen_bench::{plain, reading, redirect, removal};
+use rowen_bench::{creation, device, memory, plain, reading, recovery, redirect, removal};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,13 +28,17 @@ devices need root. Exit code: 0 all figures reached, 1 some missed, 2 something 
 type Body = fn(&Bench) -> rowen_bench::world::Result;
 
 /// Name, about how many seconds it takes, and what it does.
-const EXPERIMENTS: [(&str, f64, Body); 6] = [
+const EXPERIMENTS: [(&str, f64, Body); 10] = [
     ("steady", 50.0, plain::steady),
     ("filling", 60.0, plain::filling),
     ("passes", 180.0, redirect::passes),
     ("many", 90.0, redirect::many),
     ("reading", 200.0, reading::sequential),
     ("removal", 200.0, removal::latency),
+    ("device", 90.0, device::through),
+    ("creation", 150.0, creation::snapshot),
+    ("memory", 400.0, memory::resident),
+    ("recovery", 60.0, recovery::after_kill),
 ];
 
 struct Args {
@@ -83,6 +87,23 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String
 }
 
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, rest @ ..] = &words[..]
+        && first == rowen_bench::world::CHILD
+    {
+        let outcome = match rest {
+            [what, rest @ ..] if what == memory::CHILD => memory::child(rest),
+            [what, rest @ ..] if what == recovery::CHILD => recovery::child(rest),
+            _ => Err("this is no part of the bench".to_owned()),
+        };
+        return match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("rowen-bench: {why}");
+                ExitCode::from(2)
+            }
+        };
+    }
     let args = match parse(std::env::args().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => return ExitCode::SUCCESS,

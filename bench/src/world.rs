@@ -24,6 +24,9 @@ pub const DEEP: u32 = 32;
 /// Requests of 1 MiB that are under way together.
 pub const WIDE: u32 = 4;
 
+/// The first word of a bench that is a part of another: what it must be killed for, or measured from outside.
+pub const CHILD: &str = "--child";
+
 pub type Result<T = ()> = std::result::Result<T, String>;
 
 /// How the run was asked for.
@@ -93,6 +96,19 @@ fn uuid(n: u64) -> Uuid {
     let mut bytes = [0x5b; 16];
     bytes[..8].copy_from_slice(&n.to_le_bytes());
     Uuid(bytes)
+}
+
+/// Settings of a bench that is a part of another.
+pub fn part_settings(dir: &Path) -> Settings {
+    Settings { rounds: 1, span: GIB, quick: true, dir: dir.to_owned(), rowen: PathBuf::new() }
+}
+
+/// Starts this program again as a part of itself, with its standard output to be read.
+pub fn start_part(words: &[String]) -> Result<std::process::Child> {
+    let program = std::env::current_exe().map_err(text)?;
+    let mut command = std::process::Command::new(program);
+    command.arg(CHILD).args(words).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    command.spawn().map_err(text)
 }
 
 impl Bench {

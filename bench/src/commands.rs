@@ -1,0 +1,54 @@
+//! The program under test, run as a user runs it, in a world of its own that leaves nothing behind.
+
+use crate::world::{Bench, Result};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// One group's name and the directories of its world. Dropped, it removes the group and ends its server.
+pub struct World<'a> {
+    bench: &'a Bench,
+    dir: PathBuf,
+    pub group: String,
+}
+
+impl World<'_> {
+    pub fn new<'a>(bench: &'a Bench, name: &str) -> Result<World<'a>> {
+        let group = format!("rowenbench{name}{}", std::process::id());
+        let dir = bench.settings.dir.join(&group);
+        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(World { bench, dir, group })
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.bench.settings.rowen);
+        command
+            .args(words)
+            .env("ROWEN_SYSTEM_DIR", self.dir.join("etc"))
+            .env("ROWEN_RUN_DIR", self.dir.join("run"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command, which must succeed.
+    pub fn run(&self, words: &[&str]) -> Result {
+        let output = self.command(words).output();
+        let output = output.map_err(|e| format!("{}: {e}", self.bench.settings.rowen.display()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("rowen {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim_end()))
+    }
+
+    pub fn node(&self, volume: &str) -> PathBuf {
+        PathBuf::from("/dev").join(&self.group).join(volume)
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        // What is left by then is told by the directory that cannot be removed; there is nobody to tell more.
+        let _ = self.command(&["vgremove", "-f", &self.group]).output();
+        let _ = self.command(&["stop", &self.group]).output();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

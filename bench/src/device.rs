@@ -1,0 +1,112 @@
+//! Through the block device of a real server, against the nearest thing that others have: qemu-storage-daemon's FUSE
+//! export of a raw file under a loop device.
+
+use crate::commands::World;
+use crate::load::{Action, Job, Limit, Order, Raw};
+use crate::report::{Asked, Row};
+use crate::world::{Bench, DEEP, MIB, Result, Scratch, WIDE, text};
+use rowen_engine::disk::PvIndex;
+use rowen_host::disks::PvSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The peer: dropped, it takes its loop device, its mount and its process away.
+struct Peer {
+    daemon: Child,
+    mount: Scratch,
+    node: Option<PathBuf>,
+}
+
+fn output_of(program: &str, words: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(words).output().map_err(|e| format!("{program}: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim_end()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn shown(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| format!("{} is no text", path.display()))
+}
+
+impl Peer {
+    fn start(bench: &Bench, file: &Scratch) -> Result<Peer> {
+        let mount = bench.sparse("peer", 0)?;
+        let (image, at) = (shown(&file.path)?, shown(&mount.path)?);
+        let daemon = Command::new("qemu-storage-daemon")
+            .args(["--blockdev", &format!("driver=file,node-name=f,filename={image},cache.direct=on,aio=io_uring")])
+            .args(["--export", &format!("fuse,id=e,node-name=f,mountpoint={at},writable=on")])
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("qemu-storage-daemon: {e}"))?;
+        let mut peer = Peer { daemon, mount, node: None };
+        let begun = Instant::now();
+        while std::fs::metadata(&peer.mount.path).map_or(0, |meta| meta.len()) != file.size {
+            if begun.elapsed() > Duration::from_secs(10) {
+                return Err("qemu-storage-daemon: its export does not appear".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let node = output_of("losetup", &["--direct-io=on", "--show", "-f", shown(&peer.mount.path)?])?;
+        peer.node = Some(node.into());
+        Ok(peer)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Each step is tried whatever became of the one before.
+        if let Some(node) = &self.node {
+            let _ = Command::new("losetup").arg("-d").arg(node).status();
+        }
+        let _ = Command::new("umount").arg("-l").arg(&self.mount.path).status();
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+fn open(bench: &Bench, node: &Path) -> Result<Arc<Raw<PvSet>>> {
+    Ok(Arc::new(Raw { disks: bench.disks(node)?, pv: PvIndex(0), base: 0 }))
+}
+
+pub fn through(bench: &Bench) -> Result {
+    let (span, rounds) = (bench.settings.span, bench.settings.rounds);
+    let raw_file = bench.written("raw", span)?;
+    let pv = bench.written("pv", span + 256 * MIB)?;
+    let world = World::new(bench, "device")?;
+    let group = world.group.clone();
+    world.run(&["vgcreate", "-y", &group, shown(&pv.path)?])?;
+    world.run(&["lvcreate", "-y", "-L", &format!("{}M", span / MIB), "-n", "lv", &group])?;
+    let peer = Peer::start(bench, &raw_file)?;
+    let node = peer.node.as_ref().ok_or("the peer has no device")?;
+    let (ours, theirs) = (open(bench, &world.node("lv"))?, open(bench, node)?);
+    bench.fill(&ours, span)?;
+    let loads = [
+        ("device_write_qd32", "4 KiB random write QD32", Action::Write, Order::Random, 4096, DEEP, 2.0),
+        ("device_read_qd32", "4 KiB random read QD32", Action::Read, Order::Random, 4096, DEEP, 2.0),
+        ("device_write_qd1", "4 KiB random write QD1", Action::Write, Order::Random, 4096, 1, 2.0),
+        ("device_read_qd1", "4 KiB random read QD1", Action::Read, Order::Random, 4096, 1, 2.0),
+        ("device_write_1m", "1 MiB sequential write", Action::Write, Order::Sequential, MIB as u32, WIDE, 1.2),
+        ("device_read_1m", "1 MiB sequential read", Action::Read, Order::Sequential, MIB as u32, WIDE, 1.2),
+    ];
+    for (n, (name, what, action, order, block, depth, asked)) in loads.into_iter().enumerate() {
+        let what = format!("/dev/VG/LV: {what} / qemu-storage-daemon");
+        let mut row = Row::ratio(name, what, Asked::AtLeast(asked), "kIOPS");
+        for round in 0..rounds {
+            bench.step("through block devices", (n * rounds + round) as f64 / (6 * rounds) as f64);
+            let mut job = Job::pass(action, order, block, depth, span, round as u64 * 100 + 3);
+            job.limit = Limit::time(bench.settings.slice());
+            let (rowen, other) = bench.in_turn(4, (&ours, &job), (&theirs, &job))?;
+            row.add(rowen.kiops(), other.kiops());
+        }
+        bench.add(row);
+    }
+    drop((ours, theirs));
+    // Closing a disk tells the workers, which let go of it in their next turn.
+    bench.block_on(async {});
+    std::thread::sleep(Duration::from_millis(50));
+    drop(peer);
+    world.run(&["vgremove", "-f", &group]).map_err(text)
+}
