@@ -112,13 +112,17 @@ impl Group {
         }
         while self.checkpoints.enter(ticket).await {
             self.checkpoint_wanted.store(false, Ordering::Release);
-            let outcome = self.checkpoint_alone(clean).await;
-            self.checkpoints.leave(outcome.is_ok());
-            if let Err(error) = outcome {
+            // One that failed half way must not be followed by another: who waited here finds the group stopped.
+            let outcome = match self.core.journal.failed() {
+                Ok(()) => self.checkpoint_alone(clean).await,
+                stopped => stopped,
+            };
+            if let Err(error) = &outcome {
                 self.core.journal.poison(&format!("a checkpoint failed: {error}"));
                 self.core.space_event.notify();
-                return Err(error);
             }
+            self.checkpoints.leave(outcome.is_ok());
+            outcome?;
         }
         self.core.journal.failed()
     }
