@@ -560,7 +560,7 @@ fn judge_atomic(
 
 fn explain(contents: &Contents, vol: Vol, sector: u64, found: Found, must: &dyn Fn(&Version) -> bool) -> String {
     let all = contents.of(sector);
-    let legal: Vec<String> = contents.legal(sector, must).map(|version| show(version)).collect();
+    let legal: Vec<String> = contents.legal(sector, must).map(show).collect();
     let what = match found {
         Found::Rubbish => "RUBBISH: not one request's data".to_string(),
         Found::Zeros => "LOST: zeros".to_string(),

@@ -84,8 +84,8 @@ fn with(mut text: String, letter: char, with_suffix: bool) -> String {
 /// The largest unit that leaves at least one, and its letter.
 fn human(size: u64, base: u64) -> Option<(u64, char)> {
     let cased = |letter: char| if base == 1000 { letter.to_ascii_uppercase() } else { letter };
-    let units = LETTERS.iter().enumerate().map(|(power, letter)| (base.pow(power as u32 + 1), cased(*letter)));
-    units.filter(|(unit, _)| size >= *unit).next_back()
+    let mut units = LETTERS.iter().enumerate().map(|(power, letter)| (base.pow(power as u32 + 1), cased(*letter)));
+    units.rfind(|(unit, _)| size >= *unit)
 }
 
 fn decimal(size: u64, unit: u64, marks: bool) -> String {

@@ -41,20 +41,6 @@ pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Lets other tasks run: long work in the background does so every few tens of microseconds, or requests would wait
-/// for it.
-pub async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
-}
-
 /// A place where tasks wait for something to change.
 #[derive(Default)]
 pub struct Event {

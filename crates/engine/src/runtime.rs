@@ -1,7 +1,8 @@
 //! What the engine needs of whatever runs it: tasks and pauses. Under test both are seeded and virtual.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -11,4 +12,18 @@ pub trait Runtime: Send + Sync {
     fn spawn(&self, name: &'static str, task: Task);
     /// Completes after about `pause`. The engine never depends on its length for correctness.
     fn sleep(&self, pause: Duration) -> Task;
+}
+
+/// Lets other tasks run: long work in the background does so every few tens of microseconds, or requests would wait
+/// for it.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
 }

@@ -9,7 +9,8 @@
 use super::catalog::Catalog;
 use super::label::write_superblock;
 use super::{Group, Root};
-use crate::core::{count, yield_now};
+use crate::core::count;
+use crate::runtime::yield_now;
 use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{

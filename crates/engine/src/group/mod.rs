@@ -30,6 +30,7 @@ pub use crate::volume::Volume;
 use crate::core::{Core, Event};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
+use crate::runtime::Task;
 use crate::units::{MetaBlock, Seq};
 use catalog::Catalog;
 use checkpoint::Turnstile;
@@ -94,6 +95,24 @@ impl Group {
 
     /// The background: checkpoints when asked for, removal while there is any. Ends when the group is closed.
     fn start_background(self: &Arc<Self>) {
+        self.spawn_loop("checkpoints", |group| &group.checkpoint_wanted, |group| {
+            Box::pin(async move {
+                // A failure poisons the journal, and whoever writes next is told.
+                let _ = group.checkpoint().await;
+            })
+        });
+        self.spawn_loop("removal", |group| &group.reclaim_wanted, |group| {
+            Box::pin(async move { group.reclaim_some().await })
+        });
+    }
+
+    /// Does `work` again and again while `wanted` says so, until the group is closed or has failed.
+    fn spawn_loop(
+        self: &Arc<Self>,
+        name: &'static str,
+        wanted: fn(&Group) -> &AtomicBool,
+        work: fn(Arc<Group>) -> Task,
+    ) {
         let group = self.clone();
         let task = async move {
             loop {
@@ -101,29 +120,12 @@ impl Group {
                 if group.core.closed.load(Ordering::Acquire) || group.core.journal.failed().is_err() {
                     return;
                 }
-                if group.checkpoint_wanted.load(Ordering::Acquire) {
-                    // A failure poisons the journal, and whoever writes next is told.
-                    let _ = group.checkpoint().await;
-                    continue;
+                match wanted(&group).load(Ordering::Acquire) {
+                    true => work(group.clone()).await,
+                    false => group.background.changed(turn).await,
                 }
-                group.background.changed(turn).await;
             }
         };
-        self.core.runtime.spawn("checkpoints", Box::pin(task));
-        let group = self.clone();
-        let task = async move {
-            loop {
-                let turn = group.background.turn();
-                if group.core.closed.load(Ordering::Acquire) || group.core.journal.failed().is_err() {
-                    return;
-                }
-                if group.reclaim_wanted.load(Ordering::Acquire) {
-                    group.reclaim_some().await;
-                    continue;
-                }
-                group.background.changed(turn).await;
-            }
-        };
-        self.core.runtime.spawn("removal", Box::pin(task));
+        self.core.runtime.spawn(name, Box::pin(task));
     }
 }

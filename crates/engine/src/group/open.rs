@@ -10,7 +10,7 @@ use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, count};
 use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, start};
 use crate::error::{Error, Result};
-use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
+use crate::format::journal::{FrameId, MAX_FRAME, Record, WriteExtent, decode_frame};
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
 use crate::format::superblock::{DATA_OFFSET, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{VolumeKind, VolumeState};
@@ -33,6 +33,8 @@ const JOURNAL_MIN: u64 = 1 << 20;
 const JOURNAL_MAX: u64 = 64 << 20;
 /// Bytes of the journal read at once.
 const SCAN: u64 = 4 << 20;
+/// Blocks of data read at once to prove a record: as much as the largest request of an export.
+const PROOF_BLOCKS: u64 = 256;
 
 /// The first eight bytes of the group's UUID: carried by every metadata block.
 fn tag_of(uuid: Uuid) -> u64 {
@@ -703,6 +705,19 @@ async fn scan_journal(
     Ok(scan)
 }
 
+/// The checksum of what lies where a record says its data is, read piece by piece: a record may name any length.
+async fn data_crc(disks: &dyn Disks, placement: &Placement, extent: &WriteExtent) -> Result<u32> {
+    let (mut at, end) = (extent.vg_block.0, extent.vg_block.0 + u64::from(extent.len));
+    let mut crc = 0;
+    while at < end {
+        let blocks = (end - at).min(PROOF_BLOCKS);
+        let data = read_at(disks, placement, at, blocks).await?;
+        crc = crc32c::crc32c_append(crc, &data.as_slice()[..(blocks * BLOCK_SIZE) as usize]);
+        at += blocks;
+    }
+    Ok(crc)
+}
+
 /// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not.
 async fn prove(
     disks: &dyn Disks,
@@ -723,12 +738,10 @@ async fn prove(
         {
             for extent in extents {
                 let end = extent.vg_block.0.checked_add(u64::from(extent.len));
-                if end.is_none_or(|end| end > placement.blocks()) || extent.len == 0 || extent.len > 1 << 16 {
+                if end.is_none_or(|end| end > placement.blocks()) || extent.len == 0 {
                     return Err(replay_corrupt("a write outside the group"));
                 }
-                let data = read_at(disks, placement, extent.vg_block.0, u64::from(extent.len)).await?;
-                let bytes = &data.as_slice()[..extent.len as usize * BLOCK_SIZE as usize];
-                if crc32c::crc32c(bytes) != extent.data_crc {
+                if data_crc(disks, placement, extent).await? != extent.data_crc {
                     good = false;
                     break;
                 }

@@ -16,7 +16,8 @@
 
 use super::catalog::Catalog;
 use super::Group;
-use crate::core::{Absorb, Core, count, yield_now};
+use crate::core::{Absorb, Core, count};
+use crate::runtime::yield_now;
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};

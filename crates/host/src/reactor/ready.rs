@@ -76,11 +76,12 @@ impl Future for Readable {
 
 impl Drop for Readable {
     fn drop(&mut self) {
-        if let Some(Watch { cell, home, key }) = self.watch.take() {
-            if cell.0.lock().answer.is_none() && !worker::cancel_watch(&home, key, &cell) {
-                // A worker that has ended watches nothing any more.
-                drop(home.post(Message::CancelPoll(key, cell)));
-            }
+        if let Some(Watch { cell, home, key }) = self.watch.take()
+            && cell.0.lock().answer.is_none()
+            && !worker::cancel_watch(&home, key, &cell)
+        {
+            // A worker that has ended watches nothing any more.
+            drop(home.post(Message::CancelPoll(key, cell)));
         }
     }
 }

@@ -200,17 +200,19 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     let (welcome, greeting) = greet(&first, group);
     wire::write_frame(&mut writer, &greeting)?;
     stream.set_read_timeout(Some(SILENCE))?;
-    while welcome {
+    if !welcome {
+        return Ok(());
+    }
+    loop {
         // When the server is closing, this is the last look at what the client has sent.
         place.set_busy(false);
-        let Some(request) = next_request(stream)? else { break };
+        let Some(request) = next_request(stream)? else { return Ok(()) };
         if !place.set_busy(true) {
             return wire::write_frame(&mut writer, &too_late(group));
         }
         let outcome = answer(handler, request, &mut |news| drop(wire::write_frame(&mut writer, &news)));
         wire::write_frame(&mut writer, &outcome)?;
     }
-    Ok(())
 }
 
 fn too_late(group: &str) -> Outcome {

@@ -24,6 +24,7 @@ use crate::reactor::readable;
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
 use request::{Args, Request};
+use rowen_engine::runtime::yield_now;
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
 use rustix::io::Errno as Sys;
@@ -330,19 +331,6 @@ impl Connection {
             eprintln!("an answer to request {unique:#x} was refused: {e}");
         }
     }
-}
-
-/// Lets the other tasks of the worker run first.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
 }
 
 /// Tells a task that waits for the kernel to end.
