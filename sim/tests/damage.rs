@@ -1,4 +1,5 @@
 //! Disks that rot and lie: damage to metadata is repaired from the second copy or refused in words, never served.
+#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, DiskOpKind, PvIndex};
@@ -128,8 +129,7 @@ fn checkpoint_writes(setup: &Setup, steps: &[Step]) -> Vec<u64> {
             seen.0 += 1;
         }));
     });
-    let numbers = seen.lock().1.clone();
-    numbers
+    seen.lock().1.clone()
 }
 
 #[test]

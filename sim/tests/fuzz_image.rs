@@ -1,6 +1,7 @@
 //! Any image whatever: physical volumes with random bytes, rotten bytes, and forged metadata. Opening, checking, reading
 //! and closing come to an end, in words where something is wrong, without a panic, without a claim on memory that the
 //! image does not justify, and without a changed disk where the group was refused.
+#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PageBuf, PvIndex};

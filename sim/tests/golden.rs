@@ -5,6 +5,7 @@
 //! invalid snapshots, a snapshot of a snapshot, a reverted volume, a removal under way, and records in the journal that no checkpoint
 //! holds, one of which no flush covered and whose data is not there. `ROWEN_GOLDEN=write` makes a new one, for a
 //! new version; what it must hold, in `v1.txt`, is compared and never written by a program.
+#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::format::superblock::VERSION;

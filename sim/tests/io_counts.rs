@@ -1,4 +1,5 @@
 //! Cost is counted before it is timed: what each operation asks of the disks, exactly.
+#![allow(clippy::unwrap_used)]
 
 use rowen_engine::group::{FullPolicy, VolumeKind};
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};

@@ -66,9 +66,12 @@ fn tables(spec: &str) -> Vec<Table> {
     tables.collect()
 }
 
+/// Size and rows of each table, by the record's name.
+type Tables = BTreeMap<String, (usize, Vec<(usize, usize, String)>)>;
+
 /// What contradicts the code, in words.
 fn contradictions(spec: &str) -> Vec<String> {
-    let mut tables: BTreeMap<String, (usize, Vec<(usize, usize, String)>)> = BTreeMap::new();
+    let mut tables: Tables = BTreeMap::new();
     let mut found = Vec::new();
     for (name, size, rows) in self::tables(spec) {
         if tables.insert(name.clone(), (size, rows)).is_some() {

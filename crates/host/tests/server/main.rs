@@ -3,6 +3,8 @@
 //! The test program is its own `rowen`: started as `serve VG` or `keeper VG` it becomes that process. The tests run in a
 //! child of the program that has a world of its own (`ROWEN_SYSTEM_DIR`, `ROWEN_RUN_DIR`); the parent clears that world
 //! away, whatever became of the child. Arguments are filters of test names, as with other tests.
+// What a success holds cannot be shown: `expect_err` would need that.
+#![allow(clippy::unwrap_used, clippy::err_expect)]
 
 mod devices;
 mod life;
