@@ -1,4 +1,5 @@
 //! The power is cut at every disk command of every scenario. `ROWEN_SIM_SEEDS` scales the effort (in percent).
+#![allow(clippy::unwrap_used)]
 
 use rowen_engine::group::Config;
 use rowen_sim::crash::{Effort, Explorer, Report, Setup, State};
@@ -11,8 +12,19 @@ fn percent() -> u64 {
     std::env::var("ROWEN_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
 }
 
-fn setup() -> Setup {
-    Setup::small(1, 24)
+/// One or two physical volumes, with small or large sectors: the seed chooses.
+fn setup(seed: u64) -> Setup {
+    let mut setup = match seed % 4 {
+        1 | 3 => Setup::small(1, 24),
+        _ => Setup::small(2, 16),
+    };
+    if seed % 4 == 3 {
+        setup.pvs[0].sector = 4096;
+    }
+    if seed % 8 == 4 {
+        setup.pvs[1].sector = 4096;
+    }
+    setup
 }
 
 fn explore(setup: &Setup, effort: Effort, seed: u64, steps: &[Step], skip_steps: usize) -> Report {
@@ -89,7 +101,7 @@ fn enumerated(n: u64) -> (Vec<Step>, u64, usize) {
 
 fn named(name: String, effort: Effort) -> (String, Report) {
     let (steps, seed, skip) = scenario_of(&name);
-    let report = explore(&setup(), effort, seed, &steps, skip);
+    let report = explore(&setup(seed), effort, seed, &steps, skip);
     (name, report)
 }
 
@@ -123,7 +135,7 @@ fn all_sequences_of_three_steps() {
 
 #[test]
 fn random_scenarios() {
-    let report = explore_all((60 * percent() / 100).max(1), |n| {
+    let report = explore_all((150 * percent() / 100).max(1), |n| {
         named(format!("random:{}", n + 1), Effort { sample: 3, recovery: 100, ..Effort::default() })
     });
     expect_none(&report);
@@ -131,7 +143,7 @@ fn random_scenarios() {
 
 /// A finder that finds nothing proves nothing: each bug planted in the engine must be found.
 fn find_planted(bug: &'static str) {
-    let setup = Setup { config: Config { planted: Some(bug), ..setup().config }, ..setup() };
+    let setup = Setup { config: Config { planted: Some(bug), ..setup(1).config }, ..setup(1) };
     let scripts = scenario::scripted();
     let effort = Effort { repeat: 2, recovery: 100, resume: 4, sample: 1 };
     for seed in 1..20 {
@@ -188,7 +200,7 @@ fn replay() {
         let policy: Option<Policy> = POLICIES.iter().copied().find(|p| format!("{p:?}") == parts[1]);
         State { event: parts[0].parse().unwrap(), policy, throw: parts[2].parse().unwrap() }
     });
-    let setup = setup();
+    let setup = setup(seed);
     // More is done with each state than when it was found, and nothing less.
     let effort = Effort { repeat: 2, recovery: 1, resume: 1, sample: 1 };
     let report = Explorer { setup: &setup, effort, seed, only, skip_steps }.explore(&steps);

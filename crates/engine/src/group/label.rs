@@ -136,3 +136,37 @@ pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Op
         (None, None) => Ok(None),
     }
 }
+
+/// Zeroes every slot that holds something and no valid superblock: what a cut left of one that was being written.
+///
+/// Superblocks of one sequence number share most of their bytes. Were the remains left, a later write of the same slot,
+/// torn in its turn, could complete them: the superblock of a checkpoint that was never finished would be the newest,
+/// over metadata that was overwritten since. Must be done before anything else is written after a cut.
+pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize) -> Result<()> {
+    let mut cleared = false;
+    for index in 0..pvs {
+        let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+        for copy in COPY_OFFSETS {
+            let len = (SLOTS * BLOCK_SIZE) as u32;
+            let buf = PageBuf::zeroed(len as usize);
+            let outcome = start(disks, DiskOp::Read { segments: one(pv, copy, len), buf }).await;
+            // Unreadable is not torn; the other copy was good enough to open the group.
+            let Ok(Some(buf)) = outcome else { continue };
+            for slot in 0..SLOTS {
+                let bytes = &buf.as_slice()[(slot * BLOCK_SIZE) as usize..][..BLOCK_SIZE as usize];
+                let valid = matches!(Superblock::decode(bytes, ""), Ok(Some(found)) if found.sequence % SLOTS == slot);
+                if valid || bytes.iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                let zeros = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
+                let segments = one(pv, copy + slot * BLOCK_SIZE, BLOCK_SIZE as u32);
+                start(disks, DiskOp::Write { segments, buf: zeros }).await?;
+                cleared = true;
+            }
+        }
+    }
+    if cleared {
+        start(disks, DiskOp::Flush).await?;
+    }
+    Ok(())
+}

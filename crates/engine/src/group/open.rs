@@ -220,6 +220,7 @@ impl Group {
         };
         let next_seq = Seq(journal.next.0.max(root.capture_seq));
         let read_only = config.read_only;
+        let pvs = root.pvs.len();
         let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
         let group = Group::assemble(disks, runtime, config, root, parts);
         group.build_catalog(&stream)?;
@@ -233,6 +234,7 @@ impl Group {
             group.core.space.lock().reuse_early = group.core.planted("reuse_early");
         }
         if !read_only {
+            super::label::clear_torn(&*group.core.disks, pvs).await?;
             group.checkpoint_turn(group.final_ticket(), false).await?;
             group.start_background();
         }

@@ -631,6 +631,9 @@ impl Volume {
                 return Err(Error::ReadOnly);
             }
         }
+        // Also when there is nothing to unmap: a write that failed may be mapped once the group is opened again, and
+        // what is acknowledged here must stand then.
+        self.core.journal.failed()?;
         let end = offset + len;
         let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
         if first >= last {
