@@ -1,0 +1,145 @@
+//! mkfs, mount, load, a snapshot under load, and the filesystem's own checker on both.
+
+use crate::world::{Random, World, tool};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+struct Filesystem {
+    name: &'static str,
+    mkfs: &'static [&'static str],
+    /// The read-only checker, which must find nothing.
+    check: &'static [&'static str],
+    /// Needed to mount the snapshot beside its origin, which has the same identity.
+    mount_snapshot: &'static str,
+}
+
+#[test]
+fn ext4_and_its_snapshot_are_clean() {
+    lives(&Filesystem {
+        name: "ext4",
+        mkfs: &["mkfs.ext4", "-q", "-F"],
+        check: &["e2fsck", "-f", "-n"],
+        mount_snapshot: "rw",
+    });
+}
+
+#[test]
+fn xfs_and_its_snapshot_are_clean() {
+    lives(&Filesystem {
+        name: "xfs",
+        mkfs: &["mkfs.xfs", "-q", "-f"],
+        check: &["xfs_repair", "-n"],
+        mount_snapshot: "nouuid",
+    });
+}
+
+#[test]
+fn btrfs_and_its_snapshot_are_clean() {
+    lives(&Filesystem {
+        name: "btrfs",
+        mkfs: &["mkfs.btrfs", "-q", "-f"],
+        check: &["btrfs", "check", "--readonly"],
+        mount_snapshot: "rw",
+    });
+}
+
+fn on(world: &World, volume: &str, words: &[&str]) {
+    let node = world.node(volume);
+    let (program, words) = words.split_first().unwrap();
+    tool(program, &[words, &[node.to_str().unwrap()]].concat());
+}
+
+/// Files with content of a seed; what is written is synced.
+fn keep(dir: &Path, seed: u64) {
+    let mut random = Random(seed);
+    for n in 0..40 {
+        let len = random.below(300_000) as usize;
+        let mut file = File::create(dir.join(format!("kept{n}"))).unwrap();
+        file.write_all(&random.bytes(len)).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+fn is_kept(dir: &Path, seed: u64) {
+    let mut random = Random(seed);
+    for n in 0..40 {
+        let len = random.below(300_000) as usize;
+        let (expected, found) = (random.bytes(len), fs::read(dir.join(format!("kept{n}"))).unwrap());
+        assert!(expected == found, "{}/kept{n} is not what was written", dir.display());
+    }
+}
+
+/// Makes, changes, renames and removes files until told to stop.
+fn stir(dir: &Path, seed: u64, stop: &AtomicBool, steps: &AtomicU64) {
+    let mut random = Random(seed);
+    while !stop.load(Ordering::Relaxed) {
+        let path = dir.join(format!("stir{seed}-{}", random.below(60)));
+        match random.below(8) {
+            0 => drop(fs::remove_file(&path)),
+            1 => drop(fs::rename(&path, dir.join(format!("stir{seed}-{}", random.below(60))))),
+            step => {
+                let len = random.below(200_000) as usize;
+                let mut file = File::create(&path).unwrap();
+                file.write_all(&random.bytes(len)).unwrap();
+                if step == 2 {
+                    file.sync_all().unwrap();
+                }
+            }
+        }
+        steps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn wait_for_steps(steps: &AtomicU64, more: u64) {
+    let wanted = steps.load(Ordering::Relaxed) + more;
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while steps.load(Ordering::Relaxed) < wanted {
+        assert!(std::time::Instant::now() < until, "the load stands still");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn lives(kind: &Filesystem) {
+    let world = World::new(kind.name, 1600);
+    world.ok("lvcreate -L 400M -n data VG");
+    on(&world, "data", kind.mkfs);
+    let origin = world.mount("data", "rw");
+    keep(&origin, 1);
+    let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let load = [7, 8].map(|seed| scope.spawn({
+            let (origin, stop, steps) = (&origin, &stop, &steps);
+            move || stir(origin, seed, stop, steps)
+        }));
+        wait_for_steps(&steps, 100);
+        world.ok("lvcreate -s -n early VG/data");
+        wait_for_steps(&steps, 300);
+        world.ok("lvcreate -s -n late VG/data");
+        wait_for_steps(&steps, 100);
+        stop.store(true, Ordering::Relaxed);
+        load.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    keep(&origin, 2);
+
+    for snapshot in ["early", "late"] {
+        on(&world, snapshot, kind.check);
+        if kind.name == "btrfs" {
+            // Two mounted filesystems with one identity are one to btrfs.
+            on(&world, snapshot, &["btrfstune", "-f", "-m"]);
+        }
+        let point = world.mount(snapshot, kind.mount_snapshot);
+        is_kept(&point, 1);
+        keep(&point, 3);
+        world.unmount(snapshot);
+        on(&world, snapshot, kind.check);
+    }
+    is_kept(&origin, 2);
+    tool("fstrim", &[origin.to_str().unwrap()]);
+    world.ok("lvremove -f VG/early");
+    world.unmount("data");
+    on(&world, "data", kind.check);
+    on(&world, "late", kind.check);
+    world.ok("check VG");
+}

@@ -1,0 +1,9 @@
+//! Rowen as its users meet it: real block devices under fio, under random I/O against a model, and under the
+//! filesystems' own checkers. Needs root, FUSE, loop devices, fio, and the tools of ext4, xfs and btrfs.
+#![allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
+
+mod bad_input;
+mod filesystems;
+mod fsx;
+mod verify;
+mod world;
