@@ -212,10 +212,7 @@ impl Explorer<'_> {
             None => (moment.killed(&mut rng), Since::Death),
         };
         report.states += 1;
-        let plan = Plan {
-            cut_recovery: rng.one_in(self.effort.recovery),
-            resume: rng.one_in(self.effort.resume),
-        };
+        let plan = Plan { cut_recovery: rng.one_in(self.effort.recovery), resume: rng.one_in(self.effort.resume) };
         let mut judge = Judge { setup: self.setup, oracle, since, report };
         let seed = rng.bits();
         if let Err(finding) = judge.state(image, seed, plan) {
@@ -226,7 +223,8 @@ impl Explorer<'_> {
 
     fn dice(&self, state: State) -> Rng {
         let policy = state.policy.map_or(99, |policy| policy as u64);
-        let mut rng = Rng::new(self.seed.rotate_left(40) ^ state.event.rotate_left(20) ^ policy << 8 ^ u64::from(state.throw));
+        let mut rng =
+            Rng::new(self.seed.rotate_left(40) ^ state.event.rotate_left(20) ^ policy << 8 ^ u64::from(state.throw));
         rng.fork()
     }
 }
@@ -363,10 +361,7 @@ pub fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_else(|| "without words".into())
 }
 
-fn expect_clean(
-    check: Result<rowen_engine::group::CheckReport, Error>,
-    when: &str,
-) -> Result<(), String> {
+fn expect_clean(check: Result<rowen_engine::group::CheckReport, Error>, when: &str) -> Result<(), String> {
     let check = check.map_err(|e| format!("check {when}: {e}"))?;
     match check.findings.first() {
         None => Ok(()),
@@ -410,7 +405,9 @@ pub fn judge_group(
 ) -> Result<(), String> {
     let there: BTreeMap<Vol, &VolumeInfo> = infos.iter().map(|info| (number(info.uuid), info)).collect();
     for (vol, info) in &there {
-        let Some(volume) = oracle.volumes.get(vol) else { return Err(format!("volume {vol} ({}) is nobody's", info.name)) };
+        let Some(volume) = oracle.volumes.get(vol) else {
+            return Err(format!("volume {vol} ({}) is nobody's", info.name));
+        };
         if volume.life == Life::Gone {
             return Err(format!("volume {vol} is BACK: its removal was acknowledged"));
         }

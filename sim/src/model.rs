@@ -10,12 +10,13 @@ use crate::disk::{Image, POLICIES, Policy, SimDisks};
 use crate::exec::World;
 use crate::oracle::{Since, Vol};
 use crate::rng::Rng;
-use rowen_engine::disk::Disks;
+use rowen_engine::disk::{DiskOp, Disks};
 use rowen_engine::error::Error;
 use rowen_engine::group::{FullPolicy, Group, Stats, VolumeKind, VolumeState};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kind of world that a run lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,12 @@ impl Profile {
             Profile::Exact | Profile::Wild => rng.range(48, 64).div_ceil(pvs as u64),
             Profile::Deep => 256,
         };
-        Setup::small(pvs, mib + 2)
+        let mut setup = Setup::small(pvs, mib + 2);
+        if self == Profile::Deep {
+            // Fewer nodes than a tree has: they come and go.
+            setup.config.cache_bytes = 64 << 10;
+        }
+        setup
     }
 
     fn blocks(self, rng: &mut Rng) -> u64 {
@@ -76,6 +82,12 @@ pub struct Seen {
     pub group_snapshots: u64,
     pub removed_origins: u64,
     pub exact_checks: u64,
+    /// Checkpoints asked for among requests under way.
+    pub raced_checkpoints: u64,
+    /// How often the journal's ring went round.
+    pub journal_wraps: u64,
+    /// Nodes of all trees at a run's end, at most.
+    pub most_nodes: u64,
 }
 
 impl Seen {
@@ -92,6 +104,9 @@ impl Seen {
         self.group_snapshots += other.group_snapshots;
         self.removed_origins += other.removed_origins;
         self.exact_checks += other.exact_checks;
+        self.raced_checkpoints += other.raced_checkpoints;
+        self.journal_wraps += other.journal_wraps;
+        self.most_nodes = self.most_nodes.max(other.most_nodes);
     }
 }
 
@@ -105,7 +120,8 @@ pub fn run_seed(seed: u64, steps: u32, profile: Profile) -> Result<Seen, String>
         }
         model.finish().map_err(|failure| format!("at the end: {failure}"))
     };
-    let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
+    let outcome =
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
     let name = PROFILES.iter().find(|(_, p)| *p == profile).map_or("?", |(name, _)| name);
     outcome.map_err(|failure| {
         format!(
@@ -130,11 +146,29 @@ struct Model {
     seen: Seen,
     last: String,
     trace: bool,
+    wraps: Arc<AtomicU64>,
     /// Check the accounts after this step, or after each (0): to find the one that went wrong.
     strict: Option<u64>,
 }
 
 type Step = Result<(), Failure>;
+
+/// Counts how often a journal frame is written before the place of the frame that was written last.
+fn count_wraps(disks: &SimDisks, wraps: &Arc<AtomicU64>) {
+    let (wraps, mut last) = (wraps.clone(), 0);
+    disks.watch(Box::new(move |op| {
+        let DiskOp::Write { segments, buf } = op else { return };
+        let first = segments[0];
+        if !buf.as_slice()[first.at as usize..].starts_with(b"ROWENJRN") {
+            return;
+        }
+        // Two frames may be under way in either order; a wrap goes back by most of the ring.
+        if first.offset + (256 << 10) < last {
+            wraps.fetch_add(1, Ordering::Relaxed);
+        }
+        last = first.offset;
+    }));
+}
 
 fn wrong<T>(what: String) -> Result<T, Failure> {
     Err(Failure::Wrong(what))
@@ -147,7 +181,10 @@ impl Model {
         let world = World::new(rng.bits());
         let (disks, group) = setup.make(&world).map_err(|e| format!("the group could not be made: {e}"))?;
         let client = Client::new(world.handle(), group, Arc::default());
+        let wraps = Arc::default();
+        count_wraps(&disks, &wraps);
         Ok(Model {
+            wraps,
             client,
             disks,
             world,
@@ -196,7 +233,8 @@ impl Model {
             82..=88 => self.resize(vol)?,
             89 => self.rename(vol)?,
             90..=91 => self.checkpoint()?,
-            92 => self.reopen()?,
+            // A deep run keeps its journal, so that the ring goes round.
+            92 if self.profile != Profile::Deep => self.reopen()?,
             93 if self.profile == Profile::Wild => self.crash()?,
             94 if self.profile == Profile::Full => self.grow_group()?,
             95..=97 => self.verify_everything()?,
@@ -216,6 +254,9 @@ impl Model {
             self.check_accounts()?;
             self.check_open()?;
         }
+        if self.profile == Profile::Deep && self.seen.steps.is_multiple_of(50) {
+            self.check_open()?;
+        }
         if self.seen.steps.is_multiple_of(25) {
             self.verify_everything()?;
             self.client.oracle.lock().prune();
@@ -233,7 +274,9 @@ impl Model {
 
     fn range(&mut self, vol: Vol) -> (u64, u64) {
         let sectors = self.sectors(vol);
-        let (from, count) = match self.rng.below(8) {
+        // Deep trees come of many small extents.
+        let kind = if self.profile == Profile::Deep && !self.rng.one_in(8) { 7 } else { self.rng.below(8) };
+        let (from, count) = match kind {
             0 => (self.rng.below(sectors), self.rng.range(1, 7)),
             1 => (self.rng.below(sectors), self.rng.range(1, 200)),
             2 => (self.rng.below(sectors.min(128)), self.rng.range(1, 40)),
@@ -300,7 +343,8 @@ impl Model {
         let mut ops: Vec<Op> = Vec::new();
         let mut touched = Vec::new();
         let mut words = Vec::new();
-        for _ in 0..self.rng.range(2, 16) {
+        let requests = if self.profile == Profile::Deep { self.rng.range(8, 160) } else { self.rng.range(2, 16) };
+        for _ in 0..requests {
             let vol = *self.rng.pick(vols);
             if self.read_only(vol) {
                 continue;
@@ -333,6 +377,7 @@ impl Model {
         }
         if self.rng.one_in(8) {
             let client = self.client.clone();
+            self.seen.raced_checkpoints += 1;
             words.push("checkpoint".into());
             ops.push(Box::pin(async move { client.checkpoint().await }));
         }
@@ -507,6 +552,7 @@ impl Model {
         let opening = Group::open(disks.clone(), world.handle(), self.setup.config.clone());
         let group = world.try_run(opening).map_err(|stuck| Failure::Wrong(format!("opening: {stuck}")))??;
         self.client = Client::new(world.handle(), group, self.client.oracle.clone());
+        count_wraps(&disks, &self.wraps);
         self.disks = disks;
         self.world = world;
         Ok(())
@@ -628,12 +674,18 @@ impl Model {
             let expected = self.accounts.counters(number(info.uuid));
             let told = (info.referenced, info.exclusive, info.freed_if_removed);
             if told != (expected.referenced, expected.own, expected.freed) {
-                return wrong(format!("{}: referenced, exclusive, freed are {told:?}, expected {expected:?}", info.name));
+                return wrong(format!(
+                    "{}: referenced, exclusive, freed are {told:?}, expected {expected:?}",
+                    info.name
+                ));
             }
         }
         let used = group.blocks - group.free_blocks - group.pending_blocks - group.metadata_blocks;
         if used != self.accounts.used() {
-            return wrong(format!("{used} blocks are in use, heads and points map {}: {group:?}", self.accounts.used()));
+            return wrong(format!(
+                "{used} blocks are in use, heads and points map {}: {group:?}",
+                self.accounts.used()
+            ));
         }
         Ok(())
     }
@@ -641,6 +693,7 @@ impl Model {
     fn check_open(&mut self) -> Step {
         let group = self.client.group.clone();
         let open = self.run(async move { group.check_open().await })??;
+        self.seen.most_nodes = self.seen.most_nodes.max(open.nodes);
         match open.findings.first() {
             Some(first) => wrong(format!("check of the open group: {} findings; first: {first}", open.findings.len())),
             None => Ok(()),
@@ -660,6 +713,7 @@ impl Model {
             return wrong(format!("check of the closed group: {} findings; first: {first}", closed.findings.len()));
         }
         add_stats(&mut self.seen.stats, &self.client.group.stats());
+        self.seen.journal_wraps = self.wraps.load(Ordering::Relaxed);
         Ok(self.seen)
     }
 }

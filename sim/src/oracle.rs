@@ -394,7 +394,9 @@ impl Oracle {
                 let origin = &self.volumes[&origin];
                 judge_contents(&origin.contents, vol, first, found, &origin.must(since))
             }
-            Some((origin, began)) => judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must),
+            Some((origin, began)) => {
+                judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must)
+            }
             None => judge_contents(&volume.contents, vol, first, found, &must),
         };
         let Err(old) = current else { return Ok(()) };
@@ -570,7 +572,9 @@ fn explain(contents: &Contents, vol: Vol, sector: u64, found: Found, must: &dyn 
         Found::Stamp { version, .. } if all.iter().any(|v| v.request == version && !v.zeros) => {
             format!("LOST: request {version}, which is too old")
         }
-        Found::Stamp { volume, version, .. } => format!("LEAK: request {version} of volume {volume}, never written here"),
+        Found::Stamp { volume, version, .. } => {
+            format!("LEAK: request {version} of volume {volume}, never written here")
+        }
     };
     if std::env::var_os("ROWEN_TRACE").is_some() {
         eprintln!("volume {vol} sector {sector}: {found:?} of {all:#?}");

@@ -45,7 +45,8 @@ pub fn fail_at(
     seed: u64,
 ) -> Result<Told, String> {
     let run = || fail_inside(setup, steps, kind, number, extent, seed);
-    let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
+    let outcome =
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
     outcome.map_err(|e| format!("{kind:?} {number} failing ({extent:?}), seed {seed}: {e}"))
 }
 

@@ -54,7 +54,10 @@ fn explore_all(count: u64, one: impl Fn(u64) -> (String, Report) + Sync) -> Repo
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().for_each(|worker| sum.add(worker.join().unwrap()));
     });
-    println!("{} states, {} of recoveries, {} failures, {:?}", sum.states, sum.recovery_states, sum.failures, sum.stats);
+    println!(
+        "{} states, {} of recoveries, {} failures, {:?}",
+        sum.states, sum.recovery_states, sum.failures, sum.stats
+    );
     sum
 }
 
@@ -75,7 +78,8 @@ fn scenario_of(name: &str) -> (Vec<Step>, u64, usize) {
     let word = parts.next().expect("a scenario's name has two parts at least");
     match kind {
         "script" => {
-            let steps = scenario::scripted().into_iter().find(|(name, _)| *name == word).expect("a scripted scenario").1;
+            let steps =
+                scenario::scripted().into_iter().find(|(name, _)| *name == word).expect("a scripted scenario").1;
             (steps, parts.next().map_or(1, |seed| seed.parse().unwrap()), 0)
         }
         "enum" => enumerated(word.parse().unwrap()),
@@ -115,7 +119,10 @@ fn scripted_scenarios() {
     });
     expect_none(&report);
     let stats = &report.stats;
-    assert!(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.checkpoints > 0 && stats.reclaim_steps > 0, "{stats:?}");
+    assert!(
+        stats.recovered > 0 && stats.recovery_skipped > 0 && stats.checkpoints > 0 && stats.reclaim_steps > 0,
+        "{stats:?}"
+    );
     assert!(stats.waits_for_marker > 0 && stats.volumes_invalidated > 0, "{stats:?}");
     assert!(report.recovery_states > 0);
 }

@@ -64,7 +64,8 @@ fn one_rotten_page_of_metadata_harms_nobody() {
                 let mut rotten = image.clone();
                 let at = offset + rng.below(4096);
                 rotten.flip(pv, at, rng.below(8) as u8);
-                let verdict = judge_damaged(&setup, &oracle, rotten, 5).unwrap_or_else(|e| panic!("{name}: {pv:?} byte {at}: {e}"));
+                let verdict = judge_damaged(&setup, &oracle, rotten, 5)
+                    .unwrap_or_else(|e| panic!("{name}: {pv:?} byte {at}: {e}"));
                 assert_eq!(verdict, Verdict::Sound, "{name}: {pv:?} byte {at}");
             }
         }

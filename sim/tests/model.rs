@@ -48,7 +48,10 @@ fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
 #[test]
 fn exact() {
     let seen = run_all(Profile::Exact, scaled(1200), 120);
-    assert!(seen.exact_checks > 0 && seen.reverts > 0 && seen.group_snapshots > 0 && seen.removed_origins > 0, "{seen:?}");
+    assert!(
+        seen.exact_checks > 0 && seen.reverts > 0 && seen.group_snapshots > 0 && seen.removed_origins > 0,
+        "{seen:?}"
+    );
     let stats = &seen.stats;
     assert!(stats.checkpoints > 0 && stats.reclaim_steps > 0 && stats.writes_in_place > 0, "{seen:?}");
 }

@@ -129,7 +129,8 @@ fn an_atomic_request_is_whole_or_not_there() {
     let old = wrote(&mut oracle, vol, 0, 4);
     let new = oracle.begin_write(vol, 0, 4, false, &[(0, 4)]);
     oracle.end_write(vol, 0, 4, new, true);
-    let found = |versions: [u64; 4]| versions.iter().enumerate().map(|(at, &v)| by(vol, at as u64, v)).collect::<Vec<_>>();
+    let found =
+        |versions: [u64; 4]| versions.iter().enumerate().map(|(at, &v)| by(vol, at as u64, v)).collect::<Vec<_>>();
     assert!(oracle.judge(vol, 0, &found([old; 4]), Since::PowerLoss).is_ok());
     assert!(oracle.judge(vol, 0, &found([new; 4]), Since::PowerLoss).is_ok());
     assert!(oracle.judge(vol, 0, &found([old, new, new, new]), Since::PowerLoss).unwrap_err().contains("TORN"));

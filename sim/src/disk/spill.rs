@@ -47,7 +47,9 @@ impl SpillDisks {
                 let bytes = &buf.as_slice()[segment.at as usize..][..segment.len as usize];
                 *self.written.lock() += bytes.len() as u64;
                 match (self.keep)(bytes) {
-                    true => self.pvs[segment.pv.0 as usize].1.write_all_at(bytes, segment.offset).map_err(|e| (*segment, e)),
+                    true => {
+                        self.pvs[segment.pv.0 as usize].1.write_all_at(bytes, segment.offset).map_err(|e| (*segment, e))
+                    }
                     false => Ok(()),
                 }
             }),

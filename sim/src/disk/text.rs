@@ -39,7 +39,8 @@ impl Image {
                 None => {}
                 Some(word) if word.starts_with('#') => {}
                 Some("pv") => {
-                    let mut next = || words.next().and_then(|n| n.parse::<u64>().ok()).ok_or_else(|| place("no geometry"));
+                    let mut next =
+                        || words.next().and_then(|n| n.parse::<u64>().ok()).ok_or_else(|| place("no geometry"));
                     let (size, sector) = (next()?, next()?);
                     let sector = u32::try_from(sector).map_err(|_| place("no sector size"))?;
                     image.add_pv(PvGeometry { size, sector });
