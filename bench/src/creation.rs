@@ -72,7 +72,8 @@ pub fn snapshot(bench: &Bench) -> Result {
         }
         lab.close(bench)?;
     }
-    let what = |how: &str| format!("creating a snapshot, {how}: 1 TiB with {:.1} million extents", extents as f64 / 1e6);
+    let what =
+        |how: &str| format!("creating a snapshot, {how}: 1 TiB with {:.1} million extents", extents as f64 / 1e6);
     let mut engine = Row::new("snapshot_engine", what("engine"), Asked::AtMost(1.0), "ms");
     {
         let lab = reopen(bench.disks(&pv.path)?)?;

@@ -136,7 +136,19 @@ impl Job {
     /// One whole pass over the range.
     pub fn pass(action: Action, order: Order, block: u32, depth: u32, span: u64, seed: u64) -> Job {
         let limit = Limit::requests(span / u64::from(block));
-        Job { action, order, block, stride: u64::from(block), depth, offset: 0, span, limit, seed, first: 0, workers: 1 }
+        Job {
+            action,
+            order,
+            block,
+            stride: u64::from(block),
+            depth,
+            offset: 0,
+            span,
+            limit,
+            seed,
+            first: 0,
+            workers: 1,
+        }
     }
 }
 

@@ -60,7 +60,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String
     let (mut rounds, mut size) = (None, None);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        let number = |text: String| text.parse::<u64>().ok().filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is no number"));
+        let number =
+            |text: String| text.parse::<u64>().ok().filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is no number"));
         match word.as_str() {
             "--rounds" => rounds = Some(number(value()?)?),
             "--size" => size = Some(number(value()?)?),

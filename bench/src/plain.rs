@@ -46,7 +46,8 @@ pub fn filling(bench: &Bench) -> Result {
         ("fill_random", "4 KiB random QD32", Order::Shuffled, 4096, DEEP, 0.7),
     ];
     for (n, (name, what, order, block, depth, asked)) in loads.into_iter().enumerate() {
-        let mut row = Row::ratio(name, format!("filling a fresh thick LV: {what} / raw"), Asked::AtLeast(asked), "kIOPS");
+        let mut row =
+            Row::ratio(name, format!("filling a fresh thick LV: {what} / raw"), Asked::AtLeast(asked), "kIOPS");
         for round in 0..rounds {
             bench.step(what, (n * rounds + round) as f64 / (2 * rounds) as f64);
             let volume = lab.volume(bench, VolumeKind::Thick, span, 64 << 10)?;

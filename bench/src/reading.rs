@@ -9,13 +9,8 @@ use crate::world::{Bench, DEEP, MIB, Result, WIDE};
 use rowen_engine::group::Config;
 
 /// Chunk sizes that are compared, the default first.
-const CHUNKS: [(u64, &str); 5] = [
-    (64 << 10, "64k"),
-    (128 << 10, "128k"),
-    (256 << 10, "256k"),
-    (512 << 10, "512k"),
-    (1 << 20, "1M"),
-];
+const CHUNKS: [(u64, &str); 5] =
+    [(64 << 10, "64k"), (128 << 10, "128k"), (256 << 10, "256k"), (512 << 10, "512k"), (1 << 20, "1M")];
 
 pub fn sequential(bench: &Bench) -> Result {
     let (span, rounds) = (bench.settings.span / 2, bench.settings.rounds);

@@ -17,11 +17,23 @@ pub fn passes(bench: &Bench) -> Result {
     let raw = bench.raw(&raw_file)?;
     let lab = bench.group(bench.disks(&pv.path)?, Config::default())?;
     let without = lab.filled(bench, span, CHUNK)?;
-    let mut first = Row::ratio("first_pass", "after a snapshot: 4 KiB random write QD32, first pass / raw", Asked::AtLeast(0.7), "kIOPS");
+    let mut first = Row::ratio(
+        "first_pass",
+        "after a snapshot: 4 KiB random write QD32, first pass / raw",
+        Asked::AtLeast(0.7),
+        "kIOPS",
+    );
     let mut second = Row::ratio("second_pass", "the same, second pass / raw", Asked::AtLeast(0.9), "kIOPS");
-    let mut latency = Row::ratio("first_pass_8k_qd1", "first pass of 8 KiB QD1, p50 / without snapshot", Asked::AtMost(1.5), "us");
-    let mut large = Row::ratio("overwrite_1m", "1 MiB sequential overwrite after a snapshot / without", Asked::AtLeast(0.9), "kIOPS");
-    let mut synced = Row::ratio("write_flush", "4 KiB write + flush QD1 after a snapshot / raw", Asked::AtLeast(0.5), "kIOPS");
+    let mut latency =
+        Row::ratio("first_pass_8k_qd1", "first pass of 8 KiB QD1, p50 / without snapshot", Asked::AtMost(1.5), "us");
+    let mut large = Row::ratio(
+        "overwrite_1m",
+        "1 MiB sequential overwrite after a snapshot / without",
+        Asked::AtLeast(0.9),
+        "kIOPS",
+    );
+    let mut synced =
+        Row::ratio("write_flush", "4 KiB write + flush QD1 after a snapshot / raw", Asked::AtLeast(0.5), "kIOPS");
     for round in 0..rounds {
         let part = |n: usize| (round * 5 + n) as f64 / (rounds * 5) as f64;
         let seed = round as u64 * 10;

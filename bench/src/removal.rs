@@ -25,11 +25,17 @@ pub fn latency(bench: &Bench) -> Result {
         let pass = Job::pass(Action::Write, Order::Shuffled, 4096, 2 * DEEP, own, round as u64 + 1);
         let target = lab.open(snapshot)?;
         for part in 0..20 {
-            bench.step("a snapshot with 10 GiB of its own", (round as f64 + f64::from(part as u32) / 25.0) / rounds as f64);
+            bench.step(
+                "a snapshot with 10 GiB of its own",
+                (round as f64 + f64::from(part as u32) / 25.0) / rounds as f64,
+            );
             bench.run(&target, &pass.part(part, 20))?;
         }
         lab.settle(bench)?;
-        let job = Job { limit: Limit::time(Duration::from_millis(500)), ..Job::pass(Action::Write, Order::Random, 4096, DEEP, span, 3) };
+        let job = Job {
+            limit: Limit::time(Duration::from_millis(500)),
+            ..Job::pass(Action::Write, Order::Random, 4096, DEEP, span, 3)
+        };
         let calm: Vec<f64> = (0..4).map(|_| bench.run(&writer, &job).map(|r| micros(r.p99))).collect::<Result<_>>()?;
         let begun = std::time::Instant::now();
         lab.remove_later(bench, &[snapshot])?;

@@ -185,6 +185,9 @@ mod tests {
         let json = row.json();
         assert!(json.starts_with("{\"name\":\"r\",\"what\":\"a \\\"row\\\"\"") && json.ends_with('}'), "{json}");
         let table = table(&[row]);
-        assert!(table.contains("MISSED") && table.contains("0.50..3.00") && table.contains("95.0 / 100 kIOPS"), "{table}");
+        assert!(
+            table.contains("MISSED") && table.contains("0.50..3.00") && table.contains("95.0 / 100 kIOPS"),
+            "{table}"
+        );
     }
 }

@@ -155,7 +155,10 @@ impl Bench {
 
     pub fn add(&self, row: Row) {
         self.clear_line();
-        eprint!("{}", crate::report::table(std::slice::from_ref(&row)).lines().skip(1).fold(String::new(), |a, l| a + l + "\n"));
+        eprint!(
+            "{}",
+            crate::report::table(std::slice::from_ref(&row)).lines().skip(1).fold(String::new(), |a, l| a + l + "\n")
+        );
         self.rows.borrow_mut().push(row);
     }
 
@@ -226,7 +229,13 @@ impl Bench {
     ) -> Result<(Total, Total)> {
         let (mut total_a, mut total_b) = (Total::default(), Total::default());
         for part in 0..parts {
-            let cut = |job: &Job| if job.limit.time == Duration::MAX { job.part(part, parts) } else { Job { seed: job.seed + part, ..*job } };
+            let cut = |job: &Job| {
+                if job.limit.time == Duration::MAX {
+                    job.part(part, parts)
+                } else {
+                    Job { seed: job.seed + part, ..*job }
+                }
+            };
             if part % 2 == 0 {
                 total_a.add(&self.run(a.0, &cut(a.1))?);
                 total_b.add(&self.run(b.0, &cut(b.1))?);

@@ -47,7 +47,10 @@ fn sound_images(setup: &Setup) -> Vec<(String, Image)> {
                     client.close().await.unwrap();
                 }
             });
-            images.push((format!("{name} {}", if clean { "closed" } else { "killed" }), disks.moment().killed(&mut Rng::new(1))));
+            images.push((
+                format!("{name} {}", if clean { "closed" } else { "killed" }),
+                disks.moment().killed(&mut Rng::new(1)),
+            ));
         }
     }
     images
@@ -139,7 +142,12 @@ fn judge(
             Err(e) => findings.push(format!("ROWEN_SEED={seed} ({name}): {e}")),
         }
     }
-    assert!(findings.is_empty(), "{what}: {} of {rounds} mutants: {}", findings.len(), findings[..findings.len().min(10)].join("\n"));
+    assert!(
+        findings.is_empty(),
+        "{what}: {} of {rounds} mutants: {}",
+        findings.len(),
+        findings[..findings.len().min(10)].join("\n")
+    );
     assert!(only.is_some() || (refused >= least.0 && opened >= least.1), "{what}: {refused} refused, {opened} opened");
     opened
 }
@@ -240,7 +248,8 @@ fn decoders_take_any_bytes() {
         block[12..24].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         block[72..76].copy_from_slice(&[0, 0, rng.below(70) as u8, 0]);
         seal(&mut block, 8);
-        refused += u64::from(!matches!(superblock::Superblock::decode(&block, "a test"), Ok(Some(s)) if s.group.is_some()));
+        refused +=
+            u64::from(!matches!(superblock::Superblock::decode(&block, "a test"), Ok(Some(s)) if s.group.is_some()));
 
         let len = rng.below(5000) as usize + 8;
         refused += u64::from(stream::Stream::decode(&noise(&mut rng, len, b"")).is_err());

@@ -37,7 +37,8 @@ async fn fill(volume: &Volume, block: u64, blocks: u64, byte: u8) {
 }
 
 fn new_volume(name: &str, kind: VolumeKind, blocks: u64, number: u8) -> NewVolume {
-    let attributes = Attributes { autoactivate: true, created: 1_700_000_000, tags: vec!["golden".into()], ..Attributes::default() };
+    let attributes =
+        Attributes { autoactivate: true, created: 1_700_000_000, tags: vec!["golden".into()], ..Attributes::default() };
     NewVolume {
         name: name.into(),
         uuid: Uuid([number; 16]),
@@ -50,9 +51,25 @@ fn new_volume(name: &str, kind: VolumeKind, blocks: u64, number: u8) -> NewVolum
     }
 }
 
-async fn snapshot(group: &Arc<Group>, origin: VolumeId, name: &str, number: u8, reserve: Option<u64>, read_only: bool) -> VolumeId {
-    let attributes = Attributes { skip_activation: true, created: 1_700_000_001, pool: "pool".into(), ..Attributes::default() };
-    let spec = NewSnapshot { origin, name: name.into(), uuid: Uuid([number; 16]), reserve, read_only, chunk_blocks: 1, attributes };
+async fn snapshot(
+    group: &Arc<Group>,
+    origin: VolumeId,
+    name: &str,
+    number: u8,
+    reserve: Option<u64>,
+    read_only: bool,
+) -> VolumeId {
+    let attributes =
+        Attributes { skip_activation: true, created: 1_700_000_001, pool: "pool".into(), ..Attributes::default() };
+    let spec = NewSnapshot {
+        origin,
+        name: name.into(),
+        uuid: Uuid([number; 16]),
+        reserve,
+        read_only,
+        chunk_blocks: 1,
+        attributes,
+    };
     group.snapshot(&[spec]).await.unwrap()[0]
 }
 
@@ -149,8 +166,18 @@ async fn describe(group: &Arc<Group>) -> String {
         let _ = writeln!(
             text,
             "{} id {} uuid {} {:?} {:?} blocks {} sector {} chunk {} read-only {} {:?} origin {:?} reserve {:?}",
-            v.name, v.id, v.uuid, v.kind, v.state, v.blocks, v.sector, v.chunk_blocks, v.read_only, v.full,
-            v.origin.map(|o| o.0), v.reserve
+            v.name,
+            v.id,
+            v.uuid,
+            v.kind,
+            v.state,
+            v.blocks,
+            v.sector,
+            v.chunk_blocks,
+            v.read_only,
+            v.full,
+            v.origin.map(|o| o.0),
+            v.reserve
         );
         let a = &v.attributes;
         let _ = writeln!(
@@ -245,7 +272,8 @@ fn a_group_made_today_is_like_the_golden_one() {
     let image = make();
     assert!(Image::from_text(&image.to_text()).unwrap() == image, "text keeps every byte");
     if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") {
-        let head = "# A volume group of format version 1; sim/tests/golden.rs says what it holds and how it is written.\n";
+        let head =
+            "# A volume group of format version 1; sim/tests/golden.rs says what it holds and how it is written.\n";
         std::fs::write(path(1, "image"), head.to_string() + &image.to_text()).unwrap();
     }
     judge(&image, &std::fs::read_to_string(path(1, "txt")).unwrap());

@@ -29,8 +29,14 @@ pub struct Consent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A person must agree first: the question, and what is said when the answer is no.
-    Confirm { question: String, refused: String },
-    Other { kind: ErrorKind, message: String },
+    Confirm {
+        question: String,
+        refused: String,
+    },
+    Other {
+        kind: ErrorKind,
+        message: String,
+    },
 }
 
 impl Trouble {

@@ -62,7 +62,9 @@ impl Failure {
                 lines.iter().map(|line| format!("  {line}")).chain([hint]).collect()
             }
             Failure::NoForm => {
-                vec![format!("  No command with matching syntax recognised.  Run '{command} --help' for more information.")]
+                vec![format!(
+                    "  No command with matching syntax recognised.  Run '{command} --help' for more information."
+                )]
             }
             Failure::Failed(lines) => lines.iter().map(|line| format!("  {line}")).collect(),
             Failure::Told => Vec::new(),

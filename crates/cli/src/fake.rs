@@ -233,7 +233,8 @@ impl Backend for Fake {
         let not_done = format!("{path}: physical volume not initialized.");
         if let Some(group) = self.labels.iter().find(|label| label.path == path).and_then(|label| label.group.clone()) {
             if consent.force < 2 {
-                let why = format!("Can't initialize physical volume \"{path}\" of volume group \"{group}\" without -ff");
+                let why =
+                    format!("Can't initialize physical volume \"{path}\" of volume group \"{group}\" without -ff");
                 return Err(Trouble::other(ErrorKind::Exists, format!("{why}\n{not_done}")));
             }
             if !consent.yes {

@@ -107,7 +107,9 @@ fn run_command(session: &mut Session<'_>, command: &'static table::Command, word
 
 fn try_command(session: &mut Session<'_>, command: &'static table::Command, words: &[String]) -> failure::Result {
     // Control characters have no place in a name, and would make a mess of the sentence that refuses them.
-    if let Some(word) = words.iter().find(|word| word.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER)) {
+    if let Some(word) =
+        words.iter().find(|word| word.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER))
+    {
         return Err(Failure::usage(format!("The argument {word:?} contains characters that cannot be used.")));
     }
     let args = parse::parse(command, words)?;
@@ -120,9 +122,7 @@ fn try_command(session: &mut Session<'_>, command: &'static table::Command, word
     }
     if args.has(Opt::Test) {
         session.is_test = true;
-        session
-            .console
-            .complain("TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.");
+        session.console.complain("TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.");
     }
     (command.run)(session, &args)
 }

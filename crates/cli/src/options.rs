@@ -148,6 +148,19 @@ options! {
 
 /// What every command takes.
 pub const COMMON: &[Opt] = &[
-    Opt::Help, Opt::LongHelp, Opt::Version, Opt::Verbose, Opt::Debug, Opt::Quiet, Opt::Yes, Opt::Test, Opt::Config,
-    Opt::Profile, Opt::CommandProfile, Opt::DriverLoaded, Opt::NoLocking, Opt::NoHints, Opt::NoUdevSync,
+    Opt::Help,
+    Opt::LongHelp,
+    Opt::Version,
+    Opt::Verbose,
+    Opt::Debug,
+    Opt::Quiet,
+    Opt::Yes,
+    Opt::Test,
+    Opt::Config,
+    Opt::Profile,
+    Opt::CommandProfile,
+    Opt::DriverLoaded,
+    Opt::NoLocking,
+    Opt::NoHints,
+    Opt::NoUdevSync,
 ];

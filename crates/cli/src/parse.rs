@@ -128,9 +128,9 @@ fn parse_letters(
     args: &mut Args,
 ) -> Result {
     for (at, letter) in letters.char_indices() {
-        let spec = all(command).find(|spec| spec.short == Some(letter)).ok_or_else(|| {
-            Failure::Getopt(format!("{}: invalid option -- '{letter}'", command.name))
-        })?;
+        let spec = all(command)
+            .find(|spec| spec.short == Some(letter))
+            .ok_or_else(|| Failure::Getopt(format!("{}: invalid option -- '{letter}'", command.name)))?;
         if spec.kind == Kind::Flag {
             args.options.push((spec.id, String::new()));
             continue;

@@ -201,7 +201,11 @@ impl Session<'_> {
     }
 
     /// The group and volume that `word` names, which must be there; `missing` words the refusal.
-    pub fn one_volume(&mut self, word: &str, missing: impl Fn(&str, &str) -> String) -> Result<(GroupReport, VolumeReport)> {
+    pub fn one_volume(
+        &mut self,
+        word: &str,
+        missing: impl Fn(&str, &str) -> String,
+    ) -> Result<(GroupReport, VolumeReport)> {
         let Some(Target::Volume { group, volume }) = Target::parse(word) else {
             return Err(Failure::usage(format!("\"{word}\": please give the logical volume as VG/LV.")));
         };
@@ -224,7 +228,9 @@ impl Selection {
 pub fn unexpected(group: &str, outcome: &Outcome) -> Failure {
     let what = match outcome {
         Outcome::Error { message, .. } => message.clone(),
-        _ => format!("The server of volume group \"{group}\" gave an answer of another kind; is it of another version?"),
+        _ => {
+            format!("The server of volume group \"{group}\" gave an answer of another kind; is it of another version?")
+        }
     };
     Failure::failed(what)
 }

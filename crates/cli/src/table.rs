@@ -22,11 +22,20 @@ pub struct Command {
 }
 
 const REPORT: &[Opt] = &[
-    All, Fields, Sort, NoHeadings, Separator, UnitsShown, NoSuffix, Unbuffered, NamePrefixes, Unquoted, ReportFormat,
+    All,
+    Fields,
+    Sort,
+    NoHeadings,
+    Separator,
+    UnitsShown,
+    NoSuffix,
+    Unbuffered,
+    NamePrefixes,
+    Unquoted,
+    ReportFormat,
     ReadOnlyView,
 ];
-const RESIZE: &[Opt] =
-    &[NewSize, NewExtents, Force, NoFsck, FilesystemMode, PoolMetadataSize, AutoBackup];
+const RESIZE: &[Opt] = &[NewSize, NewExtents, Force, NoFsck, FilesystemMode, PoolMetadataSize, AutoBackup];
 
 /// Every command, in the order of help.
 pub const COMMANDS: &[Command] = &[
@@ -36,10 +45,7 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: true,
         forms: &["PV ..."],
         options: &[Force, Zero, PvMetadataSize, DataAlignment],
-        examples: &[
-            ("pvcreate /dev/sdb", "label a disk"),
-            ("pvcreate /srv/pv.img", "label a file"),
-        ],
+        examples: &[("pvcreate /dev/sdb", "label a disk"), ("pvcreate /srv/pv.img", "label a file")],
         run: pv::create,
     },
     Command {
@@ -122,9 +128,30 @@ pub const COMMANDS: &[Command] = &[
             "-L Size|-l Extents -T VG/POOL [-V Size -n LV]",
         ],
         options: &[
-            Name, Size, Extents, VirtualSize, Snapshot, Thin, ThinPool, Type, ChunkSize, SharedStore, SectorSize, Permission,
-            Activate, IgnoreSkip, SetSkip, SetAuto, AddTag, WipeSignatures, Zero, PoolMetadataSize, Force, Monitor,
-            IgnoreMonitoring, AutoBackup,
+            Name,
+            Size,
+            Extents,
+            VirtualSize,
+            Snapshot,
+            Thin,
+            ThinPool,
+            Type,
+            ChunkSize,
+            SharedStore,
+            SectorSize,
+            Permission,
+            Activate,
+            IgnoreSkip,
+            SetSkip,
+            SetAuto,
+            AddTag,
+            WipeSignatures,
+            Zero,
+            PoolMetadataSize,
+            Force,
+            Monitor,
+            IgnoreMonitoring,
+            AutoBackup,
         ],
         examples: &[
             ("lvcreate -L 3G -n original vg0", "a volume of 3 GiB"),
@@ -205,7 +232,17 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: true,
         forms: &["VG|VG/LV|@Tag ..."],
         options: &[
-            Activate, IgnoreSkip, Permission, SetSkip, SetAuto, AddTag, DelTag, Refresh, Force, Monitor, IgnoreMonitoring,
+            Activate,
+            IgnoreSkip,
+            Permission,
+            SetSkip,
+            SetAuto,
+            AddTag,
+            DelTag,
+            Refresh,
+            Force,
+            Monitor,
+            IgnoreMonitoring,
             AutoBackup,
         ],
         examples: &[

@@ -51,7 +51,8 @@ fn wait_for_end(group: &str, process: u32) -> Answer<()> {
     let deadline = Instant::now() + LAST_WORK;
     while is_alive(process) {
         if Instant::now() > deadline {
-            let message = format!("The server of volume group \"{group}\" (process {process}) was told to end and has not yet.");
+            let message =
+                format!("The server of volume group \"{group}\" (process {process}) was told to end and has not yet.");
             return Err(Trouble::other(ErrorKind::Internal, message));
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -11,8 +11,8 @@ const PAIR_SEPARATORS: usize = 3;
 
 const RESERVED_PREFIXES: [&str; 2] = ["snapshot", "pvmove"];
 const RESERVED_PARTS: [&str; 17] = [
-    "_cdata", "_cmeta", "_corig", "_cpool", "_cvol", "_wcorig", "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata", "_tmeta",
-    "_vdata", "_imeta", "_iorig", "_pmspare", "_vorigin",
+    "_cdata", "_cmeta", "_corig", "_cpool", "_cvol", "_wcorig", "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata",
+    "_tmeta", "_vdata", "_imeta", "_iorig", "_pmspare", "_vorigin",
 ];
 
 /// Why a name cannot be given.

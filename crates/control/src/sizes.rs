@@ -95,7 +95,8 @@ impl Size {
         let tail = letters.as_str();
         let unit = unit_bytes(letter).ok_or(SizeError::NoSize)?;
         // "TB" and "TiB" say the same as "T"; bytes and sectors have no long form.
-        let is_plain = tail.is_empty() || (unit > SECTOR && (tail.eq_ignore_ascii_case("b") || tail.eq_ignore_ascii_case("ib")));
+        let is_plain =
+            tail.is_empty() || (unit > SECTOR && (tail.eq_ignore_ascii_case("b") || tail.eq_ignore_ascii_case("ib")));
         if !is_plain {
             return Err(SizeError::NoSize);
         }
@@ -209,7 +210,9 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["10X", "", "G", ".", "1.2.3g", "1 G", "0x10", "1GG", "1bb", "+-1", "1e5", "NaN", "inf", "1,5g", "½g"] {
+        for text in
+            ["10X", "", "G", ".", "1.2.3g", "1 G", "0x10", "1GG", "1bb", "+-1", "1e5", "NaN", "inf", "1,5g", "½g"]
+        {
             assert_eq!(bytes(text), Err(SizeError::NoSize), "{text}");
         }
         for text in ["1000b", "1023b", "1b"] {

@@ -7,11 +7,17 @@ const LETTERS: [char; 6] = ['k', 'm', 'g', 't', 'p', 'e'];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Units {
     /// The largest unit that leaves at least one; `marks` shows `<` before what was rounded up.
-    Human { base: u64, marks: bool },
+    Human {
+        base: u64,
+        marks: bool,
+    },
     Bytes,
     Sectors,
     /// One unit for all, with its letter.
-    Fixed { bytes: u64, letter: char },
+    Fixed {
+        bytes: u64,
+        letter: char,
+    },
 }
 
 impl Default for Units {

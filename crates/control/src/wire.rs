@@ -23,42 +23,83 @@ pub const FRAME_CAP: usize = 64 << 20;
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
     /// The first request of each connection; answered by [`Outcome::Hello`].
-    Hello { version: u32 },
+    Hello {
+        version: u32,
+    },
     /// Answered by [`Outcome::Report`].
     Report,
     /// Answered by [`Outcome::Created`] when the node is there (with `activate`).
-    CreateVolume { spec: VolumeSpec, activate: bool },
+    CreateVolume {
+        spec: VolumeSpec,
+        activate: bool,
+    },
     /// One atomic snapshot of all the named origins. With `freeze`, filesystems mounted from them are frozen around it.
     /// Answered by [`Outcome::Created`], in the order of `specs`.
-    Snapshot { specs: Vec<SnapshotSpec>, freeze: bool },
+    Snapshot {
+        specs: Vec<SnapshotSpec>,
+        freeze: bool,
+    },
     /// Removes all of the named volumes in one step. A volume in use is refused always; an active one that nothing uses is
     /// deactivated first.
-    Remove { names: Vec<String> },
+    Remove {
+        names: Vec<String>,
+    },
     /// Makes nodes. `names: None` is every volume. Volumes marked to skip activation are left out unless `ignore_skip`;
     /// with `auto`, those not marked for autoactivation are left out too. A snapshot with a reserve goes with its origin.
-    Activate { names: Option<Vec<String>>, ignore_skip: bool, auto: bool },
+    Activate {
+        names: Option<Vec<String>>,
+        ignore_skip: bool,
+        auto: bool,
+    },
     /// Removes nodes; a volume in use is refused.
-    Deactivate { names: Option<Vec<String>> },
+    Deactivate {
+        names: Option<Vec<String>>,
+    },
     /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`.
-    Resize { name: String, blocks: u64, force: bool },
+    Resize {
+        name: String,
+        blocks: u64,
+        force: bool,
+    },
     /// Changes what is set aside for a snapshot.
-    SetReserve { name: String, blocks: Option<u64> },
-    Rename { from: String, to: String },
-    SetPermission { name: String, read_only: bool },
-    SetAttributes { name: String, change: AttributeChange },
+    SetReserve {
+        name: String,
+        blocks: Option<u64>,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    SetPermission {
+        name: String,
+        read_only: bool,
+    },
+    SetAttributes {
+        name: String,
+        change: AttributeChange,
+    },
     /// Gives the snapshot's origin the snapshot's contents and removes the snapshot.
-    Merge { snapshot: String },
+    Merge {
+        snapshot: String,
+    },
     /// Gives `target` the contents of `source`; snapshots of `target`, newer ones too, stay.
-    Revert { target: String, source: String },
+    Revert {
+        target: String,
+        source: String,
+    },
     /// Adds physical volumes, which must be labelled and belong to no group.
-    AddPv { paths: Vec<String> },
+    AddPv {
+        paths: Vec<String>,
+    },
     /// Verifies the group while it is in use. Answered by [`Outcome::Check`].
     Check,
     Checkpoint,
     /// Answered by [`Outcome::Stats`].
     Stats,
     /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
-    Destroy { force: bool },
+    Destroy {
+        force: bool,
+    },
     /// Deactivates what is not in use, closes the group and ends the server. Refused while a volume is in use.
     Stop,
 }
@@ -67,18 +108,31 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    Hello { version: u32, group: String, pid: u32 },
+    Hello {
+        version: u32,
+        group: String,
+        pid: u32,
+    },
     Ok,
     Report(Box<GroupReport>),
     Created(Vec<Created>),
     Check(CheckOutcome),
     Stats(StatsReport),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
-    Progress { done: u64, total: u64, what: String },
+    Progress {
+        done: u64,
+        total: u64,
+        what: String,
+    },
     /// Something the administrator should read (a group nearly full), before the last outcome.
-    Notice { message: String },
+    Notice {
+        message: String,
+    },
     /// The request was refused or failed; nothing changed unless the message says so. A complete sentence.
-    Error { kind: ErrorKind, message: String },
+    Error {
+        kind: ErrorKind,
+        message: String,
+    },
 }
 
 impl Outcome {
@@ -505,7 +559,10 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     serde_json::to_writer(&mut frame, message)?;
     let length = frame.len() - 4;
     if length > FRAME_CAP {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes is too long to send")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message of {length} bytes is too long to send"),
+        ));
     }
     let prefix = u32::try_from(length).expect("the cap is far below 4 GiB");
     frame[..4].copy_from_slice(&prefix.to_le_bytes());

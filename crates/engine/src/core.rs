@@ -312,8 +312,7 @@ impl Core {
     /// Starts a checkpoint when much is dirty or much waits to be freed.
     pub fn space_use_changed(&self) {
         const PENDING_RUNS: usize = 32 << 10;
-        if self.cache.dirty_bytes() > self.config.dirty_bytes as u64
-            || self.space.lock().pending_runs() > PENDING_RUNS
+        if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || self.space.lock().pending_runs() > PENDING_RUNS
         {
             self.want_checkpoint();
         }

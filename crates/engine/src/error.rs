@@ -47,7 +47,9 @@ impl fmt::Display for Error {
             }
             Error::NotFound(what) => write!(f, "{what} not found"),
             Error::Exists(what) => write!(f, "{what} already exists"),
-            Error::Invalid(why) | Error::Busy(why) | Error::Unsupported(why) | Error::MissingPv(why) => f.write_str(why),
+            Error::Invalid(why) | Error::Busy(why) | Error::Unsupported(why) | Error::MissingPv(why) => {
+                f.write_str(why)
+            }
             Error::ReadOnly => f.write_str("the volume is read-only"),
             Error::InvalidSnapshot => f.write_str("the snapshot used up its reserve and is invalid"),
             Error::Poisoned(why) => {

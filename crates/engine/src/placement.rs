@@ -42,9 +42,7 @@ impl Placement {
             let offset = DATA_OFFSET + start - first;
             match segments.last_mut() {
                 Some(last)
-                    if last.pv == pv
-                        && last.offset + u64::from(last.len) == offset
-                        && last.at + last.len == at =>
+                    if last.pv == pv && last.offset + u64::from(last.len) == offset && last.at + last.len == at =>
                 {
                     last.len += piece32;
                 }

@@ -71,7 +71,8 @@ fn serve(group: &str) -> i32 {
     let exports = Arc::new(Exports::new(group, &pool, keeper).expect("exports"));
     let (serving, known) = (exports.clone(), volumes);
     pool.block_on(async move {
-        let by_id: HashMap<u64, _> = known.iter().map(|(name, target)| (target.id(), (name.clone(), target.clone()))).collect();
+        let by_id: HashMap<u64, _> =
+            known.iter().map(|(name, target)| (target.id(), (name.clone(), target.clone()))).collect();
         let taken = serving.takeover(move |entry| by_id.get(&entry.id).cloned()).await.expect("takeover");
         eprintln!("took over {} volumes, dropped {:?}", taken.taken.len(), taken.dropped);
         for (name, target) in known {

@@ -110,7 +110,10 @@ fn park_on(mut future: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) {
 
 fn write_op(offset: u64, buf: PageBuf) -> DiskOp {
     let len = buf.capacity() as u32;
-    DiskOp::Write { segments: Segments::from_iter([Segment { pv: PvIndex(0), offset, at: 0, len }]), buf: Arc::new(buf) }
+    DiskOp::Write {
+        segments: Segments::from_iter([Segment { pv: PvIndex(0), offset, at: 0, len }]),
+        buf: Arc::new(buf),
+    }
 }
 
 fn read_op(offset: u64, len: u32) -> DiskOp {

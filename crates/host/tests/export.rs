@@ -18,7 +18,15 @@ const MIB: u64 = 1 << 20;
 
 fn fio(device: &Path, job: &[&str]) {
     let name = format!("--filename={}", device.display());
-    let fixed = ["--name=verify", &name, "--ioengine=io_uring", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"];
+    let fixed = [
+        "--name=verify",
+        &name,
+        "--ioengine=io_uring",
+        "--direct=1",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_state_save=0",
+    ];
     run("fio", &[&fixed, job].concat());
 }
 
@@ -28,9 +36,22 @@ fn what_is_written_is_read_back_at_every_size_and_both_sectors() {
     for sector in [512u32, 4096] {
         let name = format!("v{sector}");
         let node = world.activate(&name, world.volume(&name, 64 * MIB, sector));
-        assert_eq!(run("blockdev", &["--getss", "--getsize64", node.path.to_str().unwrap()]), format!("{sector}\n{}\n", 64 * MIB));
+        assert_eq!(
+            run("blockdev", &["--getss", "--getsize64", node.path.to_str().unwrap()]),
+            format!("{sector}\n{}\n", 64 * MIB)
+        );
         let smallest = format!("--bsrange={sector}-64k");
-        fio(&node.path, &["--rw=randwrite", &smallest, "--bs_unaligned=0", &format!("--blockalign={sector}"), "--iodepth=32", "--size=16M"]);
+        fio(
+            &node.path,
+            &[
+                "--rw=randwrite",
+                &smallest,
+                "--bs_unaligned=0",
+                &format!("--blockalign={sector}"),
+                "--iodepth=32",
+                "--size=16M",
+            ],
+        );
         fio(&node.path, &["--rw=write", "--bs=1M", "--iodepth=16", "--size=64M"]);
         fio(&node.path, &["--rw=randrw", "--bs=4k", "--iodepth=64", "--size=32M"]);
         let dio = fs::read_to_string(format!("/sys/block/loop{}/loop/dio", node.loop_number)).unwrap();
@@ -113,7 +134,8 @@ fn discard_and_zero_reach_the_volume_and_read_as_zeros() {
         assert!(hole.iter().all(|&b| b == 0), "{args:?}");
         assert!(first.iter().chain(last).all(|&b| b == 0xA5), "{args:?} hit its neighbours");
     }
-    let counts = world.exports().with_counters("d", |c| (c.discards.load(Ordering::Relaxed), c.zeroes.load(Ordering::Relaxed)));
+    let counts =
+        world.exports().with_counters("d", |c| (c.discards.load(Ordering::Relaxed), c.zeroes.load(Ordering::Relaxed)));
     let (discards, zeroes) = counts.unwrap();
     assert!(discards > 0 && zeroes > 0, "{discards} discards, {zeroes} zeroes");
     world.end();
@@ -127,7 +149,8 @@ fn a_read_only_volume_refuses_writes_until_it_is_made_writable() {
     let node = world.activate("r", target.clone());
     let device = node.path.to_str().unwrap();
     assert_eq!(run("blockdev", &["--getro", device]), "1\n");
-    let write = || output("dd", &["if=/dev/zero", &format!("of={device}"), "bs=4k", "count=1", "oflag=direct", "conv=notrunc"]);
+    let write =
+        || output("dd", &["if=/dev/zero", &format!("of={device}"), "bs=4k", "count=1", "oflag=direct", "conv=notrunc"]);
     assert!(!write().status.success());
     target.read_only.store(false, Ordering::Relaxed);
     world.with(|exports| async move { exports.set_read_only("r", false).await }).unwrap();
@@ -157,7 +180,12 @@ fn the_device_follows_the_volumes_size_while_it_is_mounted() {
         assert_eq!(run("blockdev", &["--getsize64", device]), format!("{size}\n"));
     }
     // The new end can be written, what lies behind it cannot.
-    let at = |megabyte: u64| output("dd", &["if=/dev/zero", &format!("of={device}"), "bs=1M", "count=1", &format!("seek={megabyte}"), "oflag=direct"]);
+    let at = |megabyte: u64| {
+        output(
+            "dd",
+            &["if=/dev/zero", &format!("of={device}"), "bs=1M", "count=1", &format!("seek={megabyte}"), "oflag=direct"],
+        )
+    };
     assert!(at(95).status.success());
     assert!(!at(96).status.success());
     run("umount", &[point.to_str().unwrap()]);
@@ -294,7 +322,14 @@ fn what_is_not_ours_is_neither_replaced_nor_removed() {
     File::create(&other).unwrap().set_len(MIB).unwrap();
     let device = run("losetup", &["-f", "--show", other.to_str().unwrap()]);
     let number = fs::metadata(device.trim()).unwrap().rdev();
-    rustix::fs::mknodat(rustix::fs::CWD, &mapper, rustix::fs::FileType::BlockDevice, rustix::fs::Mode::from_raw_mode(0o600), number).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &mapper,
+        rustix::fs::FileType::BlockDevice,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        number,
+    )
+    .unwrap();
     let refused = activate("x");
     let kept = fs::metadata(&mapper).map(|meta| meta.rdev());
     fs::remove_file(&mapper).unwrap();
@@ -310,7 +345,14 @@ fn what_is_not_ours_is_neither_replaced_nor_removed() {
     fs::remove_file(&link).unwrap();
     // A node of ours that lost its device is replaced.
     let stale = rustix::fs::makedev(7, 251);
-    rustix::fs::mknodat(rustix::fs::CWD, &mapper, rustix::fs::FileType::BlockDevice, rustix::fs::Mode::from_raw_mode(0o600), stale).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &mapper,
+        rustix::fs::FileType::BlockDevice,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        stale,
+    )
+    .unwrap();
     activate("x").unwrap();
     assert_eq!(world.exports().active().len(), 2);
     world.end();

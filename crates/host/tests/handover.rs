@@ -27,7 +27,8 @@ impl Served {
         let group = common::group_name();
         let dir = Path::new("/dev/shm").join(&group);
         fs::create_dir_all(&dir).unwrap();
-        let volumes = names.iter().map(|(name, size, sector)| format!("{name}:{}/{name}:{size}:{sector}", dir.display()));
+        let volumes =
+            names.iter().map(|(name, size, sector)| format!("{name}:{}/{name}:{size}:{sector}", dir.display()));
         let volumes = volumes.collect::<Vec<_>>().join(" ");
         let mut served = Served { group, dir, volumes, first: None };
         fs::create_dir_all(paths::group_dir(&served.group)).unwrap();
@@ -88,7 +89,15 @@ impl Served {
     fn fio(&self, name: &str, job: &[&str]) -> Child {
         let file = format!("--filename={}", self.device(name).display());
         Command::new("fio")
-            .args([&format!("--name={name}"), &file, "--ioengine=io_uring", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"])
+            .args([
+                &format!("--name={name}"),
+                &file,
+                "--ioengine=io_uring",
+                "--direct=1",
+                "--verify=crc32c",
+                "--verify_fatal=1",
+                "--verify_state_save=0",
+            ])
             .args(job)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -136,7 +145,10 @@ fn killed_again_and_again_under_verified_load_it_loses_nothing() {
     // Both go on for as long as the kills do: the rate makes sure.
     let fio = [
         served.fio("a", &["--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=96M", "--rate_iops=5000"]),
-        served.fio("b", &["--rw=randwrite", "--bsrange=512-128k", "--blockalign=512", "--iodepth=16", "--size=96M", "--rate=24m"]),
+        served.fio(
+            "b",
+            &["--rw=randwrite", "--bsrange=512-128k", "--blockalign=512", "--iodepth=16", "--size=96M", "--rate=24m"],
+        ),
     ];
     let mut pauses = Vec::new();
     for _ in 0..3 {
@@ -193,7 +205,9 @@ fn a_server_that_cannot_start_is_given_up_and_a_later_one_answers_what_waited() 
     std::thread::sleep(Duration::from_millis(500));
     kill(pid, libc::SIGKILL);
     served.first.take().unwrap().wait().unwrap();
-    wait_for("the keeper to give up", 60 * SECOND, || served.keeper_log().contains("gave up after 10 failures in a row"));
+    wait_for("the keeper to give up", 60 * SECOND, || {
+        served.keeper_log().contains("gave up after 10 failures in a row")
+    });
     fs::remove_file(served.dir.join("fail")).unwrap();
     served.first = Some(served.spawn());
     wait_for("the new server", 10 * SECOND, || served.served_times() == 2);

@@ -128,7 +128,7 @@ impl Progress {
 
 /// What a round writes and reads, as the progress bar counts it.
 fn round_mib() -> u64 {
-    CHUNKS.len() as u64 * 6 * WRITE_MIB
+    CHUNKS.len() as u64 * 8 * WRITE_MIB
 }
 
 fn measure(world: &mut World, asked: Option<usize>) -> Result<(Vec<Row>, usize)> {
@@ -159,24 +159,25 @@ fn measure(world: &mut World, asked: Option<usize>) -> Result<(Vec<Row>, usize)>
     Ok((rows, rounds))
 }
 
-/// The three measurements for one chunk size. What is written over is pseudo-random and not the same twice.
+/// The three measurements for one chunk size. Before each of them the file gets pseudo-random bytes that it never had
+/// before, so that all three find the same: a file just written, and content that a checksum can tell.
 fn one_chunk_size(world: &mut World, progress: &Progress, row: &mut Row, round: usize) -> Result<()> {
     let chunk = row.chunk;
-    progress.says(format!("-c {chunk}: pseudo-random bytes into the file"));
-    let seed = (round as u64) << 32 | row.document.order;
-    let content = Content::write(&world.file(), seed, WRITE_MIB * MIB, &world.interrupted)?;
+    let mut pass = (round as u64) << 32 | row.document.order << 8;
+    let mut fill = |world: &World| {
+        progress.says(format!("-c {chunk}: pseudo-random bytes into the file"));
+        pass += 1;
+        let content = Content::write(&world.file(), pass, WRITE_MIB * MIB, &world.interrupted);
+        progress.done(WRITE_MIB);
+        content
+    };
+
+    fill(world)?;
+    progress.says(format!("-c {chunk}: dd without a snapshot"));
+    row.without.push(world.timed_write(&world.file())?);
     progress.done(WRITE_MIB);
 
-    progress.says(format!("-c {chunk}: lvcreate -s, dd on the snapshot"));
-    world.snapshot(chunk)?;
-    world.mount_snapshot("rw")?;
-    row.on_snapshot.push(world.timed_write(&world.snapshot_file())?);
-    progress.done(WRITE_MIB);
-    world.must_hold(&world.file(), &content, "the origin, after its snapshot was written to")?;
-    progress.done(WRITE_MIB);
-    world.unmount_snapshot()?;
-    world.remove_snapshot()?;
-
+    let content = fill(world)?;
     progress.says(format!("-c {chunk}: lvcreate -s, dd with the snapshot"));
     world.snapshot(chunk)?;
     row.with.push(world.timed_write(&world.file())?);
@@ -187,8 +188,14 @@ fn one_chunk_size(world: &mut World, progress: &Progress, row: &mut Row, round: 
     world.unmount_snapshot()?;
     world.remove_snapshot()?;
 
-    progress.says(format!("-c {chunk}: dd without a snapshot"));
-    row.without.push(world.timed_write(&world.file())?);
+    let content = fill(world)?;
+    progress.says(format!("-c {chunk}: lvcreate -s, dd on the snapshot"));
+    world.snapshot(chunk)?;
+    world.mount_snapshot("rw")?;
+    row.on_snapshot.push(world.timed_write(&world.snapshot_file())?);
     progress.done(WRITE_MIB);
-    Ok(())
+    world.must_hold(&world.file(), &content, "the origin, after its snapshot was written to")?;
+    progress.done(WRITE_MIB);
+    world.unmount_snapshot()?;
+    world.remove_snapshot()
 }

@@ -86,12 +86,20 @@ pub fn render(rows: &[Row], rounds: usize) -> String {
     let (without, with) = (median(&all.0), median(&all.1));
     line(String::new());
     line("              without     with    ratio    (MB/s)".to_string());
-    line(format!("this run     {:>8.0} {:>8.0} {:>7.2}x    median of all", speed(without), speed(with), without / with));
+    line(format!(
+        "this run     {:>8.0} {:>8.0} {:>7.2}x    median of all",
+        speed(without),
+        speed(with),
+        without / with
+    ));
     line("van Dok 2009      101      1.3    0.01x    RAID 1, Linux 2.6.18".into());
     line("van Dok 2009      214     19.4    0.09x    one SAS disk, Linux 2.6.26".into());
     line(String::new());
     let times = if rounds == 1 { "once".into() } else { format!("{rounds} times; the table shows medians") };
     line(format!("Measured {times}. After every write a checksum proved that the snapshot (the origin, for writes"));
-    line("on the snapshot) still held the old content. The group was checked at the end, and all of it is removed.".into());
+    line(
+        "on the snapshot) still held the old content. The group was checked at the end, and all of it is removed."
+            .into(),
+    );
     text
 }

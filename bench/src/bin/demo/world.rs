@@ -58,7 +58,9 @@ impl World {
             )));
         }
         if Path::new("/dev").join(GROUP).exists() {
-            return Err(Failure::Told(format!("a volume group \"{GROUP}\" exists on this machine; the demo leaves it alone.")));
+            return Err(Failure::Told(format!(
+                "a volume group \"{GROUP}\" exists on this machine; the demo leaves it alone."
+            )));
         }
         let space = rustix::fs::statvfs(parent).map_err(|e| doing("look at", parent)(e.into()))?;
         let (free, needed) = (space.f_bavail * space.f_frsize, (PV_MIB + 500) * MIB);
@@ -316,7 +318,8 @@ fn is_mounted(mount: &Path) -> bool {
 
 fn end(child: &mut Child) -> io::Result<()> {
     // The whole process group: a shell's dd ends with it.
-    let _may_have_ended = rustix::process::kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
+    let _may_have_ended =
+        rustix::process::kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
     child.wait().map(|_| ())
 }
 

@@ -57,7 +57,9 @@ fn what(args: &Args) -> Result<What> {
     let has_virtual = args.has(Opt::VirtualSize);
     let is_snapshot = args.has(Opt::Snapshot) || args.text(Opt::Type) == Some("snapshot");
     Ok(match args.text(Opt::Type) {
-        Some("striped") => return Err(Failure::failed("Striped logical volumes are not supported; use --type linear.")),
+        Some("striped") => {
+            return Err(Failure::failed("Striped logical volumes are not supported; use --type linear."));
+        }
         Some("thin-pool") if has_size && !has_virtual => What::Pool,
         Some("thin") if has_virtual => What::Thin,
         // A sparse volume: LVM makes it as a snapshot of nothing.
@@ -90,9 +92,7 @@ fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String
     };
     let group = match (positional.map(super::vg::group_name).transpose()?, named_group) {
         (Some(group), Some(named)) if group != named => {
-            return Err(Failure::usage(format!(
-                "Please use a single volume group name (\"{group}\" or \"{named}\")"
-            )));
+            return Err(Failure::usage(format!("Please use a single volume group name (\"{group}\" or \"{named}\")")));
         }
         (Some(group), _) | (None, Some(group)) => group,
         (None, None) => return Err(Failure::usage("Please specify the volume group's name.")),
@@ -159,8 +159,12 @@ fn size_in_extents(session: &mut Session<'_>, args: &Args, report: &GroupReport,
             sizes::share(extents.count, session.free_extents(report, report.extents)?)
         }
         (Some(ShareOf::Origin), Some(most)) => sizes::share_up(extents.count, most),
-        (Some(ShareOf::Origin), None) => return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only.")),
-        (Some(ShareOf::Volume), _) => return Err(Failure::usage("Percentage of a volume makes no sense for a new one.")),
+        (Some(ShareOf::Origin), None) => {
+            return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only."));
+        }
+        (Some(ShareOf::Volume), _) => {
+            return Err(Failure::usage("Percentage of a volume makes no sense for a new one."));
+        }
     };
     match count {
         0 => Err(Failure::failed("Unable to create new logical volume with no extents.")),
@@ -376,9 +380,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, origin_name) = origin_place(args)?;
     let name = match args.text(Opt::Name).map(split_name) {
         Some((Some(other), _)) if other != group => {
-            return Err(Failure::usage(format!(
-                "Please use a single volume group name (\"{group}\" or \"{other}\")"
-            )));
+            return Err(Failure::usage(format!("Please use a single volume group name (\"{group}\" or \"{other}\")")));
         }
         named => named.map(|(_, name)| name),
     };

@@ -33,7 +33,9 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let report = session.report(&group)?;
     if report.volume(&from).is_none() {
-        return Err(Failure::failed(format!("Existing logical volume \"{from}\" not found in volume group \"{group}\"")));
+        return Err(Failure::failed(format!(
+            "Existing logical volume \"{from}\" not found in volume group \"{group}\""
+        )));
     }
     if report.volume(&to).is_some() {
         return Err(Failure::failed(format!("Logical Volume \"{to}\" already exists in volume group \"{group}\"")));

@@ -62,7 +62,8 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         };
         session.change(&report.name, request)?;
     }
-    let size = |extents: u64| format!("{} ({extents} extents)", sentence(extents.saturating_mul(extent_bytes(&report))));
+    let size =
+        |extents: u64| format!("{} ({extents} extents)", sentence(extents.saturating_mul(extent_bytes(&report))));
     session.console.say(match new == old {
         true => format!("Size of logical volume {full} unchanged from {}.", size(old)),
         false => format!("Size of logical volume {full} changed from {} to {}.", size(old), size(new)),
@@ -98,8 +99,12 @@ fn wanted_extents(
         (extents.sign, share_of(report, volume, extents.count, extents.of)?)
     };
     match (sign, direction) {
-        (Sign::Plus, Direction::Down) => return Err(Failure::usage("Positive sign not permitted with this command; use lvextend.")),
-        (Sign::Minus, Direction::Up) => return Err(Failure::usage("Negative argument not permitted with this command; use lvreduce.")),
+        (Sign::Plus, Direction::Down) => {
+            return Err(Failure::usage("Positive sign not permitted with this command; use lvextend."));
+        }
+        (Sign::Minus, Direction::Up) => {
+            return Err(Failure::usage("Negative argument not permitted with this command; use lvreduce."));
+        }
         _ => {}
     }
     let new = match sign {
@@ -125,7 +130,9 @@ fn share_of(report: &GroupReport, volume: &VolumeReport, count: u64, of: Option<
         Some(ShareOf::Origin) => {
             if volume.origin.is_none() {
                 let full = format!("{}/{}", report.name, volume.name);
-                return Err(Failure::failed(format!("Specified LV {full} is not a snapshot: %ORIGIN makes no sense for it.")));
+                return Err(Failure::failed(format!(
+                    "Specified LV {full} is not a snapshot: %ORIGIN makes no sense for it."
+                )));
             }
             sizes::share_up(count, most_useful(report, volume))
         }
@@ -152,8 +159,12 @@ fn capped(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeReport
 fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) -> Result {
     let told = match direction {
         _ if new == old && !is_capped => format!("New size ({new} extents) matches existing size ({old} extents)."),
-        Direction::Up if new < old => format!("New size given ({new} extents) not larger than existing size ({old} extents)"),
-        Direction::Down if new > old => format!("New size given ({new} extents) not less than existing size ({old} extents)"),
+        Direction::Up if new < old => {
+            format!("New size given ({new} extents) not larger than existing size ({old} extents)")
+        }
+        Direction::Down if new > old => {
+            format!("New size given ({new} extents) not less than existing size ({old} extents)")
+        }
         _ => return Ok(()),
     };
     Err(Failure::failed(told))
@@ -166,7 +177,9 @@ fn check_room(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeRe
     }
     let free = session.free_extents(report, more)?;
     if more > free {
-        return Err(Failure::failed(format!("Insufficient free space: {more} extents needed, but only {free} available")));
+        return Err(Failure::failed(format!(
+            "Insufficient free space: {more} extents needed, but only {free} available"
+        )));
     }
     Ok(())
 }

@@ -71,12 +71,15 @@ pub fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let mut specs = Vec::with_capacity(origins.len());
     for origin in origins {
         let name = format!("{}-{suffix}", origin.name);
-        names::check_volume(&name).map_err(|why| Failure::usage(format!("Snapshot name \"{name}\" is invalid: {why}")))?;
+        names::check_volume(&name)
+            .map_err(|why| Failure::usage(format!("Snapshot name \"{name}\" is invalid: {why}")))?;
         if let Some(told) = names::pair_too_long(&group, &name) {
             return Err(Failure::failed(told));
         }
         if report.volume(&name).is_some() {
-            return Err(Failure::failed(format!("Logical Volume \"{name}\" already exists in volume group \"{group}\"")));
+            return Err(Failure::failed(format!(
+                "Logical Volume \"{name}\" already exists in volume group \"{group}\""
+            )));
         }
         specs.push(new_snapshot(session, args, origin, name, None, chunk));
     }
@@ -132,9 +135,8 @@ pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::failed(missing(group, &source)));
     }
     let name = &target.name;
-    let question = format!(
-        "Do you really want to replace the contents of {group}/{name} with those of {group}/{source}?"
-    );
+    let question =
+        format!("Do you really want to replace the contents of {group}/{name} with those of {group}/{source}?");
     if !args.is_sure() && !session.is_test && !session.console.asks(&question) {
         return Err(Failure::failed(format!("Logical volume {group}/{name} not reverted.")));
     }

@@ -46,7 +46,8 @@ fn each(session: &mut Session<'_>, args: &Args, act: impl Fn(&mut Session<'_>, &
 pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     each(session, args, |session, path| {
         if !session.is_test {
-            let notes = with_questions(session, consent(args), |session, consent| session.backend.pvcreate(path, consent))?;
+            let notes =
+                with_questions(session, consent(args), |session, consent| session.backend.pvcreate(path, consent))?;
             notes.iter().for_each(|note| session.console.say(note));
         }
         session.console.say(format!("Physical volume \"{path}\" successfully created."));
@@ -57,7 +58,8 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
 pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
     each(session, args, |session, path| {
         if !session.is_test {
-            let notes = with_questions(session, consent(args), |session, consent| session.backend.pvremove(path, consent))?;
+            let notes =
+                with_questions(session, consent(args), |session, consent| session.backend.pvremove(path, consent))?;
             notes.iter().for_each(|note| session.console.complain(note));
         }
         session.console.say(format!("Labels on physical volume \"{path}\" successfully wiped."));

@@ -15,7 +15,11 @@ pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
     let mut rows = Vec::new();
     for selected in &selection.groups {
         let volumes = selected.volumes.iter().filter_map(|name| selected.report.volume(name));
-        rows.extend(volumes.map(|volume| Row { group: Some(&selected.report), volume: Some(volume), ..Row::default() }));
+        rows.extend(volumes.map(|volume| Row {
+            group: Some(&selected.report),
+            volume: Some(volume),
+            ..Row::default()
+        }));
     }
     session.console.raw_out(&shape.render(rows));
     selection.end()

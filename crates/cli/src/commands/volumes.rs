@@ -35,7 +35,10 @@ pub fn role(volume: &VolumeReport) -> Role {
 /// Deepest first, which is the order of removal.
 pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let direct = report.volumes.iter().filter(|volume| volume.origin.as_deref() == Some(name) && volume.reserve_blocks.is_some());
+    let direct = report
+        .volumes
+        .iter()
+        .filter(|volume| volume.origin.as_deref() == Some(name) && volume.reserve_blocks.is_some());
     for snapshot in direct {
         found.extend(sized_snapshots(report, &snapshot.name));
         found.push(snapshot.name.clone());

@@ -67,8 +67,11 @@ pub fn json(key: &str, fields: &[&Field], cells: &[Vec<String>]) -> String {
     let rows: Vec<String> = cells
         .iter()
         .map(|row| {
-            let pairs: Vec<String> =
-                fields.iter().zip(row).map(|(field, cell)| format!("\"{}\":{}", field.name, string(cell.trim_end()))).collect();
+            let pairs: Vec<String> = fields
+                .iter()
+                .zip(row)
+                .map(|(field, cell)| format!("\"{}\":{}", field.name, string(cell.trim_end())))
+                .collect();
             format!("                  {{{}}}", pairs.join(", "))
         })
         .collect();

@@ -192,7 +192,9 @@ fn find(kind: Kind, name: &str) -> Result<&'static Field> {
     let found = fields::FIELDS.iter().find(|field| field.name == lower);
     found.or_else(|| fields::FIELDS.iter().find(|field| field.name == prefixed)).ok_or_else(|| {
         let mut lines: Vec<String> = Vec::new();
-        for (kind, title) in [(Kind::Volume, "Logical Volume"), (Kind::Group, "Volume Group"), (Kind::Pv, "Physical Volume")] {
+        for (kind, title) in
+            [(Kind::Volume, "Logical Volume"), (Kind::Group, "Volume Group"), (Kind::Pv, "Physical Volume")]
+        {
             lines.push(format!("{title} Fields"));
             lines.push("-".repeat(title.len() + " Fields".len()));
             let of_kind = fields::FIELDS.iter().filter(|field| field.kind == kind);

@@ -84,7 +84,8 @@ fn damaged_devices_are_told_and_left_alone() {
     world.ok("stop VG");
     let pv = world.dir.join("pv");
     let whole = image(&pv);
-    let written: Vec<usize> = (0..whole.len()).step_by(4096).filter(|at| whole[*at..at + 4096].iter().any(|b| *b != 0)).collect();
+    let written: Vec<usize> =
+        (0..whole.len()).step_by(4096).filter(|at| whole[*at..at + 4096].iter().any(|b| *b != 0)).collect();
     let (mut random, mut sound, mut told) = (Random(5), 0, 0);
     for round in 0..40 {
         let mut damaged = whole.clone();

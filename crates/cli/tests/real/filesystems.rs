@@ -109,10 +109,12 @@ fn lives(kind: &Filesystem) {
     keep(&origin, 1);
     let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let load = [7, 8].map(|seed| scope.spawn({
-            let (origin, stop, steps) = (&origin, &stop, &steps);
-            move || stir(origin, seed, stop, steps)
-        }));
+        let load = [7, 8].map(|seed| {
+            scope.spawn({
+                let (origin, stop, steps) = (&origin, &stop, &steps);
+                move || stir(origin, seed, stop, steps)
+            })
+        });
         wait_for_steps(&steps, 100);
         world.ok("lvcreate -s -n early VG/data");
         wait_for_steps(&steps, 300);

@@ -29,7 +29,9 @@ impl Volume {
         self.file.get_or_insert_with(|| {
             let direct = OFlags::DIRECT.bits() as i32;
             let opened = File::options().read(true).write(true).custom_flags(direct).open(&node);
-            opened.unwrap_or_else(|e| panic!("{trace}: {}: {e}; {}", node.display(), world.ok("lvs -o name,origin,attr VG")))
+            opened.unwrap_or_else(|e| {
+                panic!("{trace}: {}: {e}; {}", node.display(), world.ok("lvs -o name,origin,attr VG"))
+            })
         })
     }
 }
@@ -78,7 +80,12 @@ impl Run {
         let expected = &volume.model[from as usize..(from + len) as usize];
         if let Some(bad) = expected.iter().zip(found.bytes().iter()).position(|(a, b)| a != b) {
             let (name, place) = (&volume.name, from + bad as u64);
-            panic!("{}: {name} differs at byte {place}: {:#x} is not {:#x}", self.trace, found.bytes()[bad], expected[bad]);
+            panic!(
+                "{}: {name} differs at byte {place}: {:#x} is not {:#x}",
+                self.trace,
+                found.bytes()[bad],
+                expected[bad]
+            );
         }
     }
 
@@ -100,7 +107,13 @@ impl Run {
                 let volume = &mut self.volumes[at];
                 let discards = len % 1024 == 0;
                 let how = if discards { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
-                rustix::fs::fallocate(volume.file(&self.world, &self.trace), how | FallocateFlags::KEEP_SIZE, from, len).unwrap();
+                rustix::fs::fallocate(
+                    volume.file(&self.world, &self.trace),
+                    how | FallocateFlags::KEEP_SIZE,
+                    from,
+                    len,
+                )
+                .unwrap();
                 volume.model[place].fill(0);
             }
             910..970 => self.volumes[at].file(&self.world, &self.trace).sync_all().unwrap(),

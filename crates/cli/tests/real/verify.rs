@@ -10,7 +10,8 @@ fn fio(world: &World, volume: &str, seed: u32, more: &[&str]) -> String {
     let file = format!("--filename={}", world.node(volume).display());
     let seed = format!("--randseed={seed}");
     let fixed = ["--name=v", &file, &seed, "--direct=1", "--ioengine=io_uring", "--iodepth=16", "--rw=randwrite"];
-    let verified = ["--size=48M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--output-format=terse"];
+    let verified =
+        ["--size=48M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--output-format=terse"];
     tool("fio", &[&fixed[..], &verified, &SIZES, more].concat())
 }
 
@@ -42,7 +43,13 @@ fn servers_that_are_killed_under_a_verified_load_are_a_pause() {
     let file = format!("--filename={}", world.node("data").display());
     let fio = Command::new("fio")
         .args(["--name=v", &file, "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--rw=randwrite", "--size=48M"])
-        .args(["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--verify_backlog=128", "--fdatasync=64"])
+        .args([
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+            "--verify_backlog=128",
+            "--fdatasync=64",
+        ])
         .args(SIZES)
         .args(["--time_based", "--runtime=12", "--output-format=terse", "--fallocate=none"])
         .current_dir(&world.dir)

@@ -44,11 +44,7 @@ impl<'a> Decoder<'a> {
     }
 
     pub fn corrupt(&self, detail: impl Into<String>) -> Error {
-        Error::Corrupt {
-            what: self.what,
-            place: format!("byte {}", self.len - self.rest.len()),
-            detail: detail.into(),
-        }
+        Error::Corrupt { what: self.what, place: format!("byte {}", self.len - self.rest.len()), detail: detail.into() }
     }
 
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {

@@ -116,20 +116,50 @@ pub struct SnapshotPart {
 /// A change to the group, as the journal keeps it. Replayed in order they give the state that was.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    Write { volume: VolumeId, extents: SmallVec<[WriteExtent; 2]> },
-    Unmap { volume: VolumeId, start: LvBlock, len: u64 },
+    Write {
+        volume: VolumeId,
+        extents: SmallVec<[WriteExtent; 2]>,
+    },
+    Unmap {
+        volume: VolumeId,
+        start: LvBlock,
+        len: u64,
+    },
     /// The record `seq` did not happen: its data could not be written.
-    Abort { seq: Seq },
-    Create { volume: VolumeMeta, placed: Vec<Placed> },
-    Snapshot { parts: Vec<SnapshotPart> },
-    Resize { volume: VolumeId, blocks: u64, placed: Vec<Placed> },
-    Remove { volumes: Vec<VolumeId> },
+    Abort {
+        seq: Seq,
+    },
+    Create {
+        volume: VolumeMeta,
+        placed: Vec<Placed>,
+    },
+    Snapshot {
+        parts: Vec<SnapshotPart>,
+    },
+    Resize {
+        volume: VolumeId,
+        blocks: u64,
+        placed: Vec<Placed>,
+    },
+    Remove {
+        volumes: Vec<VolumeId>,
+    },
     /// `target` takes the contents of `source`: its head when `consume`, else a new head over a new point.
-    Revert { target: VolumeId, source: VolumeId, consume: bool, point: TreeId, head: TreeId },
+    Revert {
+        target: VolumeId,
+        source: VolumeId,
+        consume: bool,
+        point: TreeId,
+        head: TreeId,
+    },
     /// Name, permission, reserve or attributes changed.
-    Update { volume: VolumeMeta },
+    Update {
+        volume: VolumeMeta,
+    },
     /// A snapshot outgrew its reserve.
-    Invalidate { volume: VolumeId },
+    Invalidate {
+        volume: VolumeId,
+    },
 }
 
 impl Record {

@@ -310,7 +310,11 @@ fn parse(bytes: &[u8], expect: NodeRef, level: u8, group: u64) -> Result<Node, S
             *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
         }
     }
-    if node.is_leaf() { check_extents(&node)? } else { check_children(&node)? }
+    if node.is_leaf() {
+        check_extents(&node)?
+    } else {
+        check_children(&node)?
+    }
     Ok(node)
 }
 

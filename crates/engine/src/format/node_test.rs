@@ -45,13 +45,19 @@ fn a_node_has_room_for_168_entries() {
 fn entries_keep_every_bit_of_their_fields() {
     let widest = Extent { key: MASK - 1, len: 1, value: MASK, birth: Epoch(MASK), flags: u16::MAX };
     let longest = Extent { key: 0, len: u32::MAX, value: 1, birth: Epoch(0), flags: 0 };
-    let mixed =
-        Extent { key: 0xA1A2_A3A4, len: 0xB1B2_B3B4, value: 0x00C1_C2C3_C4C5, birth: Epoch(0x00D1_D2D3), flags: 0xE1E2 };
+    let mixed = Extent {
+        key: 0xA1A2_A3A4,
+        len: 0xB1B2_B3B4,
+        value: 0x00C1_C2C3_C4C5,
+        birth: Epoch(0x00D1_D2D3),
+        flags: 0xE1E2,
+    };
     for e in [widest, longest, mixed] {
         assert_eq!(Entry::leaf(&e).extent(), e);
         assert_eq!(Entry::leaf(&e).key(), e.key);
     }
-    let child = NodeRef { addr: MetaBlock(0xA1A2_A3A4_A5A6), generation: 0xB1B2_B3B4_B5B6, birth: Epoch(0xC1C2_C3C4_C5C6) };
+    let child =
+        NodeRef { addr: MetaBlock(0xA1A2_A3A4_A5A6), generation: 0xB1B2_B3B4_B5B6, birth: Epoch(0xC1C2_C3C4_C5C6) };
     let entry = Entry::interior(0xD1D2_D3D4_D5D6, child);
     assert_eq!((entry.key(), entry.child()), (0xD1D2_D3D4_D5D6, child));
     assert_eq!((entry.with_key(7).key(), entry.with_key(7).child()), (7, child));

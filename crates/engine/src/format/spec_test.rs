@@ -105,7 +105,10 @@ fn every_record_has_its_table() {
 #[test]
 fn a_page_that_is_wrong_is_noticed() {
     for (from, to) in [
-        ("| 24 | 8 | `generation` | of the checkpoint that wrote", "| 24 | 4 | `generation` | of the checkpoint that wrote"),
+        (
+            "| 24 | 8 | `generation` | of the checkpoint that wrote",
+            "| 24 | 4 | `generation` | of the checkpoint that wrote",
+        ),
         ("| 8 | 8 | `len` | at least 1 |\n", ""),
         ("### PairRecord, 16 bytes", "### PairRecord, 24 bytes"),
         ("### PairRecord, 16 bytes", "### PeerRecord, 16 bytes"),
@@ -175,7 +178,13 @@ fn volume() -> stream::VolumeMeta {
         origin: Some(VolumeId(1)),
         reserve: Some(77),
         head: TreeId(5),
-        attributes: Attributes { active: true, created: 5, pool: "p".into(), tags: vec!["t".into()], ..Attributes::default() },
+        attributes: Attributes {
+            active: true,
+            created: 5,
+            pool: "p".into(),
+            tags: vec!["t".into()],
+            ..Attributes::default()
+        },
     }
 }
 
@@ -196,7 +205,11 @@ fn one_of_each() -> Vec<(&'static str, journal::Record, usize)> {
         ("Snapshot", Record::Snapshot { parts: vec![part] }, 8 + 16 + volume_bytes),
         ("Resize", Record::Resize { volume: v, blocks: 9, placed: vec![placed] }, 24 + 24),
         ("Remove", Record::Remove { volumes: vec![v, VolumeId(4)] }, 8 + 16),
-        ("Revert", Record::Revert { target: v, source: VolumeId(4), consume: true, point: TreeId(8), head: TreeId(9) }, 40),
+        (
+            "Revert",
+            Record::Revert { target: v, source: VolumeId(4), consume: true, point: TreeId(8), head: TreeId(9) },
+            40,
+        ),
         ("Update", Record::Update { volume: volume() }, volume_bytes),
         ("Invalidate", Record::Invalidate { volume: v }, 8),
     ]
@@ -268,9 +281,15 @@ fn impossible_numbers_in_records_are_refused() {
     assert!(refused(Record::Unmap { volume: v, start: LvBlock(0), len: 0 }));
     assert!(refused(Record::Unmap { volume: v, start: LvBlock(u64::MAX), len: 2 }));
     assert!(refused(Record::Resize { volume: v, blocks: far + 1, placed: Vec::new() }));
-    assert!(refused(Record::Create { volume: stream::VolumeMeta { id: VolumeId(far), ..volume() }, placed: Vec::new() }));
+    assert!(refused(Record::Create {
+        volume: stream::VolumeMeta { id: VolumeId(far), ..volume() },
+        placed: Vec::new()
+    }));
     assert!(refused(Record::Create { volume: stream::VolumeMeta { chunk_blocks: 3, ..volume() }, placed: Vec::new() }));
-    assert!(refused(Record::Create { volume: stream::VolumeMeta { head: TreeId(far), ..volume() }, placed: Vec::new() }));
+    assert!(refused(Record::Create {
+        volume: stream::VolumeMeta { head: TreeId(far), ..volume() },
+        placed: Vec::new()
+    }));
     assert!(refused(Record::Revert { target: v, source: v, consume: true, point: TreeId(far), head: TreeId(1) }));
     assert!(!refused(Record::Unmap { volume: v, start: LvBlock(far - 1), len: 1 }));
 }

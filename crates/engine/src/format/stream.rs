@@ -323,8 +323,7 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
         other => return Err(input.corrupt(format!("a full-policy of {other}"))),
     };
     let (read_only, has_reserve) = (flag(r.read_only)?, flag(r.has_reserve)?);
-    let (autoactivate, skip_activation, active) =
-        (flag(r.autoactivate)?, flag(r.skip_activation)?, flag(r.active)?);
+    let (autoactivate, skip_activation, active) = (flag(r.autoactivate)?, flag(r.skip_activation)?, flag(r.active)?);
     let sane = matches!(r.sector, 512 | 4096)
         && r.chunk_blocks.is_power_of_two()
         && r.chunk_blocks <= 1024
@@ -398,7 +397,8 @@ fn get_tree(input: &mut Decoder<'_>) -> Result<TreeMeta> {
         other => return Err(input.corrupt(format!("a tree of kind {other}"))),
     };
     let tree = root_from([r.root_addr, r.root_gen, r.root_birth, r.root_level], input)?;
-    for part in [r.id, r.epoch, r.birth, r.mapped, r.written, r.cursor, r.progress, r.own.cast_signed().unsigned_abs()] {
+    for part in [r.id, r.epoch, r.birth, r.mapped, r.written, r.cursor, r.progress, r.own.cast_signed().unsigned_abs()]
+    {
         input.limited(part, "a tree's number")?;
     }
     let mut dead: Vec<(Epoch, u64)> = Vec::with_capacity(input.count(r.dead, DeadRecord::SIZE)?);

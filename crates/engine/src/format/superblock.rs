@@ -175,11 +175,8 @@ impl Superblock {
 
     /// `Ok(None)`: not a superblock at all (no magic). A superblock that is damaged or not ours to read is an error.
     pub fn decode(block: &[u8], place: &str) -> Result<Option<Superblock>> {
-        let corrupt = |detail: &str| Error::Corrupt {
-            what: "superblock",
-            place: place.to_string(),
-            detail: detail.to_string(),
-        };
+        let corrupt =
+            |detail: &str| Error::Corrupt { what: "superblock", place: place.to_string(), detail: detail.to_string() };
         let record = SuperblockRecord::decode_from(block).ok_or_else(|| corrupt("it is cut short"))?;
         if record.magic != MAGIC {
             return Ok(None);

@@ -53,9 +53,7 @@ impl Catalog {
     /// The next tree to remove or merge: one under way, else any that C2 names.
     pub fn next_removal(&self) -> Option<TreeId> {
         let started = self.trees.values().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
-        started
-            .or_else(|| self.trees.values().find(|t| self.removable(t)))
-            .map(|t| t.id)
+        started.or_else(|| self.trees.values().find(|t| self.removable(t))).map(|t| t.id)
     }
 
     fn removable(&self, tree: &TreeMeta) -> bool {

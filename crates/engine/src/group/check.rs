@@ -233,10 +233,8 @@ impl<'a> Check<'a> {
             }
         }
         if !dying_parent && tree.own != counted.own as i64 {
-            self.report.find(format!(
-                "tree {}: {} blocks are its own, its counter says {}",
-                tree.id, counted.own, tree.own
-            ));
+            self.report
+                .find(format!("tree {}: {} blocks are its own, its counter says {}", tree.id, counted.own, tree.own));
         }
         if let Some(parent) = parent.filter(|p| p.kind == TreeKind::Point) {
             self.dead(tree, parent, go_on).await?;
@@ -258,7 +256,11 @@ impl<'a> Check<'a> {
             let known = self.identity.get(block as usize).copied();
             if self.is_used(block) {
                 if known.is_some_and(|known| known != name) {
-                    self.report.find(format!("VG block {block} has two uses, one as LV block {} of tree {}", e.key + i, tree.id));
+                    self.report.find(format!(
+                        "VG block {block} has two uses, one as LV block {} of tree {}",
+                        e.key + i,
+                        tree.id
+                    ));
                 }
                 continue;
             }
@@ -280,7 +282,12 @@ impl<'a> Check<'a> {
             let step = core
                 .with_nodes_privileged(|| {
                     let shared = std::cell::RefCell::new(None);
-                    let prune = |node: NodeRef, level: u8, first: u64| match map::node_at(&core.cache, &tree.tree, level, first) {
+                    let prune = |node: NodeRef, level: u8, first: u64| match map::node_at(
+                        &core.cache,
+                        &tree.tree,
+                        level,
+                        first,
+                    ) {
                         Ok(found) => found == Some(node),
                         Err(error) => {
                             shared.borrow_mut().get_or_insert(error);
@@ -333,7 +340,8 @@ impl<'a> Check<'a> {
         let mut runs: Vec<(&str, u64, u64)> = Vec::new();
         loop {
             go_on()?;
-            let step = core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| false)).await?;
+            let step =
+                core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| false)).await?;
             for passed in &step.passed {
                 if !self.nodes.insert(passed.node.addr) {
                     self.report.find(format!("the free-space tree shares {} with another tree", passed.node));
@@ -379,7 +387,9 @@ impl<'a> Check<'a> {
         for block in (0..meta.total()).map(MetaBlock) {
             let met = self.nodes.contains(&block) || stream.contains(&block) || pending.contains(&block);
             match (meta.is_used(block), met) {
-                (true, false) => self.report.find(format!("metadata block {block} is marked as used but nothing uses it")),
+                (true, false) => {
+                    self.report.find(format!("metadata block {block} is marked as used but nothing uses it"))
+                }
                 (false, true) => self.report.find(format!("metadata block {block} is used but marked as free")),
                 _ => {}
             }

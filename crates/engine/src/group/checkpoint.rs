@@ -10,7 +10,6 @@ use super::catalog::Catalog;
 use super::label::write_superblock;
 use super::{Group, Root};
 use crate::core::count;
-use crate::runtime::yield_now;
 use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
@@ -18,6 +17,7 @@ use crate::format::stream::{
 };
 use crate::format::superblock::{GroupRoot, Superblock};
 use crate::journal::Capture;
+use crate::runtime::yield_now;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
@@ -349,13 +349,8 @@ impl Group {
     pub(super) async fn write_superblocks(&self, sequence: u64, group: &GroupRoot) -> Result<()> {
         for (index, pv) in group.pvs.iter().enumerate() {
             let pv_index = u16::try_from(index).expect("at most 64 physical volumes");
-            let superblock = Superblock {
-                sequence,
-                pv_uuid: pv.uuid,
-                pv_index,
-                pv_size: pv.size,
-                group: Some(group.clone()),
-            };
+            let superblock =
+                Superblock { sequence, pv_uuid: pv.uuid, pv_index, pv_size: pv.size, group: Some(group.clone()) };
             write_superblock(&*self.core.disks, PvIndex(pv_index), &superblock).await?;
         }
         self.core.journal.flush().await

@@ -95,15 +95,21 @@ impl Group {
 
     /// The background: checkpoints when asked for, removal while there is any. Ends when the group is closed.
     fn start_background(self: &Arc<Self>) {
-        self.spawn_loop("checkpoints", |group| &group.checkpoint_wanted, |group| {
-            Box::pin(async move {
-                // A failure poisons the journal, and whoever writes next is told.
-                let _ = group.checkpoint().await;
-            })
-        });
-        self.spawn_loop("removal", |group| &group.reclaim_wanted, |group| {
-            Box::pin(async move { group.reclaim_some().await })
-        });
+        self.spawn_loop(
+            "checkpoints",
+            |group| &group.checkpoint_wanted,
+            |group| {
+                Box::pin(async move {
+                    // A failure poisons the journal, and whoever writes next is told.
+                    let _ = group.checkpoint().await;
+                })
+            },
+        );
+        self.spawn_loop(
+            "removal",
+            |group| &group.reclaim_wanted,
+            |group| Box::pin(async move { group.reclaim_some().await }),
+        );
     }
 
     /// Does `work` again and again while `wanted` says so, until the group is closed or has failed.

@@ -8,9 +8,9 @@ use super::catalog::Catalog;
 use super::label::read_superblock;
 use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, count};
-use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, start};
+use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
-use crate::format::journal::{FrameId, MAX_FRAME, Record, WriteExtent, decode_frame};
+use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
 use crate::format::superblock::{DATA_OFFSET, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{VolumeKind, VolumeState};
@@ -24,7 +24,7 @@ use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, Vol
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,6 +35,8 @@ const JOURNAL_MAX: u64 = 64 << 20;
 const SCAN: u64 = 4 << 20;
 /// Blocks of data read at once to prove a record: as much as the largest request of an export.
 const PROOF_BLOCKS: u64 = 256;
+/// Such reads under way together.
+const PROOFS_UNDER_WAY: usize = 32;
 
 /// The first eight bytes of the group's UUID: carried by every metadata block.
 fn tag_of(uuid: Uuid) -> u64 {
@@ -163,14 +165,8 @@ impl Group {
             group: tag,
         };
         let no_flush = cfg!(feature = "planted") && config.planted == Some("no_flush");
-        let journal = Journal::new(
-            disks.clone(),
-            runtime.clone(),
-            (*parts.placement).clone(),
-            ring,
-            parts.next_seq,
-            no_flush,
-        );
+        let journal =
+            Journal::new(disks.clone(), runtime.clone(), (*parts.placement).clone(), ring, parts.next_seq, no_flush);
         let generation = root.generation + 1;
         let core =
             Core::new(disks, runtime, config, tag, parts.placement, parts.meta, parts.space, journal, generation);
@@ -195,7 +191,9 @@ impl Group {
         let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag).await?;
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records).await?;
         let unverified = config.planted == Some("skip_crc") && cfg!(feature = "planted");
-        let applied = prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker }).await?;
+        let applied =
+            prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker })
+                .await?;
         check_stream(&stream, &placement, &root)?;
         let mut meta = MetaSpace::new(stream.pairs.clone(), root.extent_blocks);
         if !meta.load_bitmap(&stream.bitmap) {
@@ -244,8 +242,7 @@ impl Group {
     fn build_catalog(&self, stream: &Stream) -> Result<()> {
         let mut catalog = self.catalog_mut();
         let placement = self.core.placement();
-        let (heads, others): (Vec<_>, Vec<_>) =
-            stream.trees.iter().cloned().partition(|t| t.kind == TreeKind::Head);
+        let (heads, others): (Vec<_>, Vec<_>) = stream.trees.iter().cloned().partition(|t| t.kind == TreeKind::Head);
         for tree in others {
             catalog.add_child(tree.parent, tree.id);
             catalog.trees.insert(tree.id, tree);
@@ -286,19 +283,20 @@ impl Group {
 
     /// Applies what the journal kept. First all places that records name are taken, so that nothing else is put there.
     async fn replay(self: &Arc<Self>, records: Vec<(Seq, Record, bool)>) -> Result<()> {
-        let applied: Vec<_> = records.into_iter().filter(|(_, _, good)| {
-            if !good {
-                count(&self.core.counters.recovery_skipped);
-            }
-            *good
-        }).collect();
+        let applied: Vec<_> = records
+            .into_iter()
+            .filter(|(_, _, good)| {
+                if !good {
+                    count(&self.core.counters.recovery_skipped);
+                }
+                *good
+            })
+            .collect();
         let blocks = self.core.placement().blocks();
         let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
         for (_, record, _) in &applied {
             let runs: Vec<(u64, u64)> = match record {
-                Record::Write { extents, .. } => {
-                    extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect()
-                }
+                Record::Write { extents, .. } => extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect(),
                 Record::Create { placed, .. } | Record::Resize { placed, .. } => {
                     placed.iter().map(|p| (p.vg_block.0, p.len)).collect()
                 }
@@ -523,7 +521,11 @@ async fn find_root(disks: &dyn Disks) -> Result<(u64, GroupRoot)> {
         }
     }
     if found.len() > group.pvs.len() {
-        return Err(Error::Invalid(format!("{} disks were given for {} physical volumes", found.len(), group.pvs.len())));
+        return Err(Error::Invalid(format!(
+            "{} disks were given for {} physical volumes",
+            found.len(),
+            group.pvs.len()
+        )));
     }
     Ok((sequence, group))
 }
@@ -562,7 +564,12 @@ async fn either<T>(
 }
 
 /// The checkpoint's stream, and the first copies' places of the blocks that hold it.
-async fn read_stream(disks: &dyn Disks, placement: &Placement, root: &GroupRoot, tag: u64) -> Result<(Stream, Vec<u64>)> {
+async fn read_stream(
+    disks: &dyn Disks,
+    placement: &Placement,
+    root: &GroupRoot,
+    tag: u64,
+) -> Result<(Stream, Vec<u64>)> {
     let mut entries: Vec<IndexEntry> = Vec::new();
     let mut places = Vec::new();
     let mut own = root.index;
@@ -609,7 +616,9 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let by_id: BTreeMap<_, _> = stream.trees.iter().map(|t| (t.id, t)).collect();
     let order = stream.trees.iter().all(|t| {
         let parent = t.parent.and_then(|p| by_id.get(&p));
-        parent.is_none_or(|p| p.kind != TreeKind::Head && (t.kind == TreeKind::Head || t.epoch == Epoch(0) || p.epoch < t.epoch))
+        parent.is_none_or(|p| {
+            p.kind != TreeKind::Head && (t.kind == TreeKind::Head || t.epoch == Epoch(0) || p.epoch < t.epoch)
+        })
     });
     let heads = stream.volumes.iter().filter(|v| v.state == VolumeState::Ok).count();
     let heads_match = heads == stream.trees.iter().filter(|t| t.kind == TreeKind::Head).count();
@@ -707,20 +716,19 @@ async fn scan_journal(
     Ok(scan)
 }
 
-/// The checksum of what lies where a record says its data is, read piece by piece: a record may name any length.
-async fn data_crc(disks: &dyn Disks, placement: &Placement, extent: &WriteExtent) -> Result<u32> {
-    let (mut at, end) = (extent.vg_block.0, extent.vg_block.0 + u64::from(extent.len));
-    let mut crc = 0;
-    while at < end {
-        let blocks = (end - at).min(PROOF_BLOCKS);
-        let data = read_at(disks, placement, at, blocks).await?;
-        crc = crc32c::crc32c_append(crc, &data.as_slice()[..(blocks * BLOCK_SIZE) as usize]);
-        at += blocks;
-    }
-    Ok(crc)
+/// A read of data that a record names, under way: which record, the checksum wanted once the piece is added, how much.
+struct Proof {
+    record: usize,
+    bytes: usize,
+    /// Begins an extent, whose checksum starts anew.
+    begins: bool,
+    /// Ends an extent, whose checksum must be this.
+    ends: Option<u32>,
+    read: crate::disk::Completion,
 }
 
-/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not.
+/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Many
+/// reads are under way together: after a crash the disk may be slow to answer each.
 async fn prove(
     disks: &dyn Disks,
     placement: &Placement,
@@ -731,27 +739,63 @@ async fn prove(
         .iter()
         .filter_map(|(_, record)| if let Record::Abort { seq } = record { Some(seq.0) } else { None })
         .collect();
-    let mut proven = Vec::with_capacity(records.len());
-    for (seq, record) in records {
-        let mut good = !aborted.contains(&seq.0);
-        if let Record::Write { extents, .. } = &record
-            && good
-            && seq >= marker
-        {
-            for extent in extents {
-                let end = extent.vg_block.0.checked_add(u64::from(extent.len));
-                if end.is_none_or(|end| end > placement.blocks()) || extent.len == 0 {
-                    return Err(replay_corrupt("a write outside the group"));
+    let mut proven: Vec<(Seq, Record, bool)> = records
+        .into_iter()
+        .map(|(seq, record)| {
+            let good = !aborted.contains(&seq.0);
+            (seq, record, good)
+        })
+        .collect();
+    let mut under_way: VecDeque<Proof> = VecDeque::new();
+    let mut crc = 0;
+    for number in 0..proven.len() {
+        let (seq, record, good) = &proven[number];
+        let Record::Write { extents, .. } = record else { continue };
+        if !good || *seq < marker {
+            continue;
+        }
+        let extents = extents.clone();
+        for extent in extents {
+            let (mut at, len) = (extent.vg_block.0, u64::from(extent.len));
+            let end = at.checked_add(len).filter(|end| *end <= placement.blocks() && len > 0);
+            let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
+            // Piece by piece: a record may name any length.
+            while at < end {
+                if under_way.len() >= PROOFS_UNDER_WAY {
+                    settle_proof(&mut under_way, &mut proven, &mut crc).await?;
                 }
-                if data_crc(disks, placement, extent).await? != extent.data_crc {
-                    good = false;
-                    break;
-                }
+                let blocks = (end - at).min(PROOF_BLOCKS);
+                let mut segments = Segments::new();
+                placement.map_blocks(VgBlock(at), blocks, 0, &mut segments);
+                let bytes = (blocks * BLOCK_SIZE) as usize;
+                let read = start(disks, DiskOp::Read { segments, buf: PageBuf::zeroed(bytes) });
+                let begins = at == extent.vg_block.0;
+                at += blocks;
+                let ends = (at == end).then_some(extent.data_crc);
+                under_way.push_back(Proof { record: number, bytes, begins, ends, read });
             }
         }
-        proven.push((seq, record, good));
+    }
+    while !under_way.is_empty() {
+        settle_proof(&mut under_way, &mut proven, &mut crc).await?;
     }
     Ok(proven)
+}
+
+/// Waits for the oldest read and judges it. Reads end in the order in which they began, so one checksum is enough.
+async fn settle_proof(
+    under_way: &mut VecDeque<Proof>,
+    proven: &mut [(Seq, Record, bool)],
+    crc: &mut u32,
+) -> Result<()> {
+    let Some(proof) = under_way.pop_front() else { return Ok(()) };
+    let data = proof.read.await?.expect("a read gives its buffer back");
+    let before = if proof.begins { 0 } else { *crc };
+    *crc = crc32c::crc32c_append(before, &data.as_slice()[..proof.bytes]);
+    if proof.ends.is_some_and(|wanted| wanted != *crc) {
+        proven[proof.record].2 = false;
+    }
+    Ok(())
 }
 
 impl Group {

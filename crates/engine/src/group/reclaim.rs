@@ -14,13 +14,13 @@
 //! * L3 A merge begins only when every mapping in the dying point is durable, so that the child may write in place what
 //!   it inherits (rule R6).
 
-use super::catalog::Catalog;
 use super::Group;
+use super::catalog::Catalog;
 use crate::core::{Absorb, Core, count};
-use crate::runtime::yield_now;
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};
+use crate::runtime::yield_now;
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
@@ -95,8 +95,7 @@ impl Group {
                     return Ok(true);
                 }
                 Stepped::More => {
-                    if self.core.space.lock().pending_runs() > PENDING_RUNS
-                        || self.core.closed.load(Ordering::Acquire)
+                    if self.core.space.lock().pending_runs() > PENDING_RUNS || self.core.closed.load(Ordering::Acquire)
                     {
                         return Ok(true);
                     }
@@ -222,7 +221,12 @@ fn live_child(catalog: &Catalog, id: TreeId) -> Option<Arc<Volume>> {
 }
 
 /// Frees one leaf's worth of a tree that has no child.
-fn step_leaf(core: &Core, catalog: &mut Catalog, dying: &TreeMeta, lower: Epoch) -> std::result::Result<Stepped, MapError> {
+fn step_leaf(
+    core: &Core,
+    catalog: &mut Catalog,
+    dying: &TreeMeta,
+    lower: Epoch,
+) -> std::result::Result<Stepped, MapError> {
     let prune = |node: NodeRef, _: u8, _: u64| node.birth <= lower;
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     if let Some(leaf) = &step.leaf {

@@ -26,13 +26,7 @@ impl Group {
         let pvs = group.pvs.iter().zip(space.pv_free()).map(|(pv, (_, free))| {
             let share = (free.div_ceil(extent_blocks)).min(left);
             left -= share;
-            PvInfo {
-                uuid: pv.uuid,
-                size: pv.size,
-                data_offset: DATA_OFFSET,
-                extents: pv.extents,
-                free_extents: share,
-            }
+            PvInfo { uuid: pv.uuid, size: pv.size, data_offset: DATA_OFFSET, extents: pv.extents, free_extents: share }
         });
         let pvs = pvs.collect();
         GroupInfo {

@@ -164,7 +164,15 @@ impl Journal {
             flushes: 0,
             no_flush,
         };
-        Arc::new(Journal { disks, runtime, placement, ring, pressure: AtomicU8::new(0), is_failed: AtomicBool::new(false), state: Mutex::new(state) })
+        Arc::new(Journal {
+            disks,
+            runtime,
+            placement,
+            ring,
+            pressure: AtomicU8::new(0),
+            is_failed: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
     }
 
     pub fn ring(&self) -> &Ring {
@@ -447,12 +455,7 @@ impl Journal {
 
     fn write_frame(self: &Arc<Self>, serial: u64, batch: Batch, position: u64, bytes: u64, marker: u64) {
         let mut block = PageBuf::zeroed(bytes as usize);
-        let id = FrameId {
-            journal_id: self.ring.id,
-            group: self.ring.group,
-            position,
-            first_seq: Seq(batch.first),
-        };
+        let id = FrameId { journal_id: self.ring.id, group: self.ring.group, position, first_seq: Seq(batch.first) };
         let frame = &mut block.as_mut_slice()[..bytes as usize];
         encode_frame(id, batch.count, Seq(marker), &batch.records.bytes, frame);
         let mut segments = Segments::new();

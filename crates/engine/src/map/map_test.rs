@@ -104,12 +104,8 @@ struct World {
 
 impl World {
     fn new(seed: u64, keys: u64) -> World {
-        let volume = Volume {
-            tree: Tree::default(),
-            model: vec![None; keys as usize],
-            last_snapshot: Epoch(0),
-            frozen: false,
-        };
+        let volume =
+            Volume { tree: Tree::default(), model: vec![None; keys as usize], last_snapshot: Epoch(0), frozen: false };
         World {
             cache: NodeCache::new(0),
             disk: BTreeMap::new(),
@@ -419,7 +415,11 @@ impl World {
                 84..86 => {
                     let after = Epoch(self.random.below(self.blocks.epoch + 1));
                     // Pruning is exact for the epochs of the tree's own snapshots.
-                    let after = if after < self.volumes[any].last_snapshot { self.volumes[any].last_snapshot } else { Epoch(0) };
+                    let after = if after < self.volumes[any].last_snapshot {
+                        self.volumes[any].last_snapshot
+                    } else {
+                        Epoch(0)
+                    };
                     self.walk(any, after);
                 }
                 86..88 if self.volumes.len() < 8 => self.snapshot(v),
@@ -700,9 +700,7 @@ fn a_snapshot_is_read_while_its_origin_changes() {
             };
             let new = [single(key, random.below(1 << 40), 2)];
             let old = head.model[key as usize].replace((new[0].value, Epoch(2), 0));
-            while let Err(e) =
-                replace(&cache, &mut head.tree, &mut owner, key, key + 1, &new, &mut removed)
-            {
+            while let Err(e) = replace(&cache, &mut head.tree, &mut owner, key, key + 1, &new, &mut removed) {
                 load(e);
                 owner.granted.set(None);
             }

@@ -139,13 +139,7 @@ pub enum Fit {
 
 /// The first extent at or after `from` with at least `min_len` blocks, looking at no more than `max_leaves`
 /// leaves. An extent that begins before `from` counts with what it has from there on.
-pub fn first_fit(
-    cache: &NodeCache,
-    tree: &Tree,
-    from: u64,
-    min_len: u32,
-    max_leaves: usize,
-) -> Result<Fit, MapError> {
+pub fn first_fit(cache: &NodeCache, tree: &Tree, from: u64, min_len: u32, max_leaves: usize) -> Result<Fit, MapError> {
     let mut at = from;
     for _ in 0..max_leaves {
         let Some(leaf) = descend(cache, tree, 0, at)? else { return Ok(Fit::None) };

@@ -144,12 +144,7 @@ fn hold<O: NodeOwner + ?Sized>(
     Ok(spans)
 }
 
-fn hold_node<O: NodeOwner + ?Sized>(
-    cache: &NodeCache,
-    owner: &O,
-    place: Place,
-    level: u8,
-) -> Result<Held, MapError> {
+fn hold_node<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &O, place: Place, level: u8) -> Result<Held, MapError> {
     let node = fetch(cache, place.node, level)?;
     check_range(&node, &place)?;
     let owned = owner.owned(place.node.birth, place.first, place.end);
@@ -167,7 +162,8 @@ fn check_range(node: &Node, place: &Place) -> Result<(), MapError> {
         return Ok(());
     }
     let (from, to) = (place.first, place.end);
-    let detail = format!("its keys {} to {last_end} are not those that its parent gives it, {from} to {to:?}", first.key());
+    let detail =
+        format!("its keys {} to {last_end} are not those that its parent gives it, {from} to {to:?}", first.key());
     Err(MapError::Corrupt(corrupt(place.node, detail)))
 }
 
@@ -294,7 +290,11 @@ enum Root {
     /// The planned nodes of this level, under new levels if they are several.
     Planned(usize),
     /// A node that stays as it is; those above it have no other child and are dropped.
-    Old { place: Place, level: u8, dropped: Vec<Held> },
+    Old {
+        place: Place,
+        level: u8,
+        dropped: Vec<Held>,
+    },
 }
 
 /// Lowers the tree where the upper levels have become a single path (I5). Their planned nodes are not made.

@@ -425,7 +425,14 @@ impl Space {
     }
 
     /// Up to `want` contiguous blocks at the slot of `at`, which is made when there is none.
-    fn take_slot(&mut self, hands: Hands<'_>, volume: VolumeId, chunk: u64, at: u64, want: u64) -> Result<Run, AllocError> {
+    fn take_slot(
+        &mut self,
+        hands: Hands<'_>,
+        volume: VolumeId,
+        chunk: u64,
+        at: u64,
+        want: u64,
+    ) -> Result<Run, AllocError> {
         let (number, offset) = (at / chunk, at % chunk);
         if let Some((serial, slot)) = self.slots.get(&(volume, chunk, number)).copied()
             && self.arena_of(slot).is_some_and(|(_, arena)| arena.serial == serial)

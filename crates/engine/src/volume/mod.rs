@@ -61,7 +61,10 @@ type Pieces = SmallVec<[Piece; 4]>;
 /// Outcome of planning. It lives on the stack of one request: boxing its large variant would cost an allocation each.
 #[allow(clippy::large_enum_variant)]
 enum Plan {
-    InPlace { op: u64, segments: Segments },
+    InPlace {
+        op: u64,
+        segments: Segments,
+    },
     Map(MapPlan),
     /// Bring this node into memory.
     Load(NodeRef, u8),
@@ -151,7 +154,8 @@ impl Volume {
         // Disks with larger sectors than the volume's: read whole blocks beside and copy.
         let mut buf = buf;
         for segment in segments {
-            let (first, last) = (segment.offset / BLOCK_SIZE, (segment.offset + u64::from(segment.len)).div_ceil(BLOCK_SIZE));
+            let (first, last) =
+                (segment.offset / BLOCK_SIZE, (segment.offset + u64::from(segment.len)).div_ceil(BLOCK_SIZE));
             let bounce = PageBuf::zeroed(((last - first) * BLOCK_SIZE) as usize);
             let whole = crate::disk::Segment {
                 pv: segment.pv,
@@ -208,7 +212,9 @@ impl Volume {
                 self.core.journal.admit().await
             }
             Plan::Space(error) => self.make_space(error).await,
-            Plan::InPlace { .. } | Plan::Map(_) | Plan::Load(..) => unreachable!("these are carried out, not waited for"),
+            Plan::InPlace { .. } | Plan::Map(_) | Plan::Load(..) => {
+                unreachable!("these are carried out, not waited for")
+            }
         }
     }
 
@@ -356,9 +362,8 @@ impl Volume {
             return None;
         }
         let in_place = |p: &&Piece| matches!(p.place, Place::Own(_) | Place::Unwritten(_));
-        let latest = |state: &State| {
-            pieces.iter().filter(in_place).filter_map(|p| state.fresh.latest(p.start, p.end)).max()
-        };
+        let latest =
+            |state: &State| pieces.iter().filter(in_place).filter_map(|p| state.fresh.latest(p.start, p.end)).max();
         latest(state)?;
         let durable = self.core.journal.marker_durable();
         state.fresh.prune(durable);
@@ -408,7 +413,13 @@ impl Volume {
     }
 
     /// Takes blocks for what is redirected and registers the request.
-    fn plan_map(&self, state: &mut State, pieces: &Pieces, offset: u64, len: u64) -> std::result::Result<MapPlan, AllocError> {
+    fn plan_map(
+        &self,
+        state: &mut State,
+        pieces: &Pieces,
+        offset: u64,
+        len: u64,
+    ) -> std::result::Result<MapPlan, AllocError> {
         let (first, last) = (offset / BLOCK_SIZE, (offset + len).div_ceil(BLOCK_SIZE));
         let mut plan = MapPlan {
             op: 0,
@@ -426,7 +437,8 @@ impl Volume {
                 Place::Unwritten(vg) => plan.targets.push(((vg, blocks), true)),
                 Place::New { account, .. } => {
                     let mut runs = Runs::new();
-                    let taken = space.alloc(self.core.hands(), self.id, chunk, (piece.start, blocks), account, &mut runs);
+                    let taken =
+                        space.alloc(self.core.hands(), self.id, chunk, (piece.start, blocks), account, &mut runs);
                     if let Err(error) = taken {
                         for (run, account) in plan.accounts {
                             space.unalloc(&[run], account);
@@ -579,13 +591,15 @@ impl Volume {
             if let Edge::At(vg) = edge {
                 let old = self.core.read_block(VgBlock(vg)).await?;
                 let at = ((block - first) * BLOCK_SIZE) as usize;
-                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize].copy_from_slice(&old.as_slice()[..BLOCK_SIZE as usize]);
+                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize]
+                    .copy_from_slice(&old.as_slice()[..BLOCK_SIZE as usize]);
             }
             if edge == Edge::Zeros && self.core.planted("stale_partial") {
                 let vg = plan.targets.first().expect("a write has a target").0.0;
                 let stale = self.core.read_block(VgBlock(vg)).await?;
                 let at = ((block - first) * BLOCK_SIZE) as usize;
-                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize].copy_from_slice(&stale.as_slice()[..BLOCK_SIZE as usize]);
+                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize]
+                    .copy_from_slice(&stale.as_slice()[..BLOCK_SIZE as usize]);
             }
         }
         let at = (offset - first * BLOCK_SIZE) as usize;

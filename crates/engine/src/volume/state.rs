@@ -220,7 +220,14 @@ fn owner_pieces(state: &State, extent: Extent) -> impl Iterator<Item = Extent> +
     first.into_iter().chain(second)
 }
 
-fn replace(core: &Core, state: &mut State, start: u64, end: u64, new: &[Extent], privileged: bool) -> Result<Vec<Extent>, MapError> {
+fn replace(
+    core: &Core,
+    state: &mut State,
+    start: u64,
+    end: u64,
+    new: &[Extent],
+    privileged: bool,
+) -> Result<Vec<Extent>, MapError> {
     let mut removed = Vec::new();
     let mut meta = core.meta.lock();
     let mut owner = TreeOwner {
@@ -248,13 +255,7 @@ pub fn apply_write(
 ) -> Result<(), MapError> {
     let (start, len) = (extent.lv_block.0, u64::from(extent.len));
     let before = state.shortfall();
-    let whole = Extent {
-        key: start,
-        len: extent.len,
-        value: extent.vg_block.0,
-        birth: state.head.birth,
-        flags: 0,
-    };
+    let whole = Extent { key: start, len: extent.len, value: extent.vg_block.0, birth: state.head.birth, flags: 0 };
     let new = match parent {
         None => SmallVec::<[Extent; 2]>::from_slice(&[whole]),
         Some(parent) => inherit(core, state, whole, parent)?,

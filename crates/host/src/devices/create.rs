@@ -40,8 +40,7 @@ enum ForMember<'a> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
-    let path = std::path::absolute(path)
-        .map_err(|source| Error::Io { path: path.to_owned(), what: "find", source })?;
+    let path = std::path::absolute(path).map_err(|source| Error::Io { path: path.to_owned(), what: "find", source })?;
     if path.as_os_str().as_bytes().contains(&b'\n') {
         return Err(Error::BadPath(path));
     }
@@ -62,7 +61,9 @@ fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked
     let label = match label_of(path) {
         Ok(label) => label,
         Err(_) if consent.force >= 2 => None,
-        Err(rowen_engine::error::Error::Disk(source)) => return Err(Error::Engine { path: owned, source: source.into() }),
+        Err(rowen_engine::error::Error::Disk(source)) => {
+            return Err(Error::Engine { path: owned, source: source.into() });
+        }
         Err(damage) => return Err(Error::DamagedLabel { path: owned, detail: damage.to_string() }),
     };
     if let Some(group) = label.as_ref().and_then(|label| label.group.as_ref()).map(|group| group.group_name.clone()) {

@@ -18,22 +18,55 @@ pub enum Error {
     GivenTwice(PathBuf),
     NotAPv(PathBuf),
     /// pvcreate on a member of a group.
-    InitialiseMember { path: PathBuf, group: String },
+    InitialiseMember {
+        path: PathBuf,
+        group: String,
+    },
     /// pvremove on a member of a group.
-    RemoveMember { path: PathBuf, group: String },
+    RemoveMember {
+        path: PathBuf,
+        group: String,
+    },
     /// vgcreate or vgextend with a member of a group.
-    AddMember { path: PathBuf, group: String, to: String },
-    DamagedLabel { path: PathBuf, detail: String },
+    AddMember {
+        path: PathBuf,
+        group: String,
+        to: String,
+    },
+    DamagedLabel {
+        path: PathBuf,
+        detail: String,
+    },
     NoGroup(String),
     GroupExists(String),
     /// Two groups of one name are attached.
-    AmbiguousGroup { name: String, paths: Vec<PathBuf> },
-    MissingPvs { group: String, missing: Vec<(Uuid, Option<PathBuf>)>, damaged: Vec<PathBuf> },
-    Duplicate { uuid: Uuid, paths: Vec<PathBuf> },
+    AmbiguousGroup {
+        name: String,
+        paths: Vec<PathBuf>,
+    },
+    MissingPvs {
+        group: String,
+        missing: Vec<(Uuid, Option<PathBuf>)>,
+        damaged: Vec<PathBuf>,
+    },
+    Duplicate {
+        uuid: Uuid,
+        paths: Vec<PathBuf>,
+    },
     /// A person must agree first: the question, and what is said when the answer is no.
-    Confirm { question: String, refused: String },
-    Io { path: PathBuf, what: &'static str, source: std::io::Error },
-    Engine { path: PathBuf, source: rowen_engine::error::Error },
+    Confirm {
+        question: String,
+        refused: String,
+    },
+    Io {
+        path: PathBuf,
+        what: &'static str,
+        source: std::io::Error,
+    },
+    Engine {
+        path: PathBuf,
+        source: rowen_engine::error::Error,
+    },
 }
 
 fn join(paths: &[PathBuf]) -> String {
@@ -79,11 +112,9 @@ impl fmt::Display for Error {
                 write!(f, "Volume group \"{name}\" not found\nCannot process volume group {name}")
             }
             Error::GroupExists(name) => write!(f, "A volume group called {name} already exists."),
-            Error::AmbiguousGroup { name, paths } => write!(
-                f,
-                "There are two volume groups called {name}, on {}; detach one of them.",
-                join(paths)
-            ),
+            Error::AmbiguousGroup { name, paths } => {
+                write!(f, "There are two volume groups called {name}, on {}; detach one of them.", join(paths))
+            }
             Error::MissingPvs { group, missing, damaged } => {
                 write!(f, "Volume group \"{group}\" cannot be opened:")?;
                 for (position, (uuid, path)) in missing.iter().enumerate() {

@@ -13,7 +13,9 @@ fn what_is_written_is_read_again() {
 #[test]
 fn lines_that_make_no_sense_are_left_out() {
     let good = format(&[entry(7, "/dev/sdc")]);
-    for bad in ["", "x", "0123 /dev/sda", "+1234567890123456789012345678901 /dev/sda", &format!("{} relative", "0".repeat(32))] {
+    for bad in
+        ["", "x", "0123 /dev/sda", "+1234567890123456789012345678901 /dev/sda", &format!("{} relative", "0".repeat(32))]
+    {
         let text = [bad.as_bytes(), b"\n", &good, bad.as_bytes()].concat();
         assert_eq!(parse(&text), [entry(7, "/dev/sdc")], "{bad:?}");
     }

@@ -55,7 +55,11 @@ impl Plain {
     /// Opens `path`, to look or to write.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
         let Opened { fd, geometry, .. } = open::open(path, mode)?;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| Error::Io { path: path.to_owned(), what: "look at", source: e.into() })?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| Error::Io {
+            path: path.to_owned(),
+            what: "look at",
+            source: e.into(),
+        })?;
         let identity = Identity::of_stat(&stat).ok_or_else(|| Error::Io {
             path: path.to_owned(),
             what: "look at",

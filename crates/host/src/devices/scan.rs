@@ -120,7 +120,9 @@ fn look(path: &Path, seen: &mut HashSet<Identity>) -> Look {
 /// A label whose words may be used: a group's name becomes a path.
 fn trusted(label: PvLabel) -> PvState {
     match label.group.as_ref().map(|group| (&group.group_name, names::check_form(&group.group_name))) {
-        Some((name, Err(refusal))) => PvState::Damaged(format!("the group's name \"{}\": {refusal}", name.escape_debug())),
+        Some((name, Err(refusal))) => {
+            PvState::Damaged(format!("the group's name \"{}\": {refusal}", name.escape_debug()))
+        }
         _ => PvState::Present(label),
     }
 }
@@ -141,9 +143,7 @@ fn labelled_block_candidates(files: &HashSet<PathBuf>) -> Vec<PathBuf> {
         holders::loop_devices().filter(|(_, backing)| is_known(backing)).map(|(device, _)| device).collect();
     let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = names
-        .filter(|entry| {
-            std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0")
-        })
+        .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
         .map(|entry| Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/")))
         .filter(|path| !skip.contains(path))
         .collect();

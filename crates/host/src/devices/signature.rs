@@ -49,9 +49,11 @@ const WIPE: u64 = 1 << 20;
 /// The name of what the device holds, if anything is known there.
 pub fn find(device: &Plain) -> Result<Option<String>, Error> {
     let mut head = PageBuf::zeroed(HEAD);
-    device
-        .read(head.as_mut_slice(), 0)
-        .map_err(|source| Error::Io { path: device.path.clone(), what: "read", source })?;
+    device.read(head.as_mut_slice(), 0).map_err(|source| Error::Io {
+        path: device.path.clone(),
+        what: "read",
+        source,
+    })?;
     let known = MAGICS.iter().find(|magic| head.as_slice()[magic.offset..].starts_with(magic.bytes));
     Ok(known.map(|magic| magic.name.to_owned()).or_else(|| ask_blkid(&device.path)))
 }
@@ -74,8 +76,9 @@ fn ask_blkid(path: &Path) -> Option<String> {
 pub fn wipe(device: &Plain) -> Result<(), Error> {
     let zeros = PageBuf::zeroed(WIPE as usize);
     let end = device.geometry.size - WIPE;
-    [0, end]
-        .into_iter()
-        .try_for_each(|offset| device.write(zeros.as_slice(), offset))
-        .map_err(|source| Error::Io { path: device.path.clone(), what: "write", source })
+    [0, end].into_iter().try_for_each(|offset| device.write(zeros.as_slice(), offset)).map_err(|source| Error::Io {
+        path: device.path.clone(),
+        what: "write",
+        source,
+    })
 }

@@ -19,14 +19,24 @@ pub enum Reason {
     NotADisk(&'static str),
     ReadOnly,
     /// Held by somebody else; `by` names them where the system tells.
-    InUse { by: Option<String> },
+    InUse {
+        by: Option<String>,
+    },
     /// A filesystem on it is mounted there.
-    Mounted { at: String },
-    TooSmall { size: u64, least: u64 },
+    Mounted {
+        at: String,
+    },
+    TooSmall {
+        size: u64,
+        least: u64,
+    },
     /// More physical volumes than a group can have.
     TooMany,
     /// The operating system refused; `doing` says what.
-    System { doing: &'static str, source: io::Error },
+    System {
+        doing: &'static str,
+        source: io::Error,
+    },
 }
 
 impl OpenError {

@@ -159,7 +159,9 @@ impl PvSet {
         buffered
             .map(|pv| {
                 let path = pv.path.display();
-                format!("{path} takes no direct I/O; it is used through the page cache, at some cost in memory and speed")
+                format!(
+                    "{path} takes no direct I/O; it is used through the page cache, at some cost in memory and speed"
+                )
             })
             .collect()
     }

@@ -242,7 +242,10 @@ async fn expect_refused(disks: &dyn Disks, segments: &[Segments], buf: usize) {
         let write = write(disks, segments.clone(), pattern(buf, 99)).await;
         for error in [read.err(), write.err()] {
             let error = error.unwrap_or_else(|| panic!("{segments:?} was accepted"));
-            assert!(segments.iter().any(|s| s.pv == error.pv && s.offset == error.offset), "{error} is about no segment");
+            assert!(
+                segments.iter().any(|s| s.pv == error.pv && s.offset == error.offset),
+                "{error} is about no segment"
+            );
         }
     }
     expect(disks, 0, 0, 4096, 30).await;

@@ -59,8 +59,9 @@ pub fn direct_io_unit(fd: BorrowedFd<'_>) -> Option<u32> {
         }
         answer.assume_init()
     };
-    (answer.stx_mask & libc::STATX_DIOALIGN != 0)
-        .then(|| if answer.stx_dio_mem_align == 0 { 0 } else { answer.stx_dio_offset_align.max(answer.stx_dio_mem_align) })
+    (answer.stx_mask & libc::STATX_DIOALIGN != 0).then(|| {
+        if answer.stx_dio_mem_align == 0 { 0 } else { answer.stx_dio_offset_align.max(answer.stx_dio_mem_align) }
+    })
 }
 
 /// Turns O_DIRECT off on an open file.
@@ -129,8 +130,8 @@ fn result(returned: isize) -> i32 {
 
 /// Opens with flags as given. The descriptor closes on exec.
 pub fn open(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::from_raw_os_error(libc::ENOENT))?;
+    let path =
+        std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::ENOENT))?;
     // SAFETY: a terminated string; a non-negative result is a new descriptor that nobody else owns.
     let fd = unsafe {
         let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_LARGEFILE);

@@ -177,7 +177,8 @@ impl LoopDevice {
     /// Major and minor number.
     pub fn numbers(self) -> Result<(u32, u32)> {
         let text = self.attribute("dev")?;
-        let parsed = text.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let parsed =
+            text.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         parsed.ok_or_else(|| Error::System {
             doing: format!("read {}", self.sys("dev").display()),
             source: io::Error::new(io::ErrorKind::InvalidData, format!("\"{}\" is no device number", text.trim())),
@@ -219,7 +220,9 @@ impl LoopDevice {
         self.sync()?;
         let device = self.open_named(OFlags::RDONLY)?;
         // SAFETY: BLKFLSBUF takes no argument.
-        unsafe { ioctl(&device, BLKFLSBUF, 0) }.map(|_| ()).doing(|| format!("drop the cache of {}", self.path().display()))
+        unsafe { ioctl(&device, BLKFLSBUF, 0) }
+            .map(|_| ())
+            .doing(|| format!("drop the cache of {}", self.path().display()))
     }
 
     /// Frees the device and waits until it is free. When something still uses it, it stays as it is and this fails.
@@ -258,7 +261,12 @@ impl LoopDevice {
 
     /// Size in bytes.
     pub fn size(self) -> Result<u64> {
-        let sectors: u64 = self.attribute("size")?.trim().parse().map_err(io::Error::other).doing(|| format!("read the size of {}", self.path().display()))?;
+        let sectors: u64 = self
+            .attribute("size")?
+            .trim()
+            .parse()
+            .map_err(io::Error::other)
+            .doing(|| format!("read the size of {}", self.path().display()))?;
         Ok(sectors * 512)
     }
 

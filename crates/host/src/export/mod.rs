@@ -136,7 +136,8 @@ impl Exports {
         let run = paths::group_dir(group);
         // As the kernel will show it: loop devices are told apart by the path of their file.
         paths::make_private_dir(&run.join("volumes")).doing(|| format!("make {}", run.join("volumes").display()))?;
-        let files = fs::canonicalize(run.join("volumes")).doing(|| format!("find {}", run.join("volumes").display()))?;
+        let files =
+            fs::canonicalize(run.join("volumes")).doing(|| format!("find {}", run.join("volumes").display()))?;
         let inner = Arc::new(Inner {
             group: group.into(),
             nodes: Nodes::new(dev, group, &files)?,
@@ -154,7 +155,10 @@ impl Exports {
         Ok(Exports { inner })
     }
 
-    async fn off_worker<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn off_worker<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let inner = self.inner.clone();
         let change = move || {
             let _one_at_a_time = inner.change.lock();
@@ -348,7 +352,8 @@ impl Inner {
         if drained {
             return Ok(());
         }
-        let source = io::Error::new(io::ErrorKind::TimedOut, format!("some were not answered in {} s", DRAIN.as_secs()));
+        let source =
+            io::Error::new(io::ErrorKind::TimedOut, format!("some were not answered in {} s", DRAIN.as_secs()));
         Err(Error::System { doing: format!("finish the requests to {file}"), source })
     }
 
@@ -429,12 +434,7 @@ impl Inner {
         Ok(outcome)
     }
 
-    fn take_over(
-        &self,
-        entry: &Entry,
-        fd: OwnedFd,
-        resolve: &Resolve<'_>,
-    ) -> std::result::Result<String, String> {
+    fn take_over(&self, entry: &Entry, fd: OwnedFd, resolve: &Resolve<'_>) -> std::result::Result<String, String> {
         let device = LoopDevice { number: entry.loop_number.ok_or("it was not complete")? };
         if device.backing().as_deref() != Some(&self.files.join(&entry.file)) {
             return Err("its loop device is gone".into());
@@ -472,7 +472,8 @@ impl Inner {
             device.abandon();
         }
         // Refused when it is not mounted.
-        let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW);
+        let _ =
+            rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW);
         self.remove_file(&entry.file);
         Ok(())
     }

@@ -97,7 +97,14 @@ impl Nodes {
         let temporary = format!(".{name}.{}", std::process::id());
         let doing = || format!("make {}", self.dev.join("mapper").join(&name).display());
         remove_if_there(&directory, &temporary).doing(doing)?;
-        rustix::fs::mknodat(&directory, &temporary, FileType::BlockDevice, NODE_MODE, rustix::fs::makedev(major, minor)).doing(doing)?;
+        rustix::fs::mknodat(
+            &directory,
+            &temporary,
+            FileType::BlockDevice,
+            NODE_MODE,
+            rustix::fs::makedev(major, minor),
+        )
+        .doing(doing)?;
         let placed = rustix::fs::chmodat(&directory, &temporary, NODE_MODE, AtFlags::empty())
             .and_then(|()| {
                 let (user, group) = (Uid::from_raw(0), Gid::from_raw(self.disk_group));
@@ -125,7 +132,13 @@ impl Nodes {
     }
 
     /// Gives `temporary` its name. What is there under that name is replaced only when it is ours.
-    fn place(&self, directory: &OwnedFd, temporary: &str, name: &str, look: impl Fn(&OwnedFd) -> Result<Found>) -> Result<()> {
+    fn place(
+        &self,
+        directory: &OwnedFd,
+        temporary: &str,
+        name: &str,
+        look: impl Fn(&OwnedFd) -> Result<Found>,
+    ) -> Result<()> {
         let doing = || format!("name {name}");
         match rustix::fs::renameat_with(directory, temporary, directory, name, RenameFlags::NOREPLACE) {
             Err(rustix::io::Errno::EXIST) => {
@@ -148,7 +161,12 @@ impl Nodes {
         }
         let name = mapper_name(&self.group, volume);
         if let Ok(directory) = self.open_directory("mapper") {
-            let removed = self.remove_ours(&directory, &name, self.node(&directory, &name)?, &self.dev.join("mapper").join(&name));
+            let removed = self.remove_ours(
+                &directory,
+                &name,
+                self.node(&directory, &name)?,
+                &self.dev.join("mapper").join(&name),
+            );
             first_error = first_error.and(removed);
         }
         first_error
@@ -202,7 +220,8 @@ impl Nodes {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Ok(Found::Foreign("it is not a link".into()));
         }
-        let target = rustix::fs::readlinkat(directory, volume, Vec::new()).doing(|| format!("read the link {volume}"))?;
+        let target =
+            rustix::fs::readlinkat(directory, volume, Vec::new()).doing(|| format!("read the link {volume}"))?;
         if target.to_bytes() == self.link_target(volume).as_bytes() {
             return Ok(Found::Ours);
         }

@@ -103,7 +103,8 @@ pub fn in_use(major: u32, minor: u32) -> Result<Option<String>> {
 
 /// Whether the kernel (a mount, swap, a device on top) or a process holds the device exclusively.
 fn is_claimed(major: u32, minor: u32) -> Result<bool> {
-    let name = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).doing(|| format!("find device {major}:{minor}"))?;
+    let name =
+        fs::read_link(format!("/sys/dev/block/{major}:{minor}")).doing(|| format!("find device {major}:{minor}"))?;
     let path = Path::new("/dev").join(name.file_name().unwrap_or_default());
     match rustix::fs::open(&path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()) {
         Ok(_) => Ok(false),
@@ -118,7 +119,12 @@ fn claimant(major: u32, minor: u32) -> String {
     }
     let device = rustix::fs::makedev(major, minor);
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    if swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(|path| device_of(&unescape(path)) == Some(device)) {
+    if swaps
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next())
+        .any(|path| device_of(&unescape(path)) == Some(device))
+    {
         return "used as swap".into();
     }
     let holders = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders")).into_iter().flatten().flatten();
@@ -182,7 +188,10 @@ pub fn freeze(major: u32, minor: u32, marker: &Path) -> Result<FrozenGuard> {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) && !guard.frozen.is_empty() => {}
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)) => {}
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                return Err(Error::InUse { device: mount.point.display().to_string(), user: "it is frozen by another program".into() });
+                return Err(Error::InUse {
+                    device: mount.point.display().to_string(),
+                    user: "it is frozen by another program".into(),
+                });
             }
             Err(e) => return Err(e).doing(|| format!("freeze {}", mount.point.display())),
         }
@@ -233,7 +242,8 @@ fn release(frozen: Vec<PathBuf>, markers: Vec<PathBuf>) {
 /// Thaws what a process that died had frozen, by the marker it left.
 pub fn thaw_left_over(marker: &Path) {
     let text = fs::read_to_string(marker).unwrap_or_default();
-    let numbers = text.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let numbers =
+        text.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     if let Some((major, minor)) = numbers {
         let points = mounts_of(major, minor).iter().map(Mount::reachable).collect();
         release(points, vec![marker.to_path_buf()]);

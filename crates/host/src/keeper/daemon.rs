@@ -217,9 +217,13 @@ impl Keeper {
     }
 
     fn accept(&mut self) {
-        let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+        let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+            return;
+        };
         match rustix::net::sockopt::socket_peercred(&socket) {
-            Ok(peer) if peer.uid.is_root() && self.peers.len() < MAX_PEERS => self.peers.push(Peer { socket, serves: false }),
+            Ok(peer) if peer.uid.is_root() && self.peers.len() < MAX_PEERS => {
+                self.peers.push(Peer { socket, serves: false })
+            }
             Ok(peer) if peer.uid.is_root() => self.log.say("a connection was refused: there are too many"),
             Ok(peer) => self.log.say(&format!("a connection of user {} was refused", peer.uid.as_raw())),
             Err(e) => self.log.say(&format!("a connection was refused: its user is not known: {e}")),

@@ -4,8 +4,8 @@
 //! and both ends may be different builds of the program, so unknown fields are skipped and missing ones are an error.
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
-    sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -39,7 +39,12 @@ impl Entry {
             Some(number) => Some(number.parse().ok()?),
             None => None,
         };
-        Some(Entry { file: field("file")?.into(), id: field("id")?.parse().ok()?, name: field("name")?.into(), loop_number })
+        Some(Entry {
+            file: field("file")?.into(),
+            id: field("id")?.parse().ok()?,
+            name: field("name")?.into(),
+            loop_number,
+        })
     }
 }
 

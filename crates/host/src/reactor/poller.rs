@@ -37,7 +37,8 @@ impl Poller {
             Wait::Until(Some(limit)) => i32::try_from(limit.as_millis() + 1).unwrap_or(i32::MAX),
         };
         let bell = libc::pollfd { fd: self.mailbox.bell(), events: libc::POLLIN, revents: 0 };
-        let watched = self.watched.iter().map(|(_, (fd, _))| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 });
+        let watched =
+            self.watched.iter().map(|(_, (fd, _))| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 });
         let mut polled: Vec<libc::pollfd> = std::iter::once(bell).chain(watched).collect();
         let keys: Vec<usize> = self.watched.iter().map(|(key, _)| key).collect();
         // SAFETY: the array is valid for its length. A failure (a signal) leaves `revents` zero.

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use rowen_engine::runtime::Task;
 use slab::Slab;
 use std::cell::RefCell;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 const IDLE: u8 = 0;

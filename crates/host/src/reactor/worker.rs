@@ -205,11 +205,8 @@ impl Local {
             if idle && stopping && !self.busy() {
                 return;
             }
-            let wait = if idle && self.mailbox.fall_asleep() {
-                Wait::Until(self.timers.borrow().next())
-            } else {
-                Wait::No
-            };
+            let wait =
+                if idle && self.mailbox.fall_asleep() { Wait::Until(self.timers.borrow().next()) } else { Wait::No };
             self.turn(wait, &mut harvest);
             if idle {
                 self.mailbox.awake();
@@ -230,7 +227,9 @@ struct AbortOnPanic;
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("rowen: a background task failed (see above); stopping at once, the journal has everything acknowledged");
+            eprintln!(
+                "rowen: a background task failed (see above); stopping at once, the journal has everything acknowledged"
+            );
             std::process::abort();
         }
     }

@@ -22,7 +22,10 @@ pub enum ConnectError {
     /// No server runs, or the one that ran is ending.
     NotRunning,
     /// The server does not want this client; its words.
-    Refused { kind: ErrorKind, message: String },
+    Refused {
+        kind: ErrorKind,
+        message: String,
+    },
     Io(io::Error),
 }
 

@@ -150,7 +150,10 @@ impl Context<'_> {
         let device = device.map_or_else(|| format!("number {}", error.pv.0), |path| path.display().to_string());
         let what = std::io::Error::from_raw_os_error(error.errno);
         let op = format!("{:?}", error.op).to_lowercase();
-        format!("Physical volume {device} of volume group \"{}\": {op} failed at byte {}: {what}.", self.group, error.offset)
+        format!(
+            "Physical volume {device} of volume group \"{}\": {op} failed at byte {}: {what}.",
+            self.group, error.offset
+        )
     }
 }
 

@@ -45,7 +45,8 @@ pub fn in_use(devices: &[Numbers]) -> HashSet<Numbers> {
     used.extend(mounted(&own));
     namespaces.extend(fs::read_link("/proc/self/ns/mnt").ok());
     for pid in processes() {
-        let elsewhere = fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|namespace| namespaces.insert(namespace));
+        let elsewhere =
+            fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|namespace| namespaces.insert(namespace));
         if elsewhere {
             used.extend(mounted(&fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default()));
         }
@@ -69,7 +70,8 @@ mod tests {
 
     #[test]
     fn mounts_are_found_by_number() {
-        let text = "36 35 7:3 / /mnt rw shared:1 - ext4 /dev/loop3 rw\n37 35 0:44 / /proc rw - proc proc rw\nshort\n1 2 x:y\n";
+        let text =
+            "36 35 7:3 / /mnt rw shared:1 - ext4 /dev/loop3 rw\n37 35 0:44 / /proc rw - proc proc rw\nshort\n1 2 x:y\n";
         assert_eq!(mounted(text).collect::<Vec<_>>(), [(7, 3)]);
     }
 

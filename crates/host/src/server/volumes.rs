@@ -22,7 +22,8 @@ impl Server {
         let group = self.group.clone();
         let made = self.run(async move { group.create_volume(volume).await });
         let id = self.told(made, &name)?;
-        let node = if activate { Some(self.first_node(&name).map_err(|failure| self.unmake(&[id], failure))?) } else { None };
+        let node =
+            if activate { Some(self.first_node(&name).map_err(|failure| self.unmake(&[id], failure))?) } else { None };
         Ok(Outcome::Created(vec![Created { name, node }]))
     }
 
@@ -168,7 +169,9 @@ impl Server {
         }
         let off = self.switch_off_all(&touched).map_err(|mut failure| {
             if failure.kind == ErrorKind::InUse {
-                failure.message.push_str("\nIts contents cannot be replaced while it is in use; unmount it and try again.");
+                failure
+                    .message
+                    .push_str("\nIts contents cannot be replaced while it is in use; unmount it and try again.");
             }
             failure
         })?;
@@ -202,7 +205,11 @@ impl Server {
             if let Err(error) = added {
                 self.pvs.pop();
                 let mut failure = self.failure(&error, "");
-                failure.message.push_str(&format!("\nUnable to add physical volume '{}' to volume group '{}'", path.display(), self.name));
+                failure.message.push_str(&format!(
+                    "\nUnable to add physical volume '{}' to volume group '{}'",
+                    path.display(),
+                    self.name
+                ));
                 return Err(failure);
             }
             log::line(format_args!("physical volume {} joined", path.display()));
@@ -215,11 +222,8 @@ impl Server {
         let volumes = self.group.volumes();
         if !volumes.is_empty() {
             if !force {
-                let message = format!(
-                    "Volume group \"{}\" still contains {} logical volume(s)",
-                    self.name,
-                    volumes.len()
-                );
+                let message =
+                    format!("Volume group \"{}\" still contains {} logical volume(s)", self.name, volumes.len());
                 return Err(Failure::new(ErrorKind::InUse, message));
             }
             self.remove_volumes(&volumes)?;

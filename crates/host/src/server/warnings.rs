@@ -37,10 +37,14 @@ impl Warnings {
         let used = group.blocks.saturating_sub(group.free_blocks.saturating_sub(group.promised_blocks));
         // A group that is full of promises which are all kept is not in danger.
         let full = if volumes.iter().any(needs_free_space) { percent(used, group.blocks) } else { 0.0 };
-        levels.push((String::new(), step(full, &GROUP_STEPS), format!(
-            "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",
-            group.name
-        )));
+        levels.push((
+            String::new(),
+            step(full, &GROUP_STEPS),
+            format!(
+                "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",
+                group.name
+            ),
+        ));
         for volume in volumes.iter().filter(|volume| volume.state == VolumeState::Ok) {
             let Some(reserve) = volume.reserve else { continue };
             let full = percent(volume.snapshot_used, reserve);

@@ -14,8 +14,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Once};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 /// A volume in a file. Answers some requests late, so that requests are under way and overtake each other.
@@ -62,7 +62,11 @@ impl FileTarget {
     }
 
     fn check(&self, end: u64) -> Result<(), Errno> {
-        if end > self.fail_from.load(Ordering::Relaxed) { Err(self.fail_with.load(Ordering::Relaxed) as i32) } else { Ok(()) }
+        if end > self.fail_from.load(Ordering::Relaxed) {
+            Err(self.fail_with.load(Ordering::Relaxed) as i32)
+        } else {
+            Ok(())
+        }
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
@@ -142,7 +146,10 @@ pub fn server_program() -> PathBuf {
         if !program.exists() {
             let target = directory.parent().unwrap().to_str().unwrap();
             let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-            run(env!("CARGO"), &["build", "-q", "--manifest-path", manifest, "--example", "export_server", "--target-dir", target]);
+            run(
+                env!("CARGO"),
+                &["build", "-q", "--manifest-path", manifest, "--example", "export_server", "--target-dir", target],
+            );
         }
     });
     program

@@ -130,11 +130,18 @@ fn members_of_a_group_are_refused() {
     let path = &vg.files[0];
     for force in [0, 1] {
         let error = refusal(path, || create(path, Consent { force, yes: true }));
-        let expected = format!("Can't initialize physical volume \"{}\" of volume group \"{}\" without -ff", path.display(), vg.name);
+        let expected = format!(
+            "Can't initialize physical volume \"{}\" of volume group \"{}\" without -ff",
+            path.display(),
+            vg.name
+        );
         assert_eq!(error.to_string().lines().next(), Some(expected.as_str()));
         assert_eq!(error.kind(), ErrorKind::Exists);
         let error = refusal(path, || devices::pvremove(path, Consent { force, yes: true }));
-        assert!(error.to_string().contains(&format!("is used by VG {} so please use vgreduce first.", vg.name)), "{error}");
+        assert!(
+            error.to_string().contains(&format!("is used by VG {} so please use vgreduce first.", vg.name)),
+            "{error}"
+        );
     }
     let error = refusal(path, || create(path, Consent { force: 2, yes: false }));
     assert!(matches!(&error, Error::Confirm { question, .. } if question.contains("Really INITIALIZE")), "{error}");
@@ -180,7 +187,8 @@ fn a_copy_of_a_member_is_refused() {
     let copy = file(0);
     fs::copy(&vg.files[0], &copy).unwrap();
     let label = devices::scan().unwrap().at(&vg.files[0]).unwrap().label().unwrap().clone();
-    devices::file::change(|entries| entries.push(devices::file::Entry { uuid: label.pv_uuid, path: copy.clone() })).unwrap();
+    devices::file::change(|entries| entries.push(devices::file::Entry { uuid: label.pv_uuid, path: copy.clone() }))
+        .unwrap();
     let text = start_refusal(&vg);
     assert!(text.contains(vg.files[0].to_str().unwrap()) && text.contains(copy.to_str().unwrap()), "{text}");
     devices::file::forget(&copy).unwrap();

@@ -19,7 +19,10 @@ pub const TESTS: &[Test] = &[
     ("life::an_unknown_group_is_refused", an_unknown_group_is_refused),
     ("life::a_stale_socket_is_no_obstacle", a_stale_socket_is_no_obstacle),
     ("life::an_idle_server_ends", an_idle_server_ends),
-    ("life::sigterm_takes_the_nodes_and_the_next_start_brings_them", sigterm_takes_the_nodes_and_the_next_start_brings_them),
+    (
+        "life::sigterm_takes_the_nodes_and_the_next_start_brings_them",
+        sigterm_takes_the_nodes_and_the_next_start_brings_them,
+    ),
     ("life::a_fresh_boot_activates_nothing", a_fresh_boot_activates_nothing),
     ("life::sigterm_while_mounted_hands_over", sigterm_while_mounted_hands_over),
     ("life::a_killed_server_comes_back_under_a_mount", a_killed_server_comes_back_under_a_mount),
@@ -214,7 +217,14 @@ fn twenty_deaths_under_fio_lose_nothing() {
     let mut fio = Command::new("fio")
         .args(["--name=deaths", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--rw=randwrite", "--size=96m"])
         .args(["--bsrange=512-64k", "--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"])
-        .args(["--fdatasync=64", "--time_based", "--runtime=600", "--randseed=7", "--output-format=terse", "--fallocate=none"])
+        .args([
+            "--fdatasync=64",
+            "--time_based",
+            "--runtime=600",
+            "--randseed=7",
+            "--output-format=terse",
+            "--fallocate=none",
+        ])
         .arg(format!("--filename={}", node.display()))
         .current_dir(dir())
         .stdout(Stdio::piped())

@@ -87,7 +87,9 @@ fn another_version_is_refused() {
     let mut stream = connect(&vg);
     wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION + 1 }).unwrap();
     match wire::read_frame::<Outcome>(&mut stream).unwrap() {
-        Some(Outcome::Error { kind: wire::ErrorKind::Version, message }) => assert!(message.contains("restart the server"), "{message}"),
+        Some(Outcome::Error { kind: wire::ErrorKind::Version, message }) => {
+            assert!(message.contains("restart the server"), "{message}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -110,7 +112,8 @@ fn nobody_but_root_comes_in() {
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&socket), mode(&paths::group_dir(&vg.name))), (0o600, 0o700));
     // Without the modes: the peer's identity decides by itself.
-    let open_door = |path: &std::path::Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let open_door =
+        |path: &std::path::Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     open_door(&paths::group_dir(&vg.name), 0o755);
     open_door(&socket, 0o666);
     let program = super::world::dir().join("greet");

@@ -86,7 +86,10 @@ fn names_that_are_taken_or_unknown_are_refused() {
     let vg = Vg::make(&[64 * MIB]);
     vg.create("lv", VolumeKind::Thin, 8 * MIB, false);
     let (kind, message) = create_refusal(&vg, "lv", 4 * MIB);
-    assert_eq!((kind, message), (ErrorKind::Exists, format!("Logical Volume \"lv\" already exists in volume group \"{}\"", vg.name)));
+    assert_eq!(
+        (kind, message),
+        (ErrorKind::Exists, format!("Logical Volume \"lv\" already exists in volume group \"{}\"", vg.name))
+    );
     for name in ["../evil", "a/b", ".", "..", "", "-x", "a b", "a\nb"] {
         let (kind, message) = create_refusal(&vg, name, 4 * MIB);
         assert_eq!(kind, ErrorKind::Invalid, "{name:?}: {message}");
@@ -143,10 +146,16 @@ fn a_mounted_volume_is_not_removed() {
     assert_eq!(vg.refusal(Request::Remove { names: vec!["lv".into()] }), (ErrorKind::InUse, sentence.clone()));
     assert_eq!(vg.refusal(Request::Deactivate { names: named() }), (ErrorKind::InUse, sentence.clone()));
     let (_, whole) = vg.refusal(Request::Deactivate { names: None });
-    assert_eq!(whole, format!("{sentence}\nCan't deactivate volume group \"{}\" with 1 open logical volume(s)", vg.name));
+    assert_eq!(
+        whole,
+        format!("{sentence}\nCan't deactivate volume group \"{}\" with 1 open logical volume(s)", vg.name)
+    );
     assert_eq!(vg.refusal(Request::Destroy { force: true }), (ErrorKind::InUse, sentence.clone()));
     assert_eq!(vg.refusal(Request::Stop), (ErrorKind::InUse, sentence));
-    assert_eq!(vg.refusal(Request::Resize { name: "lv".into(), blocks: 16 * MIB_BLOCKS, force: false }).0, ErrorKind::InUse);
+    assert_eq!(
+        vg.refusal(Request::Resize { name: "lv".into(), blocks: 16 * MIB_BLOCKS, force: false }).0,
+        ErrorKind::InUse
+    );
     fs::write(mounted.point.join("alive"), "yes").unwrap();
     assert!(vg.report().volume("lv").unwrap().node.open);
     drop(mounted);

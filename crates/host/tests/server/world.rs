@@ -33,13 +33,15 @@ impl World {
     /// Processes that were started in this world. The keeper goes before the server that it would start again.
     fn processes(&self) -> Vec<i32> {
         let mark = format!("ROWEN_RUN_DIR={}", self.dir.join("run").display());
-        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids =
+            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_ours = |pid: &i32| {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
         };
         let mut ours: Vec<i32> = pids.filter(is_ours).collect();
-        let is_keeper = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, b"keeper"));
+        let is_keeper =
+            |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, b"keeper"));
         ours.sort_by_key(|pid| !is_keeper(pid));
         ours
     }

@@ -74,7 +74,8 @@ pub struct Budget {
 
 impl Budget {
     pub fn new() -> Arc<Budget> {
-        let permits = |class: Class| Mutex::new(Permits { left: PER_CONNECTION[class as usize], waiting: VecDeque::new() });
+        let permits =
+            |class: Class| Mutex::new(Permits { left: PER_CONNECTION[class as usize], waiting: VecDeque::new() });
         Arc::new(Budget { permits: [permits(Class::Small), permits(Class::Large)] })
     }
 

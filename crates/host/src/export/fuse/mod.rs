@@ -24,9 +24,9 @@ use crate::reactor::readable;
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
 use request::{Args, Request};
-use rowen_engine::runtime::yield_now;
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
+use rowen_engine::runtime::yield_now;
 use rustix::io::Errno as Sys;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
@@ -268,7 +268,9 @@ impl Connection {
     async fn change(&self, unique: u64, request: Request) {
         let (counter, outcome) = match request {
             Request::Discard { offset, len } => (&self.counters.discards, self.target.discard(offset, len).await),
-            Request::WriteZeroes { offset, len } => (&self.counters.zeroes, self.target.write_zeroes(offset, len).await),
+            Request::WriteZeroes { offset, len } => {
+                (&self.counters.zeroes, self.target.write_zeroes(offset, len).await)
+            }
             _ => (&self.counters.flushes, self.target.flush().await),
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -291,7 +293,8 @@ impl Connection {
             }
             Request::StatFs => {
                 let blocks = self.target.size() / 4096;
-                let stat = abi::StatFsOut { blocks, files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
+                let stat =
+                    abi::StatFsOut { blocks, files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
                 self.answer(unique, Ok(()), bytemuck::bytes_of(&stat));
             }
             Request::Acknowledge => self.answer(unique, Ok(()), &[]),

@@ -71,7 +71,8 @@ fn negotiate(fd: &OwnedFd) -> io::Result<bool> {
     }
     let extended = u64::from(init.flags) & init::INIT_EXT != 0;
     let offered = u64::from(init.flags) | if extended { u64::from(init.flags2) << 32 } else { 0 };
-    let wanted = init::ASYNC_READ | init::BIG_WRITES | init::ASYNC_DIO | init::MAX_PAGES | init::INIT_EXT | init::HAS_RESEND;
+    let wanted =
+        init::ASYNC_READ | init::BIG_WRITES | init::ASYNC_DIO | init::MAX_PAGES | init::INIT_EXT | init::HAS_RESEND;
     let agreed = offered & wanted;
     let answer = abi::InitOut {
         major: MAJOR,

@@ -6,14 +6,28 @@ use bytemuck::Pod;
 /// What the kernel asks of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    Read { offset: u64, len: u32 },
-    Write { offset: u64, len: u32 },
+    Read {
+        offset: u64,
+        len: u32,
+    },
+    Write {
+        offset: u64,
+        len: u32,
+    },
     Flush,
-    Discard { offset: u64, len: u64 },
-    WriteZeroes { offset: u64, len: u64 },
+    Discard {
+        offset: u64,
+        len: u64,
+    },
+    WriteZeroes {
+        offset: u64,
+        len: u64,
+    },
     GetAttr,
     /// `size`: the new size, when that is to be set.
-    SetAttr { size: Option<u64> },
+    SetAttr {
+        size: Option<u64>,
+    },
     Open,
     StatFs,
     /// Nothing to do but to say so.
@@ -44,7 +58,9 @@ impl<'a> Args<'a> {
 pub fn parse(opcode: u32, args: &Args<'_>, data: usize) -> Request {
     match opcode {
         op::READ => match args.get::<abi::ReadIn>() {
-            Some(read) if read.size as usize <= super::MAX_WRITE => Request::Read { offset: read.offset, len: read.size },
+            Some(read) if read.size as usize <= super::MAX_WRITE => {
+                Request::Read { offset: read.offset, len: read.size }
+            }
             _ => Request::Refuse(libc::EINVAL),
         },
         op::WRITE => match args.get::<abi::WriteIn>() {
