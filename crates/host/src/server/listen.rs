@@ -204,8 +204,11 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
         return Ok(());
     }
     loop {
-        // When the server is closing, this is the last look at what the client has sent.
-        place.set_busy(false);
+        if !place.set_busy(false) {
+            // The server began to close while this client was busy, and left its stream alone. A last look at what the
+            // client has sent; without this the server would wait for as long as the client says nothing.
+            let _ = stream.shutdown(Shutdown::Read);
+        }
         let Some(request) = next_request(stream)? else { return Ok(()) };
         if !place.set_busy(true) {
             return wire::write_frame(&mut writer, &too_late(group));
