@@ -141,7 +141,7 @@ impl Run {
     fn snapshot(&mut self, at: usize) {
         self.made += 1;
         let (name, origin) = (format!("s{}", self.made), self.volumes[at].name.clone());
-        self.world.ok(&format!("lvcreate -s -n {name} VG/{origin}"));
+        self.world.ok(&format!("lvcreate -s -kn -n {name} VG/{origin}"));
         let model = self.volumes[at].model.clone();
         self.volumes.push(Volume::new(&name, model));
     }
