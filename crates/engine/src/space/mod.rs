@@ -28,6 +28,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub const ARENA_BLOCKS: u64 = 1024;
 /// Open arenas, at most: bounds the memory of arenas and slots.
 const MAX_ARENAS: usize = 4096;
+/// Slots that may be kept without looking whether their arenas are still open.
+const MAX_SLOTS: usize = MAX_ARENAS * 32;
 /// Leaves of the free tree looked at in one step of a search.
 const SEARCH_LEAVES: usize = 64;
 
@@ -129,6 +131,8 @@ pub struct Space {
     /// The slot of (volume, chunk size, chunk): its arena's serial and its first block.
     slots: Map<(VolumeId, u64, u64), (u64, u64)>,
     next_serial: u64,
+    /// So many slots make a sweep for those whose arena is gone.
+    slots_sweep_at: usize,
     slots_taken: u64,
     pending: Vec<Run>,
     pending_blocks: u64,
@@ -206,6 +210,7 @@ impl Space {
             current: Map::default(),
             slots: Map::default(),
             next_serial: 0,
+            slots_sweep_at: MAX_SLOTS,
             slots_taken: 0,
             pending: Vec::new(),
             pending_blocks: 0,
@@ -596,12 +601,14 @@ impl Space {
             }
         }
         // Slots of arenas that are gone are only weight.
-        if self.slots.len() > MAX_ARENAS * 32 {
+        if self.slots.len() > self.slots_sweep_at {
             let arenas = &self.arenas;
             let alive = |serial: u64, slot: u64| {
                 arenas.range(..=slot).next_back().is_some_and(|(_, arena)| arena.serial == serial)
             };
             self.slots.retain(|_, (serial, slot)| alive(*serial, *slot));
+            // Each sweep is paid for by as many slots made since the last one.
+            self.slots_sweep_at = MAX_SLOTS.max(2 * self.slots.len());
         }
         Ok(())
     }
