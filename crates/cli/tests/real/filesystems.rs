@@ -126,7 +126,10 @@ fn lives(kind: &Filesystem) {
     keep(&origin, 2);
 
     for snapshot in ["early", "late"] {
-        on(&world, snapshot, kind.check);
+        // A frozen XFS keeps something in its log on purpose, which the first mount replays.
+        if kind.name != "xfs" {
+            on(&world, snapshot, kind.check);
+        }
         if kind.name == "btrfs" {
             // Two mounted filesystems with one identity are one to btrfs.
             on(&world, snapshot, &["btrfstune", "-f", "-m"]);
@@ -143,5 +146,8 @@ fn lives(kind: &Filesystem) {
     world.unmount("data");
     on(&world, "data", kind.check);
     on(&world, "late", kind.check);
+    world.mount("late", kind.mount_snapshot);
+    is_kept(&world.dir.join("mnt-late"), 3);
+    world.unmount("late");
     world.ok("check VG");
 }

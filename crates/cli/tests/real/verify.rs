@@ -62,9 +62,10 @@ fn servers_that_are_killed_under_a_verified_load_are_a_pause() {
     while fio.0.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(500));
         let Some(pid) = world.server().and_then(rustix::process::Pid::from_raw) else { continue };
-        if deaths < 20 && rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok() {
-            deaths += 1;
+        if deaths == 20 || rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_err() {
+            continue;
         }
+        deaths += 1;
         if deaths % 3 == 1 {
             world.ok(&format!("lvcreate -s -n s{deaths} VG/data"));
         } else if deaths % 3 == 2 {

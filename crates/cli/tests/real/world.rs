@@ -105,7 +105,10 @@ impl Drop for World {
                 let _tried_again = Command::new("umount").arg(point).stderr(Stdio::null()).status();
             }
         }
-        let _may_be_gone = self.run("vgremove -f VG");
+        // What a failed test had open may take a moment to be closed.
+        while !self.run("vgremove -f VG").status.success() && self.node("").exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(200));
+        }
         let _may_be_gone = self.run("stop VG");
         let _left = fs::remove_dir_all(&self.dir);
     }
