@@ -27,18 +27,20 @@ struct Version {
     volume: Vol,
     zeros: bool,
     began: u64,
-    /// Superseded by versions that began after this. Its end, or earlier when a read showed which came later.
-    until: u64,
     ended: u64,
+    /// When a read showed that of all that had begun by then this one came last; 0 for never.
+    settled: u64,
     acked: bool,
 }
 
 const NEVER: u64 = u64::MAX;
-const BLANK: Version = Version { request: 0, volume: 0, zeros: true, began: 0, until: 0, ended: 0, acked: true };
+const BLANK: Version = Version { request: 0, volume: 0, zeros: true, began: 0, ended: 0, settled: 0, acked: true };
 
 impl Version {
     fn superseded_by(&self, later: &Version) -> bool {
-        self.until < later.began
+        // What failed may still come to light when the group is opened again: no read settles it.
+        let settled = self.acked && later.settled > self.began.max(self.settled);
+        self.ended < later.began || (settled && self.request != later.request)
     }
     fn is(&self, at: u64, found: Found) -> bool {
         match found {
@@ -92,7 +94,7 @@ impl Contents {
         for &sector in self.versions.keys() {
             let candidates: Vec<Version> = self
                 .legal(sector, &must)
-                .map(|version| Version { began: 0, until: 0, ended: 0, acked: true, ..*version })
+                .map(|version| Version { began: 0, ended: 0, settled: 0, acked: true, ..*version })
                 .collect();
             if !candidates.iter().all(|version| version.zeros) {
                 versions.insert(sector, candidates);
@@ -204,7 +206,7 @@ impl Oracle {
         self.requests += 1;
         let (request, began) = (self.requests, self.tick());
         let contents = &mut self.volume(vol).contents;
-        let version = Version { request, volume: vol, zeros, began, until: NEVER, ended: NEVER, acked: false };
+        let version = Version { request, volume: vol, zeros, began, ended: NEVER, settled: 0, acked: false };
         for sector in sector..sector + count {
             contents.versions.entry(sector).or_insert_with(|| vec![BLANK]).push(version);
         }
@@ -222,7 +224,7 @@ impl Oracle {
         for sector in sector..sector + count {
             let versions = contents.versions.get_mut(&sector).into_iter().flatten();
             for version in versions.filter(|version| version.request == request) {
-                (version.until, version.ended, version.acked) = (ended, ended, acked);
+                (version.ended, version.acked) = (ended, acked);
             }
         }
     }
@@ -446,6 +448,7 @@ impl Oracle {
     /// A read while nothing was being written showed `found`: of versions that overlapped in time it says which came
     /// last, for good (reads must not change their mind, and neither may recovery).
     pub fn settle(&mut self, vol: Vol, first: u64, found: &[Found]) {
+        let now = self.tick();
         let versions = &mut self.volume(vol).contents.versions;
         for (at, &found) in found.iter().enumerate() {
             let sector = first + at as u64;
@@ -453,22 +456,17 @@ impl Oracle {
             if versions.len() < 2 {
                 continue;
             }
-            // Of several discards it is the one that nothing came after.
-            let fits = versions.iter().enumerate().filter(|(_, version)| version.is(sector, found));
-            let Some((last, _)) = fits.max_by_key(|(_, version)| (version.until, version.began)) else { continue };
-            let began = versions[last].began;
-            if began == 0 {
+            // Of several discards it is one that nothing came after.
+            let after = |version: &Version| versions.iter().any(|later| later.acked && version.superseded_by(later));
+            let fits = versions.iter().enumerate().filter(|(_, version)| version.is(sector, found) && !after(version));
+            let Some((last, _)) = fits.max_by_key(|(_, version)| (version.ended, version.began)) else { continue };
+            if versions[last].began == 0 {
                 // One of a snapshot's candidates: it is the one.
                 let only = versions[last];
                 versions.retain(|version| version.began > 0);
                 versions.insert(0, only);
-                continue;
-            }
-            for (at, version) in versions.iter_mut().enumerate() {
-                // What failed may still come to light when the group is opened again.
-                if at != last && version.acked {
-                    version.until = version.until.min(began - 1);
-                }
+            } else {
+                versions[last].settled = now;
             }
         }
     }
@@ -478,9 +476,8 @@ impl Oracle {
         for volume in self.volumes.values_mut() {
             let durable = volume.durable;
             volume.contents.versions.retain(|_, versions| {
-                if let Some(floor) = versions.iter().filter(|v| v.acked && v.ended < durable).map(|v| v.began).max() {
-                    versions.retain(|version| version.until >= floor);
-                }
+                let durable: Vec<Version> = versions.iter().filter(|v| v.acked && v.ended < durable).copied().collect();
+                versions.retain(|version| !durable.iter().any(|later| version.superseded_by(later)));
                 versions.len() != 1 || !versions[0].zeros
             });
             let oldest = volume.contents.versions.values().flatten().map(|v| v.request).filter(|&r| r > 0).min();
