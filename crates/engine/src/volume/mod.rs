@@ -543,6 +543,9 @@ impl Volume {
                     apply_write(&self.core, &mut state, extent, None)?;
                     let start = extent.lv_block.0;
                     state.fresh.insert(start, start + u64::from(extent.len), seq);
+                    if state.fresh.is_large() {
+                        state.fresh.prune(self.core.journal.marker_durable());
+                    }
                     let allocated = (extent.vg_block.0, u64::from(extent.len));
                     let holders = state.in_flight.iter_mut().filter(|op| !op.allocated.is_empty());
                     holders.for_each(|op| remove_run(&mut op.allocated, allocated));

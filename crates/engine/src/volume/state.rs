@@ -56,16 +56,26 @@ pub struct InFlight {
     pub allocated: Runs,
 }
 
+/// Fresh entries kept without looking which of them became durable.
+const FRESH_ENTRIES: usize = 4096;
+
 /// Blocks whose mapping recovery does not yet take on trust, and the record that made it.
 #[derive(Default)]
 pub struct Fresh {
     ranges: BTreeMap<u64, (u64, u64)>,
     order: VecDeque<(u64, u64)>,
+    /// So many entries are pruned; raised when that did not help, so that pruning stays cheap.
+    prune_at: usize,
 }
 
 impl Fresh {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Many entries: time to ask which of them are durable, whether or not anybody writes there again.
+    pub fn is_large(&self) -> bool {
+        self.order.len() >= self.prune_at
     }
 
     pub fn insert(&mut self, start: u64, end: u64, seq: Seq) {
@@ -100,6 +110,7 @@ impl Fresh {
                 self.ranges.remove(&start);
             }
         }
+        self.prune_at = FRESH_ENTRIES.max(2 * self.order.len());
     }
 }
 
