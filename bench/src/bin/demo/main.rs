@@ -24,7 +24,7 @@ use world::{Failure, MIB, PV_MIB, Result, WRITE_MIB, World};
 const CHUNKS: [&str; 8] = ["4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k"];
 const ROUNDS: usize = 3;
 /// No further round begins when it would end later than this.
-const BUDGET: Duration = Duration::from_secs(225);
+const BUDGET: Duration = Duration::from_secs(205);
 
 const HELP: &str = "\
 Usage: demo [--dir DIR] [--rounds N] [--clean]
