@@ -32,12 +32,14 @@ lint: ## clippy, every warning an error
 
 demo: ## what a snapshot costs: 1 GB written without and with one, for every chunk size (root, 4 minutes)
 	.ci/packages demo
-	$(CARGO) build --release -p rowen-cli -p rowen-bench
+	$(CARGO) build --release -p rowen-cli
+	$(CARGO) build --release -p rowen-bench
 	$(SUDO) $(TARGET)/demo $(DEMO)
 
 bench: ## every published figure against the raw disk, in one run (root; BENCH=--quick for a short one)
 	.ci/packages bench
-	$(CARGO) build --release -p rowen-cli -p rowen-bench
+	$(CARGO) build --release -p rowen-cli
+	$(CARGO) build --release -p rowen-bench
 	$(SUDO) $(TARGET)/rowen-bench $(BENCH)
 
 install: build ## install rowen and LVM's command names as links to it under PREFIX
