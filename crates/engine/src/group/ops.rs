@@ -15,7 +15,7 @@ use crate::journal::Pressure;
 use crate::map::MapError;
 use crate::placement::Placement;
 use crate::space::{AllocError, Reserve, Run};
-use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VolumeId};
+use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap};
 use std::collections::{BTreeMap, BTreeSet};
@@ -850,7 +850,7 @@ fn child_head(point: &TreeMeta, id: TreeId) -> TreeMeta {
 fn place_runs(mut at: u64, runs: &[Run]) -> Vec<Placed> {
     let mut placed = Vec::with_capacity(runs.len());
     for (start, len) in runs {
-        placed.push(Placed { lv_block: LvBlock(at), vg_block: crate::space::first_block((*start, *len)), len: *len });
+        placed.push(Placed { lv_block: LvBlock(at), vg_block: VgBlock(*start), len: *len });
         at += len;
     }
     placed

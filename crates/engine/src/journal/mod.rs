@@ -343,11 +343,6 @@ impl Journal {
         self.pressure.store(level, Ordering::Relaxed);
     }
 
-    /// The part of the ring in use, in bytes of its length.
-    pub fn usage(&self) -> (u64, u64) {
-        (self.state.lock().used, self.ring.bytes)
-    }
-
     /// Frames written and device flushes issued since the journal was opened.
     pub fn counts(&self) -> (u64, u64, u64) {
         let state = self.state.lock();

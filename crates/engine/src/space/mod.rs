@@ -18,7 +18,7 @@ pub mod metadata;
 use crate::error::Error;
 use crate::fixed_hash::Map;
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
-use crate::units::{Epoch, MetaBlock, VgBlock, VolumeId};
+use crate::units::{Epoch, MetaBlock, VolumeId};
 use metadata::MetaSpace;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -854,9 +854,4 @@ fn push_run(out: &mut Runs, run: Run) {
         Some((start, len)) if *start + *len == run.0 => *len += run.1,
         _ => out.push(run),
     }
-}
-
-/// The first VG block of a run.
-pub fn first_block(run: Run) -> VgBlock {
-    VgBlock(run.0)
 }
