@@ -6,6 +6,7 @@ use crate::world::{MIB, Random, World};
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::time::Duration;
 
 const SECTOR: u64 = 512;
 const SIZE: u64 = 16 * MIB;
@@ -131,6 +132,8 @@ impl Run {
                 self.volumes[0].model.resize(longer, 0);
             }
             993..995 => {
+                // A server that has served for a while is replaced at once, one that has not is taken for broken.
+                std::thread::sleep(Duration::from_millis(600));
                 let pid = self.world.server().and_then(rustix::process::Pid::from_raw).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             }

@@ -1,7 +1,7 @@
 //! The keeper's process: one thread, one poll loop.
 
 use super::log::Log;
-use super::restart::{Next, Restarts};
+use super::restart::Restarts;
 use super::wire::{self, Entry, Message};
 use crate::{harden, paths};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 const MAX_PEERS: usize = 16;
 /// How long a peer may leave an answer unread.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+/// After so many failures in a row the log says what to look at.
+const TELL_AFTER: u32 = 10;
+/// A server's log of more bytes starts again with the next server, so that servers that fail for ever do not fill /run.
+const SERVER_LOG_BOUND: u64 = 1 << 20;
 /// How often a started server is looked after while it has not connected.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
@@ -294,15 +298,13 @@ impl Keeper {
         if self.held.is_empty() {
             return;
         }
-        match self.restarts.ended(Instant::now()) {
-            Next::StartAt(at) => self.start_at = Some(at),
-            Next::GiveUp => self.log.say(&format!(
-                "gave up after {} failures in a row; {} volumes wait until \"{} serve {}\" runs: see the server's log",
-                self.restarts.failures(),
+        self.start_at = Some(self.restarts.ended(Instant::now()));
+        if self.restarts.failures() == TELL_AFTER {
+            self.log.say(&format!(
+                "{TELL_AFTER} servers in a row failed; {} volumes wait while more are started: see {}",
                 self.held.len(),
-                self.program.display(),
-                self.group
-            )),
+                paths::server_log(&self.group).display()
+            ));
         }
     }
 
@@ -326,6 +328,9 @@ impl Keeper {
 
     fn spawn(&self) -> io::Result<Child> {
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(paths::server_log(&self.group))?;
+        if log.metadata()?.len() > SERVER_LOG_BOUND {
+            log.set_len(0)?;
+        }
         let mut command = Command::new(&self.program);
         command.arg("serve").arg(&self.group).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.spawn()
