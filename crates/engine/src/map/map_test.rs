@@ -279,7 +279,7 @@ impl World {
             assert!(extents.windows(2).all(|w| w[0].end() <= w[1].key && w[0].joined(&w[1]).is_none()), "I1");
             out.extend(extents);
         } else {
-            assert_eq!(node.entries()[0].key(), place.first, "I3");
+            assert!(node.entries()[0].key() >= place.first, "I3");
             assert!(node.children().all(|(key, _)| within(key)), "I2");
             for i in 0..node.entries().len() {
                 self.check_node(&place.child(&node, i), level - 1, reachable, out);
@@ -529,6 +529,40 @@ fn emptying_a_tree_gives_back_every_node() {
     assert_eq!((world.volumes[0].tree.level, world.blocks.live.len()), (0, 1), "one extent, one leaf");
     world.unmap(0, 0, 1);
     assert_eq!((world.volumes[0].tree, world.blocks.live.len()), (Tree::default(), 0));
+}
+
+/// Ranges that begin and end where nodes do: whole children go, the first ones, too (I3).
+#[test]
+fn whole_children_go() {
+    for seed in 0..6 {
+        let mut world = World::new(seed, 90_000);
+        let dense: Vec<_> = (0..90_000).map(|key| single(key, key * 2, 1)).collect();
+        world.replace(0, 0, 90_000, &dense);
+        assert_eq!(world.volumes[0].tree.level, 2);
+        for round in 0..60 {
+            let tree = world.volumes[0].tree;
+            let Some(root) = tree.root.filter(|_| tree.level > 0) else { break };
+            let mut bounds: Vec<u64> = world.node(root, tree.level).children().map(|(key, _)| key).collect();
+            if tree.level == 2 {
+                let child = world.random.below(bounds.len() as u64) as usize;
+                let (_, child) = world.node(root, 2).children().nth(child).unwrap();
+                bounds.extend(world.node(child, 1).children().map(|(key, _)| key));
+            }
+            let end = bounds[world.random.below(bounds.len() as u64) as usize];
+            let below: Vec<u64> = bounds.iter().copied().filter(|&key| key < end).collect();
+            let start = if world.random.one_in(2) { 0 } else { below.first().map_or(0, |_| below[below.len() / 2]) };
+            if world.random.one_in(8) {
+                world.snapshot(0);
+            }
+            world.replace(0, start, end, &[]);
+            let epoch = world.blocks.epoch;
+            for _ in 0..world.random.below(200) {
+                let key = start + world.random.below((end - start).max(1));
+                world.replace(0, key, key + 1, &[single(key, 1 << 20 | round, epoch)]);
+            }
+            world.check_all();
+        }
+    }
 }
 
 #[test]

@@ -10,9 +10,9 @@
 //!
 //! - I1. The extents of a tree never overlap, and two neighbours in one leaf that could be one extent are one.
 //! - I2. Each node covers a range of keys; the root's is all keys. An interior node's children divide its range:
-//!   child `i` covers the keys from its first key to the next child's, the last up to the end of the parent's.
-//! - I3. The first key of an interior node's first child is the lower bound of the node's own range (so in the
-//!   leftmost path it is 0 and no key is ever too small).
+//!   child `i` covers the keys from its first key to the next child's, the last up to the end of the parent's (the first: I3).
+//! - I3. The first key of an interior node's first child is not below the lower bound of the node's own range, and what
+//!   lies between the two belongs to that child, too: where a whole first child goes, its range falls to the next.
 //! - I4. Every extent of a leaf lies within the leaf's range.
 //! - I5. No node is empty; an empty tree has no root. All leaves are at level 0 and all paths are equally long. A
 //!   root that is not a leaf has two children at least.

@@ -95,13 +95,17 @@ impl Span {
     fn entries(&self, children: &[Entry]) -> Vec<Entry> {
         let (before, after) = self.staying();
         let mut all: Vec<Entry> = Vec::with_capacity(self.sizes.iter().sum());
-        all.extend(self.left.iter().flat_map(|held| held.node.entries()));
-        let own = all.len();
-        all.extend([before, children, after].into_iter().flatten());
-        if let (Some(entry), Some(first)) = (all.get_mut(own), self.held.first()) {
-            *entry = entry.with_key(first.place.first); // I3, should the first child have gone.
-        }
-        all.extend(self.right.iter().flat_map(|held| held.node.entries()));
+        // A first child may cover more than its key says (I3): here it may come to stand behind another.
+        let mut take = |entries: &mut dyn Iterator<Item = Entry>, first: Option<&Held>| {
+            let at = all.len();
+            all.extend(entries);
+            if let (Some(entry), Some(first)) = (all.get_mut(at), first) {
+                *entry = entry.with_key(first.place.first);
+            }
+        };
+        take(&mut self.left.iter().flat_map(|held| held.node.entries()).copied(), self.left.as_ref());
+        take(&mut [before, children, after].into_iter().flatten().copied(), self.held.first());
+        take(&mut self.right.iter().flat_map(|held| held.node.entries()).copied(), self.right.as_ref());
         all
     }
 
@@ -157,8 +161,7 @@ fn check_range(node: &Node, place: &Place) -> Result<(), MapError> {
         return Err(MapError::Corrupt(corrupt(place.node, "it has no entries".into())));
     };
     let last_end = if node.is_leaf() { last.extent().end() } else { last.key() + 1 };
-    let starts = if node.is_leaf() { first.key() >= place.first } else { first.key() == place.first };
-    if starts && place.end.is_none_or(|end| last_end <= end) {
+    if first.key() >= place.first && place.end.is_none_or(|end| last_end <= end) {
         return Ok(());
     }
     let (from, to) = (place.first, place.end);
