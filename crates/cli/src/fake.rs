@@ -164,6 +164,24 @@ impl Fake {
                 let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
                 volume.attributes = change.apply(&volume.attributes.clone().into()).into();
             }
+            Request::ChangeGroup { change } => {
+                let before = &group.attributes;
+                let engine = rowen_engine::group::GroupAttributes {
+                    autoactivate: before.autoactivate,
+                    exported: before.exported,
+                    resizeable: before.resizeable,
+                    alloc: before.alloc.into(),
+                    max_volumes: before.max_volumes,
+                    max_pvs: before.max_pvs,
+                    tags: before.tags.clone(),
+                    pv_tags: Vec::new(),
+                };
+                group.attributes = change.apply(&engine).into();
+            }
+            Request::TagPv { path, add, remove } => {
+                let pv = group.pvs.iter_mut().find(|pv| pv.path == path).unwrap();
+                change_tags(&mut pv.tags, &add, &remove);
+            }
             Request::Merge { snapshot } => group.volumes.retain(|volume| volume.name != snapshot),
             Request::AddPv { paths } => {
                 let path = &paths[0];
@@ -275,6 +293,7 @@ impl Backend for Fake {
                 data_offset_bytes: 1 << 20,
                 extents: 174,
                 free_extents: 174,
+                tags: Vec::new(),
             });
         }
         let extents = 174 * pvs.len() as u64;
@@ -292,6 +311,7 @@ impl Backend for Fake {
             metadata_blocks: 0,
             sequence: 1,
             reclaim_left_blocks: 0,
+            attributes: GroupAttributes::default(),
             pvs,
             volumes: Vec::new(),
         });

@@ -111,6 +111,17 @@ impl Session<'_> {
         Ok((reports, is_incomplete))
     }
 
+    /// The groups that have the tag.
+    pub fn tagged_groups(&mut self, tag: &str) -> Result<Vec<String>> {
+        let mut tagged = Vec::new();
+        for group in self.backend.groups()? {
+            if self.report(&group)?.attributes.tags.iter().any(|own| own == tag) {
+                tagged.push(group);
+            }
+        }
+        Ok(tagged)
+    }
+
     /// Says why something failed and goes on.
     pub fn tell(&mut self, failure: &Failure) {
         for line in failure.lines("") {
@@ -141,7 +152,11 @@ impl Session<'_> {
                     for group in self.backend.groups()? {
                         let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
                         let selected = &mut selection.groups[at];
-                        let tagged = selected.report.volumes.iter().filter(|v| v.attributes.tags.contains(&tag));
+                        // A group that has the tag stands for all of its volumes.
+                        let is_whole = selected.report.attributes.tags.contains(&tag);
+                        selected.is_whole |= is_whole;
+                        let tagged =
+                            selected.report.volumes.iter().filter(|v| is_whole || v.attributes.tags.contains(&tag));
                         let fresh: Vec<String> =
                             tagged.map(|v| v.name.clone()).filter(|name| !selected.volumes.contains(name)).collect();
                         selected.volumes.extend(fresh);

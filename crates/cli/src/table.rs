@@ -71,7 +71,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Create a volume group",
         is_lvm: true,
         forms: &["VG PV ..."],
-        options: &[ExtentSize, Force, Zero, PvMetadataSize, DataAlignment, AutoBackup],
+        options: &[ExtentSize, AddTag, Force, Zero, PvMetadataSize, DataAlignment, AutoBackup],
         examples: &[
             ("vgcreate vg0 /dev/sdb /dev/sdc", "a group over two disks"),
             ("vgcreate -s 16m vg0 /srv/pv.img", "with extents of 16 MiB"),
@@ -107,13 +107,14 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "vgchange",
-        summary: "Activate or deactivate the volumes of volume groups",
+        summary: "Change volume groups: activation, tags",
         is_lvm: true,
-        forms: &["-a y|n|ay [ VG ... ]"],
-        options: &[Activate, IgnoreSkip, Force, Monitor, IgnoreMonitoring, AutoBackup],
+        forms: &["-a y|n|ay [ VG|@Tag ... ]", "--addtag|--deltag Tag VG|@Tag ..."],
+        options: &[Activate, IgnoreSkip, AddTag, DelTag, Force, Monitor, IgnoreMonitoring, AutoBackup],
         examples: &[
             ("vgchange -ay vg0", "make the block devices of all volumes"),
             ("vgchange -an", "remove those of all groups"),
+            ("vgchange --addtag backup vg0", "tag the group; as @backup it is then an operand of vgs, lvs and others"),
         ],
         run: vg::change,
     },

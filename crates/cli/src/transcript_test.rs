@@ -866,3 +866,58 @@ fn help_and_versions() {
     assert!(world.run("lvm").out.contains("lvcreate"));
     assert_eq!(world.run("lvm lvs --noheadings").code, 0);
 }
+
+#[test]
+fn groups_have_tags() {
+    let mut world = Fake::new();
+    play(
+        &mut world,
+        "$ vgcreate --addtag one --addtag a.b/c-d v /dev/ubda
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        O|  Volume group \"v\" successfully created$
+        rc=0
+
+        $ vgchange --addtag lxd_pool --addtag zz --deltag one v
+        O|  Volume group \"v\" successfully changed$
+        rc=0
+
+        $ vgs --noheadings -o vg_tags v
+        O|  a.b/c-d,lxd_pool,zz$
+        rc=0
+
+        $ vgchange --deltag nosuchtag v
+        O|  Volume group \"v\" successfully changed$
+        rc=0
+
+        $ vgchange --addtag @last @zz
+        O|  Volume group \"v\" successfully changed$
+        rc=0
+
+        $ vgs --noheadings -o tags @last
+        O|  a.b/c-d,last,lxd_pool,zz$
+        rc=0
+
+        $ vgchange --addtag -x v
+        E|  Invalid argument for --addtag: -x
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ vgchange --addtag t nosuch
+        E|  Volume group \"nosuch\" not found
+        E|  Cannot process volume group nosuch
+        rc=5
+
+        $ vgchange -t --addtag t v
+        O|  Volume group \"v\" successfully changed$
+        E|  TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.
+        rc=0
+
+        $ vgs --noheadings -o tags v
+        O|  a.b/c-d,last,lxd_pool,zz$
+        rc=0
+
+        $ vgchange v
+        E|  No command with matching syntax recognised.  Run 'vgchange --help' for more information.
+        rc=3",
+    );
+}

@@ -78,6 +78,16 @@ pub enum Request {
         name: String,
         change: AttributeChange,
     },
+    /// Changes what is kept with the group.
+    ChangeGroup {
+        change: GroupChange,
+    },
+    /// Changes the tags of a physical volume of the group, named by its path.
+    TagPv {
+        path: String,
+        add: Vec<String>,
+        remove: Vec<String>,
+    },
     /// Gives the snapshot's origin the snapshot's contents and removes the snapshot.
     Merge {
         snapshot: String,
@@ -229,6 +239,84 @@ macro_rules! mirror {
 mirror!(VolumeKind { Thick, Thin });
 mirror!(FullPolicy { DropSnapshot, Hold, Fail });
 mirror!(VolumeState { Ok, Invalid });
+mirror!(AllocPolicy { Normal, Contiguous, Cling, Anywhere });
+
+/// Where LVM would look for space: kept and shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocPolicy {
+    #[default]
+    Normal,
+    Contiguous,
+    Cling,
+    Anywhere,
+}
+
+/// What is kept with a group for the commands. The tags of physical volumes are with these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupAttributes {
+    pub autoactivate: bool,
+    /// Nothing may be activated.
+    pub exported: bool,
+    pub resizeable: bool,
+    pub alloc: AllocPolicy,
+    /// Most volumes and physical volumes; 0: no limit.
+    pub max_volumes: u64,
+    pub max_pvs: u64,
+    pub tags: Vec<String>,
+}
+
+impl Default for GroupAttributes {
+    fn default() -> Self {
+        engine::GroupAttributes::default().into()
+    }
+}
+
+impl From<engine::GroupAttributes> for GroupAttributes {
+    fn from(a: engine::GroupAttributes) -> Self {
+        let engine::GroupAttributes { autoactivate, exported, resizeable, alloc, max_volumes, max_pvs, tags, .. } = a;
+        GroupAttributes { autoactivate, exported, resizeable, alloc: alloc.into(), max_volumes, max_pvs, tags }
+    }
+}
+
+/// A change of a group's attributes: what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupChange {
+    pub autoactivate: Option<bool>,
+    pub exported: Option<bool>,
+    pub resizeable: Option<bool>,
+    pub alloc: Option<AllocPolicy>,
+    pub max_volumes: Option<u64>,
+    pub max_pvs: Option<u64>,
+    pub add_tags: Vec<String>,
+    pub remove_tags: Vec<String>,
+}
+
+impl GroupChange {
+    /// The attributes after the change.
+    pub fn apply(&self, to: &engine::GroupAttributes) -> engine::GroupAttributes {
+        let mut after = to.clone();
+        after.autoactivate = self.autoactivate.unwrap_or(after.autoactivate);
+        after.exported = self.exported.unwrap_or(after.exported);
+        after.resizeable = self.resizeable.unwrap_or(after.resizeable);
+        after.alloc = self.alloc.map_or(after.alloc, engine::AllocPolicy::from);
+        after.max_volumes = self.max_volumes.unwrap_or(after.max_volumes);
+        after.max_pvs = self.max_pvs.unwrap_or(after.max_pvs);
+        change_tags(&mut after.tags, &self.add_tags, &self.remove_tags);
+        after
+    }
+}
+
+/// Adding a tag that is there, or removing one that is not, changes nothing.
+pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) {
+    for tag in add {
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
+    tags.retain(|tag| !remove.contains(tag));
+}
 
 /// What is kept with a volume for the commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,19 +329,22 @@ pub struct Attributes {
     /// The thin pool that the volume is counted in. A volume that names itself *is* a pool (see [`VolumeReport::is_pool`]).
     pub pool: String,
     pub tags: Vec<String>,
+    /// A snapshot that its origin takes the contents of when it is next activated.
+    #[serde(default)]
+    pub merging: bool,
 }
 
 impl From<engine::Attributes> for Attributes {
     fn from(a: engine::Attributes) -> Self {
-        let engine::Attributes { autoactivate, skip_activation, active, created, pool, tags } = a;
-        Attributes { autoactivate, skip_activation, active, created, pool, tags }
+        let engine::Attributes { autoactivate, skip_activation, active, created, pool, tags, merging } = a;
+        Attributes { autoactivate, skip_activation, active, created, pool, tags, merging }
     }
 }
 
 impl From<Attributes> for engine::Attributes {
     fn from(a: Attributes) -> Self {
-        let Attributes { autoactivate, skip_activation, active, created, pool, tags } = a;
-        engine::Attributes { autoactivate, skip_activation, active, created, pool, tags }
+        let Attributes { autoactivate, skip_activation, active, created, pool, tags, merging } = a;
+        engine::Attributes { autoactivate, skip_activation, active, created, pool, tags, merging }
     }
 }
 
@@ -266,10 +357,11 @@ pub struct AttributeChange {
     pub add_tags: Vec<String>,
     pub remove_tags: Vec<String>,
     pub pool: Option<String>,
+    pub merging: Option<bool>,
 }
 
 impl AttributeChange {
-    /// The attributes after the change. Adding a tag that is there, or removing one that is not, changes nothing.
+    /// The attributes after the change.
     pub fn apply(&self, to: &engine::Attributes) -> engine::Attributes {
         let mut after = to.clone();
         after.autoactivate = self.autoactivate.unwrap_or(after.autoactivate);
@@ -277,12 +369,8 @@ impl AttributeChange {
         if let Some(pool) = &self.pool {
             after.pool.clone_from(pool);
         }
-        for tag in &self.add_tags {
-            if !after.tags.contains(tag) {
-                after.tags.push(tag.clone());
-            }
-        }
-        after.tags.retain(|tag| !self.remove_tags.contains(tag));
+        after.merging = self.merging.unwrap_or(after.merging);
+        change_tags(&mut after.tags, &self.add_tags, &self.remove_tags);
         after
     }
 }
@@ -366,6 +454,8 @@ pub struct GroupReport {
     pub sequence: u64,
     /// Blocks that background removal has still to look at.
     pub reclaim_left_blocks: u64,
+    #[serde(default)]
+    pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
     pub volumes: Vec<VolumeReport>,
 }
@@ -381,13 +471,16 @@ impl GroupReport {
     ) -> GroupReport {
         let names: std::collections::BTreeMap<u64, String> =
             volumes.iter().map(|volume| (volume.id.0, volume.name.clone())).collect();
-        let pvs = info.pvs.iter().enumerate().map(|(index, pv)| PvReport {
+        let mut pv_tags = info.attributes.pv_tags.clone();
+        pv_tags.resize(info.pvs.len(), Vec::new());
+        let pvs = info.pvs.iter().zip(pv_tags).enumerate().map(|(index, (pv, tags))| PvReport {
             path: paths.get(index).cloned().unwrap_or_else(|| "[unknown]".to_owned()),
             uuid: pv.uuid,
             size_bytes: pv.size,
             data_offset_bytes: pv.data_offset,
             extents: pv.extents,
             free_extents: pv.free_extents,
+            tags,
         });
         GroupReport {
             pvs: pvs.collect(),
@@ -403,6 +496,7 @@ impl GroupReport {
             metadata_blocks: info.metadata_blocks,
             sequence: info.sequence,
             reclaim_left_blocks: info.reclaim_left,
+            attributes: info.attributes.into(),
             volumes: volumes
                 .into_iter()
                 .map(|volume| {
@@ -428,6 +522,8 @@ pub struct PvReport {
     pub data_offset_bytes: u64,
     pub extents: u64,
     pub free_extents: u64,
+    #[serde(default)]
+    pub tags: Vec<String>,
 }
 
 /// A volume's block device.

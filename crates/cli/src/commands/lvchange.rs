@@ -20,6 +20,7 @@ impl Change {
             add_tags: args.tags(Opt::AddTag),
             remove_tags: args.tags(Opt::DelTag),
             pool: None,
+            merging: None,
         };
         Change { read_only: args.read_only(), attributes }
     }

@@ -205,6 +205,7 @@ fn attributes(session: &mut Session<'_>, args: &Args, skips_by_default: bool) ->
         active: false,
         created: session.backend.now(),
         pool: String::new(),
+        merging: false,
         tags: args.tags(Opt::AddTag),
     }
 }

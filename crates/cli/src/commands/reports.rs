@@ -32,7 +32,7 @@ pub fn vgs(session: &mut Session<'_>, args: &Args) -> Result {
     for word in &args.positionals {
         match Target::parse(word) {
             Some(Target::Group(name)) => names.push(name),
-            Some(Target::Tag(_)) => {}
+            Some(Target::Tag(tag)) => names.extend(session.tagged_groups(&tag)?),
             _ => {
                 session.console.complain(no_group(word));
                 is_incomplete = true;

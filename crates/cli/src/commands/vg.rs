@@ -8,7 +8,7 @@ use crate::parse::{Activation, Args};
 use crate::session::Session;
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::wire::{GroupReport, Request};
+use rowen_control::wire::{GroupChange, GroupReport, Request};
 use rowen_engine::units::BLOCK_SIZE;
 
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
@@ -49,6 +49,10 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
             session.backend.vgcreate(name, extent / BLOCK_SIZE, paths, consent)
         })?;
         notes.iter().for_each(|note| session.console.say(note));
+    }
+    let change = GroupChange { add_tags: args.tags(Opt::AddTag), ..GroupChange::default() };
+    if change != GroupChange::default() {
+        session.change(name, Request::ChangeGroup { change })?;
     }
     session.console.say(format!("Volume group \"{name}\" successfully created"));
     Ok(())
@@ -134,11 +138,38 @@ fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
     Ok(())
 }
 
+/// The groups that the words name: by name or by tag. Without words: all of them.
+pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<String>> {
+    if words.is_empty() {
+        return Ok(session.backend.groups()?);
+    }
+    let mut names: Vec<String> = Vec::with_capacity(words.len());
+    for word in words {
+        let found = match Target::parse(word) {
+            Some(Target::Tag(tag)) => session.tagged_groups(&tag)?,
+            _ => vec![group_name(word)?],
+        };
+        names.extend(found);
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
+
 pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
-    let Some(activation) = args.activation() else { return Err(Failure::NoForm) };
-    let named: Vec<String> = args.positionals.iter().map(|word| group_name(word)).collect::<Result<_>>()?;
-    let groups = if named.is_empty() { session.backend.groups()? } else { named };
+    let change =
+        GroupChange { add_tags: args.tags(Opt::AddTag), remove_tags: args.tags(Opt::DelTag), ..GroupChange::default() };
+    let activation = args.activation();
+    if activation.is_none() && change == GroupChange::default() {
+        return Err(Failure::NoForm);
+    }
+    let groups = named_groups(session, &args.positionals)?;
     each(session, &groups, |session, name| {
+        if change != GroupChange::default() {
+            session.change(name, Request::ChangeGroup { change: change.clone() })?;
+            session.console.say(format!("Volume group \"{name}\" successfully changed"));
+        }
+        let Some(activation) = activation else { return Ok(()) };
         match activation {
             Activation::No => {
                 session.change(name, Request::Deactivate { names: None })?;

@@ -5,7 +5,7 @@ use super::{Kind, Row, time};
 use crate::commands::volumes::{Role, extent_bytes, is_origin, members, role, shown_blocks};
 use rowen_control::paths::{mapper_path, node_path};
 use rowen_control::uuids::lvm_text;
-use rowen_control::wire::{GroupReport, VolumeReport, VolumeState};
+use rowen_control::wire::{AllocPolicy, GroupReport, VolumeReport, VolumeState};
 use rowen_engine::units::BLOCK_SIZE;
 
 /// What a field shows; values of one field are compared to sort by it.
@@ -106,7 +106,7 @@ fields! {
     Volume "move_pv", "Move", left 0, "Always blank: nothing is moved.", |_| text("");
     Volume "convert_lv", "Convert", left 0, "Always blank: nothing is converted.", |_| text("");
     Volume "mirror_log", "Log", left 0, "Always blank: there are no mirrors.", |_| text("");
-    Volume "lv_tags", "LV Tags", left 0, "Tags, if any.", |row| lv(row, |_, v| text(tags(v)));
+    Volume "lv_tags", "LV Tags", left 0, "Tags, if any.", |row| lv(row, |_, v| text(joined(&v.attributes.tags)));
     Volume "lv_profile", "LProfile", left 0, "Always blank: there are no profiles.", |_| text("");
     Volume "lv_time", "CTime", left 26, "When it was created.", |row| lv(row, |_, v| text(time::long(v.attributes.created)));
     Volume "pool_lv", "Pool", left 0, "The thin pool that it is counted in.",
@@ -143,7 +143,7 @@ fields! {
             (None, Some(name)) => text(name),
             (None, None) => text(""),
         };
-    Group "vg_attr", "Attr", left 0, "Attributes in six letters.", |row| vg(row, |_| text("wz--n-"));
+    Group "vg_attr", "Attr", left 0, "Attributes in six letters.", |row| vg(row, |g| text(group_attr(g)));
     Group "vg_size", "VSize", right 0, "Total size.", |row| vg(row, |g| extents(g, g.extents));
     Group "vg_free", "VFree", right 0, "Space neither used nor promised.", |row| vg(row, |g| extents(g, g.free_extents));
     Group "vg_extent_size", "Ext", right 0, "Size of an extent.", |row| vg(row, |g| extents(g, 1));
@@ -155,7 +155,7 @@ fields! {
     Group "snap_count", "#SN", right 0, "Number of snapshots.",
         |row| vg(row, |g| number(g.volumes.iter().filter(|v| role(v) == Role::Snapshot).count() as u64));
     Group "vg_seqno", "Seq", right 0, "Revision number of the metadata.", |row| vg(row, |g| number(g.sequence));
-    Group "vg_tags", "VG Tags", left 0, "Always blank: groups have no tags.", |row| vg(row, |_| text(""));
+    Group "vg_tags", "VG Tags", left 0, "Tags, if any.", |row| vg(row, |g| text(joined(&g.attributes.tags)));
     Group "vg_profile", "VProfile", left 0, "Always blank: there are no profiles.", |row| vg(row, |_| text(""));
     Group "vg_promised", "Promised", right 0, "Space promised to thick volumes and snapshots.",
         |row| vg(row, |g| blocks(g.promised_blocks));
@@ -197,7 +197,7 @@ fields! {
     Pv "pv_pe_count", "PE", right 0, "Number of extents.", |row| row.pv.map_or(number(0), |pv| number(pv.extents));
     Pv "pv_pe_alloc_count", "Alloc", right 0, "Extents in use.",
         |row| row.pv.map_or(number(0), |pv| number(pv.extents.saturating_sub(pv.free_extents)));
-    Pv "pv_tags", "PV Tags", left 0, "Always blank: physical volumes have no tags.", |_| text("");
+    Pv "pv_tags", "PV Tags", left 0, "Tags, if any.", |row| text(row.pv.map_or(String::new(), |pv| joined(&pv.tags)));
 }
 
 fn extents(group: &GroupReport, extents: u64) -> Value {
@@ -225,10 +225,24 @@ fn device_number(volume: &VolumeReport, number: u32) -> Value {
     Value::Number(if volume.node.active { i64::from(number) } else { -1 })
 }
 
-fn tags(volume: &VolumeReport) -> String {
-    let mut tags = volume.attributes.tags.clone();
+fn joined(tags: &[String]) -> String {
+    let mut tags = tags.to_vec();
     tags.sort();
     tags.join(",")
+}
+
+/// The six letters of `vg_attr`.
+fn group_attr(group: &GroupReport) -> String {
+    let attributes = &group.attributes;
+    let resizeable = if attributes.resizeable { 'z' } else { '-' };
+    let exported = if attributes.exported { 'x' } else { '-' };
+    let alloc = match attributes.alloc {
+        AllocPolicy::Normal => 'n',
+        AllocPolicy::Contiguous => 'c',
+        AllocPolicy::Cling => 'l',
+        AllocPolicy::Anywhere => 'a',
+    };
+    ['w', resizeable, exported, '-', alloc, '-'].iter().collect()
 }
 
 fn segtype(volume: &VolumeReport) -> &'static str {

@@ -2,7 +2,7 @@
 
 use super::record::Field;
 use super::{codec, journal, node, stream, superblock};
-use crate::group::{Attributes, FullPolicy, VolumeKind, VolumeState};
+use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,7 @@ fn records() -> Vec<(&'static str, usize, &'static [Field])> {
         stream::IndexEntry,
         stream::PageHeader,
         stream::StreamHeader,
+        stream::GroupRecord,
         stream::PairRecord,
         stream::TreeRecord,
         stream::DeadRecord,
@@ -152,6 +153,7 @@ fn constants_are_what_the_page_says() {
         ("COPY_B", superblock::COPY_OFFSETS[1]),
         ("MAX_PVS", superblock::MAX_PVS as u64),
         ("VERSION", u64::from(superblock::VERSION)),
+        ("FEATURE_ATTRIBUTES", superblock::FEATURE_ATTRIBUTES),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
         ("INDEX_ENTRIES", stream::INDEX_ENTRIES as u64),
@@ -322,6 +324,14 @@ fn sample_stream() -> stream::Stream {
         arenas: vec![stream::ArenaMeta { start: 10, len: 3, used: [0; 128] }],
         to_free: vec![(5, 6)],
         open_records: vec![1, 2],
+        attributes: GroupAttributes {
+            autoactivate: false,
+            alloc: AllocPolicy::Cling,
+            max_volumes: 7,
+            tags: vec!["g".into()],
+            pv_tags: vec![Vec::new(), vec!["x".into(), "y".into()]],
+            ..GroupAttributes::default()
+        },
         bitmap: vec![3; 32],
         ..stream::Stream::default()
     }
@@ -331,13 +341,18 @@ fn sample_stream() -> stream::Stream {
 fn a_stream_has_the_length_that_the_page_gives_and_comes_back() {
     let stream = sample_stream();
     let bytes = stream.encode();
-    assert_eq!(bytes.len(), 192 + 2 * 8 + 16 + (128 + 2 * 16) + (104 + 6 + 3 + 3) + 144 + 16 + 2 * 8 + 32);
+    let group = 64 + 3 + 2 * 8 + 2 * 3;
+    assert_eq!(bytes.len(), 192 + group + 2 * 8 + 16 + (128 + 2 * 16) + (104 + 6 + 3 + 3) + 144 + 16 + 2 * 8 + 32);
     let back = stream::Stream::decode(&bytes).unwrap();
     assert_eq!(format!("{back:?}"), format!("{stream:?}"));
     for cut in 0..bytes.len() {
         assert!(stream::Stream::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
     assert!(stream::Stream::decode(&[&bytes[..], &[0]].concat()).is_err());
+    assert_eq!(stream.features(), superblock::FEATURE_ATTRIBUTES);
+    let plain = stream::Stream { attributes: GroupAttributes::default(), ..stream };
+    assert_eq!(plain.encode().len(), bytes.len() - group, "what has no properties of its own has no record of them");
+    assert_eq!(plain.features(), 0);
 }
 
 #[test]

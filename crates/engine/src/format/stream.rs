@@ -1,13 +1,14 @@
 //! The checkpoint stream: all that a group knows beside its trees' nodes, written anew by each checkpoint.
 //!
 //! The stream's bytes are cut into pages, which are named by index blocks, the first of which the superblock names.
-//! Order in the stream: header, free blocks of each physical volume, metadata extent pairs, trees, volumes, arenas,
+//! Order in the stream: header, the group's own properties where it has any, free blocks of each physical volume, metadata extent pairs, trees, volumes, arenas,
 //! extents to free, open records, and last the bitmap of metadata blocks in use.
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::record::{block_crc, on_disk, seal};
+use super::superblock::FEATURE_ATTRIBUTES;
 use crate::error::{Error, Result};
-use crate::group::{Attributes, FullPolicy, VolumeKind, VolumeState};
+use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, VolumeKind, VolumeState};
 use crate::map::{NodeRef, Tree};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
 
@@ -75,7 +76,25 @@ on_disk! {
         104 => open_records: u64,
         112 => bitmap_bytes: u64,
         120 => pvs: u64,
-        128 => reserved: [u8; 64],
+        128 => has_group: u64,
+        136 => reserved: [u8; 56],
+    }
+}
+
+on_disk! {
+    /// The group's own properties; `tags` strings follow, then for each of `pvs` physical volumes the number of its tags and
+    /// these.
+    GroupRecord, 64 {
+        0 => autoactivate: u8,
+        1 => exported: u8,
+        2 => resizeable: u8,
+        3 => alloc: u8,
+        4 => reserved: u32,
+        8 => max_volumes: u64,
+        16 => max_pvs: u64,
+        24 => tags: u64,
+        32 => pvs: u64,
+        40 => reserved_tail: [u8; 24],
     }
 }
 
@@ -138,7 +157,8 @@ on_disk! {
         78 => active: u8,
         79 => has_reserve: u8,
         80 => tags: u64,
-        88 => reserved: [u8; 16],
+        88 => merging: u8,
+        89 => reserved: [u8; 15],
     }
 }
 
@@ -231,6 +251,7 @@ pub struct Stream {
     pub free_tree: Tree,
     /// Free blocks in the range of each physical volume.
     pub pv_free: Vec<u64>,
+    pub attributes: GroupAttributes,
     pub pairs: Vec<[u64; 2]>,
     pub trees: Vec<TreeMeta>,
     pub volumes: Vec<VolumeMeta>,
@@ -267,6 +288,10 @@ fn some(id: u64) -> Option<u64> {
     (id != NONE).then_some(id)
 }
 
+fn get_strings(input: &mut Decoder<'_>, count: u64) -> Result<Vec<String>> {
+    (0..input.count(count, 2)?).map(|_| input.string()).collect()
+}
+
 /// Appends a volume: its record, then name, pool and tags.
 pub fn put_volume(out: &mut Encoder, v: &VolumeMeta) {
     let record = VolumeRecord {
@@ -298,7 +323,8 @@ pub fn put_volume(out: &mut Encoder, v: &VolumeMeta) {
         active: u8::from(v.attributes.active),
         has_reserve: u8::from(v.reserve.is_some()),
         tags: v.attributes.tags.len() as u64,
-        reserved: [0; 16],
+        merging: u8::from(v.attributes.merging),
+        reserved: [0; 15],
     };
     out.record(&record.encode());
     out.string(&v.name);
@@ -324,6 +350,7 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
     };
     let (read_only, has_reserve) = (flag(r.read_only)?, flag(r.has_reserve)?);
     let (autoactivate, skip_activation, active) = (flag(r.autoactivate)?, flag(r.skip_activation)?, flag(r.active)?);
+    let merging = flag(r.merging)?;
     let sane = matches!(r.sector, 512 | 4096)
         && r.chunk_blocks.is_power_of_two()
         && r.chunk_blocks <= 1024
@@ -339,7 +366,7 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
     }
     let name = input.string()?;
     let pool = input.string()?;
-    let tags = (0..input.count(r.tags, 2)?).map(|_| input.string()).collect::<Result<Vec<_>>>()?;
+    let tags = get_strings(input, r.tags)?;
     Ok(VolumeMeta {
         id: VolumeId(r.id),
         uuid: Uuid(r.uuid),
@@ -354,7 +381,7 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
         origin: some(r.origin).map(VolumeId),
         reserve: has_reserve.then_some(r.reserve),
         head: TreeId(r.head),
-        attributes: Attributes { autoactivate, skip_activation, active, created: r.created, pool, tags },
+        attributes: Attributes { autoactivate, skip_activation, active, created: r.created, pool, tags, merging },
     })
 }
 
@@ -427,7 +454,70 @@ fn get_tree(input: &mut Decoder<'_>) -> Result<TreeMeta> {
     })
 }
 
+fn put_group(out: &mut Encoder, group: &GroupAttributes) {
+    let record = GroupRecord {
+        autoactivate: u8::from(group.autoactivate),
+        exported: u8::from(group.exported),
+        resizeable: u8::from(group.resizeable),
+        alloc: match group.alloc {
+            AllocPolicy::Normal => 0,
+            AllocPolicy::Contiguous => 1,
+            AllocPolicy::Cling => 2,
+            AllocPolicy::Anywhere => 3,
+        },
+        reserved: 0,
+        max_volumes: group.max_volumes,
+        max_pvs: group.max_pvs,
+        tags: group.tags.len() as u64,
+        pvs: group.pv_tags.len() as u64,
+        reserved_tail: [0; 24],
+    };
+    out.record(&record.encode());
+    group.tags.iter().for_each(|tag| out.string(tag));
+    for tags in &group.pv_tags {
+        out.u64(tags.len() as u64);
+        tags.iter().for_each(|tag| out.string(tag));
+    }
+}
+
+fn get_group(input: &mut Decoder<'_>) -> Result<GroupAttributes> {
+    let r = GroupRecord::decode(input.array()?);
+    let flag = |byte: u8| match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(input.corrupt(format!("a flag of {other}"))),
+    };
+    let (autoactivate, exported, resizeable) = (flag(r.autoactivate)?, flag(r.exported)?, flag(r.resizeable)?);
+    let alloc = match r.alloc {
+        0 => AllocPolicy::Normal,
+        1 => AllocPolicy::Contiguous,
+        2 => AllocPolicy::Cling,
+        3 => AllocPolicy::Anywhere,
+        other => return Err(input.corrupt(format!("an allocation policy of {other}"))),
+    };
+    input.zero(&r.reserved.to_le_bytes())?;
+    input.zero(&r.reserved_tail)?;
+    let tags = get_strings(input, r.tags)?;
+    let mut pv_tags = Vec::with_capacity(input.count(r.pvs, 8)?);
+    for _ in 0..r.pvs {
+        let count = input.u64()?;
+        pv_tags.push(get_strings(input, count)?);
+    }
+    let (max_volumes, max_pvs) = (r.max_volumes, r.max_pvs);
+    Ok(GroupAttributes { autoactivate, exported, resizeable, alloc, max_volumes, max_pvs, tags, pv_tags })
+}
+
 impl Stream {
+    fn has_group(&self) -> bool {
+        self.attributes != GroupAttributes::default()
+    }
+
+    /// The incompatible features that this stream uses.
+    pub fn features(&self) -> u64 {
+        let uses = self.has_group() || self.volumes.iter().any(|volume| volume.attributes.merging);
+        if uses { FEATURE_ATTRIBUTES } else { 0 }
+    }
+
     /// The stream's bytes. The bitmap is the last thing, `bitmap_bytes` long, and may be filled in later.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
@@ -449,9 +539,13 @@ impl Stream {
             open_records: self.open_records.len() as u64,
             bitmap_bytes: self.bitmap.len() as u64,
             pvs: self.pv_free.len() as u64,
-            reserved: [0; 64],
+            has_group: u64::from(self.has_group()),
+            reserved: [0; 56],
         };
         out.record(&header.encode());
+        if self.has_group() {
+            put_group(&mut out, &self.attributes);
+        }
         self.pv_free.iter().for_each(|free| out.u64(*free));
         for [copy_a, copy_b] in &self.pairs {
             out.record(&PairRecord { copy_a: *copy_a, copy_b: *copy_b }.encode());
@@ -473,6 +567,11 @@ impl Stream {
         let mut input = Decoder::new("checkpoint", bytes);
         let h = StreamHeader::decode(input.array()?);
         input.zero(&h.reserved)?;
+        let attributes = match h.has_group {
+            0 => GroupAttributes::default(),
+            1 => get_group(&mut input)?,
+            other => return Err(input.corrupt(format!("a flag of {other}"))),
+        };
         for part in [h.epoch, h.next_volume, h.next_tree, h.free_blocks] {
             input.limited(part, "a counter")?;
         }
@@ -483,6 +582,7 @@ impl Stream {
             next_tree: h.next_tree,
             free_blocks: h.free_blocks,
             free_tree: root_from(root, &input)?,
+            attributes,
             ..Stream::default()
         };
         for _ in 0..input.count(h.pvs, 8)? {

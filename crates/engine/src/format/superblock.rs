@@ -18,8 +18,10 @@ pub const MAX_PVS: usize = 64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
 pub const VERSION: u32 = 1;
-/// Incompatible features that this program knows: none yet. A set bit that it does not know means hands off.
-pub const KNOWN_INCOMPATIBLE: u64 = 0;
+/// The stream has a group record, or a volume's `merging` is set.
+pub const FEATURE_ATTRIBUTES: u64 = 1;
+/// Incompatible features that this program knows. A set bit that it does not know means hands off.
+pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
@@ -102,6 +104,8 @@ pub struct GroupRoot {
     /// Records before this one are in the checkpoint, but for those that it lists as open.
     pub capture_seq: u64,
     pub generation: u64,
+    /// Incompatible features that are used.
+    pub features: u64,
     /// VG blocks of the two copies of the first index block.
     pub index: [u64; 2],
     pub stream_len: u64,
@@ -153,6 +157,7 @@ impl Superblock {
             record.journal_seq = group.journal_seq;
             record.capture_seq = group.capture_seq;
             record.generation = group.generation;
+            record.incompatible = group.features;
             [record.index_a, record.index_b] = group.index;
             record.stream_len = group.stream_len;
             record.clean = u64::from(group.clean);
@@ -269,6 +274,7 @@ impl Superblock {
             journal_seq: record.journal_seq,
             capture_seq: record.capture_seq,
             generation: record.generation,
+            features: record.incompatible,
             index: [record.index_a, record.index_b],
             stream_len: record.stream_len,
             clean: record.clean != 0,

@@ -5,6 +5,7 @@
 //! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time.
 
 use crate::format::stream::{TreeKind, TreeMeta};
+use crate::group::GroupAttributes;
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ pub struct Catalog {
     pub epoch: u64,
     pub next_volume: u64,
     pub next_tree: u64,
+    /// Kept by checkpoints alone: who changes them takes one.
+    pub attributes: GroupAttributes,
 }
 
 impl Catalog {

@@ -92,6 +92,8 @@ impl Drop for NoCheckpoint<'_> {
 /// The state of one instant.
 struct Captured {
     generation: u64,
+    /// Incompatible features that the stream uses.
+    features: u64,
     journal: Capture,
     stream_len: u64,
     index: [u64; 2],
@@ -197,7 +199,9 @@ impl Group {
 
     fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
-        let items = catalog.volumes.len() as u64 * 600 + catalog.trees.len() as u64 * 256;
+        let own = catalog.attributes.tags.iter().chain(catalog.attributes.pv_tags.iter().flatten());
+        let own = own.map(|tag| tag.len() as u64 + 2).sum::<u64>() + 1024;
+        let items = catalog.volumes.len() as u64 * 600 + catalog.trees.len() as u64 * 256 + own;
         let space = self.core.space.lock();
         let runs = space.pending_runs() as u64 * 16 + space.arena_count() as u64 * ArenaRecord::SIZE as u64;
         drop(space);
@@ -222,6 +226,7 @@ impl Group {
             open_records: journal.open.clone(),
             pv_free: Vec::new(),
             trees: catalog.trees.values().cloned().collect(),
+            attributes: catalog.attributes.clone(),
             ..Stream::default()
         };
         for volume in catalog.volumes.values() {
@@ -246,6 +251,7 @@ impl Group {
         meta.release_later(root.stream_blocks.drain(..));
         meta.begin_commit();
         stream.bitmap = vec![0; meta.bitmap_bytes() as usize];
+        let features = stream.features();
         let mut bytes = stream.encode();
         let pages = bytes.len().div_ceil(PAGE_PAYLOAD);
         let indexes = pages.div_ceil(INDEX_ENTRIES);
@@ -281,7 +287,7 @@ impl Group {
         }
         root.stream_blocks = places.clone();
         let index = locate(&index_places[0]);
-        Ok(Captured { generation, journal, stream_len: bytes.len() as u64, index, blocks })
+        Ok(Captured { generation, features, journal, stream_len: bytes.len() as u64, index, blocks })
     }
 
     async fn write_checkpoint(&self, captured: &Captured, clean: bool) -> Result<()> {
@@ -331,6 +337,7 @@ impl Group {
                 journal_seq: captured.journal.first.0,
                 capture_seq: captured.journal.next.0,
                 generation: captured.generation,
+                features: captured.features,
                 index: captured.index,
                 stream_len: captured.stream_len,
                 clean,

@@ -7,6 +7,7 @@
 //!
 //! * G1 A change of the catalog, its record in the journal, and nothing else happen in one critical section under the
 //!   checkpoint's gate: the record is in the journal if and only if the change is in memory.
+//!   The group's own attributes and its name have no record: a change of them is a checkpoint.
 //! * G2 A command returns after its record is durable.
 //! * G3 What recovery makes of the checkpoint and the journal is what memory held, but for writes that no flush covered
 //!   and whose data is not on the disk.

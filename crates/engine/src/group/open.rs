@@ -113,6 +113,7 @@ impl Group {
             journal_seq: 1,
             capture_seq: 1,
             generation: 0,
+            features: 0,
             index: [0; 2],
             stream_len: 0,
             clean: true,
@@ -214,6 +215,7 @@ impl Group {
             epoch: stream.epoch,
             next_volume: stream.next_volume,
             next_tree: stream.next_tree,
+            attributes: stream.attributes.clone(),
             ..Catalog::default()
         };
         let next_seq = Seq(journal.next.0.max(root.capture_seq));

@@ -4,7 +4,7 @@
 use super::catalog::Catalog;
 use super::label::erase;
 use super::open::empty_head;
-use super::{Attributes, Group, NewPv, NewSnapshot, NewVolume, VolumeKind, VolumeState};
+use super::{Attributes, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, VolumeKind, VolumeState};
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// Blocks in a volume, at most: 2^47 blocks of 4 KiB are half a zettabyte.
 const MAX_BLOCKS: u64 = 1 << 47;
+/// Tags of one thing, at most.
+const MAX_TAGS: usize = 256;
 /// Metadata blocks that a change of the catalog may need at once.
 const NODES_FOR_CHANGE: u64 = 64;
 
@@ -62,7 +64,7 @@ fn check_name(name: &str, attributes: &Attributes) -> Result<()> {
         return Err(Error::Invalid("a volume's name has 1 to 127 bytes".into()));
     }
     let strings = std::iter::once(&attributes.pool).chain(&attributes.tags);
-    if attributes.tags.len() > 256 || strings.into_iter().any(|s| s.len() > 1024) {
+    if attributes.tags.len() > MAX_TAGS || strings.into_iter().any(|s| s.len() > 1024) {
         return Err(Error::Invalid("too many or too long tags".into()));
     }
     Ok(())
@@ -692,6 +694,33 @@ impl Group {
     pub async fn set_attributes(self: &Arc<Self>, id: VolumeId, attributes: Attributes) -> Result<()> {
         check_name("x", &attributes)?;
         self.update(id, |meta| meta.attributes = attributes.clone()).await
+    }
+
+    /// Changes the group's own properties.
+    pub async fn set_group_attributes(self: &Arc<Self>, attributes: GroupAttributes) -> Result<()> {
+        self.check_writable()?;
+        let strings = attributes.tags.iter().chain(attributes.pv_tags.iter().flatten());
+        let too_many = attributes.pv_tags.iter().chain([&attributes.tags]).any(|tags| tags.len() > MAX_TAGS);
+        if too_many || attributes.pv_tags.len() > MAX_PVS || strings.into_iter().any(|s| s.len() > 1024) {
+            return Err(Error::Invalid("too many or too long tags".into()));
+        }
+        {
+            let _gate = self.core.gate.read();
+            self.catalog_mut().attributes = attributes;
+        }
+        self.checkpoint().await
+    }
+
+    /// Gives the group another name.
+    pub async fn rename_group(self: &Arc<Self>, name: &str) -> Result<()> {
+        self.check_writable()?;
+        if name.is_empty() || name.len() > 127 {
+            return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
+        }
+        let hold = self.hold_checkpoints().await;
+        self.root.lock().group.name = name.to_owned();
+        drop(hold);
+        self.checkpoint().await
     }
 
     async fn update(self: &Arc<Self>, id: VolumeId, change: impl Fn(&mut VolumeMeta)) -> Result<()> {

@@ -16,7 +16,10 @@ impl Group {
             let root = self.root.lock();
             (root.sequence, root.group.clone())
         };
-        let reclaim_left = self.catalog.read().reclaim_left();
+        let (reclaim_left, attributes) = {
+            let catalog = self.catalog.read();
+            (catalog.reclaim_left(), catalog.attributes.clone())
+        };
         let extent_blocks = group.extent_blocks;
         let extents = group.pvs.iter().map(|pv| pv.extents).sum();
         let space = self.core.space.lock();
@@ -41,6 +44,7 @@ impl Group {
             pending_blocks: space.pending_blocks(),
             metadata_blocks: self.core.meta.lock().total() * 2 + group.journal_blocks,
             sequence,
+            attributes,
             pvs,
             reclaim_left,
         }

@@ -70,6 +70,51 @@ pub struct Attributes {
     /// The pool (a name) that a thin volume is counted in; empty for none.
     pub pool: String,
     pub tags: Vec<String>,
+    /// A snapshot whose contents its origin takes when it is next activated.
+    pub merging: bool,
+}
+
+/// Where LVM would look for space. Kept and shown; the engine places as it sees fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllocPolicy {
+    #[default]
+    Normal,
+    Contiguous,
+    Cling,
+    Anywhere,
+}
+
+/// Properties of a group that the engine keeps but does not interpret, for the layers above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupAttributes {
+    /// Its volumes are activated at boot.
+    pub autoactivate: bool,
+    /// Nothing may be activated until it is imported again.
+    pub exported: bool,
+    /// Physical volumes may be added and taken away.
+    pub resizeable: bool,
+    pub alloc: AllocPolicy,
+    /// Most volumes and physical volumes that it may have; 0: no limit of the administrator's.
+    pub max_volumes: u64,
+    pub max_pvs: u64,
+    pub tags: Vec<String>,
+    /// Of each physical volume, in their order; those that are not there have none.
+    pub pv_tags: Vec<Vec<String>>,
+}
+
+impl Default for GroupAttributes {
+    fn default() -> Self {
+        GroupAttributes {
+            autoactivate: true,
+            exported: false,
+            resizeable: true,
+            alloc: AllocPolicy::Normal,
+            max_volumes: 0,
+            max_pvs: 0,
+            tags: Vec::new(),
+            pv_tags: Vec::new(),
+        }
+    }
 }
 
 /// A new volume.
@@ -166,6 +211,7 @@ pub struct GroupInfo {
     pub metadata_blocks: u64,
     /// Sequence number of the metadata: raised by each checkpoint.
     pub sequence: u64,
+    pub attributes: GroupAttributes,
     pub pvs: Vec<PvInfo>,
     /// Background removal: blocks still to examine, 0 when idle.
     pub reclaim_left: u64,

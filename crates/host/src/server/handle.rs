@@ -57,6 +57,8 @@ impl Server {
                 self.set_attributes(volume.id, &name, change.apply(&volume.attributes))?;
                 Ok(Outcome::Ok)
             }
+            Request::ChangeGroup { change } => self.change_group(&change),
+            Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
             Request::Merge { snapshot } => self.merge(&snapshot),
             Request::Revert { target, source } => self.revert(&target, &source),
             Request::AddPv { paths } => self.add_pvs(&paths),

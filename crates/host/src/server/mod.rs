@@ -20,6 +20,7 @@ mod activation;
 mod check;
 mod client;
 mod failure;
+mod group;
 mod handle;
 mod listen;
 mod log;

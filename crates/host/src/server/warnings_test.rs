@@ -15,6 +15,7 @@ fn group(free_blocks: u64, promised_blocks: u64) -> GroupInfo {
         pending_blocks: 0,
         metadata_blocks: 0,
         sequence: 1,
+        attributes: Default::default(),
         pvs: Vec::new(),
         reclaim_left: 0,
     }

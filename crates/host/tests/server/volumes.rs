@@ -3,7 +3,7 @@
 use super::Test;
 use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, file, run, snapshot, wait_for};
 use rowen_control::uuids;
-use rowen_control::wire::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
+use rowen_control::wire::{AttributeChange, ErrorKind, GroupChange, Outcome, Request, VolumeKind};
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
 use std::fs::{self, File};
@@ -26,6 +26,7 @@ pub const TESTS: &[Test] = &[
     ("volumes::merge_and_revert_replace_the_contents", merge_and_revert_replace_the_contents),
     ("volumes::devices_follow_a_resize", devices_follow_a_resize),
     ("volumes::a_mounted_volume_is_renamed", a_mounted_volume_is_renamed),
+    ("volumes::tags_and_marks_of_a_group_outlive_its_server", tags_and_marks_of_a_group_outlive_its_server),
     ("volumes::permissions_reach_the_device", permissions_reach_the_device),
     ("volumes::a_running_group_grows", a_running_group_grows),
     ("volumes::a_filling_group_warns", a_filling_group_warns),
@@ -444,4 +445,35 @@ fn concurrent_commands_are_all_done() {
     assert_eq!(vg.names().len(), 18);
     let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
     assert_eq!(check.findings, Vec::<String>::new());
+}
+
+fn tags_and_marks_of_a_group_outlive_its_server() {
+    let vg = Vg::make(&[64 * MIB, 64 * MIB]);
+    let change = |change: GroupChange| vg.ask(Request::ChangeGroup { change });
+    change(GroupChange { add_tags: vec!["a".into(), "b/c".into()], max_volumes: Some(9), ..GroupChange::default() });
+    change(GroupChange {
+        add_tags: vec!["b/c".into(), "d".into()],
+        remove_tags: vec!["a".into()],
+        ..Default::default()
+    });
+    let second = vg.report().pvs[1].path.clone();
+    vg.ask(Request::TagPv { path: second, add: vec!["slow".into()], remove: Vec::new() });
+    let (kind, _) = vg.refusal(Request::TagPv { path: "/dev/null".into(), add: Vec::new(), remove: Vec::new() });
+    assert_eq!(kind, ErrorKind::NotFound);
+    let bad = GroupChange { add_tags: vec!["two words".into()], ..GroupChange::default() };
+    assert_eq!(vg.refusal(Request::ChangeGroup { change: bad }).0, ErrorKind::Invalid);
+    for _ in 0..2 {
+        let report = vg.report();
+        assert_eq!(report.attributes.tags, ["b/c", "d"]);
+        assert_eq!(report.attributes.max_volumes, 9);
+        assert!(report.attributes.autoactivate && report.attributes.resizeable);
+        assert_eq!(report.pvs.iter().map(|pv| pv.tags.clone()).collect::<Vec<_>>(), [vec![], vec!["slow".to_owned()]]);
+        vg.ask(Request::Stop);
+    }
+    change(GroupChange { exported: Some(true), ..GroupChange::default() });
+    vg.create("lv", VolumeKind::Thin, 8 * MIB, false);
+    let (kind, message) = vg.refusal(Request::Activate { names: None, ignore_skip: false, auto: false });
+    assert_eq!((kind, message), (ErrorKind::Denied, format!("Volume group \"{}\" is exported", vg.name)));
+    change(GroupChange { exported: Some(false), ..GroupChange::default() });
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
 }
