@@ -25,6 +25,8 @@ pub enum Request {
     /// The first request of each connection; answered by [`Outcome::Hello`].
     Hello {
         version: u32,
+        #[serde(default)]
+        caller: Caller,
     },
     /// Answered by [`Outcome::Report`].
     Report,
@@ -112,6 +114,16 @@ pub enum Request {
     },
     /// Deactivates what is not in use, closes the group and ends the server. Refused while a volume is in use.
     Stop,
+}
+
+/// Who is asking, as far as the server's records want to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Caller {
+    /// The command line, for the description of archived metadata.
+    pub command: String,
+    /// `--autobackup n`: no copy of the metadata is kept for the changes of this client.
+    pub no_backup: bool,
 }
 
 /// What the server answers.

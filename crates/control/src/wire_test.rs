@@ -16,7 +16,7 @@ fn spec() -> SnapshotSpec {
 #[test]
 fn frames_come_back_as_they_were_sent() {
     let requests = [
-        Request::Hello { version: VERSION },
+        Request::Hello { version: VERSION, caller: Caller { command: "lvs".into(), no_backup: true } },
         Request::Snapshot { specs: vec![spec()], freeze: true },
         Request::SetAttributes { name: "a".into(), change: AttributeChange::default() },
         Request::Stop,

@@ -1,5 +1,6 @@
 //! Rowen on Linux: disks, exports, the server of a volume group and its keeper.
 
+pub mod archive;
 pub mod devices;
 pub mod disks;
 pub mod export;
@@ -8,3 +9,4 @@ pub mod keeper;
 pub mod paths;
 pub mod reactor;
 pub mod server;
+pub mod settings;

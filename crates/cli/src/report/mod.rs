@@ -3,13 +3,13 @@
 
 pub mod fields;
 mod layout;
-pub mod time;
 
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use fields::{Field, Value};
+pub use rowen_control::time;
 use rowen_control::units::Units;
 use rowen_control::wire::{GroupReport, PvReport, VolumeReport};
 

@@ -2,9 +2,19 @@
 
 use super::start::ensure_running;
 use crate::paths;
-use rowen_control::wire::{self, ErrorKind, Outcome, Request};
+use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+
+/// A process is one command.
+static CALLER: OnceLock<Caller> = OnceLock::new();
+
+/// Tells what command this process is; what it asks of servers from now on is asked in that name. Told once.
+pub fn introduce(caller: Caller) {
+    // A second word would be about the same command.
+    let _known = CALLER.set(caller);
+}
 
 /// A connection to a group's server.
 #[derive(Debug)]
@@ -43,7 +53,9 @@ impl Client {
         let absent = |e: io::Error| if is_absence(&e) { ConnectError::NotRunning } else { ConnectError::Io(e) };
         let stream = UnixStream::connect(paths::control_socket(group)).map_err(absent)?;
         let mut client = Client { group: group.to_owned(), stream };
-        match client.request(&Request::Hello { version: wire::VERSION }) {
+        match client
+            .request(&Request::Hello { version: wire::VERSION, caller: CALLER.get().cloned().unwrap_or_default() })
+        {
             Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
             Ok(Outcome::Error { kind, message }) => Err(ConnectError::Refused { kind, message }),
             Ok(_) => Ok(client),

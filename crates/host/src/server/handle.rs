@@ -4,17 +4,39 @@ use super::failure::{Failure, Result};
 use super::listen::Handler;
 use super::log;
 use super::state::Server;
-use rowen_control::wire::{CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 
 impl Handler for Server {
-    fn handle(&self, request: Request, interim: &mut dyn FnMut(Outcome)) -> Outcome {
-        let takes_space = takes_space(&request);
+    fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
+        let (takes_space, is_change) = (takes_space(&request), changes_metadata(&request));
         let outcome = self.carry_out(request).unwrap_or_else(Outcome::from);
+        // A request that failed may have done a part of its work.
+        if is_change && !caller.no_backup && !self.end.is_destroyed() {
+            self.archive.changed(&caller.command);
+            if let Some(message) = self.archive.trouble() {
+                interim(Outcome::Notice { message });
+            }
+        }
         if takes_space {
             self.warn(interim);
         }
         outcome
     }
+}
+
+/// Whether the request may change what is kept in the archive of metadata.
+fn changes_metadata(request: &Request) -> bool {
+    !matches!(
+        request,
+        Request::Hello { .. }
+            | Request::Report
+            | Request::Stats
+            | Request::Check
+            | Request::Checkpoint
+            | Request::Activate { .. }
+            | Request::Deactivate { .. }
+            | Request::Stop
+    )
 }
 
 /// Whether the group may be fuller after the request.
@@ -83,9 +105,12 @@ impl Server {
 
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
-        for message in self.warnings.fresh(&self.group.info(), &self.group.volumes()) {
-            log::line(&message);
-            interim(Outcome::Notice { message });
+        for warning in self.warnings.look(&self.group.info(), &self.group.volumes()) {
+            if warning.is_new {
+                log::line(&warning.message);
+                self.warnings.call(&self.name, &warning);
+            }
+            interim(Outcome::Notice { message: warning.message });
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::log;
 use crate::paths;
 use parking_lot::{Condvar, Mutex};
-use rowen_control::wire::{self, ErrorKind, Outcome, Request};
+use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
 use std::collections::HashMap;
 use std::io;
 use std::net::Shutdown;
@@ -27,8 +27,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// What is done with a request. Called from several threads at once.
 pub trait Handler: Send + Sync + 'static {
-    /// Carries `request` out; `progress` sends news of it before the final outcome.
-    fn handle(&self, request: Request, progress: &mut dyn FnMut(Outcome)) -> Outcome;
+    /// Carries `request` of `caller` out; `progress` sends news of it before the final outcome.
+    fn handle(&self, request: Request, caller: &Caller, progress: &mut dyn FnMut(Outcome)) -> Outcome;
 }
 
 struct ClientState {
@@ -197,12 +197,10 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     if !place.set_busy(true) {
         return wire::write_frame(&mut writer, &too_late(group));
     }
-    let (welcome, greeting) = greet(&first, group);
+    let (caller, greeting) = greet(first, group);
     wire::write_frame(&mut writer, &greeting)?;
     stream.set_read_timeout(Some(SILENCE))?;
-    if !welcome {
-        return Ok(());
-    }
+    let Some(caller) = caller else { return Ok(()) };
     loop {
         if !place.set_busy(false) {
             // The server began to close while this client was busy, and left its stream alone. A last look at what the
@@ -213,7 +211,7 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
         if !place.set_busy(true) {
             return wire::write_frame(&mut writer, &too_late(group));
         }
-        let outcome = answer(handler, request, &mut |news| drop(wire::write_frame(&mut writer, &news)));
+        let outcome = answer(handler, request, &caller, &mut |news| drop(wire::write_frame(&mut writer, &news)));
         wire::write_frame(&mut writer, &outcome)?;
     }
 }
@@ -234,15 +232,15 @@ fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
     })
 }
 
-/// The answer to a client's first request, and whether there may be a second.
-fn greet(first: &Request, group: &str) -> (bool, Outcome) {
-    let refused = |kind, message| (false, Outcome::Error { kind, message });
+/// The answer to a client's first request, and who it is if there may be a second.
+fn greet(first: Request, group: &str) -> (Option<Caller>, Outcome) {
+    let refused = |kind, message| (None, Outcome::Error { kind, message });
     match first {
-        Request::Hello { version: wire::VERSION } => {
+        Request::Hello { version: wire::VERSION, caller } => {
             let (group, pid) = (group.to_owned(), std::process::id());
-            (true, Outcome::Hello { version: wire::VERSION, group, pid })
+            (Some(caller), Outcome::Hello { version: wire::VERSION, group, pid })
         }
-        Request::Hello { version } => refused(
+        Request::Hello { version, .. } => refused(
             ErrorKind::Version,
             format!(
                 "The server of volume group \"{group}\" speaks version {} of the control protocol and the command \
@@ -255,8 +253,8 @@ fn greet(first: &Request, group: &str) -> (bool, Outcome) {
 }
 
 /// A panic in one request is a bug of that request; the volumes go on.
-fn answer(handler: &dyn Handler, request: Request, progress: &mut dyn FnMut(Outcome)) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| handler.handle(request, progress))).unwrap_or_else(|panic| {
+fn answer(handler: &dyn Handler, request: Request, caller: &Caller, progress: &mut dyn FnMut(Outcome)) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| handler.handle(request, caller, progress))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("no message");
         log::line(format_args!("a request ended in a panic: {text}"));

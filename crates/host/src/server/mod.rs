@@ -14,9 +14,10 @@
 //!   the process ends; the keeper, which holds the exports, starts a successor at once, and those who use the volumes see
 //!   a pause. That is how a running server is upgraded.
 //! * Killed: the same without the checkpoint.
-//! * SIGUSR1: the counters go to the log.
+//! * SIGUSR1: the counters go to the log. SIGHUP: the settings are read again.
 
 mod activation;
+mod archive;
 mod check;
 mod client;
 mod failure;
@@ -36,7 +37,7 @@ mod volumes;
 mod warnings;
 
 pub use check::check_closed;
-pub use client::{Client, ConnectError};
+pub use client::{Client, ConnectError, introduce};
 pub use failure::Failure;
 pub(crate) use failure::engine_kind;
 pub use run::{Options, main};

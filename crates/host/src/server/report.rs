@@ -3,20 +3,35 @@
 use super::failure::Result;
 use super::openness;
 use super::state::Server;
+use crate::disks::PvSet;
 use crate::export::Node;
+use rowen_control::metadata::{Document, Origin};
 use rowen_control::wire::{GroupReport, NodeState, Outcome};
 use rowen_engine::disk::PvIndex;
+use rowen_engine::group::Group;
 use std::collections::HashMap;
+
+/// The devices of the group's `count` physical volumes, in order.
+fn device_paths(pvs: &PvSet, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|index| {
+            let path = u16::try_from(index).ok().and_then(|index| pvs.path(PvIndex(index)));
+            path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string())
+        })
+        .collect()
+}
+
+/// The group as a document.
+pub fn document(group: &Group, pvs: &PvSet, origin: Origin) -> Document {
+    let info = group.info();
+    let paths = device_paths(pvs, info.pvs.len());
+    Document::of(&GroupReport::new(info, &paths, group.volumes(), |_| NodeState::default()), origin)
+}
 
 impl Server {
     pub fn report(&self) -> Result<Outcome> {
         let info = self.group.info();
-        let paths: Vec<String> = (0..info.pvs.len())
-            .map(|index| {
-                let path = u16::try_from(index).ok().and_then(|index| self.pvs.path(PvIndex(index)));
-                path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string())
-            })
-            .collect();
+        let paths = device_paths(&self.pvs, info.pvs.len());
         let nodes: HashMap<String, Node> =
             self.exports.active().into_iter().map(|node| (node.name.clone(), node)).collect();
         let numbers: Vec<(u32, u32)> = nodes.values().map(|node| (node.major, node.minor)).collect();

@@ -1,17 +1,19 @@
 //! The server process from start to end.
 
+use super::archive::Archive;
 use super::failure::{Failure, Result};
 use super::listen::Listener;
 use super::presence::Presence;
 use super::signals::{Signal, Signals};
 use super::state::{End, Server};
 use super::warnings::Warnings;
-use super::{LAUNCHED_BY_COMMAND, log};
+use super::{LAUNCHED_BY_COMMAND, log, report};
 use crate::disks::{IoEngine, OpenMode, PvSet};
 use crate::export::{Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
-use crate::{devices, harden, keeper, paths};
+use crate::{devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
+use rowen_control::settings::Settings;
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::group::{Config, Group};
 use rowen_engine::units::VolumeId;
@@ -160,13 +162,26 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Exports::new(name, &pool, keeper)?;
+    let settings = settings::load().unwrap_or_else(|why| {
+        // Applications may be waiting for this server: a slip in a text file must not keep it from them.
+        why.lines().for_each(log::line);
+        log::line("the default settings are used");
+        Settings::default()
+    });
+    let archive = {
+        let (group, pvs) = (group.clone(), pvs.clone());
+        let describe = move |origin| report::document(&group, &pvs, origin);
+        Archive::start(name, settings.clone(), Box::new(describe))
+            .map_err(|e| internal("start the archive", name, e))?
+    };
     let server = Arc::new(Server {
         name: name.clone(),
         group,
         pvs,
         exports: Arc::new(exports),
         change: Mutex::new(()),
-        warnings: Warnings::default(),
+        warnings: Warnings::new(&settings),
+        archive,
         end: End::new().map_err(|e| internal("start the server", name, e))?,
         pool,
     });
@@ -248,6 +263,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
             match signal {
                 Signal::End => return Ending::Signalled,
                 Signal::Stats => log_stats(server),
+                Signal::Reload => reload(server),
             }
         }
         if server.end.is_destroyed() {
@@ -269,6 +285,18 @@ fn is_needless(server: &Server) -> bool {
     !server.any_active() && server.group.info().reclaim_left == 0
 }
 
+/// Takes the settings again; ones that cannot be read change nothing.
+fn reload(server: &Server) {
+    match settings::load() {
+        Ok(settings) => {
+            server.warnings.set_settings(&settings);
+            server.archive.set_settings(settings);
+            log::line("the settings were read again");
+        }
+        Err(why) => why.lines().for_each(log::line),
+    }
+}
+
 fn log_stats(server: &Server) {
     let report = rowen_control::wire::StatsReport::from(server.group.stats());
     let rows: Vec<String> = report.rows().iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -281,6 +309,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let _change = server.change.lock();
     match ending {
         Ending::Destroyed => {
+            server.archive.retire();
             leave(&server);
             remove_traces(&server.name);
             return 0;
@@ -293,6 +322,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         }
         Ending::Closed => {}
     }
+    server.archive.close();
     leave(&server);
     let group = server.group.clone();
     let closed = server.run(async move { group.close().await });
@@ -317,6 +347,7 @@ fn hand_over(server: &Server, why: &Failure) -> ! {
     if let Err(failure) = server.checkpoint() {
         log::line(failure.message);
     }
+    server.archive.close();
     std::process::exit(0);
 }
 

@@ -10,6 +10,8 @@ pub enum Signal {
     End,
     /// SIGUSR1: write the counters to the log.
     Stats,
+    /// SIGHUP: read the settings again.
+    Reload,
 }
 
 /// Readable when a signal came.
@@ -24,7 +26,7 @@ impl Signals {
         let fd = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGHUP] {
                 libc::sigaddset(&mut set, signal);
             }
             let blocked = libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
@@ -49,6 +51,7 @@ impl Signals {
         match number.cast_signed() {
             libc::SIGTERM | libc::SIGINT => Some(Signal::End),
             libc::SIGUSR1 => Some(Signal::Stats),
+            libc::SIGHUP => Some(Signal::Reload),
             _ => None,
         }
     }

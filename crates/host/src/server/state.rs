@@ -5,6 +5,7 @@
 //!     shutdown. Shutdown leaves the attribute: the next server of this boot makes the nodes again.
 //! S3. A request that fails leaves the group and the nodes as they were; where that could not be done, its message says so.
 
+use super::archive::Archive;
 use super::failure::{Context, Failure, Result};
 use super::warnings::Warnings;
 use crate::disks::PvSet;
@@ -29,6 +30,7 @@ pub struct Server {
     pub exports: Arc<Exports>,
     pub change: Mutex<()>,
     pub warnings: Warnings,
+    pub archive: Archive,
     /// Somebody asked over the socket that the server end.
     pub end: End,
     // Last, so that it goes last: everything above runs on it.

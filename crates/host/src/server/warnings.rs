@@ -1,19 +1,47 @@
-//! Early warnings: a group or a snapshot's reserve that is filling up is told once for each threshold it crosses, to
-//! the log and to the command that is running, and again only after it has fallen back below.
+//! Early warnings: a group or a snapshot's reserve that is filling up. Each threshold that is crossed is told once to the
+//! log and to the administrator's program, if there is one, and again only after the share has fallen back below it. A
+//! command that takes space is told as long as the group is above a threshold.
 
+use super::log;
 use parking_lot::Mutex;
+use rowen_control::settings::Settings;
 use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeState};
 use std::collections::HashMap;
+use std::process::{Command, Stdio};
 
-/// Percentages of a group that are worth a word.
-const GROUP_STEPS: [u64; 3] = [80, 90, 95];
-/// Percentage of a snapshot's reserve.
-const RESERVE_STEPS: [u64; 1] = [80];
-
-/// What was told already.
-#[derive(Default)]
+/// What was told already, and what is worth a word.
 pub struct Warnings {
     told: Mutex<HashMap<String, u64>>,
+    settings: Mutex<Wanted>,
+}
+
+/// The part of the settings that is ours.
+#[derive(Clone)]
+struct Wanted {
+    group_steps: Vec<u64>,
+    reserve_steps: Vec<u64>,
+    command: Option<String>,
+}
+
+impl From<&Settings> for Wanted {
+    fn from(settings: &Settings) -> Wanted {
+        Wanted {
+            group_steps: settings.thresholds.clone(),
+            reserve_steps: vec![settings.snapshot_threshold],
+            command: settings.command.clone(),
+        }
+    }
+}
+
+/// Something is filling up.
+#[derive(Debug)]
+pub struct Warning {
+    /// The snapshot; none: the group.
+    pub volume: Option<String>,
+    pub percent: f64,
+    pub message: String,
+    /// Not told since it crossed its threshold.
+    pub is_new: bool,
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -31,33 +59,75 @@ fn needs_free_space(volume: &VolumeInfo) -> bool {
 }
 
 impl Warnings {
-    /// Sentences that are new since the last call.
-    pub fn fresh(&self, group: &GroupInfo, volumes: &[VolumeInfo]) -> Vec<String> {
+    pub fn new(settings: &Settings) -> Warnings {
+        Warnings { told: Mutex::default(), settings: Mutex::new(settings.into()) }
+    }
+
+    pub fn set_settings(&self, settings: &Settings) {
+        *self.settings.lock() = settings.into();
+    }
+
+    /// What is to be told: the group while it is above a threshold, and snapshots that have crossed theirs since the last
+    /// look.
+    pub fn look(&self, group: &GroupInfo, volumes: &[VolumeInfo]) -> Vec<Warning> {
+        let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
         let used = group.blocks.saturating_sub(group.free_blocks.saturating_sub(group.promised_blocks));
         // A group that is full of promises which are all kept is not in danger.
         let full = if volumes.iter().any(needs_free_space) { percent(used, group.blocks) } else { 0.0 };
-        levels.push((
-            String::new(),
-            step(full, &GROUP_STEPS),
-            format!(
-                "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",
-                group.name
-            ),
-        ));
+        let message = format!(
+            "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",
+            group.name
+        );
+        levels.push((step(full, &wanted.group_steps), Warning { volume: None, percent: full, message, is_new: false }));
         for volume in volumes.iter().filter(|volume| volume.state == VolumeState::Ok) {
             let Some(reserve) = volume.reserve else { continue };
             let full = percent(volume.snapshot_used, reserve);
-            levels.push((volume.name.clone(), step(full, &RESERVE_STEPS), format!(
+            let message = format!(
                 "WARNING: Snapshot {}/{} has used {full:.1}% of its reserve and becomes invalid at 100%; extend it.",
                 group.name, volume.name
-            )));
+            );
+            let warning = Warning { volume: Some(volume.name.clone()), percent: full, message, is_new: false };
+            levels.push((step(full, &wanted.reserve_steps), warning));
         }
         let mut told = self.told.lock();
         let before = std::mem::take(&mut *told);
-        *told = levels.iter().filter(|level| level.1 > 0).map(|(what, step, _)| (what.clone(), *step)).collect();
-        let is_new = |what: &String, step: u64| step > before.get(what).copied().unwrap_or(0);
-        levels.into_iter().filter(|(what, step, _)| is_new(what, *step)).map(|(_, _, sentence)| sentence).collect()
+        let mut warnings = Vec::new();
+        for (step, mut warning) in levels.into_iter().filter(|(step, _)| *step > 0) {
+            let key = warning.volume.clone().unwrap_or_default();
+            warning.is_new = step > before.get(&key).copied().unwrap_or(0);
+            told.insert(key, step);
+            if warning.is_new || warning.volume.is_none() {
+                warnings.push(warning);
+            }
+        }
+        warnings
+    }
+
+    /// Runs the administrator's program, which nobody waits for: group, whole percent, and the snapshot if it is about one.
+    pub fn call(&self, group: &str, warning: &Warning) {
+        let Some(program) = self.settings.lock().command.clone() else { return };
+        let mut command = Command::new(&program);
+        command.arg(group).arg(format!("{:.0}", warning.percent.floor())).args(&warning.volume);
+        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let told = program.clone();
+        let waiting = std::thread::Builder::new().name("rowen-warning".into()).spawn(move || {
+            match command.spawn() {
+                Ok(mut child) => {
+                    // A server is exempt from being killed for its memory; somebody else's program is not.
+                    let _may_have_ended = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), "0");
+                    match child.wait() {
+                        Ok(status) if status.success() => {}
+                        Ok(status) => log::line(format_args!("{program}: {status}")),
+                        Err(e) => log::line(format_args!("{program} cannot be waited for: {e}")),
+                    }
+                }
+                Err(e) => log::line(format_args!("{program} cannot be started: {e}")),
+            }
+        });
+        if let Err(e) = waiting {
+            log::line(format_args!("{told} cannot be started: {e}"));
+        }
     }
 }
 

@@ -27,7 +27,7 @@ fn garbage_ends_its_own_connection_only() {
     let vg = Vg::make(&[64 * MIB]);
     vg.report();
     let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
-    let hello = wire::encode(&Request::Hello { version: wire::VERSION }).unwrap();
+    let hello = wire::encode(&Request::Hello { version: wire::VERSION, caller: wire::Caller::default() }).unwrap();
     let report = wire::encode(&Request::Report).unwrap();
     let deep = frame("[".repeat(1 << 20).as_bytes());
     let cases: Vec<Vec<u8>> = vec![
@@ -85,7 +85,8 @@ fn another_version_is_refused() {
     let vg = Vg::make(&[64 * MIB]);
     vg.report();
     let mut stream = connect(&vg);
-    wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION + 1 }).unwrap();
+    wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION + 1, caller: wire::Caller::default() })
+        .unwrap();
     match wire::read_frame::<Outcome>(&mut stream).unwrap() {
         Some(Outcome::Error { kind: wire::ErrorKind::Version, message }) => {
             assert!(message.contains("restart the server"), "{message}")
@@ -99,7 +100,7 @@ const NO_ANSWER: i32 = 13;
 /// The program's other face: greets a server, and tells by its exit code whether it got an answer.
 pub fn greet_as_whoever_this_is(socket: &str) -> ExitCode {
     let answer = UnixStream::connect(socket).and_then(|mut stream| {
-        wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION })?;
+        wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION, caller: wire::Caller::default() })?;
         wire::read_frame::<Outcome>(&mut stream)
     });
     if matches!(answer, Ok(Some(_))) { ExitCode::SUCCESS } else { ExitCode::from(NO_ANSWER as u8) }

@@ -1,4 +1,4 @@
-//! Moments as reports and names show them, in UTC.
+//! Moments as reports, names and documents show them, in UTC.
 
 /// Year, month, day, hour, minute, second of a count of seconds since 1970.
 fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64) {
@@ -27,6 +27,16 @@ pub fn compact(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")
 }
 
+/// `Fri Nov 20 18:13:34 2026`, as C's `ctime` has it.
+pub fn ctime(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (year, month, day, hour, minute, second) = civil(seconds);
+    let weekday = DAYS[(seconds / 86_400 % 7) as usize];
+    let month = MONTHS[(month - 1) as usize];
+    format!("{weekday} {month} {day:>2} {hour:02}:{minute:02}:{second:02} {year}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +54,8 @@ mod tests {
             assert_eq!(long(seconds), expected);
         }
         assert_eq!(compact(1_795_198_414), "20261120181334");
+        assert_eq!(ctime(1_795_198_414), "Fri Nov 20 18:13:34 2026");
+        assert_eq!(ctime(0), "Thu Jan  1 00:00:00 1970");
         // A clock gone mad gives a year of many digits, not a panic.
         assert!(compact(u64::MAX / 2).len() > 14);
     }

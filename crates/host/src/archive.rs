@@ -1,0 +1,181 @@
+//! The files that hold copies of groups' metadata: `backup/VG`, the newest, and `archive/VG_NNNNN-R.vg`, what was in it
+//! before, both below the system directory. The documents themselves are [`rowen_control::metadata`]'s.
+//!
+//! * A1 `backup/VG` is a whole document at every moment, also after power loss: it is replaced, never written to.
+//! * A2 What is replaced goes to the archive first, without being copied.
+//! * A3 The archive of a group is bounded in files and bytes, whatever the settings say ([`MOST_FILES`], [`MOST_BYTES`]).
+
+use crate::paths;
+use rowen_control::settings::Settings;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Files of one group in the archive, at most.
+pub const MOST_FILES: usize = 100;
+/// Their bytes, at most, where there are more files than `retain_min`.
+pub const MOST_BYTES: u64 = 32 << 20;
+
+/// The directory of the newest copies.
+pub fn backup_dir() -> PathBuf {
+    paths::system_dir().join("backup")
+}
+
+/// The directory of the older copies.
+pub fn archive_dir() -> PathBuf {
+    paths::system_dir().join("archive")
+}
+
+/// The newest copy of a group's metadata.
+pub fn backup_path(group: &str) -> PathBuf {
+    backup_dir().join(group)
+}
+
+/// The older copies, oldest first.
+pub fn archived(group: &str) -> io::Result<Vec<PathBuf>> {
+    Ok(numbered(group)?.into_iter().map(|(_, path)| path).collect())
+}
+
+/// The older copies with their numbers, in order.
+fn numbered(group: &str) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(archive_dir()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if let Some(number) = entry.file_name().to_str().and_then(|name| number_of(name, group)) {
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The number in `VG_NNNNN-R.vg`, if the name is one of this group's.
+fn number_of(name: &str, group: &str) -> Option<u64> {
+    let rest = name.strip_prefix(group)?.strip_prefix('_')?.strip_suffix(".vg")?;
+    let (number, random) = rest.split_once('-')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number(number) && is_number(random) { number.parse().ok() } else { None }
+}
+
+/// Keeps `text` as the newest copy, and what was the newest in the archive.
+pub fn keep(group: &str, text: &str, settings: &Settings) -> io::Result<()> {
+    paths::make_private_dir(&backup_dir())?;
+    if settings.archive {
+        archive(group, false)?;
+    }
+    replace(&backup_path(group), text)?;
+    prune(group, settings)
+}
+
+/// The group is gone: its newest copy becomes one of the older ones.
+pub fn retire(group: &str, settings: &Settings) -> io::Result<()> {
+    if settings.archive {
+        archive(group, true)?;
+        prune(group, settings)
+    } else {
+        remove_if_there(&backup_path(group))
+    }
+}
+
+/// Puts the newest copy into the archive, too, or only there.
+fn archive(group: &str, only: bool) -> io::Result<()> {
+    paths::make_private_dir(&archive_dir())?;
+    let newest = backup_path(group);
+    // Taken only when two put a file there at once.
+    for _ in 0..100 {
+        let next = numbered(group)?.last().map_or(0, |(number, _)| number + 1);
+        let path = archive_dir().join(format!("{group}_{next:05}-{}.vg", random()));
+        match fs::hard_link(&newest, &path) {
+            Ok(()) if only => return remove_if_there(&newest),
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::Error::other(format!("no free name in {}", archive_dir().display())))
+}
+
+/// Tells files of one number apart, no more.
+fn random() -> u32 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.subsec_nanos() ^ std::process::id().rotate_left(16)
+}
+
+/// Writes a whole file and puts it at `path`, over what is there (A1).
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _may_not_exist = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// This host's name, as documents give it.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what is too old or too much (A3), oldest first.
+fn prune(group: &str, settings: &Settings) -> io::Result<()> {
+    let oldest_kept = Duration::from_secs(settings.retain_days.saturating_mul(86_400));
+    let now = SystemTime::now();
+    let files = numbered(group)?;
+    let least = usize::try_from(settings.retain_min).unwrap_or(MOST_FILES).min(MOST_FILES);
+    let (mut kept, mut bytes) = (0usize, 0u64);
+    for (_, path) in files.iter().rev() {
+        let meta = match path.metadata() {
+            Ok(meta) => meta,
+            // Somebody else prunes, too.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        };
+        let age = meta.modified().ok().and_then(|then| now.duration_since(then).ok()).unwrap_or_default();
+        let fits = kept < MOST_FILES && bytes + meta.len() <= MOST_BYTES && age <= oldest_kept;
+        if kept < least || fits {
+            kept += 1;
+            bytes += meta.len();
+        } else {
+            remove_if_there(path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_groups_files_are_told_from_those_of_others() {
+        assert_eq!(number_of("vg_00012-7.vg", "vg"), Some(12));
+        assert_eq!(number_of("vg_00012_00001-7.vg", "vg_00012"), Some(1));
+        for other in ["vg_00012_00001-7.vg", "vg2_00012-7.vg", "vg_-7.vg", "vg_1-.vg", "vg_1-7", "vg_1-7.vg.tmp"] {
+            assert_eq!(number_of(other, "vg"), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Keeps copies of the group's metadata after each change ([`crate::archive`] has the files).
+//!
+//! * No command waits for a copy: a thread of its own writes them.
+//! * Changes that come faster than the pace share one copy. The pace follows the size of the copies: a group of thousands
+//!   of volumes, whose copy has megabytes, is copied every few seconds at most ([`PACE`]).
+//! * What was not copied yet is copied when the server ends; when it is killed, by its successor.
+
+use super::log;
+use crate::archive;
+use parking_lot::{Condvar, Mutex};
+use rowen_control::metadata::{Document, Origin};
+use rowen_control::settings::Settings;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes per second that copies may cost, over time.
+const PACE: u64 = 512 << 10;
+/// The shortest pause between two copies.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Makes the document of the group as it is now.
+pub type Describe = dyn Fn(Origin) -> Document + Send;
+
+#[derive(Default)]
+struct State {
+    /// The commands since the last copy: the first one, and how many more.
+    pending: Option<(String, usize)>,
+    ending: bool,
+    settings: Settings,
+    /// Why the last copy could not be kept, until it was told.
+    trouble: Option<String>,
+}
+
+struct Shared {
+    group: String,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+/// The thread that keeps copies, and the word to it.
+pub struct Archive {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Archive {
+    /// Starts to keep copies of the group that `describe` describes.
+    pub fn start(group: &str, settings: Settings, describe: Box<Describe>) -> io::Result<Archive> {
+        let state = State { settings, ..State::default() };
+        let shared = Arc::new(Shared { group: group.to_owned(), state: Mutex::new(state), wake: Condvar::new() });
+        let own = shared.clone();
+        let thread =
+            std::thread::Builder::new().name("rowen-archive".into()).spawn(move || own.keep_copies(&describe))?;
+        Ok(Archive { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// `command` changed the group.
+    pub fn changed(&self, command: &str) {
+        let mut state = self.shared.state.lock();
+        state.pending = Some(match state.pending.take() {
+            Some((first, more)) => (first, more + 1),
+            None => (command.to_owned(), 0),
+        });
+        drop(state);
+        self.shared.wake.notify_all();
+    }
+
+    pub fn set_settings(&self, settings: Settings) {
+        self.shared.state.lock().settings = settings;
+    }
+
+    /// Why copies cannot be kept; each reason is told once.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.state.lock().trouble.take()
+    }
+
+    /// Copies what was not copied yet, and ends.
+    pub fn close(&self) {
+        self.shared.state.lock().ending = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            log::line("the archive of metadata ended in a panic");
+        }
+    }
+
+    /// The group is gone: what there is becomes history.
+    pub fn retire(&self) {
+        self.shared.state.lock().pending = None;
+        self.close();
+        let settings = self.shared.state.lock().settings.clone();
+        if let Err(e) = archive::retire(&self.shared.group, &settings) {
+            log::line(format_args!("cannot archive the metadata of the removed group: {e}"));
+        }
+    }
+}
+
+impl Shared {
+    fn keep_copies(&self, describe: &Describe) {
+        // What an earlier server did not get to is no hurry.
+        let before = archive::backup_path(&self.group).metadata().map_or(0, |meta| meta.len());
+        let mut earliest = Instant::now() + pace(before);
+        let mut is_first = true;
+        let mut last = None;
+        let mut told = String::new();
+        while let Some((description, settings)) = self.next(earliest, is_first) {
+            let bytes = self.copy(describe, description, &settings, &mut last).unwrap_or_else(|e| {
+                let (group, dir) = (&self.group, archive::backup_dir());
+                let why = format!(
+                    "WARNING: Metadata of volume group \"{group}\" cannot be backed up in {}: {e}.",
+                    dir.display()
+                );
+                if why != told {
+                    log::line(&why);
+                    told.clone_from(&why);
+                    self.state.lock().trouble = Some(why);
+                }
+                before
+            });
+            earliest = Instant::now() + pace(bytes);
+            is_first = false;
+        }
+    }
+
+    /// Waits until a copy is due, and says why it is made; none: the archive ends.
+    fn next(&self, earliest: Instant, is_first: bool) -> Option<(String, Settings)> {
+        let mut state = self.state.lock();
+        loop {
+            let is_wanted = state.pending.is_some() || is_first;
+            let is_due = state.ending || Instant::now() >= earliest || (is_first && state.pending.is_some());
+            if is_wanted && is_due {
+                return Some((describe_commands(state.pending.take()), state.settings.clone()));
+            }
+            if state.ending {
+                return None;
+            }
+            if is_wanted {
+                let _woken = self.wake.wait_until(&mut state, earliest);
+            } else {
+                self.wake.wait(&mut state);
+            }
+        }
+    }
+
+    /// Keeps a copy, unless the last one says the same. Its length.
+    fn copy(
+        &self,
+        describe: &Describe,
+        description: String,
+        settings: &Settings,
+        last: &mut Option<Digest>,
+    ) -> io::Result<u64> {
+        if !settings.backup {
+            return Ok(0);
+        }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let text = describe(Origin { description, host: archive::host_name(), time }).write();
+        let digest = Digest::of(Document::substance(&text));
+        if last.is_none() {
+            *last = match std::fs::read_to_string(archive::backup_path(&self.group)) {
+                Ok(before) => Some(Digest::of(Document::substance(&before))),
+                // Not there, or not text: no copy that says the same.
+                Err(_) => None,
+            };
+        }
+        if last.as_ref() != Some(&digest) {
+            archive::keep(&self.group, &text, settings)?;
+            *last = Some(digest);
+        }
+        Ok(text.len() as u64)
+    }
+}
+
+/// Enough of a text to know it again: not the megabytes.
+#[derive(PartialEq, Eq)]
+struct Digest {
+    length: usize,
+    hash: u64,
+}
+
+impl Digest {
+    fn of(text: &str) -> Digest {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        Digest { length: text.len(), hash: hasher.finish() }
+    }
+}
+
+fn pace(bytes: u64) -> Duration {
+    SHORTEST_PAUSE.max(Duration::from_millis(bytes * 1000 / PACE))
+}
+
+fn describe_commands(pending: Option<(String, usize)>) -> String {
+    match pending {
+        None => "Created when the server started".to_owned(),
+        Some((command, more)) => {
+            let others = match more {
+                0 => String::new(),
+                1 => " and another command".to_owned(),
+                more => format!(" and {more} other commands"),
+            };
+            format!("Created *after* executing '{command}'{others}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_group_is_copied_rarely() {
+        assert_eq!(pace(4096), SHORTEST_PAUSE);
+        assert_eq!(pace(5 << 20), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn commands_are_told_shortly() {
+        assert_eq!(describe_commands(Some(("lvs".into(), 0))), "Created *after* executing 'lvs'");
+        assert_eq!(describe_commands(Some(("a".into(), 2))), "Created *after* executing 'a' and 2 other commands");
+    }
+}
