@@ -57,7 +57,7 @@ impl Setup {
         Setup {
             pvs: vec![PvGeometry { size: mib << 20, sector: 512 }; count],
             extent_blocks: 256,
-            config: Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, ..Config::default() },
+            config: Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, orphan_blocks: 1, ..Config::default() },
         }
     }
 
@@ -140,6 +140,7 @@ pub fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.recovery_skipped += more.recovery_skipped;
     sum.slots_taken += more.slots_taken;
     sum.reclaim_steps += more.reclaim_steps;
+    sum.orphans_freed += more.orphans_freed;
     sum.volumes_invalidated += more.volumes_invalidated;
 }
 

@@ -630,6 +630,38 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
         ],
     ));
     all.push((
+        "orphans",
+        vec![
+            // What both children of a point have written over, one of them, or none; and what came of it.
+            thin(256, 1),
+            Write(A, 0, 512),
+            Flush(A),
+            snap(A),
+            Write(A, 0, 256),
+            Write(Snap(0), 128, 256),
+            Flush(A),
+            Checkpoint,
+            Reclaim,
+            Checkpoint,
+            Write(A, 512, 256),
+            snap(Snap(0)),
+            Write(Snap(0), 0, 200),
+            Write(Snap(1), 64, 200),
+            Write(A, 300, 100),
+            Checkpoint,
+            Reclaim,
+            Write(A, 900, 128),
+            Flush(A),
+            Remove(vec![Snap(0)]),
+            Checkpoint,
+            Reclaim,
+            Verify,
+            Remove(vec![A]),
+            Reclaim,
+            Verify,
+        ],
+    ));
+    all.push((
         "reuse-large",
         vec![
             // Whole arenas go round: given back by one discard, taken again by the next write.

@@ -120,7 +120,11 @@ fn scripted_scenarios() {
     expect_none(&report);
     let stats = &report.stats;
     assert!(
-        stats.recovered > 0 && stats.recovery_skipped > 0 && stats.checkpoints > 0 && stats.reclaim_steps > 0,
+        stats.recovered > 0
+            && stats.recovery_skipped > 0
+            && stats.checkpoints > 0
+            && stats.reclaim_steps > 0
+            && stats.orphans_freed > 0,
         "{stats:?}"
     );
     assert!(stats.waits_for_marker > 0 && stats.volumes_invalidated > 0, "{stats:?}");
@@ -188,6 +192,11 @@ fn finds_skip_crc() {
 #[test]
 fn finds_stale_partial() {
     find_planted("stale_partial");
+}
+
+#[test]
+fn finds_child_not_asked() {
+    find_planted("child_not_asked");
 }
 
 #[test]

@@ -639,6 +639,7 @@ stats!(
     recovery_skipped,
     slots_taken,
     reclaim_steps,
+    orphans_freed,
     volumes_invalidated,
 );
 

@@ -34,6 +34,7 @@ pub struct Counters {
     pub recovered: AtomicU64,
     pub recovery_skipped: AtomicU64,
     pub reclaim_steps: AtomicU64,
+    pub orphans_freed: AtomicU64,
     pub volumes_invalidated: AtomicU64,
 }
 

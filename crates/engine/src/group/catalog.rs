@@ -25,6 +25,8 @@ pub struct Catalog {
     pub next_tree: u64,
     /// Kept by checkpoints alone: who changes them takes one.
     pub attributes: GroupAttributes,
+    /// Of the points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory alone.
+    pub searched: BTreeMap<TreeId, u64>,
 }
 
 impl Catalog {
@@ -42,6 +44,8 @@ impl Catalog {
             if children.is_empty() {
                 self.children.remove(&parent);
             }
+            // Without that child more may be nobody's.
+            self.searched.remove(&parent);
         }
     }
 
@@ -62,6 +66,50 @@ impl Catalog {
     fn removable(&self, tree: &TreeMeta) -> bool {
         let children = self.children.get(&tree.id).map_or(0, BTreeSet::len);
         tree.kind != TreeKind::Head && children <= 1
+    }
+
+    /// A point whose children may have ceased to use at least `least` blocks more than when it was last searched.
+    pub fn orphaned(&self, least: u64) -> Option<TreeId> {
+        let points = self.children.iter().filter(|(_, children)| children.len() > 1).map(|(point, _)| *point);
+        let worth = |point: &TreeId| {
+            let before = self.searched.get(point).copied().unwrap_or(0);
+            self.orphans_at_most(*point) >= before.saturating_add(least)
+        };
+        points.filter(|point| self.trees.get(point).is_some_and(|t| t.kind == TreeKind::Point)).find(worth)
+    }
+
+    /// Blocks of a point that none of its children uses: no more than the least that any one of them does not use.
+    pub fn orphans_at_most(&self, point: TreeId) -> u64 {
+        let lower = self.epoch_of(self.trees.get(&point).and_then(|point| point.parent));
+        let unused = |tree: &TreeMeta| match tree.kind {
+            // Soon it is no child, and does not count.
+            TreeKind::Dying => 0,
+            _ => tree.dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum(),
+        };
+        let mut least = u64::MAX;
+        for child in self.children_of(point) {
+            least = least.min(self.with_tree(child, unused).unwrap_or(0));
+            if least == 0 {
+                break;
+            }
+        }
+        if least == u64::MAX { 0 } else { least }
+    }
+
+    /// Looks at a head, point or dying tree. A head's volume is locked meanwhile.
+    pub fn with_tree<R>(&self, id: TreeId, look: impl FnOnce(&TreeMeta) -> R) -> Option<R> {
+        match self.heads.get(&id).and_then(|volume| self.volumes.get(volume)) {
+            Some(volume) => Some(look(&volume.state.lock().head)),
+            None => self.trees.get(&id).map(look),
+        }
+    }
+
+    /// The same, to change it.
+    pub fn with_tree_mut<R>(&mut self, id: TreeId, change: impl FnOnce(&mut TreeMeta) -> R) -> Option<R> {
+        match self.heads.get(&id).and_then(|volume| self.volumes.get(volume)) {
+            Some(volume) => Some(change(&mut volume.state.lock().head)),
+            None => self.trees.get_mut(&id).map(change),
+        }
     }
 
     /// Blocks that removal may still have to look at. A tree that waits for removal counts, also when none is its own:

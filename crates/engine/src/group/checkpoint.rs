@@ -174,6 +174,9 @@ impl Group {
             }
             yield_now().await;
         }
+        if self.orphaned(&self.catalog.read()).is_some() {
+            self.want_reclaim();
+        }
         self.core.space_event.notify();
         Ok(())
     }

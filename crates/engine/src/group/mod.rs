@@ -1,7 +1,7 @@
 //! A volume group: the engine's face to everything above it.
 //!
 //! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`checkpoint`] how state reaches
-//! the disk, [`reclaim`] how removed trees give their blocks back, [`check`] the verification of everything.
+//! the disk, [`reclaim`] how removed trees give their blocks back, [`orphans`] how points that stay do, [`check`] the verification of everything.
 //!
 //! Invariants
 //!
@@ -18,6 +18,7 @@ mod checkpoint;
 mod label;
 mod open;
 mod ops;
+mod orphans;
 mod reclaim;
 mod report;
 mod types;
@@ -51,6 +52,8 @@ pub struct Group {
     checkpoint_wanted: AtomicBool,
     /// Removal has work, or may have.
     reclaim_wanted: AtomicBool,
+    /// Somebody waits for space that a search for orphans may give.
+    orphans_urgent: AtomicBool,
 }
 
 struct Root {

@@ -179,6 +179,7 @@ impl Group {
             background: Event::default(),
             checkpoint_wanted: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(true),
+            orphans_urgent: AtomicBool::new(false),
         });
         core.set_group(Arc::downgrade(&group));
         group

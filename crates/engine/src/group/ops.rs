@@ -97,14 +97,14 @@ impl Group {
         self.core.journal.append(record, false)
     }
 
-    /// Space that comes back soon, if the one who asks for it waits.
-    async fn more_space(self: &Arc<Self>) -> Result<bool> {
+    /// Waits for space that comes back soon; false: none will.
+    pub(crate) async fn more_space(self: &Arc<Self>) -> Result<bool> {
         let turn = self.core.space_event.turn();
         if self.core.space.lock().pending_blocks() > 0 {
             self.checkpoint().await?;
             return Ok(true);
         }
-        if self.reclaiming() {
+        if self.reclaiming() || self.search_orphans() {
             self.core.space_event.changed(turn).await;
             return Ok(true);
         }

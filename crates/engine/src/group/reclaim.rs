@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Freed runs that may wait for a checkpoint before removal takes one itself.
-const PENDING_RUNS: usize = 16 << 10;
+pub(super) const PENDING_RUNS: usize = 16 << 10;
 
-enum Stepped {
+pub(super) enum Stepped {
     More,
     TreeDone,
     /// Done, and what this snapshot now holds is more than its reserve.
@@ -65,14 +65,22 @@ impl Group {
 
     /// `Ok(false)`: nothing to do.
     async fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        let work = {
+        let (work, orphaned) = {
             let catalog = self.catalog.read();
             let work = catalog.next_removal();
-            if work.is_none() {
+            let orphaned = if work.is_none() { self.orphaned(&catalog) } else { None };
+            if work.is_none() && orphaned.is_none() {
                 self.reclaim_wanted.store(false, Ordering::Release);
             }
-            work
+            (work, orphaned)
         };
+        if let Some(point) = orphaned {
+            if let Stepped::Overdrawn(snapshot) = self.free_orphans(point).await? {
+                self.invalidate(snapshot).await?;
+            }
+            self.core.space_event.notify();
+            return Ok(true);
+        }
         let Some(id) = work else { return Ok(false) };
         let started = self.catalog.read().trees.get(&id).is_some_and(|t| t.kind == TreeKind::Dying && t.cursor > 0);
         if !started {
@@ -187,7 +195,7 @@ impl Group {
     }
 
     /// Charges the snapshot with what it holds now that it took over another one's part.
-    fn recount_reserve(&self, catalog: &Catalog, guard: Option<VolumeId>) -> Stepped {
+    pub(super) fn recount_reserve(&self, catalog: &Catalog, guard: Option<VolumeId>) -> Stepped {
         let Some(guard) = guard else { return Stepped::TreeDone };
         let used = self.reserve_use(catalog).get(&guard).copied();
         let mut space = self.core.space.lock();

@@ -68,6 +68,7 @@ impl Group {
             recovery_skipped: get(&counters.recovery_skipped),
             slots_taken: self.core.space.lock().slots_taken(),
             reclaim_steps: get(&counters.reclaim_steps),
+            orphans_freed: get(&counters.orphans_freed),
             volumes_invalidated: get(&counters.volumes_invalidated),
         }
     }

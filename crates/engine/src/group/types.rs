@@ -25,6 +25,9 @@ pub struct Config {
     pub cache_bytes: usize,
     /// A dirty set of nodes over this many bytes starts a checkpoint.
     pub dirty_bytes: usize,
+    /// A point with several children is searched for blocks that none of them uses when there may be so many more
+    /// than at the last search, or when space runs out. `u64::MAX`: never.
+    pub orphan_blocks: u64,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
@@ -33,7 +36,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { cache_bytes: 128 << 20, dirty_bytes: 32 << 20, read_only: false, planted: None }
+        Config {
+            cache_bytes: 128 << 20,
+            dirty_bytes: 32 << 20,
+            orphan_blocks: 16 << 10,
+            read_only: false,
+            planted: None,
+        }
     }
 }
 
@@ -235,5 +244,7 @@ pub struct Stats {
     pub recovery_skipped: u64,
     pub slots_taken: u64,
     pub reclaim_steps: u64,
+    /// Blocks freed that a point held and none of its several children used.
+    pub orphans_freed: u64,
     pub volumes_invalidated: u64,
 }

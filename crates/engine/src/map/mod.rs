@@ -30,11 +30,13 @@
 mod cache;
 mod rebuild;
 mod replace;
+mod shrink;
 mod walk;
 
 pub use crate::format::node::{Extent, Node, NodeRef};
 pub use cache::{NODE_COST, NodeCache};
 pub use replace::{replace, unmap_step};
+pub use shrink::shrink_leaf;
 pub use walk::{Passed, Step, walk_step};
 
 use crate::error::Error;

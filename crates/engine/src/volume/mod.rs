@@ -762,14 +762,10 @@ impl Volume {
             AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
             AllocError::Full => {
                 let turn = self.core.space_event.turn();
-                if self.core.space.lock().pending_blocks() > 0 {
-                    return group.checkpoint().await;
+                match group.more_space().await? {
+                    true => Ok(()),
+                    false => self.out_of_space(turn).await,
                 }
-                if group.reclaiming() {
-                    self.core.space_event.changed(turn).await;
-                    return Ok(());
-                }
-                self.out_of_space(turn).await
             }
         }
     }

@@ -1,0 +1,228 @@
+//! Orphans: blocks that a point with several children holds and none of them uses any more (design section 5).
+//!
+//! Such a point cannot be merged into one child. When its children's counters say that it may have many orphans, its
+//! own part is walked in bounded steps; what every child shares at node level is skipped, and of the rest each
+//! leaf loses the extents that no child maps.
+//!
+//! Invariants
+//!
+//! * O1 A child never takes up a block of its point that it once ceased to use, so the children may be asked one by one.
+//! * O2 A leaf that has an orphan is in no child's tree, for a child that has the leaf maps all of it. Nor is any node above
+//!   it. These nodes are therefore the point's alone, and change like those of any tree.
+//! * O3 All other nodes may be shared with a child, and keep their ranges: a leaf is never emptied, joined or split
+//!   ([`map::shrink_leaf`]), so a walk that compares the two trees later still finds them at one place. The price is one block
+//!   left in a leaf of which nothing is used.
+//! * O4 As in removal (L2), a step writes nothing to the journal: what it frees is pending until the next checkpoint, which has
+//!   the point without it.
+
+use super::Group;
+use super::catalog::Catalog;
+use super::reclaim::{PENDING_RUNS, Stepped};
+use crate::core::{Ownership, TreeOwner, count};
+use crate::error::{Error, Result};
+use crate::format::node::CAPACITY;
+use crate::format::stream::{TreeKind, TreeMeta};
+use crate::map::{self, Extent, Extents, MapError, NodeRef};
+use crate::runtime::yield_now;
+use crate::units::{Epoch, TreeId};
+use crate::volume::state::UNWRITTEN;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Group {
+    /// Whether a search for orphans may give space to somebody who waits for it. If so, it begins.
+    pub(crate) fn search_orphans(&self) -> bool {
+        self.orphans_urgent.store(true, Ordering::Release);
+        let found = self.orphaned(&self.catalog.read()).is_some();
+        if found {
+            self.want_reclaim();
+        }
+        found
+    }
+
+    /// The point to search now.
+    pub(super) fn orphaned(&self, catalog: &Catalog) -> Option<TreeId> {
+        if self.core.config.orphan_blocks == u64::MAX {
+            return None;
+        }
+        let urgent = self.orphans_urgent.load(Ordering::Acquire);
+        let least = if urgent { 1 } else { self.core.config.orphan_blocks };
+        let found = catalog.orphaned(least);
+        if found.is_none() && urgent {
+            self.orphans_urgent.store(false, Ordering::Release);
+        }
+        found
+    }
+
+    /// Searches a point from one end to the other. Gives up when removal, which frees more, has something to do.
+    pub(super) async fn free_orphans(self: &Arc<Self>, point: TreeId) -> Result<Stepped> {
+        let mut cursor = 0;
+        loop {
+            if self.core.closed.load(Ordering::Acquire) || self.catalog.read().next_removal().is_some() {
+                return Ok(Stepped::More);
+            }
+            if self.core.space.lock().pending_runs() > PENDING_RUNS {
+                self.checkpoint().await?;
+            }
+            count(&self.core.counters.reclaim_steps);
+            match self.core.with_nodes_privileged(|| self.orphan_step(point, cursor)).await {
+                Ok(Some(next)) => cursor = next,
+                // Without room for a copied path the search ends here; a later one may find more.
+                Ok(None) | Err(Error::NoSpace { .. }) => break,
+                Err(error) => return Err(error),
+            }
+            yield_now().await;
+        }
+        let _gate = self.core.gate.read();
+        let mut catalog = self.catalog_mut();
+        let left = catalog.orphans_at_most(point);
+        catalog.searched.insert(point, left);
+        let guard = catalog.trees.get(&point).and_then(|point| point.guard);
+        Ok(self.recount_reserve(&catalog, guard))
+    }
+
+    /// Frees the orphans of one leaf, in one critical section. Returns the new cursor; `None`: done.
+    fn orphan_step(&self, point: TreeId, cursor: u64) -> std::result::Result<Option<u64>, MapError> {
+        let core = &self.core;
+        let _gate = core.gate.read();
+        let mut catalog = self.catalog_mut();
+        let Some(meta) = catalog.trees.get(&point).filter(|t| t.kind == TreeKind::Point).cloned() else {
+            return Ok(None);
+        };
+        let children: Vec<TreeId> = catalog.children_of(point).collect();
+        if children.len() < 2 {
+            return Ok(None);
+        }
+        let lower = catalog.epoch_of(meta.parent);
+        let missing = RefCell::new(None);
+        let prune = |node: NodeRef, level: u8, first_key: u64| {
+            let shared = |child: &TreeId| {
+                let found = catalog.with_tree(*child, |t| map::node_at(&core.cache, &t.tree, level, first_key));
+                match found {
+                    Some(Ok(found)) => found == Some(node),
+                    Some(Err(error)) => {
+                        missing.borrow_mut().get_or_insert(error);
+                        false
+                    }
+                    None => false,
+                }
+            };
+            node.birth <= lower || children.iter().any(shared)
+        };
+        let step = map::walk_step(&core.cache, &meta.tree, cursor, &prune)?;
+        if let Some(error) = missing.into_inner() {
+            return Err(error);
+        }
+        if let Some(leaf) = &step.leaf {
+            let mut orphans: Vec<Extent> = leaf.extents().filter(|e| e.birth > lower).collect();
+            let asked = if core.planted("child_not_asked") { &children[1..] } else { &children[..] };
+            for child in asked {
+                if orphans.is_empty() {
+                    break;
+                }
+                let kept = catalog.with_tree(*child, |child| unused(core, child, &orphans));
+                orphans = kept.transpose()?.unwrap_or_default();
+            }
+            let (stay, gone) = split(leaf.extents(), &orphans);
+            if !gone.is_empty() {
+                let mut tree = meta.tree;
+                let mut metadata = core.meta.lock();
+                let mut owner = TreeOwner {
+                    meta: &mut metadata,
+                    cache: &core.cache,
+                    generation: core.generation(),
+                    birth: meta.epoch,
+                    ownership: Ownership { parent_epoch: lower, absorb: None },
+                    privileged: true,
+                };
+                map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;
+                drop(metadata);
+                // From here on nothing can fail: a step is done whole or not at all.
+                catalog.with_tree_mut(point, |point| point.tree = tree);
+                forget(&mut catalog, point, &children, &gone);
+                let blocks = gone.iter().map(|e| u64::from(e.len)).sum();
+                core.counters.orphans_freed.fetch_add(blocks, Ordering::Relaxed);
+                let mut space = core.space.lock();
+                gone.iter().for_each(|e| space.free_later((e.value, u64::from(e.len))));
+            }
+        }
+        Ok(step.next)
+    }
+}
+
+/// What of these extents the child does not map to the same place.
+fn unused(
+    core: &crate::core::Core,
+    child: &TreeMeta,
+    extents: &[Extent],
+) -> std::result::Result<Vec<Extent>, MapError> {
+    let mut rest = Vec::new();
+    for e in extents {
+        let mut found = Extents::new();
+        map::lookup(&core.cache, &child.tree, e.key, e.end(), &mut found)?;
+        let mut at = e.key;
+        for piece in found.iter().filter(|p| p.value.wrapping_sub(p.key) == e.value.wrapping_sub(e.key)) {
+            rest.extend(e.cut(at, piece.key));
+            at = piece.end();
+        }
+        rest.extend(e.cut(at, e.end()));
+    }
+    Ok(rest)
+}
+
+/// Divides a leaf's extents into what stays and what goes: the orphans, but never all of the leaf (O3), and none
+/// that would leave more pieces than a leaf has room for.
+fn split(leaf: impl Iterator<Item = Extent>, orphans: &[Extent]) -> (Vec<Extent>, Vec<Extent>) {
+    let leaf: Vec<Extent> = leaf.collect();
+    let (mut stay, mut gone): (Vec<Extent>, Vec<Extent>) = (Vec::new(), Vec::new());
+    for (i, e) in leaf.iter().enumerate() {
+        let to_come = leaf.len() - i - 1;
+        let pieces: Vec<Extent> = orphans.iter().filter_map(|o| o.cut(e.key, e.end())).collect();
+        let (before, gone_before) = (stay.len(), gone.len());
+        let mut at = e.key;
+        for piece in &pieces {
+            stay.extend(e.cut(at, piece.key));
+            at = piece.end();
+        }
+        stay.extend(e.cut(at, e.end()));
+        gone.extend(&pieces);
+        if stay.len() + to_come > CAPACITY {
+            stay.truncate(before);
+            stay.push(*e);
+            gone.truncate(gone_before);
+        }
+    }
+    if stay.is_empty()
+        && let Some(last) = gone.pop()
+    {
+        gone.extend(last.cut(last.key, last.end() - 1));
+        stay.extend(last.cut(last.end() - 1, last.end()));
+    }
+    (stay, gone)
+}
+
+/// Takes freed extents out of the counters: the point's own, and each child's count of what it no longer uses.
+fn forget(catalog: &mut Catalog, point: TreeId, children: &[TreeId], gone: &[Extent]) {
+    for e in gone {
+        let len = u64::from(e.len);
+        catalog.with_tree_mut(point, |point| {
+            point.mapped -= len;
+            point.written -= if e.flags & UNWRITTEN == 0 { len } else { 0 };
+            point.own -= len as i64;
+        });
+        for child in children {
+            catalog.with_tree_mut(*child, |child| less_dead(&mut child.dead, e.birth, len));
+        }
+    }
+}
+
+fn less_dead(dead: &mut Vec<(Epoch, u64)>, birth: Epoch, blocks: u64) {
+    if let Ok(at) = dead.binary_search_by_key(&birth, |(birth, _)| *birth) {
+        debug_assert!(dead[at].1 >= blocks, "a child counts what it does not use");
+        dead[at].1 = dead[at].1.saturating_sub(blocks);
+        if dead[at].1 == 0 {
+            dead.remove(at);
+        }
+    }
+}

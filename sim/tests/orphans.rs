@@ -1,0 +1,100 @@
+//! What a point holds for nobody comes back, though the point has to stay.
+#![allow(clippy::unwrap_used)]
+
+use rowen_engine::disk::Disks;
+use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
+use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
+use rowen_sim::crash::Setup;
+use rowen_sim::exec::World;
+use rowen_sim::oracle::Vol;
+use std::sync::Arc;
+
+const BLOCKS: u64 = 4096;
+
+fn thin() -> VolumeSpec {
+    VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail }
+}
+
+/// Writes every `nth` block from `first` on, so that the extents are many and so are the leaves.
+async fn scatter(client: &Client, vol: Vol, first: u64, nth: u64) {
+    for block in (first..BLOCKS).step_by(nth as usize) {
+        client.write(vol, block * 8, 8, &[]).await.unwrap();
+    }
+}
+
+async fn free_after_all(client: &Client) -> u64 {
+    client.checkpoint().await.unwrap();
+    client.group.reclaim_idle().await.unwrap();
+    client.checkpoint().await.unwrap();
+    let info = client.group.info();
+    info.free_blocks + info.pending_blocks
+}
+
+fn run(config: Config, mib: u64, test: impl AsyncFnOnce(&Client)) {
+    let world = World::new(7);
+    let (disks, group) = Setup { config, ..Setup::small(1, mib) }.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    world.run(async {
+        test(&client).await;
+        client.close().await.unwrap();
+    });
+    let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+fn what_origin_and_clone_wrote_over_comes_back() {
+    run(Config { orphan_blocks: 64, ..Setup::small(1, 1).config }, 96, async |client| {
+        let origin = client.create(thin()).await.unwrap();
+        scatter(client, origin, 0, 2).await;
+        scatter(client, origin, 1, 2).await;
+        let clone = client.snapshot(&[origin], SnapshotKind::default()).await.unwrap()[0];
+        let before = free_after_all(client).await;
+        scatter(client, origin, 0, 2).await;
+        let metadata = client.group.info().metadata_blocks;
+        let half = free_after_all(client).await;
+        assert!(before - half >= BLOCKS / 2, "the clone needs what the origin wrote over");
+        assert_eq!(client.group.stats().orphans_freed, 0);
+        scatter(client, clone, 0, 4).await;
+        let both = free_after_all(client).await;
+        // A quarter was written by the clone, and the quarter that both had is nobody's.
+        let freed = client.group.stats().orphans_freed;
+        assert_eq!(freed, BLOCKS / 4);
+        assert_eq!(both + (client.group.info().metadata_blocks - metadata), half, "written and freed are as much");
+        for vol in [origin, clone] {
+            client.verify_all(vol).await.unwrap();
+        }
+        // All of the rest: a block stays in each leaf.
+        scatter(client, clone, 0, 1).await;
+        scatter(client, origin, 1, 2).await;
+        free_after_all(client).await;
+        let freed = client.group.stats().orphans_freed;
+        assert!(freed > BLOCKS * 97 / 100 && freed < BLOCKS, "{freed}");
+        client.remove(&[origin]).await.unwrap();
+        free_after_all(client).await;
+        client.verify_all(clone).await.unwrap();
+        let info = client.group.info();
+        let used = info.blocks - info.free_blocks - info.pending_blocks - info.metadata_blocks;
+        assert_eq!(used, BLOCKS, "the clone alone is left, and the point is merged into it");
+    });
+}
+
+#[test]
+fn a_full_group_looks_for_orphans_before_it_refuses() {
+    // Too few to be worth a search, but the group is full without them.
+    run(Config { orphan_blocks: 1 << 20, ..Setup::small(1, 1).config }, 48, async |client| {
+        let origin = client.create(thin()).await.unwrap();
+        scatter(client, origin, 0, 1).await;
+        let clone = client.snapshot(&[origin], SnapshotKind::default()).await.unwrap()[0];
+        let other = client.create(thin()).await.unwrap();
+        client.write(origin, 0, BLOCKS * 4, &[]).await.unwrap();
+        client.write(clone, 0, BLOCKS * 4, &[]).await.unwrap();
+        free_after_all(client).await;
+        assert_eq!(client.group.stats().orphans_freed, 0);
+        scatter(client, other, 0, 1).await;
+        assert!(client.group.stats().orphans_freed > BLOCKS * 45 / 100, "{:?}", client.group.stats());
+        for vol in [origin, clone, other] {
+            client.verify_all(vol).await.unwrap();
+        }
+    });
+}
