@@ -7,7 +7,7 @@
 //! with a line number.
 
 use crate::syntax::{self, Error, Section, wrong};
-use crate::wire::{FullPolicy, GroupReport, VolumeKind, VolumeReport};
+use crate::wire::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
 use crate::{names, time, uuids};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::fmt::Write;
@@ -34,6 +34,7 @@ pub struct Document {
     pub uuid: Uuid,
     pub sequence: u64,
     pub extent_blocks: u64,
+    pub attributes: GroupAttributes,
     pub pvs: Vec<Pv>,
     pub volumes: Vec<Volume>,
 }
@@ -46,6 +47,7 @@ pub struct Pv {
     pub size_bytes: u64,
     pub data_offset_bytes: u64,
     pub extents: u64,
+    pub tags: Vec<String>,
 }
 
 /// A logical volume: everything about it but its contents.
@@ -72,6 +74,13 @@ pub struct Volume {
 /// What is done when the group is full, in the text's words.
 const POLICIES: [(&str, FullPolicy); 3] =
     [("drop-snapshot", FullPolicy::DropSnapshot), ("hold", FullPolicy::Hold), ("fail", FullPolicy::Fail)];
+/// How extents are chosen, in the text's words.
+const ALLOCATIONS: [(&str, AllocPolicy); 4] = [
+    ("contiguous", AllocPolicy::Contiguous),
+    ("cling", AllocPolicy::Cling),
+    ("normal", AllocPolicy::Normal),
+    ("anywhere", AllocPolicy::Anywhere),
+];
 const SKIP: &str = "ACTIVATION_SKIP";
 const NO_AUTO: &str = "NOAUTOACTIVATE";
 
@@ -85,6 +94,7 @@ impl Document {
             size_bytes: pv.size_bytes,
             data_offset_bytes: pv.data_offset_bytes,
             extents: pv.extents,
+            tags: pv.tags.clone(),
         });
         Document {
             origin,
@@ -92,6 +102,7 @@ impl Document {
             uuid: report.uuid,
             sequence: report.sequence,
             extent_blocks: report.extent_blocks,
+            attributes: report.attributes.clone(),
             pvs: pvs.collect(),
             volumes: report.volumes.iter().map(|volume| Volume::of(volume, extent)).collect(),
         }
@@ -140,15 +151,26 @@ impl Document {
         writeln!(to, "{} {{", self.name)?;
         writeln!(to, "\tid = \"{}\"", uuids::lvm_text(self.uuid))?;
         writeln!(to, "\tformat = \"rowen\"")?;
-        writeln!(to, "\tstatus = [\"RESIZEABLE\", \"READ\", \"WRITE\"]")?;
-        writeln!(to, "\tflags = []")?;
+        let GroupAttributes { autoactivate, exported, resizeable, alloc, max_volumes, max_pvs, tags } =
+            &self.attributes;
+        let status = [(*resizeable, "RESIZEABLE"), (true, "READ"), (true, "WRITE"), (*exported, "EXPORTED")];
+        writeln!(to, "\tstatus = {}", syntax::list(&those(&status)))?;
+        writeln!(to, "\tflags = {}", syntax::list(&those(&[(!*autoactivate, NO_AUTO)])))?;
+        if !tags.is_empty() {
+            writeln!(to, "\ttags = {}", syntax::list(tags))?;
+        }
         writeln!(to, "\textent_size = {}\t\t# {}", extent_bytes / SECTOR, shown(extent_bytes))?;
+        writeln!(to, "\tmax_lv = {max_volumes}\n\tmax_pv = {max_pvs}")?;
+        writeln!(to, "\tallocation_policy = \"{}\"", word(&ALLOCATIONS, alloc))?;
         writeln!(to, "\n\tphysical_volumes {{")?;
         for (index, pv) in self.pvs.iter().enumerate() {
             writeln!(to, "\n\t\tpv{index} {{")?;
             writeln!(to, "\t\t\tid = \"{}\"", uuids::lvm_text(pv.uuid))?;
             writeln!(to, "\t\t\tdevice = {}\t# Hint only", syntax::quoted(&pv.path))?;
             writeln!(to, "\n\t\t\tstatus = [\"ALLOCATABLE\"]\n\t\t\tflags = []")?;
+            if !pv.tags.is_empty() {
+                writeln!(to, "\t\t\ttags = {}", syntax::list(&pv.tags))?;
+            }
             writeln!(to, "\t\t\tdev_size = {}\t# {}", pv.size_bytes / SECTOR, shown(pv.size_bytes))?;
             writeln!(to, "\t\t\tpe_start = {}", pv.data_offset_bytes / SECTOR)?;
             writeln!(to, "\t\t\tpe_count = {}\t# {}", pv.extents, shown(pv.extents * extent_bytes))?;
@@ -210,6 +232,7 @@ impl Document {
             uuid: uuid(group)?,
             sequence: root.number("sequence")?.unwrap_or(0),
             extent_blocks,
+            attributes: attributes(group)?,
             pvs,
             volumes,
         })
@@ -220,6 +243,38 @@ impl Document {
 fn twin(volumes: &[Volume]) -> Option<&Volume> {
     let (mut names, mut uuids) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     volumes.iter().find(|volume| !names.insert(&volume.name) || !uuids.insert(volume.uuid.0))
+}
+
+/// Those words whose condition holds.
+fn those<'a>(words: &[(bool, &'a str)]) -> Vec<&'a str> {
+    words.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect()
+}
+
+/// The word for a value; every value is in its table.
+fn word<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
+    table.iter().find(|(_, known)| known == value).map_or("", |(word, _)| *word)
+}
+
+/// The value under `key`, which must be one of the table's words; `usual` when there is no such key.
+fn value<T: Clone>(section: &Section, key: &str, table: &[(&str, T)], usual: T) -> Result<T, Error> {
+    let Some(word) = section.text(key)? else { return Ok(usual) };
+    let words: Vec<&str> = table.iter().map(|(word, _)| *word).collect();
+    let found = table.iter().find(|(known, _)| *known == word).map(|(_, value)| value.clone());
+    found.ok_or_else(|| wrong(section.line, format!("{key} is \"{word}\", which is none of {}", words.join(", "))))
+}
+
+fn attributes(group: &Section) -> Result<GroupAttributes, Error> {
+    let status = group.texts("status")?;
+    let has = |word: &str| status.iter().any(|status| status == word);
+    Ok(GroupAttributes {
+        autoactivate: !group.texts("flags")?.iter().any(|flag| flag == NO_AUTO),
+        exported: has("EXPORTED"),
+        resizeable: has("RESIZEABLE"),
+        alloc: value(group, "allocation_policy", &ALLOCATIONS, AllocPolicy::Normal)?,
+        max_volumes: group.number("max_lv")?.unwrap_or(0),
+        max_pvs: group.number("max_pv")?.unwrap_or(0),
+        tags: group.texts("tags")?,
+    })
 }
 
 fn shown(bytes: u64) -> String {
@@ -248,6 +303,7 @@ impl Pv {
             size_bytes: size("dev_size")?,
             data_offset_bytes: size("pe_start")?,
             extents: section.need("pe_count", section.number("pe_count"))?,
+            tags: section.texts("tags")?,
         })
     }
 }
@@ -289,14 +345,13 @@ impl Volume {
         writeln!(to, "\t\t\tid = \"{}\"", uuids::lvm_text(self.uuid))?;
         let write = if self.read_only { "" } else { "\"WRITE\", " };
         writeln!(to, "\t\t\tstatus = [\"READ\", {write}\"VISIBLE\"]")?;
-        let flags = [(self.skip_activation, SKIP), (!self.autoactivate, NO_AUTO)];
-        let flags: Vec<&str> = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| *flag).collect();
+        let flags = those(&[(self.skip_activation, SKIP), (!self.autoactivate, NO_AUTO)]);
         writeln!(to, "\t\t\tflags = {}", syntax::list(&flags))?;
         if !self.tags.is_empty() {
             writeln!(to, "\t\t\ttags = {}", syntax::list(&self.tags))?;
         }
         writeln!(to, "\t\t\tcreation_time = {}\t# {} UTC", self.created, time::ctime(self.created))?;
-        let policy = POLICIES.iter().find(|(_, policy)| *policy == self.full).map_or("fail", |(word, _)| *word);
+        let policy = word(&POLICIES, &self.full);
         writeln!(to, "\t\t\tsector_size = {}\n\t\t\twhen_full = \"{policy}\"", self.sector)?;
         writeln!(to, "\t\t\tsegment_count = 1\n\n\t\t\tsegment1 {{")?;
         writeln!(to, "\t\t\t\tstart_extent = 0")?;
@@ -323,9 +378,6 @@ impl Volume {
         check_name(name, section.line)?;
         let segment = section.section("segment1")?;
         let flags = section.texts("flags")?;
-        let policy = section.text("when_full")?.unwrap_or("fail");
-        let policy = POLICIES.iter().find(|(word, _)| *word == policy);
-        let policy = policy.ok_or_else(|| wrong(section.line, "when_full is none of drop-snapshot, hold, fail"))?;
         let blocks = |size: Option<u64>| -> Result<Option<u64>, Error> {
             size.map(|size| Ok(sectors(size, segment.line)? / BLOCK_SIZE)).transpose()
         };
@@ -346,7 +398,7 @@ impl Volume {
             tags: section.texts("tags")?,
             sector: small(section.number("sector_size")?.unwrap_or(SECTOR))?,
             chunk_blocks: small(blocks(segment.number("chunk_size")?)?.unwrap_or(1))?,
-            full: policy.1,
+            full: value(section, "when_full", &POLICIES, FullPolicy::Fail)?,
             pool: segment.text("thin_pool")?.unwrap_or_default().to_owned(),
             origin: segment.text("origin")?.map(str::to_owned),
             reserve_blocks: blocks(segment.number("reserve")?)?,

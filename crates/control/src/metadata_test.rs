@@ -40,12 +40,21 @@ fn document() -> Document {
         uuid: Uuid([9; 16]),
         sequence: 7,
         extent_blocks: 1024,
+        attributes: GroupAttributes {
+            tags: vec!["web".into()],
+            exported: true,
+            autoactivate: false,
+            alloc: AllocPolicy::Cling,
+            max_volumes: 9,
+            ..GroupAttributes::default()
+        },
         pvs: vec![Pv {
             uuid: Uuid([8; 16]),
             path: "/srv/a b\".img".into(),
             size_bytes: 1 << 30,
             data_offset_bytes: 1 << 20,
             extents: 255,
+            tags: vec!["ssd".into()],
         }],
         volumes: vec![volume("data", 1), snapshot, pool, thin],
     }
@@ -109,6 +118,7 @@ fn what_is_no_metadata_of_ours_is_refused() {
         ("vg-0 {", "-vg {", "cannot be a name"),
         ("\t\tbefore {", "\t\tdata {", "shares its name"),
         ("extent_count = 25", "extent_count = -25", "negative"),
+        ("\"cling\"", "\"clang\"", "none of contiguous, cling"),
         ("extent_size = 8192", "extent_size = 0", "power of two"),
         ("dev_size = 2097152", "dev_size = 9223372036854775807", "too large"),
     ] {

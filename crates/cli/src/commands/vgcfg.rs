@@ -1,0 +1,296 @@
+//! vgcfgbackup and vgcfgrestore. A document holds names and properties, never contents, so restoring gives back what a
+//! document can truthfully give back: it says what it cannot, and refuses where contents that the document speaks of are gone.
+
+use super::vg::group_name;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::Session;
+use rowen_control::metadata::{Document, Origin, Volume};
+use rowen_control::time;
+use rowen_control::wire::{
+    AttributeChange, GroupAttributes, GroupChange, GroupReport, Request, VolumeReport, VolumeState,
+};
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
+use std::collections::BTreeMap;
+
+pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
+    let named: Vec<String> = args.positionals.iter().map(|word| group_name(word)).collect::<Result<_>>()?;
+    let (reports, is_incomplete) = session.reports(&named)?;
+    let file = args.text(Opt::File);
+    if reports.len() > 1 && file.is_some_and(|file| !file.contains("%s")) {
+        return Err(Failure::usage("VGs must be backed up into different files. Use %s in filename for VG name."));
+    }
+    for report in &reports {
+        let name = &report.name;
+        let description = format!("vgcfgbackup: created by '{}'", session.command_line);
+        let origin = Origin { description, host: session.backend.host_name(), time: session.backend.now() };
+        let text = Document::of(report, origin).write();
+        if !session.is_test {
+            let path = file.map(|file| file.replace("%s", name));
+            session.backend.keep_copy(name, path.as_deref(), &text)?;
+        }
+        session.console.say(format!("Volume group \"{name}\" successfully backed up."));
+    }
+    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+}
+
+pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
+    let [word] = &args.positionals[..] else {
+        return Err(Failure::usage("Please specify a *single* volume group to restore."));
+    };
+    let group = group_name(word)?;
+    rowen_control::names::check_form(&group)
+        .map_err(|why| Failure::usage(format!("Volume group name \"{group}\" is invalid: {why}")))?;
+    if args.has(Opt::List) {
+        return list(session, &group, args.text(Opt::File));
+    }
+    let path = match args.text(Opt::File) {
+        Some(path) => path.to_owned(),
+        None => session.backend.backup_path(&group),
+    };
+    let document = session.backend.read_text(&path).map_err(Failure::from).and_then(|text| {
+        Document::read(&text).map_err(|error| Failure::failed(format!("Parse error in {path}, {error}")))
+    });
+    let document = document.map_err(|failure| {
+        session.tell(&failure);
+        Failure::failed("Couldn't read volume group metadata from file.\nRestore failed.")
+    })?;
+    let report = session.report(&group)?;
+    let plan = Plan::new(&document, &report, args.has(Opt::ForceLong))
+        .map_err(|lines| Failure::failed(format!("{}\nRestore failed.", lines.join("\n"))))?;
+    for note in &plan.notes {
+        session.console.complain(note);
+    }
+    for step in plan.steps {
+        session.change(&group, step.request)?;
+        session.console.say(step.told);
+    }
+    session.console.say(format!("Restored volume group {group}."));
+    Ok(())
+}
+
+/// The copies there are of the group's metadata, as LVM lists them.
+fn list(session: &mut Session<'_>, group: &str, file: Option<&str>) -> Result {
+    let paths = match file {
+        Some(path) => vec![path.to_owned()],
+        None => session.backend.copies(group)?,
+    };
+    if paths.is_empty() {
+        session.console.say(format!("No archives found in {}.", session.backend.archive_dir()));
+    }
+    for path in paths {
+        session.console.say(" ");
+        session.console.say(format!("File:\t\t{path}"));
+        let document = session.backend.read_text(&path).ok().and_then(|text| Document::read(&text).ok());
+        let Some(document) = document else {
+            session.console.say("Unable to read archive file.");
+            continue;
+        };
+        let Origin { description, time: when, .. } = document.origin;
+        session.console.say(format!("VG name:    \t{}", document.name));
+        session.console.say(format!("Description:\t{description}"));
+        session.console.say(format!("Backup Time:\t{}\n", time::ctime(when)));
+    }
+    Ok(())
+}
+
+/// One change and the sentence that tells it.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    request: Request,
+    told: String,
+}
+
+/// What restoring takes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    steps: Vec<Step>,
+    /// What stays as it is although the document says otherwise.
+    notes: Vec<String>,
+}
+
+impl Plan {
+    /// What makes the group what the document says, as far as that can be; or why it cannot be.
+    fn new(document: &Document, report: &GroupReport, is_forced: bool) -> std::result::Result<Plan, Vec<String>> {
+        let group = &report.name;
+        if document.uuid != report.uuid {
+            return Err(vec![format!(
+                "The file is about another volume group of the name \"{}\": its id is not that of \"{group}\".",
+                document.name
+            )]);
+        }
+        let mut plan = Plan::default();
+        let present: BTreeMap<Uuid, &VolumeReport> = report.volumes.iter().map(|v| (v.uuid, v)).collect();
+        let gone: Vec<String> = document
+            .volumes
+            .iter()
+            .filter(|volume| !present.contains_key(&volume.uuid))
+            .map(|volume| format!("Logical volume {group}/{} was removed, and its contents are gone.", volume.name))
+            .collect();
+        if !gone.is_empty() && !is_forced {
+            let hint = "Use --force to restore the other volumes.".to_owned();
+            return Err(gone.into_iter().chain([hint]).collect());
+        }
+        plan.notes.extend(gone.into_iter().map(|line| format!("WARNING: {line}")));
+        if document.name != *group {
+            plan.notes.push(format!("WARNING: Volume group \"{group}\" was called \"{}\" and keeps its name.", document.name));
+        }
+        let wanted: BTreeMap<Uuid, &Volume> = document.volumes.iter().map(|volume| (volume.uuid, volume)).collect();
+        for newer in report.volumes.iter().filter(|volume| !wanted.contains_key(&volume.uuid)) {
+            plan.notes.push(format!("Logical volume {group}/{} is newer than the file and stays.", newer.name));
+        }
+        plan.rename(report, &wanted)?;
+        for (now, then) in report.volumes.iter().filter_map(|now| Some((now, *wanted.get(&now.uuid)?))) {
+            plan.restore_volume(document, report, now, then);
+        }
+        plan.restore_group(document, report);
+        Ok(plan)
+    }
+
+    fn step(&mut self, request: Request, told: impl Into<String>) {
+        self.steps.push(Step { request, told: told.into() });
+    }
+
+    /// Gives the volumes their names. One whose name another still has waits for that one; of those that wait for each
+    /// other, one steps aside.
+    fn rename(
+        &mut self,
+        report: &GroupReport,
+        wanted: &BTreeMap<Uuid, &Volume>,
+    ) -> std::result::Result<(), Vec<String>> {
+        let group = &report.name;
+        let mut taken: BTreeMap<String, Uuid> = report.volumes.iter().map(|v| (v.name.clone(), v.uuid)).collect();
+        let is_wanted = |v: &&VolumeReport| wanted.get(&v.uuid).is_some_and(|then| then.name != v.name);
+        let mut waiting: Vec<(String, &str, Uuid)> = report
+            .volumes
+            .iter()
+            .filter(is_wanted)
+            .map(|now| (now.name.clone(), wanted[&now.uuid].name.as_str(), now.uuid))
+            .collect();
+        let newer: Vec<String> = waiting
+            .iter()
+            .filter(|(_, to, _)| taken.get(*to).is_some_and(|holder| !wanted.contains_key(holder)))
+            .map(|(from, to, _)| {
+                format!("Logical volume {group}/{from} was called {to}, which a newer volume is called now; rename that first.")
+            })
+            .collect();
+        if !newer.is_empty() {
+            return Err(newer);
+        }
+        while !waiting.is_empty() {
+            let ready = waiting.iter().position(|(_, to, _)| !taken.contains_key(*to));
+            let (at, to) = match ready {
+                Some(at) => (at, waiting[at].1.to_owned()),
+                None => {
+                    let free = (0u64..).map(|n| format!("restore{n}")).find(|name| {
+                        !taken.contains_key(name) && !wanted.values().any(|then| then.name == *name)
+                    });
+                    (0, free.unwrap_or_default())
+                }
+            };
+            let (from, last, uuid) = waiting[at].clone();
+            taken.remove(&from);
+            taken.insert(to.clone(), uuid);
+            let told = format!("Renamed \"{from}\" to \"{to}\" in volume group \"{group}\"");
+            self.step(Request::Rename { from, to: to.clone() }, told);
+            if to == last {
+                waiting.remove(at);
+            } else {
+                waiting[at].0 = to;
+            }
+        }
+        Ok(())
+    }
+
+    /// The properties of a volume that has its name already.
+    fn restore_volume(&mut self, document: &Document, report: &GroupReport, now: &VolumeReport, then: &Volume) {
+        let (group, name) = (&report.name, &then.name);
+        let extents = now.blocks.div_ceil(report.extent_blocks.max(1));
+        if extents != then.extents {
+            let size = |extents: u64| {
+                rowen_control::units::Units::default()
+                    .show(extents.saturating_mul(report.extent_blocks * BLOCK_SIZE), true)
+            };
+            self.notes.push(format!(
+                "WARNING: Logical volume {group}/{name} had {} and keeps {}; lvresize changes that, not its lost contents.",
+                size(then.extents),
+                size(extents)
+            ));
+        }
+        if now.read_only != then.read_only {
+            let how = if then.read_only { "read-only" } else { "writable" };
+            let request = Request::SetPermission { name: name.clone(), read_only: then.read_only };
+            self.step(request, format!("Logical volume {group}/{name} is {how} again."));
+        }
+        if then.reserve_blocks != now.reserve_blocks && now.state == VolumeState::Ok {
+            let request = Request::SetReserve { name: name.clone(), blocks: then.reserve_blocks };
+            self.step(request, format!("Snapshot {group}/{name} has its size again."));
+        }
+        let attributes = &now.attributes;
+        let (add_tags, remove_tags) = difference(&attributes.tags, &then.tags);
+        let change = AttributeChange {
+            autoactivate: changed(attributes.autoactivate, then.autoactivate),
+            skip_activation: changed(attributes.skip_activation, then.skip_activation),
+            add_tags,
+            remove_tags,
+            pool: other_pool(document, report, now, then),
+            ..AttributeChange::default()
+        };
+        if change != AttributeChange::default() {
+            let request = Request::SetAttributes { name: name.clone(), change };
+            self.step(request, format!("Logical volume {group}/{name} has its attributes again."));
+        }
+    }
+
+    fn restore_group(&mut self, document: &Document, report: &GroupReport) {
+        let group = &report.name;
+        for (now, then) in report.pvs.iter().filter_map(|now| {
+            let then = document.pvs.iter().find(|then| then.uuid == now.uuid)?;
+            (now.tags != then.tags).then_some((now, then))
+        }) {
+            let (add, remove) = difference(&now.tags, &then.tags);
+            if !add.is_empty() || !remove.is_empty() {
+                let request = Request::TagPv { path: now.path.clone(), add, remove };
+                self.step(request, format!("Physical volume \"{}\" has its tags again.", now.path));
+            }
+        }
+        let GroupAttributes { autoactivate, exported, resizeable, alloc, max_volumes, max_pvs, tags } =
+            &report.attributes;
+        let then = &document.attributes;
+        let (add_tags, remove_tags) = difference(tags, &then.tags);
+        let change = GroupChange {
+            autoactivate: changed(*autoactivate, then.autoactivate),
+            exported: changed(*exported, then.exported),
+            resizeable: changed(*resizeable, then.resizeable),
+            alloc: changed(*alloc, then.alloc),
+            max_volumes: changed(*max_volumes, then.max_volumes),
+            max_pvs: changed(*max_pvs, then.max_pvs),
+            add_tags,
+            remove_tags,
+        };
+        // Last: a group that was exported takes no change of its volumes.
+        if change != GroupChange::default() {
+            self.step(Request::ChangeGroup { change }, format!("Volume group \"{group}\" has its attributes again."));
+        }
+    }
+}
+
+fn changed<T: PartialEq>(now: T, then: T) -> Option<T> {
+    (now != then).then_some(then)
+}
+
+/// The tags to add and to remove.
+fn difference(now: &[String], then: &[String]) -> (Vec<String>, Vec<String>) {
+    let missing = |from: &[String], of: &[String]| of.iter().filter(|tag| !from.contains(tag)).cloned().collect();
+    (missing(now, then), missing(then, now))
+}
+
+/// The pool that the volume is to be counted in, where it is counted in another now. Pools that are renamed take their
+/// volumes along, so it is their identity that is compared.
+fn other_pool(document: &Document, report: &GroupReport, now: &VolumeReport, then: &Volume) -> Option<String> {
+    let pool_now = report.volume(&now.attributes.pool).map(|pool| pool.uuid);
+    let pool_then = document.volumes.iter().find(|volume| volume.name == then.pool).map(|pool| pool.uuid);
+    let is_there = pool_then.is_none_or(|uuid| report.volumes.iter().any(|volume| volume.uuid == uuid));
+    (pool_now != pool_then && is_there).then(|| then.pool.clone())
+}
