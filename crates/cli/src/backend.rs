@@ -2,7 +2,7 @@
 //! talks to the real host; tests use one in memory.
 
 use crate::failure::Failure;
-use rowen_control::wire::{CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 
 /// A physical volume as its label tells, without a server.
@@ -81,6 +81,20 @@ pub trait Backend {
     fn exists(&mut self, path: &str) -> bool;
     /// Serves the group until told to stop; the exit code.
     fn serve(&mut self, group: &str) -> u8;
+    /// Says in whose name the group's servers are asked from now on.
+    fn introduce(&mut self, caller: Caller);
+    /// Refuses settings that cannot be read.
+    fn check_settings(&mut self) -> Answer<()>;
+    /// Keeps a copy of the group's metadata, at `path` or in the usual place.
+    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()>;
+    /// The usual place of the newest copy of a group's metadata.
+    fn backup_path(&mut self, group: &str) -> String;
+    /// The directory of the older ones.
+    fn archive_dir(&mut self) -> String;
+    /// All copies that are there, the newest last.
+    fn copies(&mut self, group: &str) -> Answer<Vec<String>>;
+    fn read_text(&mut self, path: &str) -> Answer<String>;
+    fn host_name(&mut self) -> String;
     /// Seconds since 1970.
     fn now(&mut self) -> u64;
     fn fresh_uuid(&mut self) -> Uuid;

@@ -6,6 +6,7 @@ use crate::console::Console;
 use crate::session::no_group;
 use rowen_control::wire::*;
 use rowen_engine::units::Uuid;
+use std::collections::BTreeMap;
 
 pub const EXTENT_BLOCKS: u64 = 1024;
 
@@ -21,6 +22,11 @@ pub struct Fake {
     pub notice: Option<String>,
     /// Requests that were made, in the words of the protocol, without reports.
     pub requests: Vec<Request>,
+    /// Copies of metadata, by path.
+    pub files: BTreeMap<String, String>,
+    pub callers: Vec<Caller>,
+    /// Why the settings cannot be read.
+    pub bad_settings: Option<String>,
     made: u8,
 }
 
@@ -328,6 +334,43 @@ impl Backend for Fake {
 
     fn serve(&mut self, _group: &str) -> u8 {
         0
+    }
+
+    fn introduce(&mut self, caller: Caller) {
+        self.callers.push(caller);
+    }
+
+    fn check_settings(&mut self) -> Answer<()> {
+        self.bad_settings.clone().map_or(Ok(()), |why| Err(Trouble::other(ErrorKind::Invalid, why)))
+    }
+
+    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()> {
+        let path = path.map_or_else(|| self.backup_path(group), str::to_owned);
+        self.files.insert(path, text.to_owned());
+        Ok(())
+    }
+
+    fn backup_path(&mut self, group: &str) -> String {
+        format!("/etc/rowen/backup/{group}")
+    }
+
+    fn archive_dir(&mut self) -> String {
+        "/etc/rowen/archive".to_owned()
+    }
+
+    fn copies(&mut self, group: &str) -> Answer<Vec<String>> {
+        let newest = self.backup_path(group);
+        let archived = format!("/etc/rowen/archive/{group}_");
+        Ok(self.files.keys().filter(|path| **path == newest || path.starts_with(&archived)).cloned().collect())
+    }
+
+    fn read_text(&mut self, path: &str) -> Answer<String> {
+        let missing = || Trouble::other(ErrorKind::NotFound, format!("{path}: read failed: No such file or directory"));
+        self.files.get(path).cloned().ok_or_else(missing)
+    }
+
+    fn host_name(&mut self) -> String {
+        "host".to_owned()
     }
 
     fn now(&mut self) -> u64 {

@@ -25,6 +25,7 @@ mod transcript_test;
 use console::Console;
 use failure::{Failure, exit};
 use options::Opt;
+use rowen_control::wire::Caller;
 use session::Session;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -46,8 +47,9 @@ fn main() -> ExitCode {
 
 /// Runs one command line; `program` is what the process was called.
 pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, program: &str, words: &[String]) -> u8 {
-    let mut session = Session { backend, console, is_test: false };
     let called = program.rsplit('/').next().unwrap_or(program);
+    let command_line = [called].into_iter().chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+    let mut session = Session { backend, console, is_test: false, command_line };
     let code = match table::find(called).filter(|command| command.is_lvm) {
         Some(command) => run_command(&mut session, command, words),
         None => run_multi_call(&mut session, called, words),
@@ -124,5 +126,10 @@ fn try_command(session: &mut Session<'_>, command: &'static table::Command, word
         session.is_test = true;
         session.console.complain("TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.");
     }
+    if command.heeds_settings() {
+        session.backend.check_settings()?;
+    }
+    let no_backup = args.yes_no(Opt::AutoBackup) == Some(false);
+    session.backend.introduce(Caller { command: session.command_line.clone(), no_backup });
     (command.run)(session, &args)
 }

@@ -91,7 +91,11 @@ options! {
     NoLocking None, "nolocking", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     NoHints None, "nohints", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     NoUdevSync None, "noudevsync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
-    AutoBackup Some('A'), "autobackup", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    AutoBackup Some('A'), "autobackup", Kind::YesNo, "Keep a copy of the metadata after the change (the default).";
+    File Some('f'), "file", Kind::Text("String"), "The file of the copy, instead of the usual one; %s is the group's name.";
+    List Some('l'), "list", Kind::Flag, "List the copies that there are, oldest first.";
+    ForceLong None, "force", Kind::Flag, "Restore what can be restored although volumes are gone.";
+    MetadataType Some('M'), "metadatatype", Kind::Word(&["lvm2"]), "Accepted for LVM's clients; does nothing.";
     Monitor None, "monitor", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     IgnoreMonitoring None, "ignoremonitoring", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     ReadOnlyView None, "readonly", Kind::Flag, "Accepted for LVM's clients; reports never write.";

@@ -20,6 +20,8 @@ pub struct Session<'a> {
     pub console: Console<'a>,
     /// `--test`: nothing is changed.
     pub is_test: bool,
+    /// The command as it was typed.
+    pub command_line: String,
 }
 
 /// The volumes that a command line names, group by group, in the order given.

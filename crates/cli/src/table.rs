@@ -1,7 +1,7 @@
 //! The commands: names, forms, options, examples, all in one table. Parsing, help, the list of symlinks and the dispatch
 //! come from it, so a command that is not here does not exist, and what is here has help.
 
-use crate::commands::{lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, reports, vg};
+use crate::commands::{lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, reports, vg, vgcfg};
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
 use crate::parse::Args;
@@ -36,6 +36,14 @@ const REPORT: &[Opt] = &[
     ReadOnlyView,
 ];
 const RESIZE: &[Opt] = &[NewSize, NewExtents, Force, NoFsck, FilesystemMode, PoolMetadataSize, AutoBackup];
+
+impl Command {
+    /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a group or
+    /// rescue it do not.
+    pub fn heeds_settings(&self) -> bool {
+        self.is_lvm || matches!(self.name, "snapshot" | "revert")
+    }
+}
 
 /// Every command, in the order of help.
 pub const COMMANDS: &[Command] = &[
@@ -117,6 +125,31 @@ pub const COMMANDS: &[Command] = &[
             ("vgchange --addtag backup vg0", "tag the group; as @backup it is then an operand of vgs, lvs and others"),
         ],
         run: vg::change,
+    },
+    Command {
+        name: "vgcfgbackup",
+        summary: "Backup volume group configuration(s)",
+        is_lvm: true,
+        forms: &["[ VG ... ]"],
+        options: &[File],
+        examples: &[
+            ("vgcfgbackup vg0", "names and properties, not contents"),
+            ("vgcfgbackup -f /root/%s.vg", "each group in a file of its own"),
+        ],
+        run: vgcfg::backup,
+    },
+    Command {
+        name: "vgcfgrestore",
+        summary: "Restore volume group configuration",
+        is_lvm: true,
+        forms: &["VG"],
+        options: &[File, List, ForceLong, MetadataType],
+        examples: &[
+            ("vgcfgrestore --list vg0", "the copies that were kept, oldest first"),
+            ("vgcfgrestore --test -f FILE vg0", "tell what would be changed"),
+            ("vgcfgrestore -f FILE vg0", "names, tags, permissions; contents stay as they are"),
+        ],
+        run: vgcfg::restore,
     },
     Command {
         name: "lvcreate",

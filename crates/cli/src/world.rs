@@ -3,10 +3,10 @@
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::failure::exit;
 use rowen_control::uuids;
-use rowen_control::wire::{CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
-use rowen_host::{keeper, server};
+use rowen_host::{archive, keeper, server, settings};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -140,6 +140,54 @@ impl Backend for Host {
 
     fn serve(&mut self, group: &str) -> u8 {
         server::main(&server::Options::new(group))
+    }
+
+    fn introduce(&mut self, caller: Caller) {
+        server::introduce(caller);
+    }
+
+    fn check_settings(&mut self) -> Answer<()> {
+        settings::load().map(drop).map_err(|why| Trouble::other(ErrorKind::Invalid, why))
+    }
+
+    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()> {
+        let settings = settings::load().map_err(|why| Trouble::other(ErrorKind::Invalid, why))?;
+        let (kept, path) = match path {
+            Some(path) => (archive::replace(Path::new(path), text), PathBuf::from(path)),
+            None => (archive::keep(group, text, &settings), archive::backup_path(group)),
+        };
+        kept.map_err(|e| {
+            let message = format!("{}: write failed: {e}\nBackup of volume group {group} failed.", path.display());
+            Trouble::other(ErrorKind::Io, message)
+        })
+    }
+
+    fn backup_path(&mut self, group: &str) -> String {
+        archive::backup_path(group).display().to_string()
+    }
+
+    fn archive_dir(&mut self) -> String {
+        archive::archive_dir().display().to_string()
+    }
+
+    fn copies(&mut self, group: &str) -> Answer<Vec<String>> {
+        let unreadable =
+            |e| Trouble::other(ErrorKind::Io, format!("{}: read failed: {e}", archive::archive_dir().display()));
+        let mut paths = archive::archived(group).map_err(unreadable)?;
+        let newest = archive::backup_path(group);
+        if newest.exists() {
+            paths.push(newest);
+        }
+        Ok(paths.iter().map(|path| path.display().to_string()).collect())
+    }
+
+    fn read_text(&mut self, path: &str) -> Answer<String> {
+        std::fs::read_to_string(path)
+            .map_err(|e| Trouble::other(ErrorKind::NotFound, format!("{path}: read failed: {e}")))
+    }
+
+    fn host_name(&mut self) -> String {
+        archive::host_name()
     }
 
     fn now(&mut self) -> u64 {

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A world of its own, with one group's name that nothing else has. Dropped, it leaves nothing.
 struct World {
@@ -170,4 +171,119 @@ fn bad_input_is_refused_and_changes_no_byte() {
     world.refused("vgremove -f VG", 5, "VG/data");
     drop(open);
     assert_eq!(world.ok("lvs --noheadings -o lv_name --separator , VG"), "  data\n");
+}
+
+fn copies(world: &World) -> Vec<PathBuf> {
+    let entries = fs::read_dir(world.dir.join("etc/archive")).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Waits until the newest copy of the metadata has `words`, and returns it.
+fn copy_with(world: &World, words: &str) -> String {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let text = fs::read_to_string(world.dir.join("etc/backup").join(&world.group)).unwrap_or_default();
+        if text.contains(words) {
+            return text;
+        }
+        assert!(Instant::now() < until, "no copy with {words:?}: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn changes_are_archived_and_can_be_taken_back() {
+    let world = World::new("cfg");
+    world.file("pv1", 256 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -L 40M -n data VG");
+    write(&world.node("data"), b"kept");
+    let first = copy_with(&world, "data {");
+    assert!(first.contains(&format!("executing 'rowen lvcreate -L 40M -n data {}'", world.group)), "{first}");
+
+    world.ok("lvrename VG data other");
+    world.ok("lvchange -pr VG/other");
+    copy_with(&world, "other {");
+    world.ok("stop VG");
+    let newest = copy_with(&world, "status = [\"READ\", \"VISIBLE\"]");
+    assert!(!newest.contains("data {"));
+    let old = copies(&world).into_iter().find(|path| fs::read_to_string(path).unwrap().contains("data {")).unwrap();
+    assert!(world.ok("vgcfgrestore --list VG").contains(old.to_str().unwrap()));
+
+    let told = world.ok(&format!("vgcfgrestore -f {} VG", old.display()));
+    assert!(told.contains("Restored volume group"), "{told}");
+    world.ok("vgchange -ay VG");
+    assert_eq!(&read(&world.node("data")), b"kept");
+    write(&world.node("data"), b"new.");
+
+    world.ok("lvcreate -An -L 4M -n unkept VG");
+    world.ok("lvremove -f VG/data");
+    world.refused(
+        &format!("vgcfgrestore -f {} VG", old.display()),
+        5,
+        "VG/data was removed, and its contents are gone.",
+    );
+    world.ok("vgremove -f VG");
+    assert!(!world.dir.join("etc/backup").join(&world.group).exists(), "the copy of a group that is gone is history");
+}
+
+#[test]
+fn many_changes_cost_few_copies() {
+    let world = World::new("many");
+    world.file("pv1", 256 << 20);
+    world.ok("vgcreate VG pv1");
+    let begun = Instant::now();
+    for n in 0..60 {
+        world.ok(&format!("lvcreate -an -L 4M -n v{n} VG"));
+        world.ok(&format!("lvremove -f VG/v{n}"));
+    }
+    world.ok("stop VG");
+    // One a second, one at once, one at the end.
+    let most = begun.elapsed().as_secs() as usize + 3;
+    assert!(copies(&world).len() <= most, "{} copies in {:?}", copies(&world).len(), begun.elapsed());
+}
+
+#[test]
+fn a_half_written_config_file_is_refused_and_the_volumes_go_on() {
+    let world = World::new("conf");
+    world.file("pv1", 64 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -L 8M -n data VG");
+    let config = world.dir.join("etc/rowen.conf");
+    fs::write(&config, "monitor {\n\tthresholds = [80, ").unwrap();
+    for line in ["lvs VG", "lvcreate -L 8M -n more VG", "lvremove -f VG/data", "pvcreate pv1"] {
+        world.refused(line, 5, "Failed to load config file");
+        world.refused(line, 5, "line 2: the text ends where a value should be");
+    }
+    write(&world.node("data"), b"here");
+    world.ok("check VG");
+    world.ok("stop VG");
+    fs::write(&config, "# nothing is set\n").unwrap();
+    assert_eq!(world.ok("lvs --noheadings -o lv_name VG"), "  data\n");
+}
+
+#[test]
+fn a_group_that_fills_up_is_told_and_the_administrators_program_is_run() {
+    let world = World::new("warn");
+    world.file("pv1", 256 << 20);
+    let (program, told) = (world.dir.join("alert"), world.dir.join("told"));
+    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >>{}\n", told.display())).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir_all(world.dir.join("etc")).unwrap();
+    let settings = format!("monitor {{\n thresholds = [50]\n command = \"{}\"\n}}\n", program.display());
+    fs::write(world.dir.join("etc/rowen.conf"), settings).unwrap();
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -T -L 100M VG/pool");
+    world.ok("lvcreate -V 1G -n thin -T VG/pool");
+    for _ in 0..2 {
+        let output = world.run("lvcreate -L 140M -n thick VG");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains("% full"), "{said}");
+        world.ok("lvremove -f VG/thick");
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while !fs::read_to_string(&told).is_ok_and(|text| text.starts_with(&world.group)) {
+        assert!(Instant::now() < until, "the program was not run");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

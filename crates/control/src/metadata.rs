@@ -7,6 +7,7 @@
 //! with a line number.
 
 use crate::syntax::{self, Error, Section, wrong};
+use crate::units::sentence;
 use crate::wire::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
 use crate::{names, time, uuids};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
@@ -159,7 +160,7 @@ impl Document {
         if !tags.is_empty() {
             writeln!(to, "\ttags = {}", syntax::list(tags))?;
         }
-        writeln!(to, "\textent_size = {}\t\t# {}", extent_bytes / SECTOR, shown(extent_bytes))?;
+        writeln!(to, "\textent_size = {}\t\t# {}", extent_bytes / SECTOR, sentence(extent_bytes))?;
         writeln!(to, "\tmax_lv = {max_volumes}\n\tmax_pv = {max_pvs}")?;
         writeln!(to, "\tallocation_policy = \"{}\"", word(&ALLOCATIONS, alloc))?;
         writeln!(to, "\n\tphysical_volumes {{")?;
@@ -171,9 +172,9 @@ impl Document {
             if !pv.tags.is_empty() {
                 writeln!(to, "\t\t\ttags = {}", syntax::list(&pv.tags))?;
             }
-            writeln!(to, "\t\t\tdev_size = {}\t# {}", pv.size_bytes / SECTOR, shown(pv.size_bytes))?;
+            writeln!(to, "\t\t\tdev_size = {}\t# {}", pv.size_bytes / SECTOR, sentence(pv.size_bytes))?;
             writeln!(to, "\t\t\tpe_start = {}", pv.data_offset_bytes / SECTOR)?;
-            writeln!(to, "\t\t\tpe_count = {}\t# {}", pv.extents, shown(pv.extents * extent_bytes))?;
+            writeln!(to, "\t\t\tpe_count = {}\t# {}", pv.extents, sentence(pv.extents * extent_bytes))?;
             writeln!(to, "\t\t}}")?;
         }
         writeln!(to, "\t}}")?;
@@ -277,10 +278,6 @@ fn attributes(group: &Section) -> Result<GroupAttributes, Error> {
     })
 }
 
-fn shown(bytes: u64) -> String {
-    crate::units::Units::parse("h").unwrap_or_default().show(bytes, true)
-}
-
 fn check_name(name: &str, line: usize) -> Result<(), Error> {
     names::check_form(name).map_err(|why| wrong(line, format!("\"{name}\" cannot be a name: {why}")))
 }
@@ -355,7 +352,7 @@ impl Volume {
         writeln!(to, "\t\t\tsector_size = {}\n\t\t\twhen_full = \"{policy}\"", self.sector)?;
         writeln!(to, "\t\t\tsegment_count = 1\n\n\t\t\tsegment1 {{")?;
         writeln!(to, "\t\t\t\tstart_extent = 0")?;
-        let size = shown(self.extents.saturating_mul(extent_bytes));
+        let size = sentence(self.extents.saturating_mul(extent_bytes));
         writeln!(to, "\t\t\t\textent_count = {}\t# {size}", self.extents)?;
         writeln!(to, "\n\t\t\t\ttype = \"{}\"", self.segment_type())?;
         if self.kind == VolumeKind::Thin {
@@ -368,7 +365,12 @@ impl Volume {
             writeln!(to, "\t\t\t\torigin = \"{origin}\"")?;
         }
         if let Some(reserve) = self.reserve_blocks {
-            writeln!(to, "\t\t\t\treserve = {}\t# {}", reserve * (BLOCK_SIZE / SECTOR), shown(reserve * BLOCK_SIZE))?;
+            writeln!(
+                to,
+                "\t\t\t\treserve = {}\t# {}",
+                reserve * (BLOCK_SIZE / SECTOR),
+                sentence(reserve * BLOCK_SIZE)
+            )?;
         }
         writeln!(to, "\t\t\t\tchunk_size = {}", u64::from(self.chunk_blocks) * (BLOCK_SIZE / SECTOR))?;
         writeln!(to, "\t\t\t}}\n\t\t}}")

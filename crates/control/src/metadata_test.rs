@@ -72,14 +72,14 @@ fn it_reads_like_lvms() {
     for line in [
         "contents = \"Text Format Volume Group\"",
         "vg-0 {",
-        "\textent_size = 8192\t\t# 4.00m",
+        "\textent_size = 8192\t\t# 4.00 MiB",
         "\t\t\tpe_start = 2048",
         "\t\t\tstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]",
         "\t\t\tflags = [\"ACTIVATION_SKIP\", \"NOAUTOACTIVATE\"]",
         "\t\t\ttags = [\"a/b\", \"c=d\"]",
         "\t\t\t\ttype = \"snapshot\"",
         "\t\t\t\ttype = \"thin-pool\"",
-        "\t\t\t\textent_count = 25\t# 100.00m",
+        "\t\t\t\textent_count = 25\t# 100.00 MiB",
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
     }

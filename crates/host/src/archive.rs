@@ -108,8 +108,11 @@ fn random() -> u32 {
     now.subsec_nanos() ^ std::process::id().rotate_left(16)
 }
 
-/// Writes a whole file and puts it at `path`, over what is there (A1).
+/// Writes a whole file and puts it at `path`, over the file that is there (A1). A device or directory is left alone.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no regular file"));
+    }
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}", std::process::id()));

@@ -11,4 +11,5 @@ pub mod own;
 pub mod pv;
 pub mod reports;
 pub mod vg;
+pub mod vgcfg;
 pub mod volumes;

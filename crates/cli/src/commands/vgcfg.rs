@@ -7,10 +7,10 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
 use rowen_control::metadata::{Document, Origin, Volume};
-use rowen_control::time;
 use rowen_control::wire::{
     AttributeChange, GroupAttributes, GroupChange, GroupReport, Request, VolumeReport, VolumeState,
 };
+use rowen_control::{time, units};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ struct Step {
     told: String,
 }
 
-/// What restoring takes.
+/// What restoring takes, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     steps: Vec<Step>,
@@ -134,7 +134,10 @@ impl Plan {
         }
         plan.notes.extend(gone.into_iter().map(|line| format!("WARNING: {line}")));
         if document.name != *group {
-            plan.notes.push(format!("WARNING: Volume group \"{group}\" was called \"{}\" and keeps its name.", document.name));
+            plan.notes.push(format!(
+                "WARNING: Volume group \"{group}\" was called \"{}\" and keeps its name.",
+                document.name
+            ));
         }
         let wanted: BTreeMap<Uuid, &Volume> = document.volumes.iter().map(|volume| (volume.uuid, volume)).collect();
         for newer in report.volumes.iter().filter(|volume| !wanted.contains_key(&volume.uuid)) {
@@ -183,9 +186,9 @@ impl Plan {
             let (at, to) = match ready {
                 Some(at) => (at, waiting[at].1.to_owned()),
                 None => {
-                    let free = (0u64..).map(|n| format!("restore{n}")).find(|name| {
-                        !taken.contains_key(name) && !wanted.values().any(|then| then.name == *name)
-                    });
+                    let free = (0u64..)
+                        .map(|n| format!("restore{n}"))
+                        .find(|name| !taken.contains_key(name) && !wanted.values().any(|then| then.name == *name));
                     (0, free.unwrap_or_default())
                 }
             };
@@ -208,10 +211,7 @@ impl Plan {
         let (group, name) = (&report.name, &then.name);
         let extents = now.blocks.div_ceil(report.extent_blocks.max(1));
         if extents != then.extents {
-            let size = |extents: u64| {
-                rowen_control::units::Units::default()
-                    .show(extents.saturating_mul(report.extent_blocks * BLOCK_SIZE), true)
-            };
+            let size = |extents: u64| units::sentence(extents.saturating_mul(report.extent_blocks * BLOCK_SIZE));
             self.notes.push(format!(
                 "WARNING: Logical volume {group}/{name} had {} and keeps {}; lvresize changes that, not its lost contents.",
                 size(then.extents),
@@ -269,9 +269,11 @@ impl Plan {
             add_tags,
             remove_tags,
         };
-        // Last: a group that was exported takes no change of its volumes.
         if change != GroupChange::default() {
-            self.step(Request::ChangeGroup { change }, format!("Volume group \"{group}\" has its attributes again."));
+            let told = format!("Volume group \"{group}\" has its attributes again.");
+            // An exported group takes no change of its volumes.
+            let at = if *exported { 0 } else { self.steps.len() };
+            self.steps.insert(at, Step { request: Request::ChangeGroup { change }, told });
         }
     }
 }
@@ -294,3 +296,7 @@ fn other_pool(document: &Document, report: &GroupReport, now: &VolumeReport, the
     let is_there = pool_then.is_none_or(|uuid| report.volumes.iter().any(|volume| volume.uuid == uuid));
     (pool_now != pool_then && is_there).then(|| then.pool.clone())
 }
+
+#[cfg(test)]
+#[path = "vgcfg_test.rs"]
+mod tests;
