@@ -35,7 +35,7 @@ mod walk;
 
 pub use crate::format::node::{Extent, Node, NodeRef};
 pub use cache::{NODE_COST, NodeCache};
-pub use replace::{replace, unmap_step};
+pub use replace::replace;
 pub use shrink::shrink_leaf;
 pub use walk::{Passed, Step, walk_step};
 

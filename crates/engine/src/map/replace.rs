@@ -3,20 +3,18 @@
 //! Most changes touch one leaf that the writer already changed since the last checkpoint; they are made in place
 //! under one short lock ([`edit_leaf`]). All others go to [`rebuild`](super::rebuild).
 
-use super::{MapError, NodeCache, NodeOwner, Place, Tree, descend, peek, rebuild};
+use super::{MapError, NodeCache, NodeOwner, Place, Tree, descend, rebuild};
 use crate::format::node::{CAPACITY, Entry, Extent, Node};
 use smallvec::SmallVec;
 
 /// A node with fewer entries than this looks for a sibling to join, when it has just lost some.
 pub(super) const SPARSE: usize = CAPACITY / 4;
-/// Leaves that one [`unmap_step`] touches at most.
-const STEP_LEAVES: usize = 64;
 
 /// Unmaps `[start, end)` and puts `new` there: extents in order within the range, possibly none. What was in the
 /// range is appended to `removed`, cut to it and in order; parts of extents outside of the range stay. New and old
 /// neighbours are joined where they can be one extent, within the leaves that change anyway.
 ///
-/// All leaves of the range are held in memory at once: for long ranges see [`unmap_step`]. On an error nothing has
+/// All leaves of the range are held in memory at once, so long ranges come in pieces. On an error nothing has
 /// changed (I8). A call that changes nothing (unmapping a hole) copies nothing.
 ///
 /// # Panics
@@ -42,28 +40,6 @@ pub fn replace<O: NodeOwner + ?Sized>(
         }
     }
     rebuild::replace(cache, tree, owner, &Change { start, end, new }, removed)
-}
-
-/// Unmaps the beginning of `[start, end)`, as much as lies in some 64 leaves, and returns where the rest begins;
-/// `end` when all is done. The way to discard long ranges in bounded memory: each step is a change of its own.
-pub fn unmap_step<O: NodeOwner + ?Sized>(
-    cache: &NodeCache,
-    tree: &mut Tree,
-    owner: &mut O,
-    start: u64,
-    end: u64,
-    removed: &mut Vec<Extent>,
-) -> Result<u64, MapError> {
-    let mut stop = end;
-    if let Some(parent) = descend(cache, tree, 1, start)? {
-        let far = peek(cache, parent.node, 1, |node| {
-            let last = (node.child_at(start) + STEP_LEAVES - 1).min(node.entries().len() - 1);
-            parent.child(node, last).end
-        })?;
-        stop = far.map_or(end, |far| far.min(end));
-    }
-    replace(cache, tree, owner, start, stop, &[], removed)?;
-    Ok(stop)
 }
 
 /// What a call of [`replace`] asks for.
