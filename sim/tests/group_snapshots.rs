@@ -17,7 +17,7 @@ const VOLUMES: usize = 4;
 const WRITERS: u64 = 6;
 
 fn place(writer: u64) -> u64 {
-    if writer.is_multiple_of(2) { writer * 4096 } else { 1 << 20 | writer * 512 }
+    if writer.is_multiple_of(2) { writer * 4096 } else { (1 << 20) + writer * 512 }
 }
 
 async fn put(client: &Client, vol: Vol, writer: u64, n: u64) {
