@@ -163,6 +163,33 @@ fn a_read_only_volume_refuses_writes_until_it_is_made_writable() {
 }
 
 #[test]
+fn a_loop_device_is_given_back_writable_and_taken_so() {
+    let world = World::new();
+    let ro = |number: u32| fs::read_to_string(format!("/sys/block/loop{number}/ro")).unwrap().trim() == "1";
+    let is_free = |number: u32| !Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists();
+    let given_back = |_| {
+        let target = world.volume("r", 4 * MIB, 4096);
+        target.read_only.store(true, Ordering::Relaxed);
+        let number = world.activate("r", target).loop_number;
+        assert!(ro(number));
+        world.deactivate("r").unwrap();
+        let found = ro(number);
+        // Another test may have taken it at once.
+        is_free(number).then_some((number, found))
+    };
+    let (number, found) = (0..50).find_map(given_back).unwrap();
+    assert!(!found, "loop{number} was left read-only");
+
+    // Others leave theirs read-only; the kernel hands out the lowest number that is free.
+    run("blockdev", &["--setro", &format!("/dev/loop{number}")]);
+    let node = world.activate("w", world.volume("w", 4 * MIB, 4096));
+    assert!(!ro(node.loop_number));
+    OpenOptions::new().write(true).open(&node.path).unwrap().write_all(&[1; 4096]).unwrap();
+    world.end();
+    run("blockdev", &["--setrw", &format!("/dev/loop{number}")]);
+}
+
+#[test]
 fn the_device_follows_the_volumes_size_while_it_is_mounted() {
     let world = World::new();
     let target = world.volume("s", 64 * MIB, 4096);

@@ -91,6 +91,20 @@ fn status(fd: &OwnedFd) -> io::Result<LoopInfo64> {
     Ok(info)
 }
 
+fn mark_read_only(device: &OwnedFd, read_only: bool) -> io::Result<()> {
+    let value = libc::c_int::from(read_only);
+    // SAFETY: BLKROSET reads an int, which outlives the call.
+    unsafe { ioctl(device, BLKROSET, &raw const value as libc::c_ulong) }.map(|_| ())
+}
+
+/// For a device that is given back. The kernel keeps the mark when the file goes, and the next program that takes the device
+/// would find it read-only. (The mark goes before the file does: afterwards the device may be somebody else's already.)
+fn leave_writable(device: &OwnedFd) {
+    if let Err(e) = mark_read_only(device, false) {
+        eprintln!("a loop device stays read-only: {e}");
+    }
+}
+
 /// A loop device, bound or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoopDevice {
@@ -150,7 +164,8 @@ impl LoopDevice {
         }
         let read_ahead = self.sys("queue/read_ahead_kb");
         fs::write(&read_ahead, READ_AHEAD_KIB.to_string()).doing(|| format!("write {}", read_ahead.display()))?;
-        if read_only { self.set_read_only(true) } else { Ok(()) }
+        // The kernel keeps what the last user of the device said.
+        self.set_read_only(read_only)
     }
 
     pub fn path(self) -> PathBuf {
@@ -206,12 +221,12 @@ impl LoopDevice {
             .doing(|| format!("set the size of {}", self.path().display()))
     }
 
+    fn is_read_only(self) -> bool {
+        self.attribute("ro").is_ok_and(|text| text.trim() == "1")
+    }
+
     pub fn set_read_only(self, read_only: bool) -> Result<()> {
-        let device = self.open_named(OFlags::RDONLY)?;
-        let value = libc::c_int::from(read_only);
-        // SAFETY: BLKROSET reads an int, which outlives the call.
-        unsafe { ioctl(&device, BLKROSET, &raw const value as libc::c_ulong) }
-            .map(|_| ())
+        mark_read_only(&self.open_named(OFlags::RDONLY)?, read_only)
             .doing(|| format!("make {} {}", self.path().display(), if read_only { "read-only" } else { "writable" }))
     }
 
@@ -228,12 +243,15 @@ impl LoopDevice {
     /// Frees the device and waits until it is free. When something still uses it, it stays as it is and this fails.
     pub fn detach(self) -> Result<()> {
         let bound = self.backing();
+        let read_only;
         {
             let device = match self.open(OFlags::RDONLY) {
                 Ok(device) => device,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENXIO | libc::ENOENT)) => return Ok(()),
                 Err(e) => return Err(e).doing(|| format!("open {}", self.path().display())),
             };
+            read_only = self.is_read_only();
+            leave_writable(&device);
             // SAFETY: LOOP_CLR_FD takes no argument.
             match unsafe { ioctl(&device, LOOP_CLR_FD, 0) } {
                 Ok(_) => {}
@@ -244,7 +262,7 @@ impl LoopDevice {
         let deadline = Instant::now() + GOING;
         while self.backing().is_some() && self.backing() == bound {
             if Instant::now() > deadline {
-                return self.stay();
+                return self.stay(read_only);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -254,6 +272,7 @@ impl LoopDevice {
     /// Frees the device as soon as nothing uses it any more; does not wait.
     pub fn abandon(self) {
         if let Ok(device) = self.open(OFlags::RDONLY) {
+            leave_writable(&device);
             // SAFETY: LOOP_CLR_FD takes no argument. A device that is free already is what is wanted.
             let _ = unsafe { ioctl(&device, LOOP_CLR_FD, 0) };
         }
@@ -277,7 +296,7 @@ impl LoopDevice {
     }
 
     /// Takes back a detach that waits for the last user.
-    fn stay(self) -> Result<()> {
+    fn stay(self, read_only: bool) -> Result<()> {
         let device = self.open_named(OFlags::RDONLY)?;
         let doing = || format!("keep {}", self.path().display());
         let mut info = match status(&device) {
@@ -288,6 +307,7 @@ impl LoopDevice {
         info.flags &= !LO_FLAGS_AUTOCLEAR;
         // SAFETY: LOOP_SET_STATUS64 reads a LoopInfo64, which outlives the call.
         unsafe { ioctl(&device, LOOP_SET_STATUS64, &raw const info as libc::c_ulong) }.doing(doing)?;
+        self.set_read_only(read_only)?;
         let (major, minor) = self.numbers()?;
         let user = super::usage::in_use(major, minor)?.unwrap_or_else(|| "something keeps it open".into());
         Err(Error::InUse { device: self.path().display().to_string(), user })
