@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real lint demo bench install uninstall clean help
+.PHONY: build test test-unit test-sim test-real test-clients lint demo bench install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +26,9 @@ test-sim: ## random runs, crashes and faults on simulated disks (ROWEN_SIM_SEEDS
 
 test-real: ## real devices, filesystems, servers that are killed (root)
 	.ci/run real
+
+test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen's volumes (root; installs them)
+	.ci/run clients
 
 lint: ## clippy, every warning an error
 	.ci/run lint
