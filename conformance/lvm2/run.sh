@@ -1,0 +1,34 @@
+#!/bin/bash
+# Runs one script of LVM2's test suite on Rowen, in a world of its own, and leaves nothing.
+#   run.sh TREE SCRIPT DIRECTORY     exits as the script does: 0 passed, 200 skipped, another number failed
+set -u
+tree=$1 script=$2 world=$3
+suite=$tree/lvm2-testsuite
+mkdir -p "$world/tmp"
+export ROWEN_SYSTEM_DIR=$world/etc ROWEN_RUN_DIR=$world/run DMSETUP_SHIM_DIR=$world/parts
+export LVM_TEST_DIR=$world/tmp LVM_TEST_DEVDIR=/dev LVM_TEST_FLAVOUR=ndev-vanilla LVM_TEST_PREFER_BRD=0 LVM_TEST_PARALLEL=1
+export LVM_TEST_NODEBUG=1 DM_DISABLE_UDEV=1 DM_UDEV_SYNCHRONISATION=0 PATH=$suite/lib:$tree/bin:$PATH
+
+clean() {
+    local group pid part point
+    grep -s " $world/" /proc/mounts | cut -d' ' -f2 | tac | while read -r point; do umount -l "$point"; done
+    for group in $(ls "$ROWEN_RUN_DIR" 2>/dev/null); do
+        timeout 30 "$tree/bin/lvm" vgremove -ff -y "$group" >/dev/null 2>&1
+        for pid in $(cat "$ROWEN_RUN_DIR/$group"/*.pid 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
+        rm -f "/dev/mapper/$group-"*
+        rm -rf "/dev/${group:?}"
+    done
+    for part in "$DMSETUP_SHIM_DIR"/*; do
+        [ -f "$part" ] || continue
+        losetup -d "$(<"$part")"
+        rm -f "/dev/mapper/${part##*/}"
+    done
+    losetup --list --noheadings -O NAME,BACK-FILE | grep " $world/" | while read -r part _; do losetup -d "$part"; done
+    rm -rf "$world"
+}
+trap clean EXIT
+trap 'exit 1' TERM INT HUP
+
+cd "$suite" || exit 1
+bash "shell/$script.sh" </dev/null &
+wait $!

@@ -1,0 +1,201 @@
+//! The same command scripts on the real LVM2 (inside user-mode-linux, which has device-mapper) and on Rowen: what they print,
+//! their exit codes and the names that they make under /dev are the same, or the lists say why not.
+#![allow(clippy::unwrap_used, reason = "tests end where something unexpected happens")]
+
+use rowen_conformance::compare::compare;
+use rowen_conformance::rules::{self, Rule};
+use rowen_conformance::transcript::{self, Step};
+use rustix::fs::FlockOperation;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Of each disk, in both worlds.
+const DISK: &str = "256M";
+const LEAST_COMMANDS: usize = 300;
+/// Slow machines take their time; only a world that hangs takes this long.
+const LIMIT: Duration = Duration::from_secs(1100);
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn tool(name: &str) -> Option<PathBuf> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// The program under test, which stands beside the tests' folder.
+fn rowen() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("rowen");
+    assert!(program.is_file(), "{} is not there: `cargo build -p rowen-cli` makes it", program.display());
+    program
+}
+
+/// A process that ends with its scope, with all that it started.
+struct World {
+    child: Child,
+    transcript: PathBuf,
+    log: PathBuf,
+}
+
+impl World {
+    fn start(name: &str, command: &mut Command, output: &Path) -> World {
+        let log = output.join(format!("{name}.log"));
+        let out = File::create(&log).unwrap();
+        command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+        World { child: command.spawn().unwrap(), transcript: output.join(format!("{name}.txt")), log }
+    }
+
+    fn steps(&mut self, until: Instant) -> Vec<Step> {
+        let said = |world: &World| fs::read_to_string(&world.log).unwrap_or_default();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "{} is not finished in time: {}", self.transcript.display(), said(self));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let text = fs::read_to_string(&self.transcript).unwrap_or_default();
+        let steps = transcript::parse(&text).unwrap_or_else(|e| panic!("{e}: {}", said(self)));
+        assert!(!steps.is_empty(), "nothing was recorded: {}", said(self));
+        steps
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        // Both end their children and clean up when they are asked to.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _may_have_ended = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let until = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < until {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let _may_have_ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// A directory in memory that ends with its scope.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let dir = parent.join(format!("rowen-conformance-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn list(name: &str) -> Vec<Rule> {
+    rules::parse(&fs::read_to_string(here().join(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn start_lvm(scratch: &Scratch, scripts: &Path, output: &Path) -> World {
+    let oracle = here().join("oracle");
+    let mut command = Command::new(tool("linux.uml").unwrap());
+    command.args([
+        "mem=1G",
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        "con=null",
+        "con0=fd:0,fd:1",
+        "quiet",
+    ]);
+    command.arg(format!("init={}", oracle.join("guest.sh").display()));
+    for (index, name) in ["a", "b", "c", "d"].iter().enumerate() {
+        let disk = scratch.0.join(name);
+        let size = DISK.trim_end_matches('M').parse::<u64>().unwrap() << 20;
+        File::create(&disk).unwrap().set_len(size).unwrap();
+        command.arg(format!("ubd{index}={}", disk.display()));
+    }
+    command.arg(format!("record={}", oracle.join("record.sh").display()));
+    command.arg(format!("world={}", oracle.join("lvm.sh").display()));
+    command.arg(format!("out={}", output.join("lvm.txt").display()));
+    command.arg(format!("scripts={}", scripts.display()));
+    World::start("lvm", &mut command, output)
+}
+
+fn start_rowen(scratch: &Scratch, scripts: &Path, output: &Path) -> World {
+    let oracle = here().join("oracle");
+    let mut files: Vec<PathBuf> = fs::read_dir(scripts).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let mut command = Command::new("bash");
+    command.arg(oracle.join("record.sh")).arg(oracle.join("rowen.sh")).arg(output.join("rowen.txt")).args(files);
+    command.env("ROWEN", rowen()).env("WORLD_DIR", &scratch.0).env("DISK", DISK);
+    World::start("rowen", &mut command, output)
+}
+
+/// Why the oracle cannot run here.
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("it needs root".to_owned());
+    }
+    let missing = ["linux.uml", "lvm", "thin_check"].into_iter().find(|name| tool(name).is_none())?;
+    Some(format!("{missing} is not installed; `.ci/packages conformance` does it"))
+}
+
+#[test]
+fn the_same_commands_do_the_same_as_on_lvm2() {
+    if let Some(reason) = missing() {
+        assert!(std::env::var_os("ROWEN_ORACLE_OPTIONAL").is_some(), "the real LVM2 cannot run: {reason}");
+        eprintln!("NOT TESTED: the real LVM2 cannot run: {reason}");
+        return;
+    }
+    let lock = File::create(std::env::temp_dir().join("rowen-conformance.lock")).unwrap();
+    let until = Instant::now() + LIMIT;
+    while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        assert!(Instant::now() < until, "another run of this test, which uses the same names, does not end");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let scripts = std::env::var_os("ROWEN_SCRIPTS").map_or_else(|| here().join("scripts"), PathBuf::from);
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
+    fs::create_dir_all(&output).unwrap();
+    for name in ["lvm.txt", "rowen.txt"] {
+        let _none_yet = fs::remove_file(output.join(name));
+    }
+    let (their_scratch, our_scratch) = (Scratch::new("lvm"), Scratch::new("rowen"));
+    let until = Instant::now() + LIMIT;
+    let mut lvm = start_lvm(&their_scratch, &scripts, &output);
+    let mut rowen = start_rowen(&our_scratch, &scripts, &output);
+    let (ours, theirs) = (rowen.steps(until), lvm.steps(until));
+
+    let (wanted, gaps) = (list("differences.txt"), list("gaps.txt"));
+    let rules: Vec<&Rule> = wanted.iter().chain(&gaps).collect();
+    let verdict = compare(&theirs, &ours, &rules);
+    let mut problems = verdict.differences;
+    for (name, rules) in [("differences.txt", &wanted), ("gaps.txt", &gaps)] {
+        for line in rules.iter().flat_map(Rule::unused) {
+            problems.push(format!("{name}, line {line}: nothing differs in this way: take it out"));
+        }
+    }
+    let programs = theirs.iter().filter(|step| step.is_of_lvm()).count();
+    eprintln!(
+        "{programs} commands of LVM in {} steps: {} equal, {} explained, {} problems; transcripts in {}",
+        theirs.len(),
+        verdict.equal,
+        verdict.explained,
+        problems.len(),
+        output.display()
+    );
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    let whole = std::env::var_os("ROWEN_SCRIPTS").is_none();
+    assert!(!whole || programs >= LEAST_COMMANDS, "only {programs} commands were compared");
+}
