@@ -95,6 +95,8 @@ pub trait Backend {
     fn copies(&mut self, group: &str) -> Answer<Vec<String>>;
     fn read_text(&mut self, path: &str) -> Answer<String>;
     fn host_name(&mut self) -> String;
+    /// What udev should know about the device at `path`.
+    fn udev_properties(&mut self, path: &str) -> Vec<(&'static str, String)>;
     /// Seconds since 1970.
     fn now(&mut self) -> u64;
     fn fresh_uuid(&mut self) -> Uuid;

@@ -369,6 +369,10 @@ impl Backend for Fake {
         self.files.get(path).cloned().ok_or_else(missing)
     }
 
+    fn udev_properties(&mut self, _path: &str) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     fn host_name(&mut self) -> String {
         "host".to_owned()
     }

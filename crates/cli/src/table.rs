@@ -353,6 +353,15 @@ pub const COMMANDS: &[Command] = &[
         run: own::serve,
     },
     Command {
+        name: "udev",
+        summary: "Print what udev should know about a block device",
+        is_lvm: false,
+        forms: &["PATH"],
+        options: &[],
+        examples: &[("rowen udev /dev/sdb", "what the udev rules run")],
+        run: own::udev,
+    },
+    Command {
         name: "commands",
         summary: "List the commands that may be called by their own name",
         is_lvm: false,

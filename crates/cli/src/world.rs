@@ -186,6 +186,10 @@ impl Backend for Host {
             .map_err(|e| Trouble::other(ErrorKind::NotFound, format!("{path}: read failed: {e}")))
     }
 
+    fn udev_properties(&mut self, path: &str) -> Vec<(&'static str, String)> {
+        devices::udev_properties(Path::new(path))
+    }
+
     fn host_name(&mut self) -> String {
         archive::host_name()
     }

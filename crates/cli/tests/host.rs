@@ -287,3 +287,50 @@ fn a_group_that_fills_up_is_told_and_the_administrators_program_is_run() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Kills the server that a test runs in the foreground, if the test did not get to its end.
+struct Foreground(std::process::Child);
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _may_have_ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_who_serves() {
+    let world = World::new("notify");
+    world.file("pv1", 64 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("stop VG");
+    let path = world.dir.join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let told = || {
+        let mut buffer = [0; 256];
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let server = Command::new(env!("CARGO_BIN_EXE_rowen"))
+        .args(["serve", &world.group])
+        .env("ROWEN_SYSTEM_DIR", world.dir.join("etc"))
+        .env("ROWEN_RUN_DIR", world.dir.join("run"))
+        .env("NOTIFY_SOCKET", &path)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut server = Foreground(server);
+    let first = told();
+    assert!(first.contains("READY=1\n") && first.contains(&format!("MAINPID={}\n", server.0.id())), "{first}");
+
+    world.ok("lvcreate -L 8M -n data VG");
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    let second = told();
+    assert!(second.contains("READY=1\n") && !second.contains(&format!("MAINPID={}\n", server.0.id())), "{second}");
+    write(&world.node("data"), b"here");
+    world.ok("stop VG");
+    assert_eq!(told(), "STOPPING=1\n");
+}

@@ -184,6 +184,14 @@ pub fn serve(session: &mut Session<'_>, args: &Args) -> Result {
     }
 }
 
+pub fn udev(session: &mut Session<'_>, args: &Args) -> Result {
+    let [path] = &args.positionals[..] else { return Err(Failure::usage("Please specify one path.")) };
+    for (key, value) in session.backend.udev_properties(path) {
+        session.console.raw_out(&format!("{key}={value}\n"));
+    }
+    Ok(())
+}
+
 pub fn commands(session: &mut Session<'_>, _args: &Args) -> Result {
     for command in COMMANDS.iter().filter(|command| command.is_lvm) {
         session.console.raw_out(&format!("{}\n", command.name));

@@ -14,8 +14,10 @@ pub mod file;
 mod plain;
 mod scan;
 mod signature;
+mod udev;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, scan};
+pub use udev::properties as udev_properties;

@@ -103,6 +103,14 @@ enum Look {
     SeenBefore,
 }
 
+/// The physical volume at `path`, if it is one.
+pub fn probe(path: &Path) -> Option<Pv> {
+    match look(path, &mut HashSet::new()) {
+        Look::Pv(pv) => Some(pv),
+        Look::NoPv | Look::SeenBefore => None,
+    }
+}
+
 fn look(path: &Path, seen: &mut HashSet<Identity>) -> Look {
     let Ok(device) = Plain::open(path, OpenMode::ReadOnly) else { return Look::NoPv };
     if !seen.insert(device.identity) {

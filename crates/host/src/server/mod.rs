@@ -14,6 +14,7 @@
 //!   the process ends; the keeper, which holds the exports, starts a successor at once, and those who use the volumes see
 //!   a pause. That is how a running server is upgraded.
 //! * Killed: the same without the checkpoint.
+//! * Under systemd ([`systemd`]) it is a service; a successor makes itself the service's main process.
 //! * SIGUSR1: the counters go to the log. SIGHUP: the settings are read again.
 
 mod activation;
@@ -33,6 +34,7 @@ mod signals;
 mod snapshot;
 mod start;
 mod state;
+mod systemd;
 mod volumes;
 mod warnings;
 

@@ -7,7 +7,7 @@ use super::presence::Presence;
 use super::signals::{Signal, Signals};
 use super::state::{End, Server};
 use super::warnings::Warnings;
-use super::{LAUNCHED_BY_COMMAND, log, report};
+use super::{LAUNCHED_BY_COMMAND, log, report, systemd};
 use crate::disks::{IoEngine, OpenMode, PvSet};
 use crate::export::{Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
@@ -87,6 +87,7 @@ pub fn main(options: &Options) -> u8 {
     match start(options) {
         Ok((server, presence, listener)) => {
             announce(options, &Outcome::Ok);
+            systemd::ready(&server.name);
             log::line(format_args!("volume group \"{}\" is served", server.name));
             let ending = serve(&server, &listener, &signals, options);
             let code = finish(server, listener, ending);
@@ -322,6 +323,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         }
         Ending::Closed => {}
     }
+    systemd::stopping();
     server.archive.close();
     leave(&server);
     let group = server.group.clone();

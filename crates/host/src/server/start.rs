@@ -7,7 +7,7 @@
 use super::client::{Client, ConnectError};
 use super::failure::{Failure, Result};
 use super::presence::StartLock;
-use super::{LAUNCHED_BY_COMMAND, log};
+use super::{LAUNCHED_BY_COMMAND, log, systemd};
 use crate::{devices, paths};
 use rowen_control::names;
 use rowen_control::wire::{ErrorKind, Outcome};
@@ -51,6 +51,13 @@ pub fn ensure_running(group: &str) -> Result<Client> {
         if let Some(client) = connect(group)? {
             return Ok(client);
         }
+        if systemd::is_in_charge(group) && systemd::start(group) {
+            match connect(group)? {
+                Some(client) => return Ok(client),
+                // It ended again already.
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
         match launch(group).map_err(|e| system(group, "start", e))? {
             Launch::Serving => {}
             Launch::Failed(error) => return Err(error),
@@ -73,6 +80,7 @@ fn launch(group: &str) -> io::Result<Launch> {
     let mut child = Command::new(program()?)
         .args(["serve", group])
         .env(LAUNCHED_BY_COMMAND, "1")
+        .env_remove(systemd::NOTIFY_SOCKET)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

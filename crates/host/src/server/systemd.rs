@@ -1,0 +1,105 @@
+//! Living with systemd, where it runs the host: a server tells it that it serves, and a command that needs a server has
+//! systemd start one. A server that a command started from a login session would belong to that session, and be told to
+//! end with it, at shutdown before the filesystems on its volumes are unmounted.
+
+use super::log;
+use crate::paths;
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Where the service manager listens. A server that a command starts must not have it: it is the command's service's.
+pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Where unit files are, those of the administrator first.
+const UNIT_DIRS: [&str; 4] =
+    ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+const UNIT: &str = "rowen@.service";
+
+/// Tells the service manager, if there is one, that this process serves the group now: also when it took over from another
+/// process of the service.
+pub fn ready(group: &str) {
+    tell(&format!("READY=1\nMAINPID={}\nSTATUS=Serving volume group {group}\n", std::process::id()));
+}
+
+/// The server is ending.
+pub fn stopping() {
+    tell("STOPPING=1\n");
+}
+
+fn tell(state: &str) {
+    if let Some(socket) = std::env::var_os(NOTIFY_SOCKET).filter(|socket| !socket.is_empty())
+        && let Err(e) = send(&socket, state)
+    {
+        log::line(format_args!("cannot tell the service manager: {e}"));
+    }
+}
+
+fn send(socket: &OsString, state: &str) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(Path::new(std::ffi::OsStr::from_bytes(path)))?,
+    };
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+/// Whether the group's server is the service manager's to start: systemd runs this host, has the unit, can name it after
+/// the group, and would find the same directories as this process.
+pub fn is_in_charge(group: &str) -> bool {
+    let is_usual_world = paths::run_dir() == Path::new("/run/rowen") && !paths::is_private_world();
+    is_usual_world
+        && is_instance(group)
+        && Path::new("/run/systemd/system").is_dir()
+        && UNIT_DIRS.iter().any(|dir| Path::new(dir).join(UNIT).exists())
+}
+
+/// Whether the name can stand in a unit's name as it is.
+fn is_instance(group: &str) -> bool {
+    group.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
+/// Has systemd start the group's server; it serves when this returns true. Otherwise the caller starts one itself, and
+/// learns why it does not serve.
+pub fn start(group: &str) -> bool {
+    let started = Command::new("systemctl")
+        .args(["--quiet", "--no-ask-password", "start", &format!("rowen@{group}.service")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    started.is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_arrive_at_a_path_and_at_an_abstract_name() {
+        let path = std::env::temp_dir().join(format!("rowen-notify-{}", std::process::id()));
+        let at_path = UnixDatagram::bind(&path).unwrap();
+        let name = format!("rowen-notify-{}", std::process::id());
+        let abstractly = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        send(&path.clone().into_os_string(), "READY=1\n").unwrap();
+        send(&format!("@{name}").into(), "STOPPING=1\n").unwrap();
+        let mut buffer = [0; 64];
+        for (socket, expected) in [(&at_path, "READY=1\n"), (&abstractly, "STOPPING=1\n")] {
+            socket.set_nonblocking(true).unwrap();
+            let length = socket.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], expected.as_bytes());
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(send(&path.into_os_string(), "READY=1\n").is_err(), "nobody listens");
+    }
+
+    #[test]
+    fn names_that_units_cannot_have_are_known() {
+        assert!(is_instance("vg-0_a.b") && !is_instance("vg+0"));
+    }
+}
