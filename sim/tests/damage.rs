@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
-use rowen_engine::disk::{DiskOp, DiskOpKind, PvIndex};
+use rowen_engine::disk::{DiskOp, DiskOpKind, Disks, PvIndex};
+use rowen_engine::group::Group;
 use rowen_sim::client::{Client, Failure};
 use rowen_sim::crash::{Setup, Verdict, judge_damaged};
 use rowen_sim::disk::{Faults, Image, Policy, SimDisks, is_metadata};
@@ -70,6 +71,45 @@ fn one_rotten_page_of_metadata_harms_nobody() {
             }
         }
     }
+}
+
+/// Rot in one copy of anything that the checkpoint uses is found, also where the engine never meets it, and mended.
+#[test]
+fn rot_in_either_copy_is_found_and_repaired() {
+    let setup = Setup::small(2, 24);
+    let (image, _) = run(&setup, &steps("revert"), |_| {});
+    let world = World::new(3);
+    let verify = |image: Image, repair: bool| {
+        let disks = SimDisks::with_image(world.handle(), image);
+        let as_disks = disks.clone() as Arc<dyn Disks>;
+        let report = match repair {
+            true => world.run(Group::repair(as_disks)),
+            false => world.run(Group::check(as_disks)),
+        };
+        (report.unwrap(), disks.moment().power_cut(Policy::Nothing, &mut Rng::new(1)))
+    };
+    assert!(verify(image.clone(), false).0.findings.is_empty());
+    let (mut rng, mut found) = (Rng::new(4), 0);
+    for (pv, offset) in metadata_pages(&image) {
+        let mut rotten = image.clone();
+        rotten.flip(pv, offset + rng.below(4096), rng.below(8) as u8);
+        let (told, unchanged) = verify(rotten.clone(), false);
+        assert_eq!(told.findings.len() as u64, told.repairable, "{:?}", told.findings);
+        let (mended, after) = verify(rotten, true);
+        assert!(mended.findings.is_empty() && mended.repaired.len() == told.findings.len(), "{mended:?}");
+        let page = |image: &Image| {
+            let mut page = vec![0; 4096];
+            image.read(pv, offset, &mut page);
+            page
+        };
+        if told.repairable > 0 {
+            found += 1;
+            assert!(page(&unchanged) != page(&image), "a check writes nothing");
+            assert_eq!(page(&after), page(&image));
+        }
+        assert!(verify(after, false).0.findings.is_empty());
+    }
+    assert!(found >= 8, "{found} pages only are in use");
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub trait Backend {
     /// Whether the group's server runs.
     fn is_running(&mut self, group: &str) -> Answer<bool>;
     /// Verifies a group that nothing has open.
-    fn check_closed(&mut self, group: &str) -> Answer<CheckOutcome>;
+    fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;
     /// Returns what there is to tell besides success.
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;

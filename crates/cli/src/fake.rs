@@ -202,7 +202,11 @@ impl Fake {
             }
             Request::Check => {
                 let findings = self.findings.clone();
-                return Ok(Outcome::Check(CheckOutcome { findings, nodes: 3, blocks: 40 }));
+                return Ok(Outcome::Check(CheckOutcome { findings, nodes: 3, blocks: 40, ..CheckOutcome::default() }));
+            }
+            Request::Repair => {
+                let repaired = std::mem::take(&mut self.findings);
+                return Ok(Outcome::Check(CheckOutcome { repaired, nodes: 3, blocks: 40, ..CheckOutcome::default() }));
             }
             Request::Stats => return Ok(Outcome::Stats(StatsReport { checkpoints: 7, ..StatsReport::default() })),
             Request::Destroy { .. } => {
@@ -238,7 +242,7 @@ impl Backend for Fake {
         Ok(self.groups.iter().any(|known| known.name == group))
     }
 
-    fn check_closed(&mut self, group: &str) -> Answer<CheckOutcome> {
+    fn check_closed(&mut self, group: &str, _repair: bool) -> Answer<CheckOutcome> {
         Err(Trouble::other(ErrorKind::NotFound, no_group(group)))
     }
 

@@ -326,6 +326,15 @@ pub const COMMANDS: &[Command] = &[
         run: own::check,
     },
     Command {
+        name: "repair",
+        summary: "Write damaged copies of a volume group's metadata anew from the good ones",
+        is_lvm: false,
+        forms: &["VG"],
+        options: &[],
+        examples: &[("rowen repair vg0", "what both copies have lost is told and left alone")],
+        run: own::repair,
+    },
+    Command {
         name: "stats",
         summary: "Show the counters of a volume group's server",
         is_lvm: false,

@@ -834,7 +834,13 @@ fn rowens_own_commands() {
         E|  WARNING: volume group \"vg0\" is 91% full.
         E|  block 7 of lv1 is used twice
         E|  Volume group \"vg0\" is damaged: 1 finding(s), 3 metadata nodes and 40 blocks examined.
-        rc=5",
+        rc=5
+
+        $ rowen repair vg0
+        O|  Written anew from the good copy: block 7 of lv1 is used twice.$
+        O|  Volume group \"vg0\" is sound: 3 metadata nodes and 40 blocks examined.$
+        E|  WARNING: volume group \"vg0\" is 91% full.
+        rc=0",
     );
 }
 

@@ -95,8 +95,8 @@ impl Backend for Host {
         Ok(server::connect(group).map_err(refused)?.is_some())
     }
 
-    fn check_closed(&mut self, group: &str) -> Answer<CheckOutcome> {
-        server::check_closed(group).map_err(refused)
+    fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome> {
+        server::check_closed(group, repair).map_err(refused)
     }
 
     fn labels(&mut self) -> Answer<Vec<LabelledPv>> {

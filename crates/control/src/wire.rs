@@ -105,6 +105,8 @@ pub enum Request {
     },
     /// Verifies the group while it is in use. Answered by [`Outcome::Check`].
     Check,
+    /// The same, and damaged copies of metadata are written anew from the good ones.
+    Repair,
     Checkpoint,
     /// Answered by [`Outcome::Stats`].
     Stats,
@@ -200,13 +202,18 @@ pub struct Created {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckOutcome {
     pub findings: Vec<String>,
+    /// How many of them [`Request::Repair`] mends.
+    pub repairable: u64,
+    /// Copies of metadata that were written anew.
+    pub repaired: Vec<String>,
     pub nodes: u64,
     pub blocks: u64,
 }
 
 impl From<engine::CheckReport> for CheckOutcome {
     fn from(report: engine::CheckReport) -> Self {
-        CheckOutcome { findings: report.findings, nodes: report.nodes, blocks: report.blocks }
+        let engine::CheckReport { findings, repairable, repaired, nodes, blocks } = report;
+        CheckOutcome { findings, repairable, repaired, nodes, blocks }
     }
 }
 

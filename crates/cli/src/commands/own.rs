@@ -23,16 +23,25 @@ fn only_group(args: &Args) -> Result<String> {
 }
 
 pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
+    verify(session, args, false)
+}
+
+/// Writes damaged copies of metadata anew from the good ones, and verifies everything.
+pub fn repair(session: &mut Session<'_>, args: &Args) -> Result {
+    verify(session, args, true)
+}
+
+fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
     let group = only_group(args)?;
     let is_name = names::check_form(&group).is_ok();
     let checked = if is_name && session.backend.is_running(&group)? {
-        match session.ask(&group, Request::Check)? {
+        match session.ask(&group, if repair { Request::Repair } else { Request::Check })? {
             Outcome::Check(checked) => checked,
             other => return Err(unexpected(&group, &other)),
         }
     } else if is_name {
         session.console.progress(0, 0, &format!("Checking {group}"));
-        session.backend.check_closed(&group)?
+        session.backend.check_closed(&group, repair)?
     } else {
         return Err(Failure::failed(crate::session::no_group(&group)));
     };
@@ -40,7 +49,10 @@ pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 fn tell_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome) -> Result {
-    let CheckOutcome { findings, nodes, blocks } = checked;
+    let CheckOutcome { findings, repairable, repaired, nodes, blocks } = checked;
+    for copy in repaired {
+        session.console.say(format!("Written anew from the good copy: {copy}."));
+    }
     for finding in findings {
         session.console.complain(finding);
     }
@@ -48,6 +60,9 @@ fn tell_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome)
     if findings.is_empty() {
         session.console.say(format!("Volume group \"{group}\" is sound: {seen}."));
         return Ok(());
+    }
+    if *repairable > 0 {
+        session.console.complain(format!("{repairable} of these can be mended: rowen repair {group}"));
     }
     let count = findings.len();
     Err(Failure::failed(format!("Volume group \"{group}\" is damaged: {count} finding(s), {seen}.")))

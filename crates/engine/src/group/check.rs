@@ -1,16 +1,21 @@
-//! Verification of everything, read-only: every node of every tree, every block's owner, every counter.
+//! Verification of everything: every node of every tree in both its copies, every block's owner, every counter.
+//!
+//! Repair is the same, and writes good copies of metadata over bad ones. It changes nothing else: what both copies
+//! have lost, or what is wrong in itself, is told and left.
 //!
 //! A group that is open is checked from its last checkpoint and its journal, as recovery would see them: while the
 //! check runs no further checkpoint is taken, and therefore nothing that it reads is written over (space rule S2).
 
+use super::open::{BadCopy, either, read_stream};
 use super::{Config, Group};
-use crate::disk::Disks;
+use crate::disk::{DiskOp, Disks, start};
 use crate::error::{Error, Result};
+use crate::format::node::Node;
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::journal::Pressure;
 use crate::map::{self, NodeRef, Tree};
 use crate::runtime::{Runtime, Task};
-use crate::units::{Epoch, MetaBlock, TreeId};
+use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
 use crate::volume::state::UNWRITTEN;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +25,10 @@ use std::sync::Arc;
 pub struct CheckReport {
     /// Each finding in words: what is wrong and where.
     pub findings: Vec<String>,
+    /// How many of the findings are bad copies of metadata whose other copy is good: what repair mends.
+    pub repairable: u64,
+    /// Bad copies of metadata that were written anew from the good ones, in words.
+    pub repaired: Vec<String>,
     /// Tree nodes read.
     pub nodes: u64,
     /// Blocks that volumes and points use.
@@ -53,11 +62,26 @@ impl CheckReport {
 impl Group {
     /// Verifies everything, read-only, on the disks of a group that nothing else has open.
     pub async fn check(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::check_while(disks, || Ok(())).await
+        Self::check_while(disks, false, || Ok(())).await
     }
 
-    /// The same for this open group, whose volumes stay in use.
+    /// Verifies everything as [`check`](Self::check) does, and writes bad copies of metadata anew from the good ones.
+    pub async fn repair(disks: Arc<dyn Disks>) -> Result<CheckReport> {
+        Self::check_while(disks, true, || Ok(())).await
+    }
+
+    /// [`check`](Self::check) for this open group, whose volumes stay in use.
     pub async fn check_open(self: &Arc<Self>) -> Result<CheckReport> {
+        self.verify_open(false).await
+    }
+
+    /// [`repair`](Self::repair) for this open group, whose volumes stay in use.
+    pub async fn repair_open(self: &Arc<Self>) -> Result<CheckReport> {
+        self.check_writable()?;
+        self.verify_open(true).await
+    }
+
+    async fn verify_open(self: &Arc<Self>, repair: bool) -> Result<CheckReport> {
         self.checkpoint().await?;
         let hold = self.hold_checkpoints().await;
         let go_on = || match self.core.journal.pressure() {
@@ -66,7 +90,7 @@ impl Group {
             }
             _ => Ok(()),
         };
-        let report = Self::check_while(self.core.disks.clone(), go_on).await;
+        let report = Self::check_while(self.core.disks.clone(), repair, go_on).await;
         drop(hold);
         if self.core.journal.pressure() != Pressure::Low {
             self.want_checkpoint();
@@ -74,7 +98,7 @@ impl Group {
         report
     }
 
-    async fn check_while(disks: Arc<dyn Disks>, go_on: impl Fn() -> Result<()>) -> Result<CheckReport> {
+    async fn check_while(disks: Arc<dyn Disks>, repair: bool, go_on: impl Fn() -> Result<()>) -> Result<CheckReport> {
         let config = Config { read_only: true, ..Config::default() };
         let mut report = CheckReport::default();
         let group = match Group::open(disks, Arc::new(Quiet), config).await {
@@ -87,7 +111,9 @@ impl Group {
         };
         let mut check = Check::new(&group, report);
         let outcome = check.run(&go_on).await;
+        let settled = check.settle_copies(repair).await;
         let mut report = check.report;
+        settled?;
         match outcome {
             Ok(()) => Ok(report),
             Err(error @ Error::Corrupt { .. }) => {
@@ -115,6 +141,7 @@ struct Check<'a> {
     /// What maps the block (hash of LV block and birth), where the group is small enough.
     identity: Vec<u32>,
     nodes: BTreeSet<MetaBlock>,
+    bad: Vec<BadCopy>,
 }
 
 impl<'a> Check<'a> {
@@ -127,7 +154,51 @@ impl<'a> Check<'a> {
             used: vec![0; blocks.div_ceil(64) as usize],
             identity: vec![0; identity],
             nodes: BTreeSet::new(),
+            bad: Vec::new(),
         }
+    }
+
+    /// Reads both copies of a node that is on the disk: what recovery changed is in memory alone.
+    async fn copies(&mut self, passed: &map::Passed) -> Result<()> {
+        let core = &self.group.core;
+        if passed.node.generation > self.group.root.lock().group.generation {
+            return Ok(());
+        }
+        let located = core.meta.lock().locate(passed.node.addr);
+        let Some(places) = located else { return Ok(()) };
+        let decode = |block: &[u8]| Node::decode(block, passed.node, passed.level, core.tag).map(drop);
+        let copies = places.map(|place| place.0);
+        either(&*core.disks, &core.placement(), copies, decode, &mut Some(&mut self.bad)).await
+    }
+
+    /// Reads both copies of the checkpoint's stream and its index.
+    async fn stream(&mut self) -> Result<()> {
+        let core = &self.group.core;
+        let root = self.group.root.lock().group.clone();
+        read_stream(&*core.disks, &core.placement(), &root, core.tag, &mut Some(&mut self.bad)).await.map(drop)
+    }
+
+    /// Tells of the bad copies or, with `repair`, writes them anew.
+    async fn settle_copies(&mut self, repair: bool) -> Result<()> {
+        let core = &self.group.core;
+        let rewritten = repair && !self.bad.is_empty();
+        for BadCopy { place, why, good } in self.bad.drain(..) {
+            let what = format!("of two copies of a metadata block the one at VG block {place} is bad: {why}");
+            match repair {
+                true => {
+                    core.write_blocks(VgBlock(place), Arc::new(good)).await?;
+                    self.report.repaired.push(what);
+                }
+                false => {
+                    self.report.repairable += 1;
+                    self.report.find(what);
+                }
+            }
+        }
+        if rewritten {
+            start(&*core.disks, DiskOp::Flush).await?;
+        }
+        Ok(())
     }
 
     fn is_used(&self, block: u64) -> bool {
@@ -148,6 +219,7 @@ impl<'a> Check<'a> {
 
     async fn run(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {
         self.fixed_areas();
+        self.stream().await?;
         let trees = self.trees();
         for tree in trees.values() {
             self.tree(tree, &trees, go_on).await?;
@@ -207,6 +279,7 @@ impl<'a> Check<'a> {
             for passed in &step.passed {
                 if self.nodes.insert(passed.node.addr) {
                     self.report.nodes += 1;
+                    self.copies(passed).await?;
                 }
             }
             if let Some(leaf) = &step.leaf {
@@ -346,6 +419,7 @@ impl<'a> Check<'a> {
                 if !self.nodes.insert(passed.node.addr) {
                     self.report.find(format!("the free-space tree shares {} with another tree", passed.node));
                 }
+                self.copies(passed).await?;
             }
             for e in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
                 if e.key != e.value {

@@ -190,7 +190,7 @@ impl Group {
         let (sequence, mut root) = find_root(&*disks).await?;
         let placement = Arc::new(Placement { extent_blocks: root.extent_blocks, pvs: root.pvs.clone() });
         let tag = tag_of(root.uuid);
-        let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag).await?;
+        let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag, &mut None).await?;
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records).await?;
         let unverified = config.planted == Some("skip_crc") && cfg!(feature = "planted");
         let applied =
@@ -541,13 +541,26 @@ async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u
     Ok(buf.expect("a read gives its buffer back"))
 }
 
-/// Tries both copies of a block.
-async fn either<T>(
+/// A copy of a metadata block that is not what it should be, while the other one is.
+pub(super) struct BadCopy {
+    /// Its VG block.
+    pub place: u64,
+    pub why: Error,
+    /// What belongs there.
+    pub good: PageBuf,
+}
+
+/// Reads a block of which there are two copies: the second when the first is bad. With a list for bad copies, both.
+pub(super) async fn either<T>(
     disks: &dyn Disks,
     placement: &Placement,
     copies: [u64; 2],
     decode: impl Fn(&[u8]) -> Result<T>,
+    bad: &mut Option<&mut Vec<BadCopy>>,
 ) -> Result<T> {
+    if let Some(bad) = bad {
+        return both(disks, placement, copies, decode, bad).await;
+    }
     let mut first = None;
     for copy in copies {
         if copy >= placement.blocks() {
@@ -566,12 +579,44 @@ async fn either<T>(
     Err(first.expect("two copies were tried"))
 }
 
+/// Reads both copies. One that is bad while the other is good goes to `bad`.
+async fn both<T>(
+    disks: &dyn Disks,
+    placement: &Placement,
+    copies: [u64; 2],
+    decode: impl Fn(&[u8]) -> Result<T>,
+    bad: &mut Vec<BadCopy>,
+) -> Result<T> {
+    let mut read: Vec<Result<(T, PageBuf)>> = Vec::with_capacity(2);
+    for copy in copies {
+        let outcome = match copy < placement.blocks() {
+            true => read_at(disks, placement, copy, 1).await,
+            false => Err(stream_corrupt("a block outside the group")),
+        };
+        read.push(outcome.and_then(|buf| Ok((decode(&buf.as_slice()[..BLOCK_SIZE as usize])?, buf))));
+    }
+    let (second, first) = (read.pop().expect("two"), read.pop().expect("two"));
+    match (first, second) {
+        (Ok((value, _)), Ok(_)) => Ok(value),
+        (Ok((value, good)), Err(why)) => {
+            bad.push(BadCopy { place: copies[1], why, good });
+            Ok(value)
+        }
+        (Err(why), Ok((value, good))) => {
+            bad.push(BadCopy { place: copies[0], why, good });
+            Ok(value)
+        }
+        (Err(first), Err(_)) => Err(first),
+    }
+}
+
 /// The checkpoint's stream, and the first copies' places of the blocks that hold it.
-async fn read_stream(
+pub(super) async fn read_stream(
     disks: &dyn Disks,
     placement: &Placement,
     root: &GroupRoot,
     tag: u64,
+    bad: &mut Option<&mut Vec<BadCopy>>,
 ) -> Result<(Stream, Vec<u64>)> {
     let mut entries: Vec<IndexEntry> = Vec::new();
     let mut places = Vec::new();
@@ -582,7 +627,7 @@ async fn read_stream(
             return Err(stream_corrupt("its index goes in a circle"));
         }
         let decode = |block: &[u8]| decode_index(block, root.generation, own, tag);
-        let (part, next) = either(disks, placement, own, decode).await?;
+        let (part, next) = either(disks, placement, own, decode, bad).await?;
         places.push(own[0]);
         entries.extend(part);
         own = next;
@@ -590,7 +635,7 @@ async fn read_stream(
     let mut bytes = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         let decode = |block: &[u8]| decode_page(block, root.generation, number as u64, entry, tag);
-        bytes.extend(either(disks, placement, [entry.copy_a, entry.copy_b], decode).await?);
+        bytes.extend(either(disks, placement, [entry.copy_a, entry.copy_b], decode, bad).await?);
         places.push(entry.copy_a);
     }
     if bytes.len() as u64 != root.stream_len {

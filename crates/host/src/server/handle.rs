@@ -32,6 +32,7 @@ fn changes_metadata(request: &Request) -> bool {
             | Request::Report
             | Request::Stats
             | Request::Check
+            | Request::Repair
             | Request::Checkpoint
             | Request::Activate { .. }
             | Request::Deactivate { .. }
@@ -55,7 +56,8 @@ impl Server {
             }
             Request::Report => return self.report(),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
-            Request::Check => return self.check(),
+            Request::Check => return self.check(false),
+            Request::Repair => return self.check(true),
             _ => {}
         }
         // S1: one change at a time; the order in which they come is the order in which they are done.
@@ -64,7 +66,9 @@ impl Server {
             return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
         }
         match request {
-            Request::Hello { .. } | Request::Report | Request::Stats | Request::Check => unreachable!("answered above"),
+            Request::Hello { .. } | Request::Report | Request::Stats | Request::Check | Request::Repair => {
+                unreachable!("answered above")
+            }
             Request::CreateVolume { spec, activate } => self.create_volume(spec, activate),
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),
@@ -90,9 +94,14 @@ impl Server {
         }
     }
 
-    fn check(&self) -> Result<Outcome> {
+    fn check(&self, repair: bool) -> Result<Outcome> {
         let group = self.group.clone();
-        let report = self.run(async move { group.check_open().await });
+        let report = self.run(async move {
+            match repair {
+                true => group.repair_open().await,
+                false => group.check_open().await,
+            }
+        });
         Ok(Outcome::Check(CheckOutcome::from(self.told(report, "")?)))
     }
 

@@ -299,9 +299,9 @@ fn disks_of_a_removed_group_are_free_at_once() {
 fn a_closed_group_is_checked() {
     let vg = Vg::make(&[64 * MIB]);
     vg.create("lv", VolumeKind::Thick, 8 * MIB, false);
-    assert!(server::check_closed(&vg.name).is_err(), "a server has it open");
+    assert!(server::check_closed(&vg.name, false).is_err(), "a server has it open");
     let pid = vg.server();
     vg.ask(Request::Stop);
     wait_for("the server's end", || !lives(pid));
-    assert_eq!(server::check_closed(&vg.name).unwrap().findings, Vec::<String>::new());
+    assert_eq!(server::check_closed(&vg.name, false).unwrap().findings, Vec::<String>::new());
 }
