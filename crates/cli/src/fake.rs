@@ -109,7 +109,7 @@ impl Fake {
             }
             Request::Snapshot { specs, .. } => {
                 for spec in specs {
-                    let mut snapshot = group.volume(&spec.origin).unwrap().clone();
+                    let mut snapshot = group.volumes.iter().find(|volume| volume.name == spec.origin).unwrap().clone();
                     snapshot.id = group.volumes.len() as u64 + 1;
                     snapshot.name = spec.name;
                     snapshot.uuid = spec.uuid;
@@ -324,6 +324,7 @@ impl Backend for Fake {
             attributes: GroupAttributes::default(),
             pvs,
             volumes: Vec::new(),
+            index: Index::default(),
         });
         Ok(notes)
     }

@@ -1,6 +1,8 @@
 //! The control protocol between commands and the server of a volume group.
 //!
-//! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. The client sends
+//! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. The one message that
+//! grows with the group, [`Outcome::Report`], has a zero byte and then its compact form (postcard) instead: with ten thousand
+//! volumes JSON would take longer than all the rest of a command. The client sends
 //! [`Request::Hello`] first, and then one request at a time. The server answers each with any number of
 //! [`Outcome::Progress`] and [`Outcome::Notice`] and then exactly one other outcome. A frame over [`FRAME_CAP`] or one
 //! that cannot be read ends the connection. Names are unique within the group, so requests name volumes by name.
@@ -11,7 +13,9 @@ use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
+use std::sync::OnceLock;
 
 /// The version of this protocol; both sides must have the same.
 pub const VERSION: u32 = 1;
@@ -477,7 +481,36 @@ pub struct GroupReport {
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
     pub volumes: Vec<VolumeReport>,
+    /// Made by who looks something up, never sent.
+    #[serde(skip)]
+    pub index: Index,
 }
+
+/// Where a report's volumes are, found once for all who ask. It is no part of what the report says: it is neither
+/// compared nor copied. Who changes the volumes of a report that was looked into takes a copy first.
+#[derive(Debug, Default)]
+pub struct Index(OnceLock<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
+    by_name: HashMap<String, usize>,
+    by_origin: HashMap<String, Vec<usize>>,
+    by_pool: HashMap<String, Vec<usize>>,
+}
+
+impl Clone for Index {
+    fn clone(&self) -> Index {
+        Index::default()
+    }
+}
+
+impl PartialEq for Index {
+    fn eq(&self, _: &Index) -> bool {
+        true
+    }
+}
+
+impl Eq for Index {}
 
 impl GroupReport {
     /// From the engine's account; `paths` are the devices in the order of the group's physical volumes, and `node` tells
@@ -488,8 +521,12 @@ impl GroupReport {
         volumes: Vec<engine::VolumeInfo>,
         mut node: impl FnMut(&engine::VolumeInfo) -> NodeState,
     ) -> GroupReport {
-        let names: std::collections::BTreeMap<u64, String> =
-            volumes.iter().map(|volume| (volume.id.0, volume.name.clone())).collect();
+        let is_origin: HashSet<u64> = volumes.iter().filter_map(|volume| volume.origin).map(|id| id.0).collect();
+        let names: HashMap<u64, String> = volumes
+            .iter()
+            .filter(|volume| is_origin.contains(&volume.id.0))
+            .map(|volume| (volume.id.0, volume.name.clone()))
+            .collect();
         let mut pv_tags = info.attributes.pv_tags.clone();
         pv_tags.resize(info.pvs.len(), Vec::new());
         let pvs = info.pvs.iter().zip(pv_tags).enumerate().map(|(index, (pv, tags))| PvReport {
@@ -516,6 +553,7 @@ impl GroupReport {
             sequence: info.sequence,
             reclaim_left_blocks: info.reclaim_left,
             attributes: info.attributes.into(),
+            index: Index::default(),
             volumes: volumes
                 .into_iter()
                 .map(|volume| {
@@ -528,7 +566,45 @@ impl GroupReport {
     }
 
     pub fn volume(&self, name: &str) -> Option<&VolumeReport> {
-        self.volumes.iter().find(|volume| volume.name == name)
+        self.places().by_name.get(name).and_then(|at| self.volumes.get(*at))
+    }
+
+    /// The volumes that name this one as their origin.
+    pub fn snapshots_of(&self, name: &str) -> impl Iterator<Item = &VolumeReport> {
+        self.at(self.places().by_origin.get(name))
+    }
+
+    /// The volumes that name this pool, without the pool itself.
+    pub fn members_of(&self, pool: &str) -> impl Iterator<Item = &VolumeReport> {
+        self.at(self.places().by_pool.get(pool))
+    }
+
+    fn at<'a>(&'a self, places: Option<&'a Vec<usize>>) -> impl Iterator<Item = &'a VolumeReport> {
+        places.into_iter().flatten().filter_map(|at| self.volumes.get(*at))
+    }
+
+    fn places(&self) -> &Places {
+        self.index.0.get_or_init(|| {
+            let mut places = Places::default();
+            for (at, volume) in self.volumes.iter().enumerate() {
+                places.by_name.insert(volume.name.clone(), at);
+                if let Some(origin) = &volume.origin {
+                    add(&mut places.by_origin, origin, at);
+                }
+                if !volume.attributes.pool.is_empty() && !volume.is_pool() {
+                    add(&mut places.by_pool, &volume.attributes.pool, at);
+                }
+            }
+            places
+        })
+    }
+}
+
+/// Adds a place under a name, which is copied only when it is new.
+fn add(to: &mut HashMap<String, Vec<usize>>, name: &str, at: usize) {
+    match to.get_mut(name) {
+        Some(places) => places.push(at),
+        None => drop(to.insert(name.to_owned(), vec![at])),
     }
 }
 
@@ -650,16 +726,19 @@ stats!(
     volumes_invalidated,
 );
 
-/// Identifiers as 32 hexadecimal digits.
+/// Identifiers as 32 hexadecimal digits, and as 16 bytes in the compact form.
 mod hex {
     use super::Uuid;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(uuid: &Uuid, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(uuid)
+        if to.is_human_readable() { to.collect_str(uuid) } else { serde::Serialize::serialize(&uuid.0, to) }
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Uuid, D::Error> {
+        if !from.is_human_readable() {
+            return <[u8; 16]>::deserialize(from).map(Uuid);
+        }
         let text = String::deserialize(from)?;
         let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match u128::from_str_radix(&text, 16) {
@@ -669,10 +748,24 @@ mod hex {
     }
 }
 
+/// Begins the compact form; JSON never begins with it.
+const COMPACT: u8 = 0;
+
 /// A message as the bytes of one frame.
 pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
+    seal(frame)
+}
+
+/// The same in the form that is shorter and faster to read, and nothing for a person's eyes.
+pub fn encode_compact<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+    let frame = vec![0, 0, 0, 0, COMPACT];
+    seal(postcard::to_extend(message, frame).map_err(io::Error::other)?)
+}
+
+/// Writes the length before a frame's body.
+fn seal(mut frame: Vec<u8>) -> io::Result<Vec<u8>> {
     let length = frame.len() - 4;
     if length > FRAME_CAP {
         return Err(io::Error::new(
@@ -696,7 +789,20 @@ pub fn frame_length(prefix: [u8; 4]) -> io::Result<usize> {
 
 /// The message in a frame's bytes after the first four.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
-    Ok(serde_json::from_slice(body)?)
+    match body {
+        [COMPACT, rest @ ..] => postcard::from_bytes(rest).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e)),
+        _ => Ok(serde_json::from_slice(body)?),
+    }
+}
+
+/// Writes an answer in the form that suits it.
+pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+    let frame = match outcome {
+        Outcome::Report(_) => encode_compact(outcome)?,
+        _ => encode(outcome)?,
+    };
+    to.write_all(&frame)?;
+    to.flush()
 }
 
 /// Writes one frame.

@@ -45,6 +45,74 @@ fn a_cut_an_overlong_or_a_senseless_frame_is_an_error() {
     assert!(decode::<Request>(b"\xff\xfe").is_err());
 }
 
+fn report(volumes: u64) -> GroupReport {
+    let info = engine::GroupInfo {
+        uuid: Uuid([1; 16]),
+        name: "vg".into(),
+        extent_blocks: 1024,
+        extents: 9,
+        free_extents: 8,
+        blocks: 9216,
+        free_blocks: 8192,
+        promised_blocks: 1,
+        pending_blocks: 2,
+        metadata_blocks: 3,
+        sequence: 4,
+        pvs: Vec::new(),
+        reclaim_left: 5,
+        attributes: Default::default(),
+    };
+    let volume = |n: u64| engine::VolumeInfo {
+        id: rowen_engine::units::VolumeId(n),
+        name: format!("lv{n}"),
+        uuid: Uuid([n as u8; 16]),
+        kind: engine::VolumeKind::Thin,
+        state: engine::VolumeState::Ok,
+        blocks: 1 << 18,
+        sector: 512,
+        chunk_blocks: 16,
+        read_only: n % 2 == 0,
+        full: engine::FullPolicy::Hold,
+        origin: (n > 1).then_some(rowen_engine::units::VolumeId(1)),
+        reserve: (n % 3 == 0).then_some(n),
+        attributes: engine::Attributes { pool: "lv0".into(), ..Default::default() },
+        referenced: n,
+        exclusive: n,
+        freed_if_removed: n,
+        snapshot_used: n,
+    };
+    GroupReport::new(info, &[], (0..volumes).map(volume).collect(), |_| NodeState::default())
+}
+
+#[test]
+fn a_report_is_sent_in_its_compact_form() {
+    let outcome = Outcome::Report(Box::new(report(1000)));
+    let mut frame = Vec::new();
+    write_outcome(&mut frame, &outcome).unwrap();
+    assert!(frame.len() * 3 < encode(&outcome).unwrap().len(), "{} bytes", frame.len());
+    assert_eq!(read_frame::<Outcome>(&mut &frame[..]).unwrap(), Some(outcome));
+    for end in (5..frame.len()).step_by(997) {
+        assert!(decode::<Outcome>(&frame[4..end]).is_err(), "cut at {end}");
+    }
+    // A count that promises more than there is makes nobody allocate it.
+    assert!(decode::<Outcome>(&[&frame[4..6], &[0xff; 12]].concat()).is_err());
+    write_outcome(&mut frame, &Outcome::Ok).unwrap();
+    assert!(frame.ends_with(b"\"ok\""), "other answers can be read by a person");
+}
+
+#[test]
+fn a_report_finds_its_volumes() {
+    let report = report(7);
+    assert_eq!(report.volume("lv3").unwrap().id, 3);
+    assert_eq!(report.volume("lv7"), None);
+    assert_eq!(report.snapshots_of("lv1").map(|volume| volume.id).collect::<Vec<_>>(), [2, 3, 4, 5, 6]);
+    assert_eq!(report.members_of("lv0").count(), 6);
+    let mut fewer = report.clone();
+    fewer.volumes.retain(|volume| volume.id != 3);
+    assert_eq!(fewer.volume("lv3"), None);
+    assert_eq!(fewer.volume("lv4").unwrap().id, 4);
+}
+
 #[test]
 fn an_identifier_must_be_whole() {
     let good = serde_json::to_string(&spec()).unwrap();

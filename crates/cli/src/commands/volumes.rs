@@ -35,11 +35,7 @@ pub fn role(volume: &VolumeReport) -> Role {
 /// Deepest first, which is the order of removal.
 pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let direct = report
-        .volumes
-        .iter()
-        .filter(|volume| volume.origin.as_deref() == Some(name) && volume.reserve_blocks.is_some());
-    for snapshot in direct {
+    for snapshot in report.snapshots_of(name).filter(|volume| volume.reserve_blocks.is_some()) {
         found.extend(sized_snapshots(report, &snapshot.name));
         found.push(snapshot.name.clone());
     }
@@ -48,12 +44,12 @@ pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
 
 /// The volumes of a pool.
 pub fn members<'a>(report: &'a GroupReport, pool: &'a str) -> impl Iterator<Item = &'a VolumeReport> {
-    report.volumes.iter().filter(move |volume| volume.attributes.pool == pool && volume.name != pool)
+    report.members_of(pool)
 }
 
 /// Whether any snapshot that LVM would show as such has the volume as its origin.
 pub fn is_origin(report: &GroupReport, name: &str) -> bool {
-    report.volumes.iter().any(|volume| volume.origin.as_deref() == Some(name) && role(volume) == Role::Snapshot)
+    report.snapshots_of(name).any(|volume| role(volume) == Role::Snapshot)
 }
 
 /// Bytes in an extent of the group.

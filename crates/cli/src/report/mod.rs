@@ -136,13 +136,18 @@ impl Shape {
     /// The report's text.
     pub fn render(&self, mut rows: Vec<Row<'_>>) -> String {
         if !self.sort.is_empty() {
-            rows.sort_by(|a, b| {
-                let by_key = |(field, is_reversed): &(&Field, bool)| {
-                    let order = (field.value)(a).cmp(&(field.value)(b));
-                    if *is_reversed { order.reverse() } else { order }
+            // Each row's keys once, not for each comparison.
+            let keys =
+                |row: &Row<'_>| -> Vec<Value> { self.sort.iter().map(|(field, _)| (field.value)(row)).collect() };
+            let mut keyed: Vec<(Vec<Value>, Row<'_>)> = rows.into_iter().map(|row| (keys(&row), row)).collect();
+            keyed.sort_by(|(a, _), (b, _)| {
+                let by_key = |((a, b), (_, is_reversed)): ((&Value, &Value), &(&Field, bool))| {
+                    if *is_reversed { b.cmp(a) } else { a.cmp(b) }
                 };
-                self.sort.iter().map(by_key).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+                let mut orders = a.iter().zip(b).zip(&self.sort).map(by_key);
+                orders.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
             });
+            rows = keyed.into_iter().map(|(_, row)| row).collect();
         }
         let cells: Vec<Vec<String>> =
             rows.iter().map(|row| self.fields.iter().map(|field| self.show((field.value)(row))).collect()).collect();

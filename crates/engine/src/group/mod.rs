@@ -27,6 +27,7 @@ pub use check::CheckReport;
 pub use label::{PvLabel, PvMembership};
 pub use types::*;
 
+pub use crate::format::stream::VolumeMeta;
 pub use crate::volume::Volume;
 
 use crate::core::{Core, Event};

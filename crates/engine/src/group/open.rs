@@ -6,6 +6,7 @@
 
 use super::catalog::Catalog;
 use super::label::read_superblock;
+use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, count};
 use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segments, start};
@@ -432,15 +433,20 @@ impl Group {
     /// Recomputes promises and reserves from the counters.
     pub(super) fn settle_promises(&self) {
         let catalog = self.catalog.read();
+        let holdings = Holdings::of_all(&catalog);
         let mut shortfall = 0;
+        let mut reserves = Vec::new();
         for volume in catalog.volumes.values() {
-            shortfall += volume.state.lock().shortfall();
+            let state = volume.state.lock();
+            shortfall += state.shortfall();
+            reserves.extend(state.meta.reserve.filter(|_| !state.invalid()).map(|blocks| (volume.id, blocks)));
         }
-        let used = self.reserve_use(&catalog);
+        let reserves: Vec<_> =
+            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: holdings.held(id) })).collect();
         let mut space = self.core.space.lock();
         space.promise_anew(shortfall);
-        for (id, (blocks, used)) in used {
-            space.set_reserve(id, Some(Reserve { blocks, used }));
+        for (id, reserve) in reserves {
+            space.set_reserve(id, Some(reserve));
         }
     }
 }

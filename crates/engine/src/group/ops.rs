@@ -4,6 +4,7 @@
 use super::catalog::Catalog;
 use super::label::erase;
 use super::open::empty_head;
+use super::report::Holdings;
 use super::{Attributes, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, VolumeKind, VolumeState};
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
@@ -759,7 +760,7 @@ impl Group {
         state.meta.attributes = meta.attributes.clone();
         drop(state);
         if reserve_changed {
-            let used = self.reserve_use(catalog).get(&meta.id).map_or(0, |(_, used)| *used);
+            let used = Holdings::of_one(catalog, meta.id).held(meta.id);
             let reserve = meta.reserve.map(|blocks| Reserve { blocks, used });
             self.core.space.lock().set_reserve(meta.id, reserve);
         }
@@ -816,40 +817,6 @@ impl Group {
             Group::write_label(&*self.core.disks, PvIndex(i as u16), pv.uuid).await?;
         }
         Ok(())
-    }
-
-    // ---- accounting -----------------------------------------------------------------------------------------
-
-    /// Of each snapshot with a reserve: the reserve, and the blocks that are held for it.
-    pub(super) fn reserve_use(&self, catalog: &Catalog) -> BTreeMap<VolumeId, (u64, u64)> {
-        let holders = self.holders(catalog);
-        let reserves = catalog.volumes.values().filter_map(|v| {
-            let state = v.state.lock();
-            let blocks = state.meta.reserve.filter(|_| !state.invalid())?;
-            Some((v.id, blocks))
-        });
-        reserves.map(|(id, blocks)| (id, (blocks, holders.get(&id).copied().unwrap_or(0)))).collect()
-    }
-
-    /// Blocks held for each snapshot: its own, and what the others under its point no longer use.
-    pub(super) fn holders(&self, catalog: &Catalog) -> BTreeMap<VolumeId, u64> {
-        let mut held: BTreeMap<VolumeId, u64> = BTreeMap::new();
-        let guard_of = |parent: Option<TreeId>| parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.guard);
-        for volume in catalog.volumes.values() {
-            let state = volume.state.lock();
-            let dead: u64 = state.head.dead.iter().map(|(_, n)| n).sum();
-            match guard_of(state.head.parent) {
-                Some(guard) if guard == volume.id => *held.entry(guard).or_default() += state.head.own.max(0) as u64,
-                Some(guard) => *held.entry(guard).or_default() += dead,
-                None => {}
-            }
-        }
-        for tree in catalog.trees.values().filter(|t| t.kind == TreeKind::Point) {
-            if let Some(guard) = guard_of(tree.parent) {
-                *held.entry(guard).or_default() += tree.dead.iter().map(|(_, n)| n).sum::<u64>();
-            }
-        }
-        held
     }
 
     /// Takes over what recovery or a merge has to know of a live head's parent under removal.

@@ -16,6 +16,7 @@
 
 use super::Group;
 use super::catalog::Catalog;
+use super::report::Holdings;
 use crate::core::{Absorb, Core, count};
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
@@ -197,15 +198,10 @@ impl Group {
     /// Charges the snapshot with what it holds now that it took over another one's part.
     pub(super) fn recount_reserve(&self, catalog: &Catalog, guard: Option<VolumeId>) -> Stepped {
         let Some(guard) = guard else { return Stepped::TreeDone };
-        let used = self.reserve_use(catalog).get(&guard).copied();
-        let mut space = self.core.space.lock();
-        match (used, space.reserve(guard)) {
-            (Some((blocks, used)), Some(_)) => {
-                space.set_reserve(guard, Some(Reserve { blocks, used }));
-                if used > blocks { Stepped::Overdrawn(guard) } else { Stepped::TreeDone }
-            }
-            _ => Stepped::TreeDone,
-        }
+        let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(guard) else { return Stepped::TreeDone };
+        let used = Holdings::of_one(catalog, guard).held(guard);
+        self.core.space.lock().set_reserve(guard, Some(Reserve { blocks, used }));
+        if used > blocks { Stepped::Overdrawn(guard) } else { Stepped::TreeDone }
     }
 
     /// Waits until background removal has nothing left to do.

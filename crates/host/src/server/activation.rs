@@ -75,7 +75,7 @@ impl Server {
     /// none, whatever the volumes say of the time before it.
     pub fn restore_nodes(&self, same_boot: bool) -> Vec<Failure> {
         let _change = self.change.lock();
-        let marked = self.group.volumes().into_iter().filter(|volume| volume.attributes.active);
+        let marked = self.group.volumes_where(|volume| volume.attributes.active).into_iter();
         let restore = |volume: VolumeInfo| {
             if same_boot && volume.state == VolumeState::Ok {
                 self.switch_on(&volume).map(drop)

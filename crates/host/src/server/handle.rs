@@ -4,6 +4,7 @@ use super::failure::{Failure, Result};
 use super::listen::Handler;
 use super::log;
 use super::state::Server;
+use super::warnings::needs_free_space;
 use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 
 impl Handler for Server {
@@ -114,7 +115,9 @@ impl Server {
 
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
-        for warning in self.warnings.look(&self.group.info(), &self.group.volumes()) {
+        let at_risk = self.group.any_volume(needs_free_space);
+        let snapshots = self.group.volumes_where(|volume| volume.reserve.is_some());
+        for warning in self.warnings.look(&self.group.info(), at_risk, &snapshots) {
             if warning.is_new {
                 log::line(&warning.message);
                 self.warnings.call(&self.name, &warning);

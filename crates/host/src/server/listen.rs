@@ -212,7 +212,7 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
             return wire::write_frame(&mut writer, &too_late(group));
         }
         let outcome = answer(handler, request, &caller, &mut |news| drop(wire::write_frame(&mut writer, &news)));
-        wire::write_frame(&mut writer, &outcome)?;
+        wire::write_outcome(&mut writer, &outcome)?;
     }
 }
 

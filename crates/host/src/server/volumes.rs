@@ -106,7 +106,7 @@ impl Server {
             return Err(failure);
         }
         if is_pool(&volume) {
-            for member in self.group.volumes().into_iter().filter(|member| member.attributes.pool == from) {
+            for member in self.group.volumes_where(|member| member.attributes.pool == from) {
                 let attributes = Attributes { pool: to.to_owned(), ..member.attributes };
                 self.set_attributes(member.id, &member.name, attributes)?;
             }
@@ -244,6 +244,7 @@ impl Server {
 
     /// The snapshots that are activated with `origin`.
     pub fn followers(&self, origin: VolumeId) -> impl Iterator<Item = VolumeInfo> {
-        self.group.volumes().into_iter().filter(move |volume| follows_origin(volume) && volume.origin == Some(origin))
+        let found = self.group.volumes_where(|volume| volume.origin == Some(origin) && volume.reserve.is_some());
+        found.into_iter().filter(follows_origin)
     }
 }

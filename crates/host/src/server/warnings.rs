@@ -5,7 +5,7 @@
 use super::log;
 use parking_lot::Mutex;
 use rowen_control::settings::Settings;
-use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeState};
+use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeMeta, VolumeState};
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
 
@@ -54,7 +54,7 @@ fn step(percent: f64, steps: &[u64]) -> u64 {
 }
 
 /// Whether the volume's writes take space that was not promised to it.
-fn needs_free_space(volume: &VolumeInfo) -> bool {
+pub fn needs_free_space(volume: &VolumeMeta) -> bool {
     volume.kind == VolumeKind::Thin || (volume.origin.is_some() && volume.reserve.is_none())
 }
 
@@ -68,19 +68,19 @@ impl Warnings {
     }
 
     /// What is to be told: the group while it is above a threshold, and snapshots that have crossed theirs since the last
-    /// look.
-    pub fn look(&self, group: &GroupInfo, volumes: &[VolumeInfo]) -> Vec<Warning> {
+    /// look. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with a reserve.
+    pub fn look(&self, group: &GroupInfo, at_risk: bool, snapshots: &[VolumeInfo]) -> Vec<Warning> {
         let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
         let used = group.blocks.saturating_sub(group.free_blocks.saturating_sub(group.promised_blocks));
         // A group that is full of promises which are all kept is not in danger.
-        let full = if volumes.iter().any(needs_free_space) { percent(used, group.blocks) } else { 0.0 };
+        let full = if at_risk { percent(used, group.blocks) } else { 0.0 };
         let message = format!(
             "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",
             group.name
         );
         levels.push((step(full, &wanted.group_steps), Warning { volume: None, percent: full, message, is_new: false }));
-        for volume in volumes.iter().filter(|volume| volume.state == VolumeState::Ok) {
+        for volume in snapshots.iter().filter(|volume| volume.state == VolumeState::Ok) {
             let Some(reserve) = volume.reserve else { continue };
             let full = percent(volume.snapshot_used, reserve);
             let message = format!(

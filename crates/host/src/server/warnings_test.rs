@@ -43,23 +43,24 @@ fn snapshot(used: u64) -> VolumeInfo {
     }
 }
 
-fn thin() -> VolumeInfo {
-    VolumeInfo { kind: VolumeKind::Thin, origin: None, reserve: None, ..snapshot(0) }
-}
-
 fn warnings() -> Warnings {
     Warnings::new(&Settings::default())
 }
 
 /// The sentences that go to the log.
-fn fresh(warnings: &Warnings, group: &GroupInfo, volumes: &[VolumeInfo]) -> Vec<String> {
-    warnings.look(group, volumes).into_iter().filter(|warning| warning.is_new).map(|warning| warning.message).collect()
+fn fresh(warnings: &Warnings, group: &GroupInfo, at_risk: bool) -> Vec<String> {
+    warnings
+        .look(group, at_risk, &[])
+        .into_iter()
+        .filter(|warning| warning.is_new)
+        .map(|warning| warning.message)
+        .collect()
 }
 
 #[test]
 fn each_step_is_logged_once_and_again_after_it_was_left() {
     let warnings = warnings();
-    let told = |free| fresh(&warnings, &group(free, 0), &[thin()]).len();
+    let told = |free| fresh(&warnings, &group(free, 0), true, &[]).len();
     assert_eq!([told(201), told(200), told(150), told(100), told(60), told(50)], [0, 1, 0, 1, 0, 1]);
     assert_eq!([told(500), told(40)], [0, 1]);
 }
@@ -67,33 +68,33 @@ fn each_step_is_logged_once_and_again_after_it_was_left() {
 #[test]
 fn commands_are_told_as_long_as_the_group_is_nearly_full() {
     let warnings = warnings();
-    let told = |free| warnings.look(&group(free, 0), &[thin()]).len();
+    let told = |free| warnings.look(&group(free, 0), true, &[]).len();
     assert_eq!([told(201), told(200), told(150), told(201)], [0, 1, 1, 0]);
 }
 
 #[test]
 fn thresholds_can_be_set() {
     let warnings = warnings();
-    assert_eq!(warnings.look(&group(600, 0), &[thin()]).len(), 0);
+    assert_eq!(warnings.look(&group(600, 0), true, &[]).len(), 0);
     warnings.set_settings(&Settings { thresholds: vec![30], ..Settings::default() });
-    assert_eq!(warnings.look(&group(600, 0), &[thin()]).len(), 1);
+    assert_eq!(warnings.look(&group(600, 0), true, &[]).len(), 1);
 }
 
 #[test]
 fn promised_space_is_not_free() {
-    assert_eq!(warnings().look(&group(500, 450), &[thin()]).len(), 1);
+    assert_eq!(warnings().look(&group(500, 450), true, &[]).len(), 1);
 }
 
 #[test]
 fn a_group_whose_promises_are_all_kept_may_be_full() {
-    assert!(warnings().look(&group(0, 0), &[snapshot(1)]).is_empty());
+    assert!(warnings().look(&group(0, 0), false, &[snapshot(1)]).is_empty());
 }
 
 #[test]
 fn a_filling_reserve_is_told_by_name() {
     let warnings = warnings();
-    assert!(warnings.look(&group(900, 0), &[snapshot(79)]).is_empty());
-    let told = fresh(&warnings, &group(900, 0), &[snapshot(81)]);
+    assert!(warnings.look(&group(900, 0), false, &[snapshot(79)]).is_empty());
+    let told = fresh(&warnings, &group(900, 0), false, &[snapshot(81)]);
     assert!(told.len() == 1 && told[0].contains("vg/s has used 81.0%"), "{told:?}");
-    assert!(warnings.look(&group(900, 0), &[snapshot(99)]).is_empty());
+    assert!(warnings.look(&group(900, 0), false, &[snapshot(99)]).is_empty());
 }

@@ -1,0 +1,84 @@
+//! Recovery reads ahead: the tree nodes that the next records will ask for are brought into memory many at a time,
+//! where one after the other would cost a wait for the disk each. It only warms the cache: what cannot be read here is met
+//! again, and told, by who applies the record.
+
+use super::Group;
+use crate::format::journal::Record;
+use crate::map::{self, Extents, MapError, NODE_COST, NodeRef, Tree};
+use crate::units::Seq;
+use std::collections::BTreeSet;
+
+/// Records looked at together, at most.
+const WINDOW: usize = 512;
+/// A tree is no higher in practice; deeper nodes are brought one by one.
+const ROUNDS: usize = 8;
+/// Nodes that a record may need: two trees, some levels each.
+const NODES_OF_A_RECORD: usize = 8;
+
+/// What is to be looked up: a tree, and a key in it.
+type Place = (Tree, u64);
+
+impl Group {
+    /// How many records to look at together: what they need must stay in the cache until it is used.
+    pub(super) fn window(&self) -> usize {
+        (self.core.config.cache_bytes / NODE_COST as usize / NODES_OF_A_RECORD / 4).clamp(1, WINDOW)
+    }
+
+    /// Brings the nodes of the maps that these records change.
+    pub(super) async fn maps_ahead(&self, records: &[(Seq, Record, bool)]) {
+        self.bring(|| {
+            let catalog = self.catalog.read();
+            let mut places = Vec::new();
+            for (_, record, _) in records {
+                let (id, keys): (_, Vec<u64>) = match record {
+                    Record::Write { volume, extents } => (volume, extents.iter().map(|e| e.lv_block.0).collect()),
+                    Record::Unmap { volume, start, .. } => (volume, vec![start.0]),
+                    _ => continue,
+                };
+                // A volume that an earlier record of these makes has no nodes to bring.
+                let Some(volume) = catalog.volumes.get(id) else { continue };
+                let (head, parent) = {
+                    let state = volume.state.lock();
+                    (state.head.tree, state.head.parent)
+                };
+                let parent = parent.and_then(|point| catalog.trees.get(&point)).map(|point| point.tree);
+                let trees = [Some(head), parent.filter(|parent| *parent != head)];
+                places.extend(trees.into_iter().flatten().flat_map(|tree| keys.iter().map(move |key| (tree, *key))));
+            }
+            places
+        })
+        .await;
+    }
+
+    /// Brings the nodes of the free tree around the blocks that these records took.
+    pub(super) async fn free_ahead(&self, records: &[(Seq, Record, bool)]) {
+        self.bring(|| {
+            let tree = self.core.space.lock().free_tree();
+            let writes = records.iter().filter_map(|(_, record, _)| match record {
+                Record::Write { extents, .. } => Some(extents),
+                _ => None,
+            });
+            writes.flatten().map(|extent| (tree, extent.vg_block.0)).collect()
+        })
+        .await;
+    }
+
+    /// Level by level, as what is there names what is not.
+    async fn bring(&self, places: impl Fn() -> Vec<Place>) {
+        let mut before = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let missing: BTreeSet<(NodeRef, u8)> = places().iter().filter_map(|place| self.missing(place)).collect();
+            if missing.is_empty() || missing == before || !self.core.load_together(&missing).await {
+                return;
+            }
+            before = missing;
+        }
+    }
+
+    fn missing(&self, (tree, key): &Place) -> Option<(NodeRef, u8)> {
+        match map::lookup(&self.core.cache, tree, *key, key.saturating_add(1), &mut Extents::new()) {
+            Err(MapError::Missing(node, level)) => Some((node, level)),
+            _ => None,
+        }
+    }
+}
