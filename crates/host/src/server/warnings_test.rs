@@ -48,9 +48,9 @@ fn warnings() -> Warnings {
 }
 
 /// The sentences that go to the log.
-fn fresh(warnings: &Warnings, group: &GroupInfo, at_risk: bool) -> Vec<String> {
+fn fresh(warnings: &Warnings, group: &GroupInfo, at_risk: bool, snapshots: &[VolumeInfo]) -> Vec<String> {
     warnings
-        .look(group, at_risk, &[])
+        .look(group, at_risk, snapshots)
         .into_iter()
         .filter(|warning| warning.is_new)
         .map(|warning| warning.message)
