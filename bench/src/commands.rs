@@ -39,6 +39,17 @@ impl World<'_> {
         Err(format!("rowen {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim_end()))
     }
 
+    /// The memory that the group's server has in use, in KiB.
+    pub fn server_memory(&self) -> Result<f64> {
+        let file = self.dir.join("run").join(&self.group).join("server.pid");
+        let pid = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let status = format!("/proc/{}/status", pid.trim());
+        let status = std::fs::read_to_string(&status).map_err(|e| format!("{status}: {e}"))?;
+        let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        size.and_then(|size| size.parse().ok())
+            .ok_or_else(|| "the kernel does not say how much memory is used".to_owned())
+    }
+
     pub fn node(&self, volume: &str) -> PathBuf {
         PathBuf::from("/dev").join(&self.group).join(volume)
     }

@@ -16,3 +16,4 @@ pub mod reading;
 pub mod recovery;
 pub mod redirect;
 pub mod removal;
+pub mod volumes;

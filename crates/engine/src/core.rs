@@ -4,7 +4,7 @@
 //! Order of locks, outermost first: `gate`, catalog, a volume's state, `space`, `meta`, the journal's and the cache's
 //! own. None is held across an await.
 
-use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segments, start};
+use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::Node;
 use crate::group::{Config, Group};
@@ -17,10 +17,14 @@ use crate::space::{AllocError, Hands, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
 use crate::volume::state::UNWRITTEN;
 use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
+
+/// Nodes that are read together where many are wanted.
+const READS_TOGETHER: usize = 32;
 
 /// Counters since the group was opened; see [`crate::group::Stats`].
 #[derive(Default)]
@@ -212,8 +216,7 @@ impl Core {
         let mut first = None;
         for (i, place) in copies.into_iter().enumerate() {
             let outcome = match self.read_block(place).await {
-                Ok(block) => Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag)
-                    .and_then(|decoded| self.plausible(node, decoded)),
+                Ok(block) => self.decode(&block, node, level),
                 Err(error) => Err(error),
             };
             match outcome {
@@ -232,6 +235,37 @@ impl Core {
         Err(first.expect("two copies were tried"))
     }
 
+    /// Reads many nodes into the cache, some reads under way together. False: one of them cannot be read.
+    pub async fn load_together(&self, nodes: &BTreeSet<(NodeRef, u8)>) -> bool {
+        let mut under_way = VecDeque::with_capacity(READS_TOGETHER);
+        let mut rest = nodes.iter();
+        loop {
+            while under_way.len() < READS_TOGETHER
+                && let Some((node, level)) = rest.next()
+            {
+                let place = self.meta.lock().locate(node.addr);
+                let Some([place, _]) = place else { return false };
+                under_way.push_back((*node, *level, self.start_read(place)));
+            }
+            let Some((node, level, read)) = under_way.pop_front() else { return true };
+            let block = read.await.ok().flatten();
+            match block.and_then(|block| self.decode(&block, node, level).ok()) {
+                Some(decoded) => {
+                    count(&self.counters.node_loads);
+                    self.cache.insert_clean(decoded);
+                }
+                // Its second copy, and what follows from having to use that.
+                None if self.load(node, level).await.is_ok() => {}
+                None => return false,
+            }
+        }
+    }
+
+    fn decode(&self, block: &PageBuf, node: NodeRef, level: u8) -> Result<Node> {
+        let decoded = Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag)?;
+        self.plausible(node, decoded)
+    }
+
     /// What a node's own block cannot tell: that the bitmap knows it, and that it maps to blocks that there are.
     fn plausible(&self, name: NodeRef, node: Node) -> Result<Node> {
         let corrupt = |detail: String| Error::Corrupt { what: "tree node", place: name.to_string(), detail };
@@ -247,11 +281,14 @@ impl Core {
     }
 
     pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {
+        let buf = self.start_read(place).await?;
+        Ok(buf.expect("a read gives its buffer back"))
+    }
+
+    fn start_read(&self, place: VgBlock) -> Completion {
         let mut segments = Segments::new();
         self.placement().map_blocks(place, 1, 0, &mut segments);
-        let buf = PageBuf::zeroed(BLOCK_SIZE as usize);
-        let buf = start(&*self.disks, DiskOp::Read { segments, buf }).await?;
-        Ok(buf.expect("a read gives its buffer back"))
+        start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(BLOCK_SIZE as usize) })
     }
 
     /// Writes a whole buffer at consecutive VG blocks.

@@ -117,7 +117,7 @@ impl Extent {
 
 /// How a parent (or a root record) names a node. A block at `addr` that says another generation or birth of
 /// itself is not that node: a write was lost or went astray.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeRef {
     pub addr: MetaBlock,
     /// The checkpoint generation that last changed the node.

@@ -12,6 +12,7 @@
 //! * G3 What recovery makes of the checkpoint and the journal is what memory held, but for writes that no flush covered
 //!   and whose data is not on the disk.
 
+mod ahead;
 mod catalog;
 mod check;
 mod checkpoint;

@@ -297,8 +297,12 @@ impl Group {
             })
             .collect();
         let blocks = self.core.placement().blocks();
+        let window = self.window();
         let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
-        for (_, record, _) in &applied {
+        for (at, (_, record, _)) in applied.iter().enumerate() {
+            if at % window == 0 {
+                self.free_ahead(&applied[at..applied.len().min(at + window)]).await;
+            }
             let runs: Vec<(u64, u64)> = match record {
                 Record::Write { extents, .. } => extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect(),
                 Record::Create { placed, .. } | Record::Resize { placed, .. } => {
@@ -319,7 +323,10 @@ impl Group {
                     .await?;
             }
         }
-        for (_, record, _) in &applied {
+        for (at, (_, record, _)) in applied.iter().enumerate() {
+            if at % window == 0 {
+                self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;
+            }
             self.apply(record).await?;
             count(&self.core.counters.recovered);
             if !self.core.config.read_only {
