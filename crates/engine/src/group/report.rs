@@ -158,10 +158,7 @@ impl<'a> Holdings<'a> {
         let mut others = self.catalog.children_of(parent).filter(|child| *child != head);
         let (Some(other), None) = (others.next(), others.next()) else { return 0 };
         let lower = self.catalog.epoch_of(self.catalog.trees.get(&parent).and_then(|point| point.parent));
-        match self.catalog.heads.get(&other).and_then(|id| self.catalog.volumes.get(id)) {
-            Some(volume) => dead_above(&volume.state.lock().head, lower),
-            None => self.catalog.trees.get(&other).map_or(0, |tree| dead_above(tree, lower)),
-        }
+        self.catalog.with_tree(other, |tree| dead_above(tree, lower)).unwrap_or(0)
     }
 
     fn info(&self, volume: &Volume) -> VolumeInfo {
