@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real test-clients lint demo bench install uninstall clean help
+.PHONY: build test test-unit test-sim test-real test-clients test-deb lint demo bench deb install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,6 +30,9 @@ test-real: ## real devices, filesystems, servers that are killed (root)
 test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen's volumes (root; installs them)
 	.ci/run clients
 
+test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
+	.ci/run deb
+
 lint: ## clippy, every warning an error
 	.ci/run lint
 
@@ -44,6 +47,9 @@ bench: ## every published figure against the raw disk, in one run (root; BENCH=-
 	$(CARGO) build --release -p rowen-cli
 	$(CARGO) build --release -p rowen-bench
 	$(SUDO) $(TARGET)/rowen-bench $(BENCH)
+
+deb: build ## the Debian packages rowen and rowen-lvm, in target/debian
+	packaging/debian/build $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/debian
 
 install: build ## install rowen and LVM's command names as links to it under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
