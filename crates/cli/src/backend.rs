@@ -71,6 +71,12 @@ pub trait Backend {
     /// Verifies a group that nothing has open.
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;
+    /// The entries of the devices file.
+    fn known(&mut self) -> Answer<Vec<(String, Uuid)>>;
+    /// Adds the physical volume at `path` to them, or only looks whether that can be done.
+    fn know(&mut self, path: &str, really: bool) -> Answer<()>;
+    /// Removes the entry of `path`, or only looks whether there is one.
+    fn forget(&mut self, path: &str, really: bool) -> Answer<()>;
     /// Returns what there is to tell besides success.
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;

@@ -250,6 +250,18 @@ impl Backend for Fake {
         Ok(self.labels.clone())
     }
 
+    fn known(&mut self) -> Answer<Vec<(String, Uuid)>> {
+        Ok(self.labels.iter().filter_map(|label| Some((label.path.clone(), label.uuid?))).collect())
+    }
+
+    fn know(&mut self, path: &str, _really: bool) -> Answer<()> {
+        Err(Trouble::other(ErrorKind::NotFound, format!("No physical volume label read from {path}.")))
+    }
+
+    fn forget(&mut self, path: &str, _really: bool) -> Answer<()> {
+        Err(Trouble::other(ErrorKind::NotFound, format!("No devices file entry for {path}.")))
+    }
+
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
         let Some((_, size)) = self.devices.iter().find(|(device, _)| device == path).cloned() else {
             return Err(Trouble::other(ErrorKind::NotFound, format!("No device found for {path}.")));

@@ -92,6 +92,8 @@ options! {
     NoHints None, "nohints", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     NoUdevSync None, "noudevsync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     AutoBackup Some('A'), "autobackup", Kind::YesNo, "Keep a copy of the metadata after the change (the default).";
+    AddDev None, "adddev", Kind::Text("PV"), "Add the physical volume at this path to the devices file.";
+    DelDev None, "deldev", Kind::Text("PV"), "Remove this path from the devices file; the physical volume stays as it is.";
     File Some('f'), "file", Kind::Text("String"), "The file of the copy, instead of the usual one; %s is the group's name.";
     List Some('l'), "list", Kind::Flag, "List the copies that there are, oldest first.";
     ForceLong None, "force", Kind::Flag, "Restore what can be restored although volumes are gone.";

@@ -75,6 +75,18 @@ pub const COMMANDS: &[Command] = &[
         run: reports::pvs,
     },
     Command {
+        name: "lvmdevices",
+        summary: "Manage the devices file",
+        is_lvm: true,
+        forms: &["[ --adddev PV | --deldev PV ]"],
+        options: &[AddDev, DelDev],
+        examples: &[
+            ("lvmdevices", "the files and devices that are known as physical volumes"),
+            ("lvmdevices --adddev /srv/pv.img", "a file that came from another host, or whose entry was lost"),
+        ],
+        run: pv::devices,
+    },
+    Command {
         name: "vgcreate",
         summary: "Create a volume group",
         is_lvm: true,

@@ -117,6 +117,27 @@ impl Backend for Host {
             .collect())
     }
 
+    fn known(&mut self) -> Answer<Vec<(String, Uuid)>> {
+        let entries = devices::file::read().map_err(trouble)?;
+        Ok(entries.into_iter().map(|entry| (entry.path.display().to_string(), entry.uuid)).collect())
+    }
+
+    fn know(&mut self, path: &str, really: bool) -> Answer<()> {
+        let found = devices::probe(Path::new(path)).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+        let Some(uuid) = found else {
+            let message = format!("No physical volume label read from {path}.\nFailed to add device {path}.");
+            return Err(Trouble::other(ErrorKind::NotFound, message));
+        };
+        if really { devices::file::remember(uuid, Path::new(path)).map_err(trouble) } else { Ok(()) }
+    }
+
+    fn forget(&mut self, path: &str, really: bool) -> Answer<()> {
+        if !self.known()?.iter().any(|(known, _)| known == path) {
+            return Err(Trouble::other(ErrorKind::NotFound, format!("No devices file entry for {path}.")));
+        }
+        if really { devices::file::forget(Path::new(path)).map_err(trouble) } else { Ok(()) }
+    }
+
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
         devices::pvcreate(Path::new(path), uuids::fresh(), device_consent(consent)).map_err(trouble)
     }

@@ -334,3 +334,27 @@ fn the_service_manager_is_told_who_serves() {
     world.ok("stop VG");
     assert_eq!(told(), "STOPPING=1\n");
 }
+
+#[test]
+fn a_physical_volume_in_a_file_can_come_from_elsewhere() {
+    let world = World::new("moved");
+    world.file("pv1", 64 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -L 8M -n data VG");
+    write(&world.node("data"), b"kept");
+    world.ok("stop VG");
+    fs::remove_file(world.dir.join("etc/devices")).unwrap();
+    fs::rename(world.dir.join("pv1"), world.dir.join("pv2")).unwrap();
+    assert_eq!(world.ok("vgs"), "", "nobody knows where the file is");
+    world.refused("lvmdevices --adddev nosuch", 5, "No physical volume label read from");
+    let unlabelled = world.file("plain", 1 << 20);
+    world.refused(&format!("lvmdevices --adddev {}", unlabelled.display()), 5, "Failed to add device");
+    world.ok("lvmdevices --adddev pv2");
+    assert!(world.ok("lvmdevices").contains(&format!("DEVNAME={}/pv2 PVID=", world.dir.display())));
+    world.ok("vgchange -ay VG");
+    assert_eq!(&read(&world.node("data")), b"kept");
+    world.ok("vgremove -f VG");
+    world.ok("lvmdevices --deldev pv2");
+    world.refused("lvmdevices --deldev pv2", 5, "No devices file entry");
+    assert_eq!(world.ok("lvmdevices"), "");
+}

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
+use rowen_control::uuids;
 
 pub fn consent(args: &Args) -> Consent {
     Consent { force: u8::try_from(args.count(Opt::Force)).unwrap_or(u8::MAX), yes: args.has(Opt::Yes) }
@@ -65,4 +66,26 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
         session.console.say(format!("Labels on physical volume \"{path}\" successfully wiped."));
         Ok(())
     })
+}
+
+/// lvmdevices: which files and devices are looked at. Devices are found by their labels as well, files are not.
+pub fn devices(session: &mut Session<'_>, args: &Args) -> Result {
+    if !args.positionals.is_empty() || (args.has(Opt::AddDev) && args.has(Opt::DelDev)) {
+        return Err(Failure::NoForm);
+    }
+    if let Some(path) = args.text(Opt::AddDev) {
+        let path = session.backend.absolute(path);
+        session.backend.know(&path, !session.is_test)?;
+        return Ok(());
+    }
+    if let Some(path) = args.text(Opt::DelDev) {
+        let path = session.backend.absolute(path);
+        session.backend.forget(&path, !session.is_test)?;
+        return Ok(());
+    }
+    for (path, uuid) in session.backend.known()? {
+        let pvid: String = uuids::lvm_text(uuid).chars().filter(|c| *c != '-').collect();
+        session.console.say(format!("Device {path} IDTYPE=devname IDNAME={path} DEVNAME={path} PVID={pvid}"));
+    }
+    Ok(())
 }

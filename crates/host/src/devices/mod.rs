@@ -19,5 +19,5 @@ mod udev;
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
-pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, scan};
+pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, probe, scan};
 pub use udev::properties as udev_properties;
