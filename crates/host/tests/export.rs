@@ -371,7 +371,8 @@ fn what_is_not_ours_is_neither_replaced_nor_removed() {
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("/etc/passwd"));
     fs::remove_file(&link).unwrap();
     // A node of ours that lost its device is replaced.
-    let stale = rustix::fs::makedev(7, 251);
+    // The highest number there can be: nobody has so many.
+    let stale = rustix::fs::makedev(7, 0xf_ffff);
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &mapper,
@@ -382,6 +383,25 @@ fn what_is_not_ours_is_neither_replaced_nor_removed() {
     .unwrap();
     activate("x").unwrap();
     assert_eq!(world.exports().active().len(), 2);
+    world.end();
+}
+
+#[test]
+fn a_mount_namespace_that_somebody_made_meanwhile_keeps_nothing_alive() {
+    let world = World::new();
+    world.activate("n", world.volume("n", 8 * MIB, 4096));
+    let ready = world.dir.join("ready");
+    let copy = format!("touch {} && exec sleep 100", ready.display());
+    let mut holder =
+        Command::new("unshare").args(["--mount", "--propagation=private", "sh", "-c", &copy]).spawn().unwrap();
+    wait_for("the namespace", Duration::from_secs(10), || ready.exists());
+    let begun = Instant::now();
+    let outcome = world.deactivate("n");
+    let took = begun.elapsed();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    outcome.unwrap();
+    assert!(took < Duration::from_secs(30), "deactivation took {took:?}");
     world.end();
 }
 

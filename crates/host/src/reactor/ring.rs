@@ -4,6 +4,7 @@
 
 use super::file::{Forget, IoFile, SLOTS};
 use super::io::{IoRequest, Payload, Progress, progress};
+use super::lookout::Lookout;
 use super::mailbox::Mailbox;
 use super::ready::PollCell;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Entries queued between two turns; more wait in a list of our own.
 const SUBMISSIONS: u32 = 256;
@@ -69,6 +70,8 @@ enum Entry {
 pub(crate) struct Ring {
     ring: IoUring,
     mailbox: Arc<Mailbox>,
+    for_disks: Lookout,
+    for_requests: Lookout,
     backlog: VecDeque<squeue::Entry>,
     /// Where the transfer that was queued last ends.
     tail: Option<(RawFd, u64)>,
@@ -83,7 +86,7 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// To be called on the worker's own thread: the kernel binds the ring to the thread that makes it.
-    pub fn new(mailbox: Arc<Mailbox>) -> io::Result<Ring> {
+    pub fn new(mailbox: Arc<Mailbox>, lookout: Lookout) -> io::Result<Ring> {
         let deferred = IoUring::builder()
             .setup_clamp()
             .setup_cqsize(COMPLETIONS)
@@ -110,6 +113,8 @@ impl Ring {
         let mut new = Ring {
             ring,
             mailbox,
+            for_disks: lookout.clone(),
+            for_requests: lookout,
             backlog: VecDeque::new(),
             tail: None,
             active: Slab::new(),
@@ -177,7 +182,7 @@ impl Ring {
             };
             let collected = !self.ring.completion().is_empty();
             match wait {
-                Wait::Until(limit) if !collected => self.enter(queued as u32, 1, limit),
+                Wait::Until(limit) if !collected => self.wait(queued as u32, told, limit),
                 _ if queued > 0 || told => self.enter(queued as u32, 0, None),
                 _ => {}
             }
@@ -188,6 +193,41 @@ impl Ring {
             // What was collected is not to wait for what is only now submitted.
             wait = Wait::No;
         }
+    }
+
+    /// Submits what is queued and waits for a completion: for a moment with open eyes if that is worth while, then
+    /// asleep.
+    fn wait(&mut self, queued: u32, told: bool, limit: Option<Duration>) {
+        let busy = self.busy();
+        if !self.lookout(busy).is_worth_while(limit) {
+            let begun = Instant::now();
+            self.enter(queued, 1, limit);
+            return self.lookout(busy).slept(begun.elapsed());
+        }
+        if queued > 0 || told {
+            self.enter(queued, 0, None);
+            if !self.ring.completion().is_empty() {
+                return;
+            }
+        }
+        // What happened is in the ring, or the ring says that the kernel has it ready: no system call to look.
+        let lookout = if busy { &mut self.for_disks } else { &mut self.for_requests };
+        let ring = &mut self.ring;
+        let found = lookout.look(|| {
+            let submission = ring.submission();
+            let ready = submission.taskrun() || submission.cq_overflow();
+            drop(submission);
+            ready || !ring.completion().is_empty()
+        });
+        match found {
+            true => self.enter(0, 0, None),
+            false => self.enter(0, 1, limit),
+        }
+    }
+
+    /// What is waited for differs in how soon it comes.
+    fn lookout(&mut self, busy: bool) -> &mut Lookout {
+        if busy { &mut self.for_disks } else { &mut self.for_requests }
     }
 
     fn enter(&mut self, submit: u32, want: u32, limit: Option<Duration>) {

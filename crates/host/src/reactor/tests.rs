@@ -12,6 +12,7 @@ fn pools() -> Vec<Pool> {
         Pool::start(3).unwrap(),
         Pool::start_without_rings(1).unwrap(),
         Pool::start_without_rings(3).unwrap(),
+        Pool::start_alert(2, Duration::from_micros(50)).unwrap(),
     ];
     assert!(!pools[2].has_rings() && !pools[3].has_rings());
     pools

@@ -9,6 +9,7 @@ use super::mailbox::{Mailbox, Message};
 use super::poller::Poller;
 use super::ready::PollCell;
 use super::ring::{Harvest, Ring, Wait};
+use super::softirq::Softirqs;
 use super::task::TaskCell;
 use super::time::{TimerCell, Timers};
 use slab::Slab;
@@ -189,6 +190,7 @@ impl Local {
         let mut messages = Vec::new();
         let mut batch = VecDeque::new();
         let mut harvest = Harvest::default();
+        let softirqs = Softirqs::new();
         let mut stopping = false;
         loop {
             self.mailbox.take(&mut messages);
@@ -200,6 +202,7 @@ impl Local {
             for task in batch.drain(..) {
                 task.run(&self.unfinished);
             }
+            softirqs.run();
             self.fire_timers();
             let idle = self.ready.borrow().is_empty();
             if idle && stopping && !self.busy() {

@@ -29,6 +29,8 @@ use std::time::Duration;
 const PREDECESSOR: Duration = Duration::from_secs(10);
 /// How long a server that a command started stays without anything to do.
 const IDLE: Duration = Duration::from_secs(10);
+/// A little more than what a fast disk takes for a small request.
+const LOOKOUT: Duration = Duration::from_micros(50);
 /// How often the main loop looks around by itself.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 
@@ -42,6 +44,8 @@ pub struct Options {
     /// Worker threads of the reactor.
     pub workers: usize,
     pub io_engine: IoEngine,
+    /// How long a worker that is asked densely looks out for the next request before it sleeps; zero: not at all.
+    pub lookout: Duration,
     /// Bound of the engine's node cache.
     pub cache_bytes: usize,
     /// How long to stay without anything to do; none: for ever.
@@ -52,7 +56,7 @@ pub struct Options {
 
 impl Options {
     /// The usual ones; the environment may change them, for tests and unusual hosts: `ROWEN_WORKERS`, `ROWEN_IO_ENGINE`
-    /// (`uring` or `sync`), `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`.
+    /// (`uring` or `sync`), `ROWEN_LOOKOUT_MICROS`, `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`.
     pub fn new(group: &str) -> Options {
         let launched = std::env::var_os(LAUNCHED_BY_COMMAND).is_some();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -62,6 +66,7 @@ impl Options {
             group: group.to_owned(),
             workers: number("ROWEN_WORKERS").unwrap_or(cores).clamp(1, 64),
             io_engine: std::env::var("ROWEN_IO_ENGINE").ok().and_then(|text| text.parse().ok()).unwrap_or_default(),
+            lookout: number("ROWEN_LOOKOUT_MICROS").map_or(LOOKOUT, |micros| Duration::from_micros(micros as u64)),
             cache_bytes: number("ROWEN_CACHE_MIB").map_or(Config::default().cache_bytes, |mib| mib.max(1) << 20),
             idle: launched.then_some(idle),
             launched,
@@ -146,7 +151,9 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
     })?;
-    let pool = Arc::new(Pool::start(options.workers).map_err(|e| internal("start the workers", name, e))?);
+    let pool = Arc::new(
+        Pool::start_alert(options.workers, options.lookout).map_err(|e| internal("start the workers", name, e))?,
+    );
     let same_boot = served_since_boot(name);
     // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
     // them until just now.

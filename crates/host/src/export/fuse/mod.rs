@@ -20,7 +20,7 @@ pub mod request;
 mod request_test;
 
 use super::target::{Errno, Target};
-use crate::reactor::readable;
+use crate::reactor::{readable, softirq_raised};
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
 use request::{Args, Request};
@@ -104,9 +104,19 @@ impl Connection {
     async fn receive_all(self: &Arc<Self>, runtime: &Arc<dyn Runtime>) -> io::Result<()> {
         let mut inbox = self.new_inbox();
         let mut turn = 0;
+        let mut alone = false;
         while !self.stop.is_stopped() {
-            match self.receive(&mut inbox) {
-                Ok(len) => self.accept(&mut inbox, len, runtime).await,
+            // After a request that is the only one there is hardly another. Its disk requests go first, and the same
+            // system call that submits them asks whether there is.
+            let received = if std::mem::take(&mut alone) { Err(Sys::AGAIN) } else { self.receive(&mut inbox) };
+            match received {
+                Ok(len) => {
+                    self.accept(&mut inbox, len, runtime).await;
+                    alone = self.under_way.is_one();
+                    if alone {
+                        yield_now().await;
+                    }
+                }
                 Err(Sys::AGAIN) => {
                     // An idle volume holds no buffers.
                     self.return_inbox(inbox);
@@ -327,6 +337,7 @@ impl Connection {
                 mount::send(&self.fd, unique, -errno, &[])
             }
         };
+        softirq_raised();
         // Refused only for a request that is not waited for any more (withdrawn, or the file was unmounted).
         if let Err(e) = sent
             && !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
@@ -393,6 +404,10 @@ impl UnderWay {
         {
             waker.wake();
         }
+    }
+
+    fn is_one(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 1
     }
 
     async fn none_left(&self) {

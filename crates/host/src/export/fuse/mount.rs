@@ -105,11 +105,13 @@ pub fn resend(fd: &OwnedFd) -> io::Result<()> {
     send(fd, 0, abi::NOTIFY_RESEND, &[])
 }
 
-/// Unmounts the file. A process that is just looking at it (a scan of all files) is waited for, for a moment.
+/// Unmounts the file, which nothing uses any more, and ends its connection: copies of the mount in other mount namespaces
+/// (containers) would keep it alive for as long as they are there. A process that is just looking at the file (a scan of
+/// all files) is waited for, for a moment.
 pub fn unmount(path: &Path) -> Result<()> {
     let mut tries = 0;
     loop {
-        match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
+        match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::BUSY) if tries < 50 => {
                 tries += 1;
