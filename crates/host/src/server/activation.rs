@@ -41,27 +41,18 @@ impl Server {
     }
 
     /// The named volumes, or all, and those that are activated together with them: a snapshot with a reserve, its origin,
-    /// and the origin's other snapshots of that kind.
+    /// the origin's other snapshots of that kind, and theirs.
     fn with_relatives(&self, names: Option<&[String]>) -> Result<Vec<VolumeInfo>> {
         let Some(names) = names else { return Ok(self.group.volumes()) };
         let mut chosen = self.find_all(names)?;
-        let origins: Vec<VolumeInfo> = chosen
-            .iter()
-            .filter(|volume| follows_origin(volume))
-            .filter_map(|volume| self.group.volume_info(volume.origin?).ok())
-            .collect();
-        let add = |volume: VolumeInfo, chosen: &mut Vec<VolumeInfo>| {
-            if chosen.iter().all(|other| other.id != volume.id) {
-                chosen.push(volume);
-            }
-        };
-        for origin in origins {
-            add(origin, &mut chosen);
-        }
-        for origin in chosen.clone() {
-            for follower in self.followers(origin.id).filter(|follower| follower.state == VolumeState::Ok) {
-                add(follower, &mut chosen);
-            }
+        let mut looked_at = 0;
+        while let Some(volume) = chosen.get(looked_at) {
+            let origin = volume.origin.filter(|_| follows_origin(volume));
+            let followers = self.followers(volume.id).filter(|follower| follower.state == VolumeState::Ok);
+            let related = origin.and_then(|origin| self.group.volume_info(origin).ok()).into_iter().chain(followers);
+            let new: Vec<VolumeInfo> = related.filter(|one| chosen.iter().all(|other| other.id != one.id)).collect();
+            chosen.extend(new);
+            looked_at += 1;
         }
         Ok(chosen)
     }

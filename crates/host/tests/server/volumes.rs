@@ -251,6 +251,15 @@ fn reserved_snapshots_follow_their_origin() {
     assert!(!origin.exists() && !cow.exists() && free.exists());
     vg.ask(Request::Activate { names: Some(vec!["cow".into()]), ignore_skip: false, auto: false });
     assert!(origin.exists() && cow.exists());
+    // A snapshot of the snapshot goes with both.
+    vg.ask(Request::Snapshot { specs: vec![snapshot("cow", "deep", Some(8 * MIB_BLOCKS))], freeze: true });
+    let deep = vg.node("deep");
+    assert!(deep.exists());
+    vg.ask(Request::Deactivate { names: Some(vec!["lv".into()]) });
+    assert!(!origin.exists() && !cow.exists() && !deep.exists());
+    vg.ask(Request::Activate { names: Some(vec!["lv".into()]), ignore_skip: false, auto: false });
+    assert!(origin.exists() && cow.exists() && deep.exists());
+    vg.ask(Request::Remove { names: vec!["deep".into()] });
     // The reserve runs out: the snapshot is invalid, the origin goes on.
     write(&origin, 1, 0, 12 << 20);
     let is_invalid = || vg.report().volume("cow").unwrap().state == rowen_control::wire::VolumeState::Invalid;
