@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 
 exec 2>&1
-PS4='+ ${BASH_SOURCE##*/}:${LINENO}: '
+# Seconds, script, line.
+PS4='+ ${SECONDS} ${BASH_SOURCE##*/}:${LINENO}: '
 trap 'fail "line $LINENO of ${BASH_SOURCE##*/}"' ERR
 set -x
 
@@ -28,6 +29,12 @@ needs() {
 new_group() {
     truncate -s "$1M" "$pv"
     vgcreate "$vg" "$pv"
+}
+
+# new_disk NAME MIB: prints the path of a disk of that size. (Its file carries the group's name for the sweeping up.)
+new_disk() {
+    truncate -s "$2M" "/mnt/$vg.$1"
+    losetup --find --show "/mnt/$vg.$1"
 }
 
 # give ROOT PATH PROGRAM: puts a program of this machine into another root, with the libraries that it needs.
@@ -68,11 +75,11 @@ volumes() { { lvs --noheadings -o lv_name "$vg" || echo 'lvs failed'; } | xargs;
 
 # The client has given everything back; then the group goes too.
 finish() {
-    if [ -e "$pv" ]; then
+    if vgs "$vg"; then
         same "$(volumes)" ""
         rowen check "$vg"
         vgremove -f "$vg"
-        pvremove "$pv"
     fi
+    if [ -e "$pv" ]; then pvremove "$pv"; fi
     same "$(grep -c "^/dev/.*/$vg" /proc/mounts || true)" 0
 }
