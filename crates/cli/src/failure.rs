@@ -26,6 +26,8 @@ pub enum Failure {
     Failed(Vec<String>),
     /// It failed and everything has been said.
     Told,
+    /// Nothing failed: help was asked for in the midst of a command line, and is all that is done.
+    Shown(Vec<String>),
 }
 
 pub type Result<T = ()> = std::result::Result<T, Failure>;
@@ -45,6 +47,7 @@ impl Failure {
         match self {
             Failure::Getopt(_) | Failure::Value { .. } | Failure::Usage(_) | Failure::NoForm => exit::USAGE,
             Failure::Failed(_) | Failure::Told => exit::FAILED,
+            Failure::Shown(_) => exit::OK,
         }
     }
 
@@ -66,7 +69,7 @@ impl Failure {
                     "  No command with matching syntax recognised.  Run '{command} --help' for more information."
                 )]
             }
-            Failure::Failed(lines) => lines.iter().map(|line| format!("  {line}")).collect(),
+            Failure::Failed(lines) | Failure::Shown(lines) => lines.iter().map(|line| format!("  {line}")).collect(),
             Failure::Told => Vec::new(),
         }
     }

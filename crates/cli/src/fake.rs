@@ -215,6 +215,19 @@ impl Fake {
                 self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
             }
             Request::Report => return Ok(Outcome::Report(Box::new(group.clone()))),
+            // One after the other, as thick volumes are laid out.
+            Request::Places => {
+                let mut at = 0;
+                let place = |volume: &VolumeReport| {
+                    let extents = volume.reserve_blocks.unwrap_or(volume.blocks).div_ceil(EXTENT_BLOCKS);
+                    let first_extent = at;
+                    at += extents;
+                    let is_placed = !volume.is_pool() && volume.attributes.pool.is_empty();
+                    let shares = is_placed.then_some(PvShare { pv: 0, first_extent, extents });
+                    VolumePlaces { name: volume.name.clone(), shares: shares.into_iter().collect() }
+                };
+                return Ok(Outcome::Places(group.volumes.iter().map(place).collect()));
+            }
             Request::Hello { .. } | Request::Revert { .. } | Request::Checkpoint | Request::Stop => {}
         }
         Ok(Outcome::Ok)
@@ -229,7 +242,7 @@ impl Backend for Fake {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        if request != Request::Report {
+        if !matches!(request, Request::Report | Request::Places) {
             self.requests.push(request.clone());
             if let Some(message) = self.notice.clone() {
                 news(Outcome::Notice { message });

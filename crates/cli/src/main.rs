@@ -5,6 +5,7 @@
 
 mod backend;
 mod commands;
+mod config;
 mod console;
 mod failure;
 mod help;

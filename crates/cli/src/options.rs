@@ -22,6 +22,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Anything, described by this word in help.
     Text(&'static str),
+    /// Settings in the syntax of LVM's configuration.
+    Config,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
             Kind::Units => "[Number]r|R|h|H|b|B|s|S|k|K|m|M|g|G|t|T|p|P|e|E".to_owned(),
             Kind::Word(words) => words.join("|"),
             Kind::Text(what) => what.to_owned(),
+            Kind::Config => "String".to_owned(),
         }
     }
 }
@@ -84,7 +87,7 @@ options! {
     Quiet Some('q'), "quiet", Kind::Flag, "With lvremove, twice: leave out messages of success.";
     Yes Some('y'), "yes", Kind::Flag, "Answer every question with yes.";
     Test Some('t'), "test", Kind::Flag, "Check the command and change nothing.";
-    Config None, "config", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    Config None, "config", Kind::Config, "Settings for this command; those about reports are obeyed.";
     Profile None, "profile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     CommandProfile None, "commandprofile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     DriverLoaded None, "driverloaded", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
@@ -140,16 +143,46 @@ options! {
     Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
 
     All Some('a'), "all", Kind::Flag, "Accepted for LVM's clients: nothing is hidden.";
-    Fields Some('o'), "options", Kind::Text("String"), "Fields to show, separated by commas; + before the first adds them.";
+    Partial Some('P'), "partial", Kind::Flag, "Accepted for LVM's clients: a group with a device missing is not opened.";
+    History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: no history is kept.";
+    Foreign None, "foreign", Kind::Flag, "Accepted for LVM's clients: groups are bound to no host.";
+    Shared None, "shared", Kind::Flag, "Accepted for LVM's clients: groups are shared with no host.";
+    IgnoreLockingFailure None, "ignorelockingfailure", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    IgnoreSkippedCluster None, "ignoreskippedcluster", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    TrustCache None, "trustcache", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    Fields Some('o'), "options", Kind::Text("String"),
+        "Fields to show, separated by commas; + before the first adds them to the usual ones, - takes them away.";
     Sort Some('O'), "sort", Kind::Text("String"), "Fields to sort by; - before a field reverses.";
+    Select Some('S'), "select", Kind::Text("String"), "Only what meets these criteria; -S help tells how to write them.";
     NoHeadings None, "noheadings", Kind::Flag, "Leave out the line of headings.";
+    Headings None, "headings", Kind::Word(&["none", "abbrev", "full", "0", "1", "2"]), "Headings: none, short ones, or the fields' names.";
     Separator None, "separator", Kind::Text("String"), "Text between fields, instead of alignment.";
+    Aligned None, "aligned", Kind::Flag, "Align columns, also with --separator.";
+    Rows None, "rows", Kind::Flag, "Show columns as rows.";
+    Binary None, "binary", Kind::Flag, "Show flags as 1, 0, and -1 where unknown, instead of words.";
     UnitsShown None, "units", Kind::Units, "Unit of sizes: r and h pick one; upper case is powers of 1000.";
     NoSuffix None, "nosuffix", Kind::Flag, "Leave out the letters of units.";
     Unbuffered None, "unbuffered", Kind::Flag, "Do not sort.";
     NamePrefixes None, "nameprefixes", Kind::Flag, "Show LVM2_FIELD='value'.";
     Unquoted None, "unquoted", Kind::Flag, "With --nameprefixes: no quotes.";
-    ReportFormat None, "reportformat", Kind::Word(&["basic", "json"]), "Form of the report.";
+    ReportFormat None, "reportformat", Kind::Word(&["basic", "json", "json_std"]), "Form of the report; in json_std numbers are numbers.";
+    ConfigReport None, "configreport", Kind::Word(&["log", "vg", "lv", "pv", "pvseg", "seg"]),
+        "The -o, -O and -S that follow are about this part of the report.";
+    LogOnly None, "logonly", Kind::Flag, "Show only the log of the command, which is empty.";
+    Segments None, "segments", Kind::Flag, "A row for each segment.";
+    Colon Some('c'), "colon", Kind::Flag, "One line for each, fields separated by colons.";
+    Columns Some('C'), "columns", Kind::Flag, "As a report in columns.";
+    Short Some('s'), "short", Kind::Flag, "One line for each.";
+    Maps Some('m'), "maps", Kind::Flag, "Also where everything lies.";
+    ActiveGroups Some('A'), "activevolumegroups", Kind::Flag, "Only groups with an active volume.";
+    BlockDevice Some('b'), "blockdevice", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    ExportedOnly Some('e'), "exported", Kind::Flag, "Only physical volumes of exported groups.";
+    FreeOnly Some('n'), "novolumegroup", Kind::Flag, "Only physical volumes of no group.";
+    ShowUuid Some('u'), "uuid", Kind::Flag, "Show identifiers, too.";
+    Cache None, "cache", Kind::Flag, "Tell which devices are there, as udev rules ask.";
+    MakeNodes None, "mknodes", Kind::Flag, "Accepted for LVM's clients: nodes are always there.";
+    ListGroup None, "listvg", Kind::Flag, "Show the group of the device.";
+    ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }
 
 /// What every command takes.

@@ -1,8 +1,10 @@
 //! Reads a command line as getopt_long does: options after positionals, joined letters (`-prw`, `-L40960K`), `--option=value`,
 //! unique beginnings of long options, `--` before what is no option. Values are checked against their kind here.
 
+use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::options::{COMMON, Kind, Opt, Spec};
+use crate::report::Kind as ReportKind;
 use crate::table::Command;
 use rowen_control::sizes::{Extents, Sign, Size, SizeError};
 use rowen_control::{names, units::Units};
@@ -72,10 +74,50 @@ impl Args {
         self.text(Opt::UnitsShown).and_then(Units::parse).unwrap_or_default()
     }
 
+    /// All settings that `--config` gives; the last of one counts.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = Config::default();
+        for text in self.texts(Opt::Config) {
+            config.add(read_config(text)?);
+        }
+        Ok(config)
+    }
+
+    /// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about that
+    /// kind alone; what comes before it is about a command's one report.
+    pub fn of_report(&self, kind: ReportKind, is_only: bool) -> Vec<(Opt, String)> {
+        let is_own = |key: &str| match kind {
+            ReportKind::Volume | ReportKind::Segment if is_only => key == "lv" || key == "seg",
+            ReportKind::Pv | ReportKind::Piece if is_only => key == "pv" || key == "pvseg",
+            _ => key == kind.key(),
+        };
+        let mut is_about_it = is_only;
+        let mut own = Vec::new();
+        for (option, value) in &self.options {
+            match option {
+                Opt::ConfigReport => is_about_it = is_own(value),
+                // Criteria hold for every part of a full report that does not have its own.
+                Opt::Select if !self.has(Opt::ConfigReport) => own.push((*option, value.clone())),
+                Opt::Fields | Opt::Sort | Opt::Select if is_about_it => own.push((*option, value.clone())),
+                _ => {}
+            }
+        }
+        own
+    }
+
+    /// Whether anything is named: by operands or by criteria.
+    pub fn names_something(&self) -> bool {
+        !self.positionals.is_empty() || self.has(Opt::Select)
+    }
+
     /// Whether questions are answered already.
     pub fn is_sure(&self) -> bool {
         self.has(Opt::Yes) || self.has(Opt::Force)
     }
+}
+
+fn read_config(text: &str) -> Result<Config> {
+    Config::parse(text).map_err(|error| Failure::usage(error.lines()))
 }
 
 fn activation(value: &str) -> Option<Activation> {
@@ -197,6 +239,7 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
             let is_unit = Units::parse(&value).is_some();
             return if is_unit { Ok(value) } else { Err(Failure::usage("Invalid units specification")) };
         }
+        Kind::Config => return read_config(&value).map(|_| value),
         Kind::YesNo if value == "y" || value == "n" => return Ok(value),
         Kind::Activation if activation(&value).is_some() => return Ok(value),
         Kind::Permission if value == "r" || value == "rw" => return Ok(value),

@@ -4,6 +4,9 @@
 use crate::backend::{Answer, Backend, Trouble};
 use crate::console::Console;
 use crate::failure::{Failure, Result};
+use crate::parse::Args;
+use crate::report::Kind;
+use crate::report::select::Criteria;
 use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::wire::{ErrorKind, GroupReport, Outcome, Request, VolumeReport};
@@ -129,6 +132,20 @@ impl Session<'_> {
         for line in failure.lines("") {
             self.console.raw_err(&format!("{line}\n"));
         }
+    }
+
+    /// Finds the volumes that a command line names, those of them that meet its criteria.
+    pub fn select_by(&mut self, args: &Args) -> Result<Selection> {
+        let criteria = Criteria::of_command(args, Kind::Volume)?;
+        let mut selection = self.select(&args.positionals)?;
+        if let Some(criteria) = criteria {
+            for selected in &mut selection.groups {
+                selected.volumes = criteria.taken_volumes(&selected.report, &selected.volumes);
+                // The group itself was not meant.
+                selected.is_whole = false;
+            }
+        }
+        Ok(selection)
     }
 
     /// Finds what the words name: groups, volumes, tags. Without words: everything.

@@ -21,20 +21,40 @@ pub struct Command {
     pub run: fn(&mut Session<'_>, &Args) -> Result,
 }
 
-const REPORT: &[Opt] = &[
-    All,
-    Fields,
-    Sort,
-    NoHeadings,
-    Separator,
-    UnitsShown,
-    NoSuffix,
-    Unbuffered,
-    NamePrefixes,
-    Unquoted,
-    ReportFormat,
-    ReadOnlyView,
-];
+/// The options of every report, and those of one.
+macro_rules! report {
+    ($($own:ident),*) => {
+        &[
+            $($own,)*
+            All,
+            Fields,
+            Sort,
+            Select,
+            NoHeadings,
+            Headings,
+            Separator,
+            Aligned,
+            Rows,
+            Binary,
+            UnitsShown,
+            NoSuffix,
+            Unbuffered,
+            NamePrefixes,
+            Unquoted,
+            ReportFormat,
+            ConfigReport,
+            LogOnly,
+            Partial,
+            History,
+            Foreign,
+            Shared,
+            ReadOnlyView,
+            IgnoreLockingFailure,
+            IgnoreSkippedCluster,
+            TrustCache,
+        ]
+    };
+}
 const RESIZE: &[Opt] = &[NewSize, NewExtents, Force, NoFsck, FilesystemMode, PoolMetadataSize, AutoBackup];
 
 impl Command {
@@ -70,7 +90,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about physical volumes",
         is_lvm: true,
         forms: &["[ PV ... ]"],
-        options: REPORT,
+        options: report!(Segments),
         examples: &[("pvs --noheadings -o pv_name,vg_name", "names alone, for a script")],
         run: reports::pvs,
     },
@@ -103,7 +123,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Remove volume group(s)",
         is_lvm: true,
         forms: &["VG ..."],
-        options: &[Force],
+        options: &[Select, Force],
         examples: &[("vgremove -f vg0", "with all its volumes, without asking")],
         run: vg::remove,
     },
@@ -121,7 +141,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about volume groups",
         is_lvm: true,
         forms: &["[ VG ... ]"],
-        options: REPORT,
+        options: report!(),
         examples: &[("vgs --units b --nosuffix -o vg_size,vg_free vg0", "exact figures")],
         run: reports::vgs,
     },
@@ -130,7 +150,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Change volume groups: activation, tags",
         is_lvm: true,
         forms: &["-a y|n|ay [ VG|@Tag ... ]", "--addtag|--deltag Tag VG|@Tag ..."],
-        options: &[Activate, IgnoreSkip, AddTag, DelTag, Force, Monitor, IgnoreMonitoring, AutoBackup],
+        options: &[Select, Activate, IgnoreSkip, AddTag, DelTag, Force, Monitor, IgnoreMonitoring, AutoBackup],
         examples: &[
             ("vgchange -ay vg0", "make the block devices of all volumes"),
             ("vgchange -an", "remove those of all groups"),
@@ -213,7 +233,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Remove logical volume(s) from the system",
         is_lvm: true,
         forms: &["VG|VG/LV|@Tag ..."],
-        options: &[Force, AutoBackup],
+        options: &[Select, Force, AutoBackup],
         examples: &[
             ("lvremove vg0/before", "asks first when the volume is active"),
             ("lvremove -f vg0/original", "also removes its snapshots that have a size; the others stay"),
@@ -225,13 +245,25 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about logical volumes",
         is_lvm: true,
         forms: &["[ VG|VG/LV|@Tag ... ]"],
-        options: REPORT,
+        options: report!(Segments),
         examples: &[
             ("lvs vg0", "the volumes of one group"),
             ("lvs -o +lv_uuid,lv_time --units g", "more columns, sizes in GiB"),
             ("lvs --reportformat json", "for a program"),
         ],
         run: reports::lvs,
+    },
+    Command {
+        name: "fullreport",
+        summary: "Display everything about volume groups and all that is in them",
+        is_lvm: false,
+        forms: &["[ VG|@Tag ... ]"],
+        options: report!(),
+        examples: &[(
+            "rowen fullreport --reportformat json --configreport seg -o, vg0",
+            "one document with the group, its physical volumes, volumes and their segments",
+        )],
+        run: reports::full,
     },
     Command {
         name: "lvextend",
@@ -278,6 +310,7 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: true,
         forms: &["VG|VG/LV|@Tag ..."],
         options: &[
+            Select,
             Activate,
             IgnoreSkip,
             Permission,

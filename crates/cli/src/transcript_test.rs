@@ -58,8 +58,8 @@ fn command_lines_that_make_no_sense() {
         E|  Run `lvs --help' for more information.
         rc=3
 
-        $ lvs --reportformat json_std
-        E|  Invalid argument for --reportformat: json_std
+        $ lvs --reportformat xml
+        E|  Invalid argument for --reportformat: xml
         E|  Error during parsing of command line.
         rc=3
 
@@ -538,15 +538,15 @@ fn thin_pools_and_volumes() {
 
         $ lvs vg0
         O|  LV            VG  Attr       LSize   Pool Origin Data%  Meta%  Move Log Cpy%Sync Convert$
-        O|  LXDThinPool   vg0 twi-a-tz-- 296.00m             0.00                                   $
+        O|  LXDThinPool   vg0 twi-a-tz-- 296.00m             0.00   0.00                            $
         O|  both          vg0 Vwi-a-tz--  32.00m tp2         0.00                                   $
         O|  c1            vg0 owi-a-tz--  96.00m pool        0.00                                   $
-        O|  c1-snap0      vg0 Vri---tz-k  96.00m pool c1     0.00                                   $
+        O|  c1-snap0      vg0 Vri---tz-k  96.00m pool c1                                            $
         O|  lv1           vg0 -wi-a----- 100.00m                                                    $
-        O|  pool          vg0 twi-aotz-- 200.00m             0.00                                   $
+        O|  pool          vg0 twi-aotz-- 200.00m             0.00   0.00                            $
         O|  t1kn          vg0 Vwi-a-tz--  96.00m pool c1     0.00                                   $
         O|  t1thick       vg0 swi-a-s---  12.00m      c1     0.00                                   $
-        O|  tp2           vg0 twi-aotz--  40.00m             0.00                                   $
+        O|  tp2           vg0 twi-aotz--  40.00m             0.00   0.00                            $
         O|  vm-100-disk-0 vg0 Vwi-a-tz--  52.00m pool        0.00                                   $
         rc=0
 

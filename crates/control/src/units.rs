@@ -42,33 +42,47 @@ impl Units {
                 Units::Fixed { bytes: base.checked_pow(power)?, letter }
             }
         };
-        if number.is_empty() {
-            return Some(units);
-        }
-        let times: u64 = number.parse().ok().filter(|times| *times > 0)?;
         let unit = match units {
-            Units::Human { .. } => return None,
+            _ if number.is_empty() => return Some(units),
+            // A number says nothing where the unit is picked for each size.
+            Units::Human { .. } => return Some(units),
             Units::Bytes => 1,
             Units::Sectors => 512,
             Units::Fixed { bytes, .. } => bytes,
         };
-        Some(Units::Fixed { bytes: times.checked_mul(unit)?, letter: 'U' })
+        let bytes = times(number, unit)?;
+        Some(if bytes == unit { units } else { Units::Fixed { bytes, letter: 'U' } })
     }
 
     /// As in a report.
     pub fn show(self, size: u64, with_suffix: bool) -> String {
-        let (unit, letter, marks) = match self {
+        let (unit, letter) = match self {
             Units::Bytes => return with(size.to_string(), 'B', with_suffix),
             Units::Sectors => return with((size / 512).to_string(), 'S', with_suffix),
             _ if size == 0 => return with("0".to_owned(), ' ', with_suffix),
-            Units::Fixed { bytes, letter } => (bytes, letter, false),
+            Units::Fixed { bytes, letter } => (bytes, letter),
             Units::Human { base, marks } => {
                 let Some((unit, letter)) = human(size, base) else { return with(size.to_string(), 'B', with_suffix) };
-                (unit, letter, marks)
+                // Without its letter the figure would say nothing.
+                return with(decimal(size, unit, marks), letter, true);
             }
         };
-        with(decimal(size, unit, marks), letter, with_suffix)
+        with(decimal(size, unit, false), letter, with_suffix)
     }
+}
+
+/// A decimal number times a unit, in whole bytes; `None` when that is nothing or too much.
+fn times(number: &str, unit: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let is_decimal = |digits: &str| digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_decimal(part) || whole.is_empty() || !whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let scale = 10u128.pow(u32::try_from(part.len()).ok()?);
+    let part: u128 = if part.is_empty() { 0 } else { part.parse().ok()? };
+    let scaled = whole.parse::<u128>().ok()?.checked_mul(scale)?.checked_add(part)?;
+    let bytes = scaled.checked_mul(u128::from(unit))? / scale;
+    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
 }
 
 /// As in a sentence: `4.00 MiB`, `<1.27 GiB`.
@@ -146,7 +160,13 @@ mod tests {
         assert_eq!(Units::default().show(0, false), "0");
         assert_eq!(Units::parse("m").unwrap().show(1296 * MIB, false), "1296.00");
         assert_eq!(shown("r", u64::MAX), "<16.00e");
-        for bad in ["q", "", "0m", "xm", "4r", "99999999999e", "½"] {
+        assert_eq!(shown("R", 100 * MIB), "<104.86M");
+        assert_eq!(shown("1.5m", 640 * MIB), "426.67U");
+        assert_eq!(shown("1s", 8 * MIB), "16384S");
+        assert_eq!(shown("2b", 20 * MIB), "10485760.00U");
+        assert_eq!(shown("4h", 8 * MIB), "8.00m");
+        assert_eq!(Units::default().show(640 * MIB, false), "640.00m");
+        for bad in ["q", "", "0m", "xm", "mm", "-1m", ".m", "1.m.", "0.0m", "99999999999e", "½"] {
             assert_eq!(Units::parse(bad), None, "{bad}");
         }
     }

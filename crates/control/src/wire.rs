@@ -34,6 +34,8 @@ pub enum Request {
     },
     /// Answered by [`Outcome::Report`].
     Report,
+    /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
+    Places,
     /// Answered by [`Outcome::Created`] when the node is there (with `activate`).
     CreateVolume {
         spec: VolumeSpec,
@@ -143,6 +145,7 @@ pub enum Outcome {
     },
     Ok,
     Report(Box<GroupReport>),
+    Places(Vec<VolumePlaces>),
     Created(Vec<Created>),
     Check(CheckOutcome),
     Stats(StatsReport),
@@ -619,6 +622,34 @@ pub struct PvReport {
     pub free_extents: u64,
     #[serde(default)]
     pub tags: Vec<String>,
+}
+
+/// Where a volume's blocks are: each physical volume that has some, in the order in which the volume comes to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumePlaces {
+    pub name: String,
+    pub shares: Vec<PvShare>,
+}
+
+/// What a volume has on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvShare {
+    /// The physical volume's place in [`GroupReport::pvs`].
+    pub pv: u16,
+    /// The extent there that holds the first of the volume's blocks there.
+    pub first_extent: u64,
+    pub extents: u64,
+}
+
+impl VolumePlaces {
+    pub fn new(name: String, places: &[engine::PlaceInfo], extent_blocks: u64) -> VolumePlaces {
+        let share = |place: &engine::PlaceInfo| PvShare {
+            pv: place.pv,
+            first_extent: place.first_extent,
+            extents: place.blocks.div_ceil(extent_blocks.max(1)),
+        };
+        VolumePlaces { name, shares: places.iter().map(share).collect() }
+    }
 }
 
 /// A volume's block device.

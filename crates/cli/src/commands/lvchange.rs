@@ -37,10 +37,10 @@ impl Change {
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     let change = Change::from(args);
     let activation = args.activation();
-    if (change.is_nothing() && activation.is_none() && !args.has(Opt::Refresh)) || args.positionals.is_empty() {
+    if (change.is_nothing() && activation.is_none() && !args.has(Opt::Refresh)) || !args.names_something() {
         return Err(Failure::NoForm);
     }
-    let mut selection = session.select(&args.positionals)?;
+    let mut selection = session.select_by(args)?;
     for selected in &selection.groups {
         let outcome = if change.is_nothing() { Ok(()) } else { change_all(session, selected, &change) };
         let outcome = outcome.and_then(|()| match activation {

@@ -9,10 +9,10 @@ use crate::session::Session;
 use rowen_control::wire::{GroupReport, Request, VolumeReport};
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
-    if args.positionals.is_empty() {
+    if !args.names_something() {
         return Err(Failure::usage("Please enter one or more logical volume paths"));
     }
-    let mut selection = session.select(&args.positionals)?;
+    let mut selection = session.select_by(args)?;
     for selected in std::mem::take(&mut selection.groups) {
         let mut gone: Vec<String> = Vec::new();
         for name in &selected.volumes {

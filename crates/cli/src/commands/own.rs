@@ -6,11 +6,11 @@ use super::volumes::{Role, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::report::time;
 use crate::session::{Session, unexpected};
 use crate::table::COMMANDS;
 use rowen_control::names;
 use rowen_control::paths::Target;
+use rowen_control::time;
 use rowen_control::wire::{CheckOutcome, GroupReport, Outcome, Request, VolumeReport};
 
 /// The only argument: a group's name.

@@ -1,99 +1,116 @@
-//! pvs, vgs and lvs: which rows there are. What a row shows is the report module's.
+//! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report is about. What it shows of them is the report
+//! module's.
 
+use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::report::{Kind, Row, Shape};
-use crate::session::{Session, no_group};
+use crate::report::index::Indexed;
+use crate::report::{Kind, Shape, rows};
+use crate::session::{SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
-use rowen_control::wire::GroupReport;
+use rowen_control::wire::{GroupReport, Outcome, Request, VolumePlaces};
+
+/// The kind of report, by `--segments`.
+fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {
+    if args.has(Opt::Segments) { parts } else { whole }
+}
+
+/// Shows text, unless only the command's log is wanted: that is empty.
+fn show(session: &mut Session<'_>, args: &Args, text: &str) {
+    if !args.has(Opt::LogOnly) {
+        session.console.raw_out(text);
+    }
+}
+
+/// Where the blocks of the group's volumes are, if that is shown.
+pub fn places(session: &mut Session<'_>, group: &str, is_needed: bool) -> Result<Vec<VolumePlaces>> {
+    if !is_needed {
+        return Ok(Vec::new());
+    }
+    match session.ask(group, Request::Places)? {
+        Outcome::Places(places) => Ok(places),
+        other => Err(unexpected(group, &other)),
+    }
+}
+
+/// The same for many groups.
+fn all_places(session: &mut Session<'_>, reports: &[&GroupReport], is_needed: bool) -> Result<Vec<Vec<VolumePlaces>>> {
+    reports.iter().map(|report| places(session, &report.name, is_needed)).collect()
+}
+
+/// The groups' indexes, with where their blocks are.
+fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> Vec<Indexed<'a>> {
+    let indexed = reports.iter().zip(places).map(|(report, places)| {
+        let mut group = Indexed::new(report);
+        group.place(places);
+        group
+    });
+    indexed.collect()
+}
 
 pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
-    let shape = Shape::from(args, Kind::Volume)?;
+    let shape = Shape::from(args, kind(args, Kind::Volume, Kind::Segment))?;
     let mut selection = session.select(&args.positionals)?;
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
-    let mut rows = Vec::new();
-    for selected in &selection.groups {
-        let volumes = selected.volumes.iter().filter_map(|name| selected.report.volume(name));
-        rows.extend(volumes.map(|volume| Row {
-            group: Some(&selected.report),
-            volume: Some(volume),
-            ..Row::default()
-        }));
-    }
-    session.console.raw_out(&shape.render(rows));
+    let text = of_volumes(session, &shape, &selection.groups)?;
+    show(session, args, &text);
     selection.end()
+}
+
+fn of_volumes(session: &mut Session<'_>, shape: &Shape, selected: &[SelectedGroup]) -> Result<String> {
+    let reports: Vec<&GroupReport> = selected.iter().map(|selected| &selected.report).collect();
+    let places = all_places(session, &reports, shape.needs_places())?;
+    let groups = indexed(&reports, &places);
+    let volumes = groups.iter().zip(selected).flat_map(|(group, selected)| rows::of_volumes(group, &selected.volumes));
+    Ok(shape.render(shape.rows(volumes)))
+}
+
+/// The reports of the named groups, sorted, and whether something was missing.
+pub fn named_reports(session: &mut Session<'_>, words: &[String]) -> Result<(Vec<GroupReport>, bool)> {
+    let mut names = Vec::new();
+    for word in words {
+        match Target::parse(word) {
+            Some(Target::Tag(tag)) => names.extend(session.tagged_groups(&tag)?),
+            Some(Target::Group(name)) => names.push(name),
+            _ => return Err(Failure::usage(format!("Invalid volume group name {word}."))),
+        }
+    }
+    let (mut reports, is_incomplete) = match names.is_empty() && !words.is_empty() {
+        true => (Vec::new(), false),
+        false => session.reports(&names)?,
+    };
+    reports.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((reports, is_incomplete))
 }
 
 pub fn vgs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, Kind::Group)?;
-    let mut names = Vec::new();
-    let mut is_incomplete = false;
-    for word in &args.positionals {
-        match Target::parse(word) {
-            Some(Target::Group(name)) => names.push(name),
-            Some(Target::Tag(tag)) => names.extend(session.tagged_groups(&tag)?),
-            _ => {
-                session.console.complain(no_group(word));
-                is_incomplete = true;
-            }
-        }
-    }
-    let (mut reports, some_failed) = match names.is_empty() && !args.positionals.is_empty() {
-        true => (Vec::new(), false),
-        false => session.reports(&names)?,
-    };
-    is_incomplete |= some_failed;
-    reports.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut rows = Vec::new();
-    for report in &reports {
-        let whole = Row { group: Some(report), ..Row::default() };
-        if shape.shows(Kind::Volume) && !report.volumes.is_empty() {
-            rows.extend(report.volumes.iter().map(|volume| Row { volume: Some(volume), ..whole }));
-        } else if shape.shows(Kind::Pv) {
-            rows.extend(report.pvs.iter().map(|pv| Row { pv: Some(pv), ..whole }));
-        } else {
-            rows.push(whole);
-        }
-    }
-    session.console.raw_out(&shape.render(rows));
+    let (reports, is_incomplete) = named_reports(session, &args.positionals)?;
+    let reports: Vec<&GroupReport> = reports.iter().collect();
+    let places = all_places(session, &reports, shape.needs_places())?;
+    let groups = indexed(&reports, &places);
+    let text = shape.render(shape.rows(groups.iter().map(rows::of_group)));
+    show(session, args, &text);
     if is_incomplete { Err(Failure::Told) } else { Ok(()) }
 }
 
-pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
-    let shape = Shape::from(args, Kind::Pv)?;
-    let labels = session.backend.labels()?;
-    let wanted: Vec<String> = args.positionals.iter().map(|path| session.backend.absolute(path)).collect();
-    let is_wanted = |path: &String| wanted.is_empty() || wanted.contains(path);
+/// Labelled devices, and the reports of their groups.
+pub struct Devices {
+    pub labels: Vec<LabelledPv>,
+    pub reports: Vec<GroupReport>,
+    /// Something was named and is not there, or could not be asked; that has been said.
+    pub is_incomplete: bool,
+}
 
-    let mut is_incomplete = false;
-    let mut reports: Vec<GroupReport> = Vec::new();
-    let mut failed: Vec<&str> = Vec::new();
-    for group in labels.iter().filter(|label| is_wanted(&label.path)).filter_map(|label| label.group.as_deref()) {
-        if reports.iter().any(|report| report.name == group) || failed.contains(&group) {
-            continue;
-        }
-        match session.report(group) {
-            Ok(report) => reports.push(report),
-            Err(failure) => {
-                session.tell(&failure);
-                is_incomplete = true;
-                failed.push(group);
-            }
-        }
-    }
-    let mut rows = Vec::new();
-    for label in labels.iter().filter(|label| is_wanted(&label.path)) {
-        if let Some(trouble) = &label.trouble {
-            session.console.complain(format!("{}: {trouble}", label.path));
-            is_incomplete = true;
-            continue;
-        }
-        let report = reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
-        let pv = report.and_then(|report| report.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
-        rows.push(Row { group: report, pv, label: Some(label), volume: None });
-    }
-    for path in &wanted {
+/// The devices that the words name, by path or by the tag of a physical volume; without words all of them.
+pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> {
+    let mut labels = session.backend.labels()?;
+    labels.sort_by(|a, b| a.path.cmp(&b.path));
+    let (tags, paths): (Vec<&String>, Vec<&String>) = args.positionals.iter().partition(|word| word.starts_with('@'));
+    let paths: Vec<String> = paths.into_iter().map(|path| session.backend.absolute(path)).collect();
+    let mut devices = Devices { labels: Vec::new(), reports: Vec::new(), is_incomplete: false };
+    for path in &paths {
         if !labels.iter().any(|label| &label.path == path) {
             let told = match session.backend.exists(path) {
                 false => format!("Failed to find device \"{path}\"."),
@@ -101,10 +118,88 @@ pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
                 true => format!("Failed to find physical volume \"{path}\"."),
             };
             session.console.complain(told);
-            is_incomplete = true;
+            devices.is_incomplete = true;
         }
     }
-    rows.sort_by(|a, b| a.label.map(|l| &l.path).cmp(&b.label.map(|l| &l.path)));
-    session.console.raw_out(&shape.render(rows));
+    let is_all = args.positionals.is_empty();
+    let is_named = |label: &LabelledPv| is_all || paths.contains(&label.path);
+    labels.retain(|label| !tags.is_empty() || is_named(label));
+    let mut failed: Vec<String> = Vec::new();
+    for name in labels.iter().filter_map(|label| label.group.clone()) {
+        if devices.reports.iter().any(|report| report.name == name) || failed.contains(&name) {
+            continue;
+        }
+        match session.report(&name) {
+            Ok(report) => devices.reports.push(report),
+            Err(failure) => {
+                session.tell(&failure);
+                devices.is_incomplete = true;
+                failed.push(name);
+            }
+        }
+    }
+    let has_tag = |label: &LabelledPv| {
+        let report = devices.reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
+        let pv = report.and_then(|report| report.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
+        pv.is_some_and(|pv| pv.tags.iter().any(|own| tags.iter().any(|tag| tag.strip_prefix('@') == Some(own))))
+    };
+    labels.retain(|label| is_named(label) || has_tag(label));
+    for label in labels {
+        match &label.trouble {
+            Some(trouble) => {
+                session.console.complain(format!("{}: {trouble}", label.path));
+                devices.is_incomplete = true;
+            }
+            None => devices.labels.push(label),
+        }
+    }
+    Ok(devices)
+}
+
+pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
+    let shape = Shape::from(args, kind(args, Kind::Pv, Kind::Piece))?;
+    let devices = named_devices(session, args)?;
+    let reports: Vec<&GroupReport> = devices.reports.iter().collect();
+    let places = all_places(session, &reports, shape.needs_places())?;
+    let groups = indexed(&reports, &places);
+    let labelled = devices.labels.iter().map(|label| {
+        let group = groups.iter().find(|group| Some(&group.report.name) == label.group.as_ref());
+        rows::of_label(label, group)
+    });
+    let text = shape.render(shape.rows(labelled));
+    show(session, args, &text);
+    if devices.is_incomplete { Err(Failure::Told) } else { Ok(()) }
+}
+
+/// Everything of each group, part by part; then the devices that belong to none.
+pub fn full(session: &mut Session<'_>, args: &Args) -> Result {
+    const PARTS: [Kind; 5] = [Kind::Group, Kind::Pv, Kind::Volume, Kind::Piece, Kind::Segment];
+    let shapes: Vec<(Kind, Shape)> =
+        PARTS.into_iter().map(|kind| Ok((kind, Shape::of_part(args, kind)?))).collect::<Result<_>>()?;
+    let (reports, is_incomplete) = named_reports(session, &args.positionals)?;
+    let reports: Vec<&GroupReport> = reports.iter().collect();
+    let needs_places = shapes.iter().any(|(_, shape)| shape.needs_places());
+    let places = all_places(session, &reports, needs_places)?;
+    let groups = indexed(&reports, &places);
+    let mut documents = Vec::new();
+    for group in &groups {
+        let parts = shapes.iter().map(|(kind, shape)| shape.render_part(shape.rows(rows::of_kind(*kind, group))));
+        documents.push(parts.collect());
+    }
+    if args.positionals.is_empty() {
+        let labels = session.backend.labels()?;
+        let free: Vec<&LabelledPv> =
+            labels.iter().filter(|label| label.group.is_none() && label.trouble.is_none()).collect();
+        if !free.is_empty() {
+            let of_devices = shapes.iter().filter(|(kind, _)| matches!(kind, Kind::Pv | Kind::Piece));
+            let parts = of_devices
+                .map(|(_, shape)| shape.render_part(shape.rows(free.iter().map(|label| rows::of_label(label, None)))));
+            documents.push(parts.collect());
+        }
+    }
+    if let Some((_, shape)) = shapes.first() {
+        let text = shape.join(documents);
+        show(session, args, &text);
+    }
     if is_incomplete { Err(Failure::Told) } else { Ok(()) }
 }

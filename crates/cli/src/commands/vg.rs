@@ -5,6 +5,8 @@ use crate::backend::Consent;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
+use crate::report::Kind;
+use crate::report::select::Criteria;
 use crate::session::Session;
 use rowen_control::names;
 use rowen_control::paths::Target;
@@ -72,10 +74,11 @@ fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Session<'
 }
 
 pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
-    if args.positionals.is_empty() {
+    if !args.names_something() {
         return Err(Failure::usage("Please enter one or more volume group paths"));
     }
-    each(session, &args.positionals, |session, name| {
+    let groups = chosen_groups(session, args)?;
+    each(session, &groups, |session, name| {
         let report = session.report(name)?;
         let count = report.volumes.len();
         if count > 0 && !args.is_sure() {
@@ -138,6 +141,20 @@ fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
     Ok(())
 }
 
+/// The groups that the command line names, those of them that meet its criteria.
+pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
+    let criteria = Criteria::of_command(args, Kind::Group)?;
+    let names = named_groups(session, &args.positionals)?;
+    let Some(criteria) = criteria else { return Ok(names) };
+    let mut chosen = Vec::new();
+    for name in names {
+        if criteria.takes_group(&session.report(&name)?) {
+            chosen.push(name);
+        }
+    }
+    Ok(chosen)
+}
+
 /// The groups that the words name: by name or by tag. Without words: all of them.
 pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<String>> {
     if words.is_empty() {
@@ -163,7 +180,7 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
     if activation.is_none() && change == GroupChange::default() {
         return Err(Failure::NoForm);
     }
-    let groups = named_groups(session, &args.positionals)?;
+    let groups = chosen_groups(session, args)?;
     each(session, &groups, |session, name| {
         if change != GroupChange::default() {
             session.change(name, Request::ChangeGroup { change: change.clone() })?;

@@ -1,46 +1,83 @@
-//! Reports: which columns, in what form. Rows come from the commands, what a column shows from [`fields`], and the text from
-//! [`layout`], all as LVM has them.
+//! Reports: which columns and which rows, in what order and form. What a field holds is in [`fields`], what is chosen in
+//! [`select`], the text is made in [`layout`]; all of it as LVM has it.
 
 pub mod fields;
+pub mod index;
 mod layout;
+pub mod listing;
+pub mod rows;
+pub mod select;
+mod settings;
+pub mod time;
+pub mod value;
 
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use fields::{Field, Value};
-pub use rowen_control::time;
-use rowen_control::units::Units;
-use rowen_control::wire::{GroupReport, PvReport, VolumeReport};
+use fields::{About, Field, Section, Segment};
+use index::{Indexed, Share};
+use layout::{Form, Layout};
+use rowen_control::wire::{PvReport, VolumeReport};
+use select::Criteria;
+use settings::Settings;
+use std::cmp::Ordering;
+use value::{Style, Value};
 
-/// What a row is about, and whose a field is.
+/// The kinds of report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Volume,
+    Segment,
     Group,
     Pv,
+    Piece,
 }
 
 impl Kind {
-    /// In JSON.
-    fn key(self) -> &'static str {
+    /// In JSON, and for `--configreport`.
+    pub fn key(self) -> &'static str {
         match self {
             Kind::Volume => "lv",
+            Kind::Segment => "seg",
             Kind::Group => "vg",
             Kind::Pv => "pv",
+            Kind::Piece => "pvseg",
         }
     }
 
-    /// What may be left out before a field's name.
+    /// What a field's name may leave out.
     fn prefix(self) -> &'static str {
         match self {
             Kind::Volume => "lv_",
+            Kind::Segment => "seg_",
             Kind::Group => "vg_",
             Kind::Pv => "pv_",
+            Kind::Piece => "pvseg_",
         }
     }
 
-    fn default_fields(self, is_verbose: bool) -> &'static str {
+    /// The command's, which words the refusal of fields that do not go together.
+    fn family(self) -> &'static str {
+        match self {
+            Kind::Volume | Kind::Segment => "lv",
+            Kind::Group => "vg",
+            Kind::Pv | Kind::Piece => "pv",
+        }
+    }
+
+    /// What its rows are about when no field asks for more.
+    fn about(self) -> About {
+        match self {
+            Kind::Volume => About::Volume,
+            Kind::Segment => About::Segment,
+            Kind::Group => About::Group,
+            Kind::Pv => About::Pv,
+            Kind::Piece => About::Piece,
+        }
+    }
+
+    fn usual_fields(self, is_verbose: bool) -> &'static str {
         match (self, is_verbose) {
             (Kind::Volume, false) => {
                 "lv_name,vg_name,lv_attr,lv_size,pool_lv,origin,data_percent,metadata_percent,move_pv,mirror_log,copy_percent,\
@@ -50,20 +87,61 @@ impl Kind {
                 "lv_name,vg_name,seg_count,lv_attr,lv_size,lv_major,lv_minor,lv_kernel_major,lv_kernel_minor,pool_lv,origin,\
                  data_percent,metadata_percent,move_pv,copy_percent,mirror_log,convert_lv,lv_uuid,lv_profile"
             }
+            (Kind::Segment, false) => "lv_name,vg_name,lv_attr,stripes,segtype,seg_size",
+            (Kind::Segment, true) => {
+                "lv_name,vg_name,lv_attr,seg_start,seg_size,stripes,segtype,stripe_size,chunk_size"
+            }
             (Kind::Group, false) => "vg_name,pv_count,lv_count,snap_count,vg_attr,vg_size,vg_free",
             (Kind::Group, true) => {
                 "vg_name,vg_attr,vg_extent_size,pv_count,lv_count,snap_count,vg_size,vg_free,vg_uuid,vg_profile"
             }
             (Kind::Pv, false) => "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free",
             (Kind::Pv, true) => "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,dev_size,pv_uuid",
+            (Kind::Piece, false) => "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,pvseg_start,pvseg_size",
+            (Kind::Piece, true) => {
+                "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,pvseg_start,pvseg_size,lv_name,seg_start_pe,segtype,\
+                 seg_pe_ranges"
+            }
         }
     }
 
-    fn default_sort(self) -> &'static str {
+    /// In a full report each kind shows all that it has.
+    fn full_fields(self) -> &'static str {
+        match self {
+            Kind::Volume => "lv_all",
+            Kind::Segment => "seg_all",
+            Kind::Group => "vg_all",
+            Kind::Pv => "pv_all",
+            Kind::Piece => "pvseg_all,pv_uuid,lv_uuid",
+        }
+    }
+
+    fn usual_order(self) -> &'static str {
         match self {
             Kind::Volume => "vg_name,lv_name",
+            Kind::Segment => "vg_name,lv_name,seg_start",
             Kind::Group => "vg_name",
             Kind::Pv => "pv_name",
+            Kind::Piece => "pv_name,pvseg_start",
+        }
+    }
+
+    fn full_order(self) -> &'static str {
+        match self {
+            Kind::Segment => "lv_uuid,seg_start",
+            Kind::Piece => "pv_uuid,pvseg_start",
+            other => other.usual_order(),
+        }
+    }
+
+    /// The sections that `-o all` stands for.
+    fn all_sections(self) -> &'static [&'static str] {
+        match self {
+            Kind::Volume => &["lv_all", "vg_all"],
+            Kind::Segment => &["seg_all", "lv_all", "vg_all"],
+            Kind::Group => &["vg_all"],
+            Kind::Pv => &["pv_all", "vg_all"],
+            Kind::Piece => &["pvseg_all", "pv_all", "vg_all"],
         }
     }
 }
@@ -71,10 +149,21 @@ impl Kind {
 /// What a row can draw on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row<'a> {
-    pub group: Option<&'a GroupReport>,
+    pub group: Option<&'a Indexed<'a>>,
     pub volume: Option<&'a VolumeReport>,
+    pub segment: Option<Segment>,
     pub pv: Option<&'a PvReport>,
     pub label: Option<&'a LabelledPv>,
+    pub piece: Option<Share>,
+    /// It meets the criteria.
+    pub is_selected: bool,
+}
+
+/// Which options a report obeys: those of a command with one report, or those of a part of a full report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    One,
+    Full,
 }
 
 /// The form that the command line asks for.
@@ -83,132 +172,223 @@ pub struct Shape {
     fields: Vec<&'static Field>,
     /// Each with whether it is reversed.
     sort: Vec<(&'static Field, bool)>,
-    units: Units,
-    has_suffix: bool,
-    has_headings: bool,
-    separator: Option<String>,
-    is_json: bool,
-    /// `--nameprefixes`, and whether values are quoted.
-    prefixes: Option<bool>,
+    criteria: Option<Criteria>,
+    style: Style,
+    layout: Layout,
 }
 
 impl Shape {
+    /// The shape of a command's one report.
     pub fn from(args: &Args, kind: Kind) -> Result<Shape> {
-        let usual = kind.default_fields(args.has(Opt::Verbose));
-        let mut fields = Vec::new();
-        if args.texts(Opt::Fields).next().is_none_or(|first| first.starts_with('+')) {
-            add_fields(kind, usual, &mut fields)?;
-        }
-        for list in args.texts(Opt::Fields) {
-            add_fields(kind, list.strip_prefix('+').unwrap_or(list), &mut fields)?;
-        }
-        let mut sort = Vec::new();
-        let sort_keys = match args.text(Opt::Sort) {
-            Some(keys) => keys,
-            None if args.has(Opt::Unbuffered) => "",
-            None => kind.default_sort(),
+        Shape::scoped(args, kind, Scope::One)
+    }
+
+    /// The shape of one part of a full report.
+    pub fn of_part(args: &Args, kind: Kind) -> Result<Shape> {
+        Shape::scoped(args, kind, Scope::Full)
+    }
+
+    fn scoped(args: &Args, kind: Kind, scope: Scope) -> Result<Shape> {
+        let settings = Settings::from(args)?;
+        let is_json = settings.form(args) == Form::Json || settings.form(args) == Form::JsonTyped;
+        let usual = match scope {
+            Scope::One => settings.columns(kind, args.has(Opt::Verbose)),
+            Scope::Full => kind.full_fields().to_owned(),
         };
-        for key in sort_keys.split(',').map(str::trim).filter(|key| !key.is_empty()) {
-            let (name, is_reversed) = match key.strip_prefix('-') {
-                Some(name) => (name, true),
-                None => (key.strip_prefix('+').unwrap_or(key), false),
-            };
-            sort.push((find(kind, name)?, is_reversed));
+        let wanted = args.of_report(kind, scope == Scope::One);
+        let mut fields = Vec::new();
+        let mut compact = None;
+        add_fields(kind, &usual, &mut fields)?;
+        for list in wanted.iter().filter(|(option, _)| *option == Opt::Fields).map(|(_, list)| list.as_str()) {
+            match (list.chars().next(), list.get(1..)) {
+                (None, _) => return Err(Failure::failed("Invalid options string: ")),
+                (Some('+'), Some(rest)) => add_fields(kind, rest, &mut fields)?,
+                (Some('-'), Some(rest)) => {
+                    let mut unwanted = Vec::new();
+                    // Who takes away what is not known has it taken away already.
+                    for name in names(rest) {
+                        let _unknown = add_fields(kind, name, &mut unwanted);
+                    }
+                    fields.retain(|field| !unwanted.iter().any(|other: &&Field| other.name == field.name));
+                }
+                (Some('#'), Some(rest)) => {
+                    let mut only = Vec::new();
+                    add_fields(kind, rest, &mut only)?;
+                    compact = Some(only);
+                }
+                _ => {
+                    fields.clear();
+                    add_fields(kind, list, &mut fields)?;
+                }
+            }
         }
-        Ok(Shape {
-            kind,
-            fields,
-            sort,
-            units: args.units(),
-            has_suffix: !args.has(Opt::NoSuffix),
-            has_headings: !args.has(Opt::NoHeadings),
-            separator: args.text(Opt::Separator).map(str::to_owned),
-            is_json: args.text(Opt::ReportFormat) == Some("json"),
-            prefixes: args.has(Opt::NamePrefixes).then(|| !args.has(Opt::Unquoted)),
-        })
+        let keys = wanted.iter().rev().find(|(option, _)| *option == Opt::Sort).map(|(_, keys)| keys.as_str());
+        let is_unbuffered = (args.has(Opt::Unbuffered) || settings.is_unbuffered()) && keys.is_none() && !is_json;
+        let usual_order = if scope == Scope::Full { kind.full_order() } else { kind.usual_order() };
+        let sort = match keys {
+            Some(keys) => sort_keys(kind, keys)?,
+            None if is_unbuffered => Vec::new(),
+            None => sort_keys(kind, usual_order)?,
+        };
+        let select = wanted.iter().rev().find(|(option, _)| *option == Opt::Select).map(|(_, text)| text.as_str());
+        let criteria = select.map(|text| Criteria::parse(text, kind.prefix())).transpose()?.flatten();
+        let layout = settings.layout(args, compact, is_unbuffered);
+        let shape = Shape { kind, fields, sort, criteria, style: settings.style(args)?, layout };
+        shape.check()?;
+        Ok(shape)
     }
 
-    /// Whether any column is about things of this kind.
-    pub fn shows(&self, kind: Kind) -> bool {
-        self.fields.iter().any(|field| field.kind == kind)
+    /// Volumes and physical volumes do not share rows, except where a physical volume's runs do.
+    fn check(&self) -> Result {
+        let used: Vec<About> = self.used().map(|field| field.section.about()).collect();
+        let has = |about: &[About]| used.iter().any(|used| about.contains(used));
+        let family = self.kind.family();
+        let is_mixed = has(&[About::Volume, About::Segment]) && has(&[About::Pv, About::Piece]);
+        let is_wrong = match family {
+            "lv" => has(&[About::Pv, About::Piece]),
+            "vg" => is_mixed,
+            _ => false,
+        };
+        if is_wrong {
+            return Err(Failure::failed(format!(
+                "Can't report LV and PV fields at the same time in report type \"{family}\"."
+            )));
+        }
+        Ok(())
     }
 
-    /// The report's text.
-    pub fn render(&self, mut rows: Vec<Row<'_>>) -> String {
+    /// Every field that is shown, sorted by or chosen by.
+    fn used(&self) -> impl Iterator<Item = &'static Field> + '_ {
+        self.shown().chain(self.criteria.iter().flat_map(Criteria::fields))
+    }
+
+    fn shown(&self) -> impl Iterator<Item = &'static Field> + '_ {
+        self.fields.iter().copied().chain(self.sort.iter().map(|(field, _)| *field))
+    }
+
+    /// Whether where blocks are has to be asked for.
+    pub fn needs_places(&self) -> bool {
+        self.knows_segments() || self.rows_about() == About::Piece || self.about(self.used()) == About::Piece
+    }
+
+    /// What its rows are about: as fine as the finest field that is shown.
+    fn rows_about(&self) -> About {
+        self.about(self.shown())
+    }
+
+    fn about(&self, fields: impl Iterator<Item = &'static Field>) -> About {
+        let used: Vec<About> = fields.map(|field| field.section.about()).chain([self.kind.about()]).collect();
+        let has = |about: About| used.contains(&about);
+        let is_of_pvs = self.kind.family() == "pv";
+        match () {
+            // A physical volume's volumes are those of its runs.
+            () if is_of_pvs && (has(About::Volume) || has(About::Segment)) => About::Piece,
+            () if has(About::Piece) => About::Piece,
+            () if has(About::Segment) && self.knows_segments() => About::Segment,
+            () if has(About::Volume) || has(About::Segment) => About::Volume,
+            () if has(About::Pv) => About::Pv,
+            () => About::Group,
+        }
+    }
+
+    /// A volume has a row for each of its segments where a column tells them apart.
+    fn knows_segments(&self) -> bool {
+        self.kind == Kind::Segment || self.used().any(Field::needs_places)
+    }
+
+    /// The text of the report.
+    pub fn render(&self, rows: Vec<Row<'_>>) -> String {
+        let cells = self.cells(rows);
+        self.layout.report(self.kind.key(), &self.fields, &cells)
+    }
+
+    /// The text of a part of a full report.
+    pub fn render_part(&self, rows: Vec<Row<'_>>) -> layout::Part {
+        let cells = self.cells(rows);
+        self.layout.part(self.kind.key(), &self.fields, &cells)
+    }
+
+    fn cells(&self, mut rows: Vec<Row<'_>>) -> Vec<Vec<String>> {
+        let shows_selected = self.fields.iter().any(|field| field.section == Section::Special);
+        if !shows_selected {
+            rows.retain(|row| row.is_selected);
+        }
         if !self.sort.is_empty() {
             // Each row's keys once, not for each comparison.
             let keys =
                 |row: &Row<'_>| -> Vec<Value> { self.sort.iter().map(|(field, _)| (field.value)(row)).collect() };
             let mut keyed: Vec<(Vec<Value>, Row<'_>)> = rows.into_iter().map(|row| (keys(&row), row)).collect();
-            keyed.sort_by(|(a, _), (b, _)| {
-                let by_key = |((a, b), (_, is_reversed)): ((&Value, &Value), &(&Field, bool))| {
-                    if *is_reversed { b.cmp(a) } else { a.cmp(b) }
-                };
-                let mut orders = a.iter().zip(b).zip(&self.sort).map(by_key);
-                orders.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
-            });
+            keyed.sort_by(|(a, _), (b, _)| self.order(a, b));
             rows = keyed.into_iter().map(|(_, row)| row).collect();
         }
-        let cells: Vec<Vec<String>> =
-            rows.iter().map(|row| self.fields.iter().map(|field| self.show((field.value)(row))).collect()).collect();
-        if self.is_json {
-            return layout::json(self.kind.key(), &self.fields, &cells);
-        }
-        if let Some(is_quoted) = self.prefixes {
-            return layout::prefixed(&self.fields, &cells, is_quoted, self.separator.as_deref().unwrap_or(" "));
-        }
-        match &self.separator {
-            Some(separator) => layout::separated(&self.fields, &cells, self.has_headings, separator),
-            None => layout::aligned(&self.fields, &cells, self.has_headings),
-        }
+        let is_typed = self.layout.form == Form::JsonTyped;
+        let show = |row: &Row<'_>, field: &&Field| {
+            let value = (field.value)(row);
+            if is_typed { value.show_typed(&self.style) } else { value.show(&self.style) }
+        };
+        rows.iter().map(|row| self.fields.iter().map(|field| show(row, field)).collect()).collect()
     }
 
-    fn show(&self, value: Value) -> String {
-        match value {
-            Value::Text(text) => text,
-            Value::Number(number) => number.to_string(),
-            Value::Size(size) => self.units.show(size, self.has_suffix),
-            Value::Percent(part, whole) => rowen_control::units::percent(part, whole),
-            Value::None => String::new(),
-        }
+    fn order(&self, a: &[Value], b: &[Value]) -> Ordering {
+        let by_key = |((a, b), (_, is_reversed)): ((&Value, &Value), &(&Field, bool))| {
+            if *is_reversed { b.order(a) } else { a.order(b) }
+        };
+        let mut orders = a.iter().zip(b).zip(&self.sort).map(by_key);
+        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    /// Full reports: the text that joins the parts.
+    pub fn join(&self, groups: Vec<Vec<layout::Part>>) -> String {
+        self.layout.join(groups)
     }
 }
 
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter(|name| !name.is_empty())
+}
+
 fn add_fields(kind: Kind, list: &str, to: &mut Vec<&'static Field>) -> Result {
-    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let all_of = match name {
-            "lv_all" => Some(Kind::Volume),
-            "vg_all" => Some(Kind::Group),
-            "pv_all" => Some(Kind::Pv),
-            _ => None,
-        };
-        match all_of {
-            Some(all) => to.extend(fields::FIELDS.iter().filter(|field| field.kind == all)),
-            None => to.push(find(kind, name)?),
+    for name in names(list) {
+        match name {
+            "help" | "?" => return Err(Failure::Shown(listing::fields())),
+            "all" => {
+                for section in kind.all_sections() {
+                    to.extend(fields::find_all(section).into_iter().flatten());
+                }
+            }
+            _ => match (fields::find(kind.prefix(), name), fields::find_all(name)) {
+                (Some(field), _) => to.push(field),
+                (None, Some(all)) => to.extend(all),
+                (None, None) => return Err(unknown(format!("Unrecognised field: {name}"))),
+            },
         }
     }
     Ok(())
 }
 
-/// A field by its name, with or without the prefix of the report's kind.
-fn find(kind: Kind, name: &str) -> Result<&'static Field> {
-    let lower = name.to_ascii_lowercase();
-    let prefixed = format!("{}{lower}", kind.prefix());
-    let found = fields::FIELDS.iter().find(|field| field.name == lower);
-    found.or_else(|| fields::FIELDS.iter().find(|field| field.name == prefixed)).ok_or_else(|| {
-        let mut lines: Vec<String> = Vec::new();
-        for (kind, title) in
-            [(Kind::Volume, "Logical Volume"), (Kind::Group, "Volume Group"), (Kind::Pv, "Physical Volume")]
-        {
-            lines.push(format!("{title} Fields"));
-            lines.push("-".repeat(title.len() + " Fields".len()));
-            let of_kind = fields::FIELDS.iter().filter(|field| field.kind == kind);
-            lines.extend(of_kind.map(|field| format!("  {:<27} - {}", field.name, field.help)));
-            lines.push(" ".to_owned());
+fn sort_keys(kind: Kind, list: &str) -> Result<Vec<(&'static Field, bool)>> {
+    let mut keys = Vec::new();
+    for key in names(list) {
+        let (name, is_reversed) = match key.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (key.strip_prefix('+').unwrap_or(key), false),
+        };
+        match name {
+            "help" | "?" => return Err(Failure::Shown(listing::fields())),
+            _ => match fields::find(kind.prefix(), name) {
+                Some(field) => keys.push((field, is_reversed)),
+                None => return Err(unknown(format!("dm_report: Unrecognised field: {name}"))),
+            },
         }
-        lines.push(format!("Unrecognised field: {name}"));
-        Failure::Failed(lines)
-    })
+    }
+    Ok(keys)
+}
+
+/// A field that is not there: the list of those that are, and then the sentence.
+fn unknown(sentence: String) -> Failure {
+    let mut lines = listing::fields();
+    lines.push(sentence);
+    Failure::Failed(lines)
 }
 
 #[cfg(test)]

@@ -20,12 +20,14 @@ mod label;
 mod open;
 mod ops;
 mod orphans;
+mod places;
 mod reclaim;
 mod report;
 mod types;
 
 pub use check::CheckReport;
 pub use label::{PvLabel, PvMembership};
+pub use places::PlaceInfo;
 pub use types::*;
 
 pub use crate::format::stream::VolumeMeta;

@@ -31,6 +31,7 @@ fn changes_metadata(request: &Request) -> bool {
         request,
         Request::Hello { .. }
             | Request::Report
+            | Request::Places
             | Request::Stats
             | Request::Check
             | Request::Repair
@@ -56,6 +57,7 @@ impl Server {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
             }
             Request::Report => return self.report(),
+            Request::Places => return self.places(),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
             Request::Check => return self.check(false),
             Request::Repair => return self.check(true),
@@ -67,7 +69,12 @@ impl Server {
             return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
         }
         match request {
-            Request::Hello { .. } | Request::Report | Request::Stats | Request::Check | Request::Repair => {
+            Request::Hello { .. }
+            | Request::Report
+            | Request::Places
+            | Request::Stats
+            | Request::Check
+            | Request::Repair => {
                 unreachable!("answered above")
             }
             Request::CreateVolume { spec, activate } => self.create_volume(spec, activate),

@@ -6,8 +6,9 @@ use super::state::Server;
 use crate::disks::PvSet;
 use crate::export::Node;
 use rowen_control::metadata::{Document, Origin};
-use rowen_control::wire::{GroupReport, NodeState, Outcome};
+use rowen_control::wire::{GroupReport, NodeState, Outcome, VolumePlaces};
 use rowen_engine::disk::PvIndex;
+use rowen_engine::error::Error;
 use rowen_engine::group::Group;
 use std::collections::HashMap;
 
@@ -43,5 +44,23 @@ impl Server {
         };
         let report = GroupReport::new(info, &paths, self.group.volumes(), |volume| state(&volume.name));
         Ok(Outcome::Report(Box::new(report)))
+    }
+
+    /// Where the blocks of all volumes are. A volume that is removed meanwhile has none.
+    pub fn places(&self) -> Result<Outcome> {
+        let group = self.group.clone();
+        let extent_blocks = group.info().extent_blocks;
+        let places = self.run(async move {
+            let mut places = Vec::new();
+            for volume in group.volumes() {
+                match group.places(volume.id).await {
+                    Ok(found) => places.push(VolumePlaces::new(volume.name, &found, extent_blocks)),
+                    Err(Error::NotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(places)
+        });
+        Ok(Outcome::Places(self.told(places, "")?))
     }
 }

@@ -1,0 +1,112 @@
+//! What a group is.
+
+use super::{blocks, fields};
+use crate::commands::volumes::{Role, extent_bytes, role};
+use crate::report::Row;
+use crate::report::value::Value;
+use rowen_control::uuids::lvm_text;
+use rowen_control::wire::{AllocPolicy, GroupReport};
+
+/// The value of the row's group, where it has one.
+pub fn vg(row: &Row<'_>, value: fn(&GroupReport) -> Value) -> Value {
+    row.group.map_or(Value::None, |group| value(group.report))
+}
+
+/// The name is known of groups that could not be opened, too: from the labels.
+fn named(row: &Row<'_>, value: fn(&str) -> Value) -> Value {
+    match (row.group, row.label.and_then(|label| label.group.as_ref())) {
+        (Some(group), _) => value(&group.report.name),
+        (None, Some(name)) => value(name),
+        (None, None) => value(""),
+    }
+}
+
+fields! { FIRST: Group, vg;
+    "vg_fmt", "Fmt", Text 3, "Kind of metadata, in the word that programs know.", |_| Value::text("lvm2");
+    "vg_uuid", "VG UUID", Text 38, "Identifier of the group.", |group| Value::text(lvm_text(group.uuid));
+}
+
+fields! { NAME: Group, named;
+    "vg_name", "VG", Text 2, "Name of the group.", |name| Value::text(name);
+}
+
+fields! { REST: Group, vg;
+    "vg_attr", "Attr", Text 5, "What it is, in six letters: see vgs(8).", |group| Value::text(attr(group));
+    "vg_permissions", "VPerms", Text 10, "Whether the group may be changed.", |_| Value::text("writeable");
+    "vg_extendable", "Extendable", Flag 10, "Set if physical volumes may be added.",
+        |group| Value::flag(group.attributes.resizeable, "extendable");
+    "vg_exported", "Exported", Flag 10, "Set if nothing of it may be activated.",
+        |group| Value::flag(group.attributes.exported, "exported");
+    "vg_autoactivation", "AutoAct", Flag 7, "Set if its volumes are activated at boot.",
+        |group| Value::flag(group.attributes.autoactivate, "enabled");
+    "vg_partial", "Partial", Flag 10, "Blank: a group with a physical volume missing is not opened.",
+        |_| Value::flag(false, "partial");
+    "vg_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; kept and shown.",
+        |group| Value::text(allocation(group));
+    "vg_clustered", "Clustered", Flag 10, "Blank: a group is open on one machine only.",
+        |_| Value::flag(false, "clustered");
+    "vg_shared", "Shared", Flag 7, "Blank: a group is open on one machine only.", |_| Value::flag(false, "shared");
+    "vg_size", "VSize", Size 5, "Size of all its physical volumes.", |group| extents(group, group.extents);
+    "vg_free", "VFree", Size 5, "Space neither used nor promised.", |group| extents(group, group.free_extents);
+    "vg_sysid", "SYS ID", Text 6, "Blank: groups are bound to no host.", |_| Value::None;
+    "vg_systemid", "System ID", Text 9, "Blank: groups are bound to no host.", |_| Value::None;
+    "vg_lock_type", "LockType", Text 8, "Blank: there is no lock manager.", |_| Value::None;
+    "vg_lock_args", "VLockArgs", Text 9, "Blank: there is no lock manager.", |_| Value::None;
+    "vg_extent_size", "Ext", Size 3, "Size of an extent.", |group| extents(group, 1);
+    "vg_extent_count", "#Ext", Number 4, "Number of extents.", |group| Value::number(group.extents);
+    "vg_free_count", "Free", Number 4, "Extents neither used nor promised.",
+        |group| Value::number(group.free_extents);
+    "max_lv", "MaxLV", Number 5, "Most volumes that it may have; 0: no limit.",
+        |group| Value::number(group.attributes.max_volumes);
+    "max_pv", "MaxPV", Number 5, "Most physical volumes that it may have; 0: no limit.",
+        |group| Value::number(group.attributes.max_pvs);
+    "pv_count", "#PV", Number 3, "Number of physical volumes.", |group| Value::count(group.pvs.len());
+    "vg_missing_pv_count", "#PV Missing", Number 11, "Always 0: a group with one missing is not opened.",
+        |_: &GroupReport| Value::Number(0);
+    "lv_count", "#LV", Number 3, "Number of volumes, snapshots included.", |group| Value::count(group.volumes.len());
+    "snap_count", "#SN", Number 3, "Number of snapshots that depend on their origins.", snapshots;
+    "vg_seqno", "Seq", Number 3, "Revision of the metadata; it rises with each change.",
+        |group| Value::number(group.sequence);
+    "vg_tags", "VG Tags", List 7, "Its tags.", |group| Value::list(&group.attributes.tags);
+    "vg_profile", "VProfile", Text 8, "Blank: there are no profiles.", |_| Value::None;
+    "vg_mda_count", "#VMda", Number 5, "Physical volumes with metadata: all.", |group| Value::count(group.pvs.len());
+    "vg_mda_used_count", "#VMdaUse", Number 8, "Physical volumes with metadata: all.",
+        |group| Value::count(group.pvs.len());
+    "vg_mda_free", "VMdaFree", Size 8, "Space into which metadata can grow.", |group| blocks(group.free_blocks);
+    "vg_mda_size", "VMdaSize", Size 8, "Space that metadata takes, and into which it can grow.",
+        |group| blocks(group.metadata_blocks.saturating_add(group.free_blocks));
+    "vg_mda_copies", "#VMdaCps", Number 8, "Always unmanaged: metadata is kept twice wherever that is.",
+        |_| Value::text("unmanaged");
+}
+
+pub fn extents(group: &GroupReport, extents: u64) -> Value {
+    Value::Size(extents.saturating_mul(extent_bytes(group)))
+}
+
+fn snapshots(group: &GroupReport) -> Value {
+    Value::count(group.volumes.iter().filter(|volume| role(volume) == Role::Snapshot).count())
+}
+
+/// The word for the group's allocation policy.
+pub fn allocation(group: &GroupReport) -> &'static str {
+    match group.attributes.alloc {
+        AllocPolicy::Normal => "normal",
+        AllocPolicy::Contiguous => "contiguous",
+        AllocPolicy::Cling => "cling",
+        AllocPolicy::Anywhere => "anywhere",
+    }
+}
+
+/// The six letters of `vg_attr`.
+fn attr(group: &GroupReport) -> String {
+    let attributes = &group.attributes;
+    let resizeable = if attributes.resizeable { 'z' } else { '-' };
+    let exported = if attributes.exported { 'x' } else { '-' };
+    let alloc = match attributes.alloc {
+        AllocPolicy::Normal => 'n',
+        AllocPolicy::Contiguous => 'c',
+        AllocPolicy::Cling => 'l',
+        AllocPolicy::Anywhere => 'a',
+    };
+    ['w', resizeable, exported, '-', alloc, '-'].iter().collect()
+}

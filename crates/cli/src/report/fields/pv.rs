@@ -1,0 +1,103 @@
+//! What a physical volume is: by its label, which is there without a server, and by its group.
+
+use super::fields;
+use super::group::extents;
+use crate::report::Row;
+use crate::report::value::Value;
+use rowen_control::uuids::lvm_text;
+
+fn of_row(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
+    value(row)
+}
+
+fields! { LABEL: Label, of_row;
+    "pv_fmt", "Fmt", Text 3, "Kind of metadata, in the word that programs know.", |_| Value::text("lvm2");
+    "pv_uuid", "PV UUID", Text 38, "Identifier of the physical volume.", uuid;
+    "dev_size", "DevSize", Size 7, "Size of the device or file.", device_size;
+    "pv_name", "PV", Text 10, "Path of the device or file.", |row: &Row<'_>| Value::text(path(row));
+    "pv_major", "Maj", Text 3, "Blank: see the device itself.", |_| Value::None;
+    "pv_minor", "Min", Text 3, "Blank: see the device itself.", |_| Value::None;
+    "pv_mda_free", "PMdaFree", Size 9, "Always 0: what metadata needs it takes from the group.", |_| Value::Size(0);
+    "pv_mda_size", "PMdaSize", Size 9, "Space before the first extent, for label and superblocks.",
+        |row| row.pv.map_or(Value::Size(0), |pv| Value::Size(pv.data_offset_bytes));
+    "pv_ext_vsn", "PExtVsn", Number 7, "Blank: labels have no extensions.", |_| Value::None;
+}
+
+fields! { FIELDS: Pv, of_row;
+    "pe_start", "1st PE", Size 7, "Where the first extent is on the device.",
+        |row| row.pv.map_or(Value::None, |pv| Value::Size(pv.data_offset_bytes));
+    "pv_size", "PSize", Size 5, "Size that the group can use.",
+        |row| match (row.group, row.pv) {
+            (Some(group), Some(pv)) => extents(group.report, pv.extents),
+            _ => device_size(row),
+        };
+    "pv_free", "PFree", Size 5, "Space that nothing uses.",
+        |row| match (row.group, row.pv) {
+            (Some(group), Some(pv)) => extents(group.report, pv.free_extents),
+            _ => device_size(row),
+        };
+    "pv_used", "Used", Size 4, "Space that is used.",
+        |row| match (row.group, row.pv) {
+            (Some(group), Some(pv)) => extents(group.report, pv.extents.saturating_sub(pv.free_extents)),
+            _ => Value::Size(0),
+        };
+    "pv_attr", "Attr", Text 4, "What it is, in three letters: see pvs(8).",
+        |row| {
+            let is_exported = row.group.is_some_and(|group| group.report.attributes.exported);
+            Value::text(match (is_member(row), is_exported) {
+                (true, true) => "ax-",
+                (true, false) => "a--",
+                (false, _) => "---",
+            })
+        };
+    "pv_allocatable", "Allocatable", Flag 11, "Set if its group takes space from it.",
+        |row| Value::flag(is_member(row), "allocatable");
+    "pv_exported", "Exported", Flag 10, "Set if its group is exported.",
+        |row| Value::flag(row.group.is_some_and(|group| group.report.attributes.exported), "exported");
+    "pv_missing", "Missing", Flag 10, "Set if the device is not there.",
+        |row| Value::flag(row.label.is_some_and(|label| label.trouble.is_some()), "missing");
+    "pv_pe_count", "PE", Number 3, "Number of extents.",
+        |row| row.pv.map_or(Value::Number(0), |pv| Value::number(pv.extents));
+    "pv_pe_alloc_count", "Alloc", Number 5, "Extents in use.",
+        |row| row.pv.map_or(Value::Number(0), |pv| Value::number(pv.extents.saturating_sub(pv.free_extents)));
+    "pv_tags", "PV Tags", List 7, "Its tags.",
+        |row| row.pv.map_or(Value::List(Vec::new()), |pv| Value::list(&pv.tags));
+    "pv_mda_count", "#PMda", Number 5, "Always 1: each has a copy of the superblocks.", |_| Value::Number(1);
+    "pv_mda_used_count", "#PMdaUse", Number 8, "Always 1: each has a copy of the superblocks.", |_| Value::Number(1);
+    "pv_ba_start", "BA Start", Size 8, "Always 0: there is no area for a boot loader.", |_| Value::Size(0);
+    "pv_ba_size", "BA Size", Size 7, "Always 0: there is no area for a boot loader.", |_| Value::Size(0);
+    "pv_in_use", "PInUse", Flag 6, "Set if it belongs to a group.", |row: &Row<'_>| Value::flag(is_member(row), "used");
+    "pv_duplicate", "Duplicate", Flag 9, "Blank: a group with one twice is not opened.",
+        |_| Value::flag(false, "duplicate");
+    "pv_device_id", "DeviceID", Text 8, "Blank: there is no devices file.", |_| Value::None;
+    "pv_device_id_type", "DeviceIDType", Text 12, "Blank: there is no devices file.", |_| Value::None;
+}
+
+/// The device's path.
+pub fn path<'a>(row: &Row<'a>) -> &'a str {
+    match (row.label, row.pv) {
+        (Some(label), _) => &label.path,
+        (None, Some(pv)) => &pv.path,
+        (None, None) => "",
+    }
+}
+
+fn uuid(row: &Row<'_>) -> Value {
+    match (row.pv, row.label.and_then(|label| label.uuid)) {
+        (Some(pv), _) => Value::text(lvm_text(pv.uuid)),
+        (None, Some(uuid)) => Value::text(lvm_text(uuid)),
+        (None, None) => Value::None,
+    }
+}
+
+fn is_member(row: &Row<'_>) -> bool {
+    row.pv.is_some() || row.label.is_some_and(|label| label.group.is_some())
+}
+
+fn device_size(row: &Row<'_>) -> Value {
+    match (row.label, row.pv) {
+        (Some(label), _) => Value::Size(label.size),
+        (None, Some(pv)) => Value::Size(pv.size_bytes),
+        (None, None) => Value::None,
+    }
+}

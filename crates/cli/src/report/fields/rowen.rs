@@ -1,0 +1,39 @@
+//! Fields that LVM does not have, because it has nothing like them: who holds which space.
+
+use super::group::vg;
+use super::volume::lv;
+use super::{blocks, fields};
+use crate::report::value::Value;
+use rowen_control::wire::{FullPolicy, VolumeReport};
+
+fields! { VOLUME: RowenVolume, lv;
+    "lv_referenced", "Refs", Size 4, "Space mapped and written, shared space included.",
+        |lv| blocks(lv.volume.referenced_blocks);
+    "lv_exclusive", "Excl", Size 4, "Space that only this volume uses.", |lv| blocks(lv.volume.exclusive_blocks);
+    "lv_freed", "Freed", Size 5, "Space that comes back when it is removed.",
+        |lv| blocks(lv.volume.freed_if_removed_blocks);
+    "lv_reserve", "Reserve", Size 7, "Space set aside for a snapshot.",
+        |lv| lv.volume.reserve_blocks.map_or(Value::None, blocks);
+    "lv_chunk_size", "LChunk", Size 6, "Contiguous space that the first write to a shared chunk reserves.",
+        |lv| blocks(u64::from(lv.volume.chunk_blocks));
+    "lv_full_policy", "Full", Text 4, "What a write does when the group has no space.",
+        |lv| Value::text(when_full(lv.volume));
+}
+
+fields! { GROUP: RowenGroup, vg;
+    "vg_promised", "Promised", Size 8, "Space promised to thick volumes and snapshots.",
+        |group| blocks(group.promised_blocks);
+    "vg_metadata", "Metadata", Size 8, "Space that metadata takes.", |group| blocks(group.metadata_blocks);
+    "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to look at.",
+        |group| blocks(group.reclaim_left_blocks);
+    "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",
+        |group| Value::number(group.sequence);
+}
+
+pub fn when_full(volume: &VolumeReport) -> &'static str {
+    match volume.full {
+        FullPolicy::DropSnapshot => "drop snapshot",
+        FullPolicy::Hold => "queue",
+        FullPolicy::Fail => "error",
+    }
+}

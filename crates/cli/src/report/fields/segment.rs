@@ -1,0 +1,207 @@
+//! Segments of volumes and of physical volumes. Rowen's blocks lie wherever the last write put them, so a segment here is
+//! coarser than in LVM: the part of a volume that is on one physical volume, named by the extent with its first block there.
+//! For a volume that was never redirected that is exact.
+
+use super::fields;
+use super::pv::path;
+use super::volume::{Lv, lv};
+use crate::commands::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
+use crate::report::Row;
+use crate::report::index::Share;
+use crate::report::value::Value;
+use rowen_control::wire::VolumeReport;
+
+fields! { FIELDS: Segment, of_row;
+    "segtype", "Type", Text 4, "Kind of segment.", |row| Value::text(kind(row));
+    "stripes", "#Str", Number 4, "Devices that it is spread over: 1, or 0 for a thin volume.", stripes;
+    "data_stripes", "#DStr", Number 5, "As stripes.", stripes;
+    "reshape_len", "RSize", Size 5, "Blank: there is no RAID.", |_| Value::None;
+    "reshape_len_le", "RSize", Number 5, "Blank: there is no RAID.", |_| Value::None;
+    "data_copies", "#Cpy", Number 4, "Copies of the data: always 1.",
+        |row| volume_of(row).map_or(Value::None, |_| Value::Number(1));
+    "data_offset", "DOff", Number 4, "Blank: there is no RAID.", |_| Value::None;
+    "new_data_offset", "NOff", Number 4, "Blank: there is no RAID.", |_| Value::None;
+    "parity_chunks", "#Par", Number 4, "Blank: there is no RAID.", |_| Value::None;
+    "stripe_size", "Stripe", Size 6, "Always 0: nothing is striped.",
+        |row| volume_of(row).map_or(Value::None, |_| Value::Size(0));
+    "region_size", "Region", Size 6, "Always 0: there are no mirrors.",
+        |row| volume_of(row).map_or(Value::None, |_| Value::Size(0));
+    "chunk_size", "Chunk", Size 5, "Of a snapshot or pool: space that a first write to a shared chunk reserves.",
+        chunk;
+    "thin_count", "#Thins", Number 6, "Of a thin pool: how many volumes it has.", thin_count;
+    "discards", "Discards", Text 8, "Of thin pools and volumes: discards free space.",
+        |row| Value::text(if pool_or_thin(row) { "passdown" } else { "" });
+    "cache_metadata_format", "CMFmt", Number 5, "Blank: there are no caches.", |_| Value::None;
+    "cache_mode", "CacheMode", Text 9, "Blank: there are no caches.", |_| Value::None;
+    "zero", "Zero", Flag 4, "Of thin pools and volumes: set, new space reads as zeros.",
+        |row| Value::Flag(pool_or_thin(row).then_some(true), "zero");
+    "transaction_id", "TransId", Number 7, "Blank: pools have no transactions.", |_| Value::None;
+    "thin_id", "ThId", Number 4, "Of a thin volume: its number.", thin_id;
+    "seg_start", "Start", Size 5, "Where in the volume it begins.", start_bytes;
+    "seg_start_pe", "Start", Number 5, "Where in the volume it begins, in extents.", start;
+    "seg_size", "SSize", Size 5, "Its size.", size_bytes;
+    "seg_size_pe", "SSize", Number 5, "Its size in extents.", size;
+    "seg_tags", "Seg Tags", List 8, "Blank: segments have no tags.", |_| Value::List(Vec::new());
+    "seg_pe_ranges", "PE Ranges", List 9, "Physical volume and extents, as commands take them.", ranges;
+    "seg_le_ranges", "LE Ranges", List 9, "As seg_pe_ranges.", ranges;
+    "seg_metadata_le_ranges", "Metadata LE Ranges", List 18, "Blank: metadata has no volume of its own.",
+        |_| Value::None;
+    "devices", "Devices", List 7, "Physical volume, and the extent with its first block there.",
+        devices;
+    "metadata_devices", "Metadata Devs", List 13, "Blank: metadata has no volume of its own.", |_| Value::None;
+    "seg_monitor", "Monitor", Text 7, "Blank: the group's server watches by itself.", |_| Value::None;
+    "cache_policy", "CachePolicy", Text 11, "Blank: there are no caches.", |_| Value::None;
+    "cache_settings", "CacheSettings", List 13, "Blank: there are no caches.", |_| Value::None;
+    "vdo_compression", "VDOCompression", Flag 14, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_deduplication", "VDODeduplication", Flag 16, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_use_metadata_hints", "VDOMetadataHints", Flag 16, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_minimum_io_size", "VDOMinimumIOSize", Number 16, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_block_map_cache_size", "VDOBlockMapCacheSize", Size 20, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_block_map_era_length", "VDOBlockMapEraLength", Number 20, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_use_sparse_index", "VDOSparseIndex", Flag 14, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_index_memory_size", "VDOIndexMemorySize", Size 18, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_slab_size", "VDOSlabSize", Size 11, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_ack_threads", "VDOAckThreads", Number 13, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_bio_threads", "VDOBioThreads", Number 13, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_bio_rotation", "VDOBioRotation", Number 14, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_cpu_threads", "VDOCPUThreads", Number 13, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_hash_zone_threads", "VDOHashZoneThreads", Number 18, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_logical_threads", "VDOLogicalThreads", Number 17, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_physical_threads", "VDOPhysicalThreads", Number 18, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_max_discard", "VDOMaxDiscard", Number 13, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_write_policy", "VDOWritePolicy", Text 14, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_header_size", "VDOHeaderSize", Size 13, "Blank: there is no VDO.", |_| Value::None;
+}
+
+fields! { PIECES: Piece, of_row;
+    "pvseg_start", "Start", Number 5, "The run's first extent on the physical volume.",
+        |row| row.piece.map_or(Value::Number(0), |piece| Value::number(piece.first_extent));
+    "pvseg_size", "SSize", Number 5, "The run's extents.",
+        |row| row.piece.map_or(Value::Number(0), |piece| Value::number(piece.extents));
+}
+
+/// A part of a volume that is on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where in the volume it begins, in extents.
+    pub start: u64,
+    pub extents: u64,
+    /// Where it lies; nothing for what LVM would not place either.
+    pub share: Option<Share>,
+}
+
+/// The segments of a volume. There is always one, and together they are the volume.
+pub fn segments(lv: &Lv<'_>) -> Vec<Segment> {
+    let mut left = extents_of(lv.group.report, shown_blocks(lv.volume));
+    // LVM places a thin volume nowhere, and a pool in volumes of its own.
+    let shares = match role(lv.volume) {
+        Role::Plain | Role::Snapshot => lv.group.shares(&lv.volume.name),
+        Role::Thin | Role::Pool => &[],
+    };
+    let mut start = 0;
+    let mut segments = Vec::with_capacity(shares.len().max(1));
+    for (at, share) in shares.iter().enumerate() {
+        let is_last = at + 1 == shares.len();
+        let extents = if is_last { left } else { share.extents.min(left) };
+        segments.push(Segment { start, extents, share: Some(*share) });
+        start += extents;
+        left -= extents;
+    }
+    if segments.is_empty() {
+        segments.push(Segment { start: 0, extents: left, share: None });
+    }
+    segments
+}
+
+fn of_row(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
+    value(row)
+}
+
+fn volume_of<'a>(row: &Row<'a>) -> Option<&'a VolumeReport> {
+    row.volume
+}
+
+/// LVM's word for the kind of segment; a run of extents that nothing uses is `free`.
+pub fn kind(row: &Row<'_>) -> &'static str {
+    match row.volume.map(role) {
+        Some(Role::Pool) => "thin-pool",
+        Some(Role::Thin) => "thin",
+        Some(Role::Snapshot | Role::Plain) => "linear",
+        None => "free",
+    }
+}
+
+fn pool_or_thin(row: &Row<'_>) -> bool {
+    row.volume.is_some_and(|volume| matches!(role(volume), Role::Pool | Role::Thin))
+}
+
+fn stripes(row: &Row<'_>) -> Value {
+    row.volume.map_or(Value::None, |volume| Value::Number(i64::from(role(volume) != Role::Thin)))
+}
+
+fn chunk(row: &Row<'_>) -> Value {
+    row.volume.map_or(Value::None, |volume| match role(volume) {
+        Role::Pool | Role::Snapshot => super::blocks(u64::from(volume.chunk_blocks)),
+        Role::Thin | Role::Plain => Value::Size(0),
+    })
+}
+
+fn thin_count(row: &Row<'_>) -> Value {
+    lv(row, |lv| match role(lv.volume) {
+        Role::Pool => Value::count(lv.group.members(&lv.volume.name).count()),
+        _ => Value::None,
+    })
+}
+
+fn thin_id(row: &Row<'_>) -> Value {
+    lv(row, |lv| if role(lv.volume) == Role::Thin { Value::number(lv.volume.id) } else { Value::None })
+}
+
+fn segment(row: &Row<'_>) -> Segment {
+    row.segment.unwrap_or_else(|| match (row.group, row.volume) {
+        (Some(group), Some(volume)) => {
+            Segment { start: 0, extents: extents_of(group.report, shown_blocks(volume)), share: None }
+        }
+        _ => Segment { start: 0, extents: row.piece.map_or(0, |piece| piece.extents), share: None },
+    })
+}
+
+fn bytes(row: &Row<'_>, extents: u64) -> Value {
+    Value::Size(row.group.map_or(0, |group| extents.saturating_mul(extent_bytes(group.report))))
+}
+
+fn start(row: &Row<'_>) -> Value {
+    Value::number(segment(row).start)
+}
+
+fn start_bytes(row: &Row<'_>) -> Value {
+    bytes(row, segment(row).start)
+}
+
+fn size(row: &Row<'_>) -> Value {
+    Value::number(segment(row).extents)
+}
+
+fn size_bytes(row: &Row<'_>) -> Value {
+    bytes(row, segment(row).extents)
+}
+
+/// The path of the physical volume that a segment is on.
+pub fn device_of<'a>(row: &Row<'a>, share: &Share) -> &'a str {
+    let member = row.group.and_then(|group| group.report.pvs.get(share.pv));
+    member.map_or_else(|| path(row), |pv| pv.path.as_str())
+}
+
+fn devices(row: &Row<'_>) -> Value {
+    let share = segment(row).share;
+    Value::List(share.iter().map(|share| format!("{}({})", device_of(row, share), share.first_extent)).collect())
+}
+
+fn ranges(row: &Row<'_>) -> Value {
+    let segment = segment(row);
+    let range = segment.share.map(|share| {
+        let last = share.first_extent + segment.extents.saturating_sub(1);
+        format!("{}:{}-{last}", device_of(row, &share), share.first_extent)
+    });
+    Value::List(range.into_iter().collect())
+}

@@ -1,0 +1,117 @@
+//! What a volume's device is, and how full it is. Of a volume without a device, as in LVM, little is told.
+
+use super::fields;
+use super::volume::{Lv, attr, is_active, lv};
+use crate::commands::volumes::{Role, role, shown_blocks};
+use crate::report::value::Value;
+use rowen_control::wire::VolumeState;
+
+fields! { DEVICE: VolumeDevice, lv;
+    "lv_kernel_major", "KMaj", Number 4, "Major number of its block device, or -1.",
+        |lv| device_number(lv, lv.volume.node.major);
+    "lv_kernel_minor", "KMin", Number 4, "Minor number of its block device, or -1.",
+        |lv| device_number(lv, lv.volume.node.minor);
+    "lv_kernel_read_ahead", "KRahead", Size 7, "Blank: the kernel decides.", |_| Value::None;
+    "lv_permissions", "LPerms", Text 8, "Whether its block device may be written.",
+        |lv| Value::text(match (is_active(lv.volume), lv.volume.read_only) {
+            (false, _) => "unknown",
+            (true, true) => "read-only",
+            (true, false) => "writeable",
+        });
+    "lv_suspended", "Suspended", Flag 10, "Set while its input and output are held.",
+        |lv: &Lv<'_>| if_active(lv, false, "suspended");
+    "lv_live_table", "LiveTable", Flag 20, "Set if it has a block device.",
+        |lv: &Lv<'_>| if_active(lv, true, "live table present");
+    "lv_inactive_table", "InactiveTable", Flag 20, "Blank: changes of a device take effect at once.",
+        |lv: &Lv<'_>| if_active(lv, false, "inactive table present");
+    "lv_device_open", "DevOpen", Flag 10, "Set if its block device is in use.",
+        |lv: &Lv<'_>| if_active(lv, lv.volume.node.open || is_used_pool(lv), "open");
+}
+
+fields! { STATUS: VolumeStatus, lv;
+    "data_percent", "Data%", Percent 6, "How full a snapshot, a thin volume or a pool is, while it is active.",
+        data_percent;
+    "snap_percent", "Snap%", Percent 6, "As data_percent.", data_percent;
+    "metadata_percent", "Meta%", Percent 6, "Of a thin pool: the share of the group that metadata takes.",
+        pool_metadata;
+    "copy_percent", "Cpy%Sync", Percent 8, "Blank: there are no mirrors.", |_| Value::None;
+    "sync_percent", "Cpy%Sync", Percent 8, "Blank: there are no mirrors.", |_| Value::None;
+    "cache_total_blocks", "CacheTotalBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "cache_used_blocks", "CacheUsedBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "cache_dirty_blocks", "CacheDirtyBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "cache_read_hits", "CacheReadHits", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "cache_read_misses", "CacheReadMisses", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "cache_write_hits", "CacheWriteHits", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "cache_write_misses", "CacheWriteMisses", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "kernel_cache_settings", "KCacheSettings", List 18, "Blank: there are no caches.", |_| Value::None;
+    "kernel_cache_policy", "KCachePolicy", Text 18, "Blank: there are no caches.", |_| Value::None;
+    "kernel_metadata_format", "KMFmt", Number 5, "Blank: there are no caches.", |_| Value::None;
+    "lv_health_status", "Health", Text 15, "Blank: what is wrong with a group, check tells.", |_| Value::None;
+    "kernel_discards", "KDiscards", Text 10, "Blank: discards are handled without the kernel.", |_| Value::None;
+    "lv_check_needed", "CheckNeeded", Flag 15, "Of a thin pool: never set, opening checks all it needs.",
+        |lv: &Lv<'_>| match role(lv.volume) {
+            Role::Pool => Value::flag(false, "check needed"),
+            _ => Value::Flag(None, "check needed"),
+        };
+    "lv_merge_failed", "MergeFailed", Flag 15, "Of a snapshot: never set, a merge is done whole or not at all.",
+        |lv: &Lv<'_>| when_snapshot(lv, false, "merge failed");
+    "lv_snapshot_invalid", "SnapInvalid", Flag 15, "Set if a snapshot outgrew the space set aside for it.",
+        |lv: &Lv<'_>| when_snapshot(lv, lv.volume.state == VolumeState::Invalid, "snapshot invalid");
+    "vdo_operating_mode", "VDOOperatingMode", Text 16, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_compression_state", "VDOCompressionState", Text 19, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_index_state", "VDOIndexState", Text 13, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_used_size", "VDOUsedSize", Number 11, "Blank: there is no VDO.", |_| Value::None;
+    "vdo_saving_percent", "VDOSaving%", Number 10, "Blank: there is no VDO.", |_| Value::None;
+    "writecache_total_blocks", "WCacheTotalBlocks", Number 17, "Blank: there are no caches.", |_| Value::None;
+    "writecache_free_blocks", "WCacheFreeBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
+    "writecache_writeback_blocks", "WCacheWritebackBlocks", Number 21, "Blank: there are no caches.", |_| Value::None;
+    "writecache_error", "WCacheErrors", Number 12, "Blank: there are no caches.", |_| Value::None;
+}
+
+fields! { COMBINED: VolumeCombined, lv;
+    "lv_attr", "Attr", Text 4, "What it is, in ten letters: see lvs(8).", |lv| Value::text(attr(lv));
+}
+
+fn device_number(lv: &Lv<'_>, number: u32) -> Value {
+    Value::Number(if lv.volume.node.active { i64::from(number) } else { -1 })
+}
+
+fn if_active(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value {
+    Value::Flag(is_active(lv.volume).then_some(is_set), word)
+}
+
+fn is_used_pool(lv: &Lv<'_>) -> bool {
+    role(lv.volume) == Role::Pool && lv.group.members(&lv.volume.name).next().is_some()
+}
+
+fn when_snapshot(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value {
+    let is_known = role(lv.volume) == Role::Snapshot && is_active(lv.volume);
+    Value::Flag(is_known.then_some(is_set), word)
+}
+
+/// Of a snapshot, what is held for it, of what is set aside for it. Of a pool, what its volumes hold: what two snapshots
+/// of one origin both hold counts for each, so this is an upper bound.
+pub fn data_percent(lv: &Lv<'_>) -> Value {
+    let volume = lv.volume;
+    match role(volume) {
+        _ if !is_active(volume) => Value::None,
+        Role::Plain => Value::None,
+        Role::Snapshot if volume.state == VolumeState::Invalid => Value::Percent(1, 1),
+        Role::Snapshot => Value::Percent(volume.snapshot_used_blocks, shown_blocks(volume)),
+        Role::Thin => Value::Percent(volume.referenced_blocks, volume.blocks),
+        Role::Pool => {
+            let held = lv.group.members(&volume.name).map(|member| match &member.origin {
+                Some(_) => member.snapshot_used_blocks,
+                None => member.referenced_blocks,
+            });
+            Value::Percent(held.fold(0, u64::saturating_add), volume.blocks)
+        }
+    }
+}
+
+fn pool_metadata(lv: &Lv<'_>) -> Value {
+    match role(lv.volume) {
+        Role::Pool => Value::Percent(lv.group.report.metadata_blocks, lv.group.report.blocks),
+        _ => Value::None,
+    }
+}

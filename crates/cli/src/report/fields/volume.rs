@@ -1,0 +1,226 @@
+//! What a volume is by its group's metadata.
+
+use super::{blocks, fields};
+use crate::commands::volumes::{Role, role, shown_blocks};
+use crate::report::Row;
+use crate::report::index::Indexed;
+use crate::report::value::Value;
+use rowen_control::paths::{mapper_path, node_path};
+use rowen_control::uuids::lvm_text;
+use rowen_control::wire::{VolumeReport, VolumeState};
+use std::collections::BTreeSet;
+
+/// A volume and its group.
+pub struct Lv<'a> {
+    pub group: &'a Indexed<'a>,
+    pub volume: &'a VolumeReport,
+}
+
+/// The value of the row's volume, where it has one.
+pub fn lv(row: &Row<'_>, value: fn(&Lv<'_>) -> Value) -> Value {
+    match (row.group, row.volume) {
+        (Some(group), Some(volume)) => value(&Lv { group, volume }),
+        _ => Value::None,
+    }
+}
+
+fields! { FIELDS: Volume, lv;
+    "lv_uuid", "LV UUID", Text 38, "Identifier of the volume.", |lv| Value::text(lvm_text(lv.volume.uuid));
+    "lv_name", "LV", Text 4, "Name of the volume.", |lv| Value::text(&lv.volume.name);
+    "lv_full_name", "LV", Text 4, "Name with the group's before it: VG/LV.",
+        |lv| Value::text(format!("{}/{}", lv.group.report.name, lv.volume.name));
+    "lv_path", "Path", Text 4, "Path of the block device; blank for pools, which have none.",
+        |lv| match role(lv.volume) {
+            Role::Pool => Value::text(""),
+            _ => Value::text(node_path(&lv.group.report.name, &lv.volume.name)),
+        };
+    "lv_dm_path", "DMPath", Text 6, "Path of the block device in /dev/mapper.",
+        |lv| Value::text(mapper_path(&lv.group.report.name, &lv.volume.name));
+    "lv_parent", "Parent", Text 6, "Blank: no volume is a component of another.", |_| Value::None;
+    "lv_layout", "Layout", List 10, "How its space is arranged.", layout;
+    "lv_role", "Role", List 4, "What it is to other volumes.", roles;
+    "lv_initial_image_sync", "InitImgSync", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
+    "lv_image_synced", "ImgSynced", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
+    "lv_merging", "Merging", Flag 10, "Set while a snapshot waits to be merged into its origin.",
+        |lv| Value::flag(lv.volume.attributes.merging, "merging");
+    "lv_converting", "Converting", Flag 10, "Blank: nothing is ever between two kinds.", |_| Value::flag(false, "");
+    "lv_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; always the group's.",
+        |_| Value::text("inherit");
+    "lv_allocation_locked", "AllocLock", Flag 10, "Blank: allocation is never locked.", |_| Value::flag(false, "");
+    "lv_fixed_minor", "FixMin", Flag 10, "Blank: device numbers are never fixed.", |_| Value::flag(false, "");
+    "lv_skip_activation", "SkipAct", Flag 15, "Set if activation passes it by, unless told not to.",
+        |lv| Value::flag(lv.volume.attributes.skip_activation, "skip activation");
+    "lv_autoactivation", "AutoAct", Flag 7, "Set if it is activated with its group at boot.",
+        |lv| Value::flag(lv.volume.attributes.autoactivate, "enabled");
+    "lv_when_full", "WhenFull", Text 15, "Of a thin pool: what a write does when there is no space.",
+        |lv| if role(lv.volume) == Role::Pool { Value::text(super::rowen::when_full(lv.volume)) } else { Value::text("") };
+    "lv_active", "Active", Text 6, "Whether it has a block device.",
+        |lv| Value::text(if is_active(lv.volume) { "active" } else { "" });
+    "lv_active_locally", "ActLocal", Flag 14, "Set if it has a block device on this machine.",
+        |lv| Value::flag(is_active(lv.volume), "active locally");
+    "lv_active_remotely", "ActRemote", Flag 10, "Blank: a group is open on one machine only.",
+        |_| Value::flag(false, "active remotely");
+    "lv_active_exclusively", "ActExcl", Flag 18, "Set if it has a block device: only one machine can have it.",
+        |lv| Value::flag(is_active(lv.volume), "active exclusively");
+    "lv_major", "Maj", Number 3, "Always -1: device numbers are never fixed.", |_| Value::Number(-1);
+    "lv_minor", "Min", Number 3, "Always -1: device numbers are never fixed.", |_| Value::Number(-1);
+    "lv_read_ahead", "Rahead", Size 6, "Read-ahead of its device: the kernel decides.", |_| Value::text("auto");
+    "lv_size", "LSize", Size 5, "Size; of a snapshot with space set aside, that space.",
+        |lv| blocks(shown_blocks(lv.volume));
+    "lv_metadata_size", "MSize", Size 5, "Of a thin pool: what the group's metadata takes; it grows by itself.",
+        |lv| if role(lv.volume) == Role::Pool { blocks(lv.group.report.metadata_blocks) } else { Value::None };
+    "seg_count", "#Seg", Number 4, "Number of segments: one for each physical volume that it is on.",
+        |lv| Value::count(lv.group.shares(&lv.volume.name).len().max(1));
+    "origin", "Origin", Text 6, "The volume that it is a snapshot of.",
+        |lv| Value::text(lv.volume.origin.as_deref().unwrap_or_default());
+    "origin_uuid", "Origin UUID", Text 38, "Identifier of the volume that it is a snapshot of.",
+        |lv| uuid_of(lv, lv.volume.origin.as_deref());
+    "origin_size", "OSize", Size 5, "Of a snapshot that depends on its origin, and of such an origin: the contents' size.",
+        |lv| match role(lv.volume) == Role::Snapshot || lv.group.is_origin(&lv.volume.name) {
+            true => blocks(lv.volume.blocks),
+            false => Value::None,
+        };
+    "lv_ancestors", "Ancestors", List 9, "Its origin, the origin's origin and so on.", ancestors;
+    "lv_full_ancestors", "FAncestors", List 10, "As lv_ancestors: no history is kept.", ancestors;
+    "lv_descendants", "Descendants", List 11, "Its snapshots, their snapshots and so on.", descendants;
+    "lv_full_descendants", "FDescendants", List 12, "As lv_descendants: no history is kept.", descendants;
+    "raid_mismatch_count", "Mismatches", Number 10, "Blank: there is no RAID.", |_| Value::None;
+    "raid_sync_action", "SyncAction", Text 10, "Blank: there is no RAID.", |_| Value::None;
+    "raid_write_behind", "WBehind", Number 7, "Blank: there is no RAID.", |_| Value::None;
+    "raid_min_recovery_rate", "MinSync", Number 7, "Blank: there is no RAID.", |_| Value::None;
+    "raid_max_recovery_rate", "MaxSync", Number 7, "Blank: there is no RAID.", |_| Value::None;
+    "raidintegritymode", "IntegMode", Text 9, "Blank: there is no RAID.", |_| Value::None;
+    "raidintegrityblocksize", "IntegBlkSize", Number 12, "Always -1: there is no RAID.", |_| Value::Number(-1);
+    "integritymismatches", "IntegMismatches", Number 15, "Blank: there is no RAID.", |_| Value::None;
+    "move_pv", "Move", Text 4, "Blank: nothing is being moved.", |_| Value::None;
+    "move_pv_uuid", "Move UUID", Text 38, "Blank: nothing is being moved.", |_| Value::None;
+    "convert_lv", "Convert", Text 7, "Blank: nothing is being converted.", |_| Value::None;
+    "convert_lv_uuid", "Convert UUID", Text 38, "Blank: nothing is being converted.", |_| Value::None;
+    "mirror_log", "Log", Text 3, "Blank: there are no mirrors.", |_| Value::None;
+    "mirror_log_uuid", "Log UUID", Text 38, "Blank: there are no mirrors.", |_| Value::None;
+    "data_lv", "Data", Text 4, "Blank: a pool's data has no volume of its own.", |_| Value::None;
+    "data_lv_uuid", "Data UUID", Text 38, "Blank: a pool's data has no volume of its own.", |_| Value::None;
+    "metadata_lv", "Meta", Text 4, "Blank: metadata has no volume of its own.", |_| Value::None;
+    "metadata_lv_uuid", "Meta UUID", Text 38, "Blank: metadata has no volume of its own.", |_| Value::None;
+    "pool_lv", "Pool", Text 4, "The thin pool that it is counted in.", |lv| Value::text(pool(lv).unwrap_or_default());
+    "pool_lv_uuid", "Pool UUID", Text 38, "Identifier of the thin pool that it is counted in.",
+        |lv| uuid_of(lv, pool(lv));
+    "lv_tags", "LV Tags", List 7, "Its tags.", |lv| Value::list(&lv.volume.attributes.tags);
+    "lv_profile", "LProfile", Text 8, "Blank: there are no profiles.", |_| Value::None;
+    "lv_lockargs", "LLockArgs", Text 9, "Blank: there is no lock manager.", |_| Value::None;
+    "lv_time", "CTime", Time 26, "When it was made.", |lv| Value::Time(lv.volume.attributes.created);
+    "lv_time_removed", "RTime", Time 26, "Blank: no history is kept.", |_| Value::None;
+    "lv_host", "Host", Text 10, "Blank: the host that made it is not kept.", |_| Value::None;
+    "lv_modules", "Modules", List 7, "Blank: no kernel module of a volume manager is used.", |_| Value::None;
+    "lv_historical", "Historical", Flag 10, "Blank: no history is kept.", |_| Value::flag(false, "");
+    "writecache_block_size", "WCacheBlkSize", Number 13, "Always -1: there are no caches.", |_| Value::Number(-1);
+}
+
+/// A pool has no device; it counts as active, since its volumes can always be used.
+pub fn is_active(volume: &VolumeReport) -> bool {
+    volume.node.active || volume.is_pool()
+}
+
+fn pool<'a>(lv: &Lv<'a>) -> Option<&'a str> {
+    let pool = lv.volume.attributes.pool.as_str();
+    (!pool.is_empty() && role(lv.volume) != Role::Pool).then_some(pool)
+}
+
+fn uuid_of(lv: &Lv<'_>, name: Option<&str>) -> Value {
+    let found = name.and_then(|name| lv.group.volume(name));
+    found.map_or(Value::None, |volume| Value::text(lvm_text(volume.uuid)))
+}
+
+fn layout(lv: &Lv<'_>) -> Value {
+    let words: &[&str] = match role(lv.volume) {
+        Role::Pool => &["thin", "pool"],
+        Role::Thin => &["thin", "sparse"],
+        Role::Snapshot | Role::Plain => &["linear"],
+    };
+    Value::List(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// In LVM's order, and with its words for one snapshot and for several.
+fn roles(lv: &Lv<'_>) -> Value {
+    if role(lv.volume) == Role::Pool {
+        return Value::list(["private"]);
+    }
+    let (thick, thin): (Vec<_>, Vec<_>) =
+        lv.group.snapshots(&lv.volume.name).partition(|snapshot| role(snapshot) == Role::Snapshot);
+    let mut words = vec!["public"];
+    if !thick.is_empty() || !thin.is_empty() {
+        words.push("origin");
+    }
+    for (count, one, many) in
+        [(thick.len(), "thickorigin", "multithickorigin"), (thin.len(), "thinorigin", "multithinorigin")]
+    {
+        words.extend((count > 0).then_some(one));
+        words.extend((count > 1).then_some(many));
+    }
+    match role(lv.volume) {
+        Role::Snapshot => words.extend(["snapshot", "thicksnapshot"]),
+        Role::Thin if lv.volume.origin.is_some() => words.extend(["snapshot", "thinsnapshot"]),
+        _ => {}
+    }
+    Value::List(words.into_iter().map(str::to_owned).collect())
+}
+
+fn ancestors(lv: &Lv<'_>) -> Value {
+    let mut names: Vec<String> = Vec::new();
+    let mut next = lv.volume.origin.as_deref();
+    while let Some(name) = next.filter(|name| !names.iter().any(|seen| seen == name)) {
+        names.push(name.to_owned());
+        next = lv.group.volume(name).and_then(|volume| volume.origin.as_deref());
+    }
+    Value::List(names)
+}
+
+fn descendants(lv: &Lv<'_>) -> Value {
+    let mut names: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::from([lv.volume.name.as_str()]);
+    let mut open = vec![lv.volume.name.as_str()];
+    while let Some(name) = open.pop() {
+        for snapshot in lv.group.snapshots(name) {
+            if seen.insert(&snapshot.name) {
+                names.push(snapshot.name.clone());
+                open.push(&snapshot.name);
+            }
+        }
+    }
+    Value::list(names)
+}
+
+/// The ten letters of `lv_attr`.
+pub fn attr(lv: &Lv<'_>) -> String {
+    let volume = lv.volume;
+    let role = role(volume);
+    let is_origin = lv.group.is_origin(&volume.name);
+    let is_merged_into = lv.group.snapshots(&volume.name).any(|snapshot| snapshot.attributes.merging);
+    let kind = match role {
+        Role::Pool => 't',
+        Role::Snapshot if volume.attributes.merging => 'S',
+        Role::Snapshot => 's',
+        _ if is_merged_into => 'O',
+        _ if is_origin => 'o',
+        Role::Thin => 'V',
+        Role::Plain => '-',
+    };
+    let permission = if volume.read_only { 'r' } else { 'w' };
+    let state = match volume.state {
+        VolumeState::Invalid => 'I',
+        VolumeState::Ok if is_active(volume) => 'a',
+        VolumeState::Ok => '-',
+    };
+    let is_open = volume.node.open || (role == Role::Pool && lv.group.members(&volume.name).next().is_some());
+    let open = if is_open { 'o' } else { '-' };
+    let is_thin = matches!(role, Role::Thin | Role::Pool);
+    let target = match role {
+        _ if is_thin => 't',
+        Role::Snapshot => 's',
+        _ if is_origin => 's',
+        _ => '-',
+    };
+    let zero = if is_thin { 'z' } else { '-' };
+    let skip = if volume.attributes.skip_activation { 'k' } else { '-' };
+    [kind, permission, 'i', '-', state, open, target, zero, '-', skip].iter().collect()
+}

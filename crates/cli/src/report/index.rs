@@ -1,0 +1,87 @@
+//! A group's report with where its volumes' blocks are. Reports that show no such thing do not ask for it.
+
+use crate::commands::volumes::is_origin;
+use rowen_control::wire::{GroupReport, PvReport, VolumePlaces, VolumeReport};
+use std::collections::BTreeMap;
+
+/// Where a volume's blocks are on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The physical volume's place in the group.
+    pub pv: usize,
+    /// The extent there that holds the first of the volume's blocks there.
+    pub first_extent: u64,
+    pub extents: u64,
+}
+
+/// A group, and where its volumes are, if that was asked for.
+#[derive(Debug)]
+pub struct Indexed<'a> {
+    pub report: &'a GroupReport,
+    shares: BTreeMap<&'a str, Vec<Share>>,
+}
+
+impl<'a> Indexed<'a> {
+    pub fn new(report: &'a GroupReport) -> Indexed<'a> {
+        Indexed { report, shares: BTreeMap::new() }
+    }
+
+    pub fn volume(&self, name: &str) -> Option<&'a VolumeReport> {
+        self.report.volume(name)
+    }
+
+    /// The snapshots of a volume, of whatever kind.
+    pub fn snapshots(&self, origin: &str) -> impl Iterator<Item = &'a VolumeReport> {
+        self.report.snapshots_of(origin)
+    }
+
+    /// The volumes of a pool.
+    pub fn members(&self, pool: &str) -> impl Iterator<Item = &'a VolumeReport> {
+        self.report.members_of(pool)
+    }
+
+    /// Whether the volume has snapshots that LVM would show as copy-on-write.
+    pub fn is_origin(&self, name: &str) -> bool {
+        is_origin(self.report, name)
+    }
+
+    /// Takes in where the volumes' blocks are.
+    pub fn place(&mut self, places: &'a [VolumePlaces]) {
+        for volume in places {
+            let shares = volume.shares.iter().map(|share| Share {
+                pv: usize::from(share.pv),
+                first_extent: share.first_extent,
+                extents: share.extents,
+            });
+            self.shares.insert(&volume.name, shares.collect());
+        }
+        // A volume without any block yet is where the group begins: programs drop a volume that is on no device.
+        for volume in self.report.volumes.iter().filter(|_| !places.is_empty() && !self.report.pvs.is_empty()) {
+            let shares = self.shares.entry(&volume.name).or_default();
+            if shares.is_empty() {
+                shares.push(Share { pv: 0, first_extent: 0, extents: 0 });
+            }
+        }
+    }
+
+    /// Where the volume's blocks are, by physical volume.
+    pub fn shares(&self, name: &str) -> &[Share] {
+        self.shares.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// What lies on a physical volume, in the order of extents; what nothing uses comes last, without a volume.
+    pub fn pieces(&self, pv: &PvReport) -> Vec<(Share, Option<&'a VolumeReport>)> {
+        let at = self.report.pvs.iter().position(|member| member.uuid == pv.uuid);
+        let mut pieces: Vec<(Share, Option<&'a VolumeReport>)> = Vec::new();
+        for (name, shares) in &self.shares {
+            let here = shares.iter().filter(|share| Some(share.pv) == at && share.extents > 0);
+            pieces.extend(here.map(|share| (*share, self.volume(name))));
+        }
+        pieces.sort_by_key(|(share, _)| (share.first_extent, share.extents));
+        if pv.free_extents > 0 || pieces.is_empty() {
+            let first_extent = pv.extents.saturating_sub(pv.free_extents);
+            pieces.push((Share { pv: at.unwrap_or(0), first_extent, extents: pv.free_extents }, None));
+        }
+        pieces
+    }
+}

@@ -1,0 +1,91 @@
+//! Which rows there are: a row about a group or a volume becomes as many as what the columns ask for has parts.
+
+use super::fields::{About, Lv, segments};
+use super::index::Indexed;
+use super::{Kind, Row, Shape};
+use crate::backend::LabelledPv;
+
+impl Shape {
+    /// The rows that the report shows of these, each with whether it meets the criteria.
+    pub fn rows<'a>(&self, coarse: impl IntoIterator<Item = Row<'a>>) -> Vec<Row<'a>> {
+        let about = self.rows_about();
+        let mut rows: Vec<Row<'a>> = coarse.into_iter().flat_map(|row| refine(row, about)).collect();
+        for row in &mut rows {
+            row.is_selected = self.is_met(*row);
+        }
+        rows
+    }
+
+    /// What the row is about is chosen when any part of it is.
+    fn is_met(&self, row: Row<'_>) -> bool {
+        let Some(criteria) = &self.criteria else { return true };
+        // For who asks about `selected` itself.
+        let row = Row { is_selected: true, ..row };
+        refine(row, self.about(self.used())).iter().any(|part| criteria.is_met(part))
+    }
+}
+
+/// One row about the whole group.
+pub fn of_group<'a>(group: &'a Indexed<'a>) -> Row<'a> {
+    Row { group: Some(group), ..Row::default() }
+}
+
+/// One row for each of the volumes named.
+pub fn of_volumes<'a>(group: &'a Indexed<'a>, names: &'a [String]) -> impl Iterator<Item = Row<'a>> {
+    names.iter().filter_map(|name| group.volume(name)).map(|volume| Row { volume: Some(volume), ..of_group(group) })
+}
+
+/// The row of a labelled device, with the group that has been reported for it.
+pub fn of_label<'a>(label: &'a LabelledPv, group: Option<&'a Indexed<'a>>) -> Row<'a> {
+    let pv = group.and_then(|group| group.report.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
+    Row { group, pv, label: Some(label), ..Row::default() }
+}
+
+/// The rows of a part of a full report.
+pub fn of_kind<'a>(kind: Kind, group: &'a Indexed<'a>) -> Vec<Row<'a>> {
+    let whole = of_group(group);
+    match kind {
+        Kind::Group => vec![whole],
+        Kind::Volume => refine(whole, About::Volume),
+        Kind::Segment => refine(whole, About::Segment),
+        Kind::Pv => refine(whole, About::Pv),
+        Kind::Piece => refine(whole, About::Piece),
+    }
+}
+
+/// The row's parts.
+pub fn refine(row: Row<'_>, about: About) -> Vec<Row<'_>> {
+    let Some(group) = row.group else { return vec![row] };
+    match about {
+        About::Group | About::Nothing => vec![row],
+        About::Volume if row.volume.is_some() || row.pv.is_some() => vec![row],
+        About::Volume => group.report.volumes.iter().map(|volume| Row { volume: Some(volume), ..row }).collect(),
+        About::Segment if row.segment.is_some() => vec![row],
+        About::Segment => refine(row, About::Volume).into_iter().flat_map(of_segments).collect(),
+        About::Pv if row.pv.is_some() || row.volume.is_some() => vec![row],
+        About::Pv => group.report.pvs.iter().map(|pv| Row { pv: Some(pv), ..row }).collect(),
+        About::Piece if row.piece.is_some() => vec![row],
+        About::Piece => refine(row, About::Pv).into_iter().flat_map(of_pieces).collect(),
+    }
+}
+
+fn of_segments(row: Row<'_>) -> Vec<Row<'_>> {
+    let (Some(group), Some(volume)) = (row.group, row.volume) else { return vec![row] };
+    segments(&Lv { group, volume }).into_iter().map(|segment| Row { segment: Some(segment), ..row }).collect()
+}
+
+/// What lies on a physical volume, in the order of extents, and then what is free.
+fn of_pieces(row: Row<'_>) -> Vec<Row<'_>> {
+    let (Some(group), Some(pv)) = (row.group, row.pv) else { return vec![row] };
+    group
+        .pieces(pv)
+        .into_iter()
+        .map(|(piece, volume)| {
+            let segment = volume.and_then(|volume| {
+                let parts = segments(&Lv { group, volume });
+                parts.into_iter().find(|segment| segment.share == Some(piece))
+            });
+            Row { piece: Some(piece), volume, segment, ..row }
+        })
+        .collect()
+}

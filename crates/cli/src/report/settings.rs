@@ -1,0 +1,123 @@
+//! What the command line says about a report's form: its options, and those settings of `--config` that are about reports.
+//! An option comes before a setting.
+
+use super::Kind;
+use super::fields::{self, Field};
+use super::layout::{Form, Headings, Layout};
+use super::time::TimeFormat;
+use super::value::Style;
+use crate::config::Config;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use rowen_control::units::Units;
+
+/// The settings that were given.
+pub struct Settings {
+    config: Config,
+}
+
+fn wrong(setting: &str, value: &str) -> Failure {
+    Failure::failed(format!(
+        "Unrecognised configuration setting for {setting}: {value}\nUpdated config file invalid. Aborting."
+    ))
+}
+
+impl Settings {
+    pub fn from(args: &Args) -> Result<Settings> {
+        Ok(Settings { config: args.config()? })
+    }
+
+    /// Whether a setting that is a number is on.
+    fn is_on(&self, path: &str) -> Option<bool> {
+        self.config.get(path).map(|value| value != "0")
+    }
+
+    pub fn is_unbuffered(&self) -> bool {
+        self.is_on("report/buffered") == Some(false)
+    }
+
+    /// The columns of a report that does not name them.
+    pub fn columns(&self, kind: Kind, is_verbose: bool) -> String {
+        let command = match kind {
+            Kind::Volume => "lvs_cols",
+            Kind::Segment => "lvs_segs_cols",
+            Kind::Group => "vgs_cols",
+            Kind::Pv => "pvs_cols",
+            Kind::Piece => "pvs_segs_cols",
+        };
+        let path = format!("report/{command}{}", if is_verbose { "_verbose" } else { "" });
+        self.config.get(&path).map_or_else(|| kind.usual_fields(is_verbose).to_owned(), str::to_owned)
+    }
+
+    pub fn form(&self, args: &Args) -> Form {
+        match args.text(Opt::ReportFormat).or_else(|| self.config.get("report/output_format")) {
+            Some("json") => Form::Json,
+            Some("json_std") => Form::JsonTyped,
+            _ => Form::Text,
+        }
+    }
+
+    pub fn units(&self, args: &Args) -> Result<Units> {
+        match (args.has(Opt::UnitsShown), self.config.get("global/units")) {
+            (false, Some(value)) => Units::parse(value).ok_or_else(|| wrong("global/units", value)),
+            _ => Ok(args.units()),
+        }
+    }
+
+    pub fn style(&self, args: &Args) -> Result<Style> {
+        let time = match self.config.get("report/time_format") {
+            Some(form) => TimeFormat::parse(form).ok_or_else(|| {
+                Failure::failed(format!(
+                    "Invalid time format \"{form}\" supplied.\nUpdated config file invalid. Aborting."
+                ))
+            })?,
+            None => TimeFormat::default(),
+        };
+        let between = self.config.get("report/list_item_separator").unwrap_or(",");
+        Ok(Style {
+            units: self.units(args)?,
+            has_suffix: !args.has(Opt::NoSuffix) && self.is_on("global/suffix").unwrap_or(true),
+            is_binary: args.has(Opt::Binary) || self.is_on("report/binary_values_as_numeric").unwrap_or(false),
+            time,
+            between_items: between.to_owned(),
+        })
+    }
+
+    pub fn layout(&self, args: &Args, compact: Option<Vec<&'static Field>>, is_streamed: bool) -> Layout {
+        let has_prefixes = args.has(Opt::NamePrefixes) || self.is_on("report/prefixes").unwrap_or(false);
+        let is_quoted = !args.has(Opt::Unquoted) && self.is_on("report/quoted").unwrap_or(true);
+        let is_aligned_by_option = args.has(Opt::Aligned);
+        let is_unaligned = args.has(Opt::Separator) || args.has(Opt::NamePrefixes);
+        let is_aligned = match self.is_on("report/aligned") {
+            Some(is_on) => is_aligned_by_option || (is_on && !is_unaligned),
+            None => is_aligned_by_option || !is_unaligned,
+        };
+        let headings = match args.text(Opt::Headings).or_else(|| self.config.get("report/headings")) {
+            _ if args.has(Opt::NoHeadings) => Headings::None,
+            Some("0" | "none") => Headings::None,
+            Some("2" | "full") => Headings::Names,
+            _ => Headings::Short,
+        };
+        let separator = args.text(Opt::Separator).or_else(|| self.config.get("report/separator"));
+        Layout {
+            form: self.form(args),
+            headings,
+            separator: separator.unwrap_or(" ").to_owned(),
+            is_aligned,
+            is_turned: args.has(Opt::Rows) || self.is_on("report/columns_as_rows").unwrap_or(false),
+            prefixes: has_prefixes.then_some(is_quoted),
+            compact: compact.or_else(|| self.compact()),
+            is_streamed,
+        }
+    }
+
+    fn compact(&self) -> Option<Vec<&'static Field>> {
+        if self.is_on("report/compact_output") == Some(true) {
+            return Some(Vec::new());
+        }
+        let names = self.config.get("report/compact_output_cols")?;
+        let only: Vec<&Field> = names.split(',').filter_map(|name| fields::find("lv_", name)).collect();
+        (!only.is_empty()).then_some(only)
+    }
+}

@@ -1,0 +1,160 @@
+//! What a field holds, how it is shown and how rows are ordered by it. A value that is not there is [`Value::None`]: blank
+//! in a report, last in an order, and chosen by no comparison.
+
+use super::time::TimeFormat;
+use rowen_control::units::{Units, percent};
+use std::cmp::Ordering;
+
+/// The kind of a field's values: how they are aligned and what they can be compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    Text,
+    List,
+    Number,
+    Size,
+    Percent,
+    Time,
+    /// Set or not: shown as a word or as 1 and 0.
+    Flag,
+}
+
+impl Type {
+    pub fn is_right(self) -> bool {
+        matches!(self, Type::Number | Type::Size | Type::Flag)
+    }
+
+    /// Whether values have an order that `<` and `>` can ask for.
+    pub fn is_ordered(self) -> bool {
+        !matches!(self, Type::Text | Type::List)
+    }
+
+    /// In the list of fields for `--select`.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Type::Text => "string",
+            Type::List => "string list",
+            Type::Number | Type::Flag => "number",
+            Type::Size => "size",
+            Type::Percent => "percent",
+            Type::Time => "time",
+        }
+    }
+}
+
+/// A field's value in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    None,
+    Text(String),
+    List(Vec<String>),
+    Number(i64),
+    /// Bytes.
+    Size(u64),
+    /// A part and the whole.
+    Percent(u64, u64),
+    /// Seconds since 1970.
+    Time(u64),
+    /// Whether it is set (`None`: unknown), and the word for it.
+    Flag(Option<bool>, &'static str),
+}
+
+/// How values are shown.
+#[derive(Clone, Debug)]
+pub struct Style {
+    pub units: Units,
+    pub has_suffix: bool,
+    /// Flags as 1, 0 and -1.
+    pub is_binary: bool,
+    pub time: TimeFormat,
+    pub between_items: String,
+}
+
+impl Value {
+    pub fn text(text: impl Into<String>) -> Value {
+        Value::Text(text.into())
+    }
+
+    pub fn number(number: u64) -> Value {
+        Value::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    pub fn count(count: usize) -> Value {
+        Value::number(count as u64)
+    }
+
+    /// A list in the order of its items.
+    pub fn list(items: impl IntoIterator<Item = impl Into<String>>) -> Value {
+        let mut items: Vec<String> = items.into_iter().map(Into::into).collect();
+        items.sort();
+        Value::List(items)
+    }
+
+    pub fn flag(is_set: bool, word: &'static str) -> Value {
+        Value::Flag(Some(is_set), word)
+    }
+
+    pub fn show(&self, style: &Style) -> String {
+        match self {
+            Value::None => String::new(),
+            Value::Text(text) => text.clone(),
+            Value::List(items) => items.join(&style.between_items),
+            Value::Number(number) => number.to_string(),
+            Value::Size(size) => style.units.show(*size, style.has_suffix),
+            Value::Percent(part, whole) => percent(*part, *whole),
+            Value::Time(seconds) => style.time.show(*seconds),
+            Value::Flag(is_set, _) if style.is_binary => match is_set {
+                Some(true) => "1",
+                Some(false) => "0",
+                None => "-1",
+            }
+            .to_owned(),
+            Value::Flag(Some(true), word) => (*word).to_owned(),
+            Value::Flag(Some(false), _) => String::new(),
+            Value::Flag(None, _) => "unknown".to_owned(),
+        }
+    }
+
+    /// In JSON with types of its own: a number without quotes, a list as an array, nothing as null.
+    pub fn show_typed(&self, style: &Style) -> String {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        match self {
+            Value::None => "null".to_owned(),
+            Value::List(items) => format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(",")),
+            Value::Flag(Some(is_set), _) => u8::from(*is_set).to_string(),
+            Value::Flag(None, _) => "null".to_owned(),
+            Value::Number(_) | Value::Size(_) | Value::Percent(..) => {
+                let shown = self.show(style);
+                let is_number = shown.parse::<f64>().is_ok();
+                if is_number { shown } else { quoted(shown.trim_end()) }
+            }
+            Value::Text(_) | Value::Time(_) => quoted(&self.show(style)),
+        }
+    }
+
+    /// Of a percentage, in ten-thousandths.
+    pub fn ten_thousandths(part: u64, whole: u64) -> u64 {
+        percent(part, whole).replace('.', "").parse().unwrap_or(10_000)
+    }
+
+    /// The order of rows. What is not there, or below zero, comes last.
+    pub fn order(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            (Value::List(a), Value::List(b)) => a.is_empty().cmp(&b.is_empty()).then_with(|| a.cmp(b)),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+
+    fn rank(&self) -> u64 {
+        match self {
+            Value::Number(number) => u64::try_from(*number).unwrap_or(u64::MAX),
+            Value::Size(size) => *size,
+            Value::Percent(part, whole) => Value::ten_thousandths(*part, *whole),
+            Value::Time(seconds) => *seconds,
+            Value::Flag(Some(is_set), _) => u64::from(*is_set),
+            // Where some rows have text and others nothing, as with units of time: text first.
+            Value::Text(_) | Value::List(_) => 0,
+            Value::None | Value::Flag(None, _) => u64::MAX,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Where a volume's blocks are, for reports. Blocks lie wherever the last write put them; what is told is each physical
+//! volume that has some, with the extent of the first one there, in the order in which the volume comes to them.
+
+use super::Group;
+use crate::error::{Error, Result};
+use crate::map;
+use crate::units::{VgBlock, VolumeId};
+
+/// Leaves of a volume's tree that are looked at: a report must not take longer, however scattered a volume is. What lies
+/// beyond is counted where the last block that was seen is.
+const MOST_LEAVES: usize = 64;
+
+/// Blocks of a volume on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceInfo {
+    /// The physical volume's place in the group.
+    pub pv: u16,
+    /// The extent of the physical volume that holds the first of these blocks, in the volume's order.
+    pub first_extent: u64,
+    pub blocks: u64,
+}
+
+impl Group {
+    /// Where the volume's blocks are. The volume may change meanwhile: the answer is then of no one moment.
+    pub async fn places(&self, id: VolumeId) -> Result<Vec<PlaceInfo>> {
+        let core = &self.core;
+        let volume = self.catalog.read().volumes.get(&id).cloned();
+        let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let placement = core.placement();
+        let mut places: Vec<PlaceInfo> = Vec::new();
+        let mut cursor = 0;
+        for _ in 0..MOST_LEAVES {
+            // The tree is read anew in each step, under the lock under which it changes.
+            let step = core
+                .with_nodes_privileged(|| {
+                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| false)
+                })
+                .await?;
+            for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
+                let mut at = extent.value;
+                let end = extent.value + u64::from(extent.len);
+                while at < end {
+                    let (pv, pv_end) = placement.pv_of(VgBlock(at));
+                    let blocks = end.min(pv_end) - at;
+                    match places.iter_mut().find(|place| place.pv == pv.0) {
+                        Some(place) => place.blocks += blocks,
+                        None => {
+                            let first = placement.pvs[usize::from(pv.0)].first_extent;
+                            let first_extent = at / placement.extent_blocks - first;
+                            places.push(PlaceInfo { pv: pv.0, first_extent, blocks });
+                        }
+                    }
+                    at += blocks;
+                }
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        Ok(places)
+    }
+}
