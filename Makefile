@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real test-clients test-deb lint demo bench deb install uninstall clean help
+.PHONY: build test test-unit test-sim test-real test-clients test-deb lint demo bench experiments experiments-report bench-compare deb install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,19 @@ bench: ## every published figure against the raw disk, in one run (root; BENCH=-
 
 deb: build ## the Debian packages rowen and rowen-lvm, in target/debian
 	packaging/debian/build $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/debian
+
+experiments: ## published experiments beside the systems they measured (root; EXPERIMENT=name, FULL=1 for 90 minutes)
+	.ci/packages experiments
+	$(CARGO) build --release -p rowen-cli -p rowen-bench -p rowen-experiments
+	$(SUDO) $(TARGET)/rowen-experiments $(if $(FULL),--full) --out docs/experiments $(OPTIONS) $(EXPERIMENT)
+
+experiments-report: ## the page and tables of docs/experiments again, from measurements that are there
+	$(CARGO) build --release -p rowen-experiments
+	$(TARGET)/rowen-experiments report docs/experiments/measurements.jsonl --out docs/experiments
+
+bench-compare: ## what REV changed: `make bench-compare REV=main~5` runs the quick form for it and for the sources here, in turn
+	.ci/packages experiments
+	experiments/bench-compare $(REV)
 
 install: build ## install rowen and LVM's command names as links to it under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen

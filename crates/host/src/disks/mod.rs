@@ -7,12 +7,14 @@
 mod error;
 pub(crate) mod holders;
 pub(crate) mod open;
+mod record;
 pub mod suite;
 mod sync;
 mod sys;
 
 pub use error::{OpenError, Reason};
 pub use open::LEAST_SIZE;
+pub use record::Recorded;
 
 use crate::reactor::{IoFile, IoRequest, Part, Payload, Pool, Shared};
 use open::Opened;

@@ -8,13 +8,14 @@ use super::signals::{Signal, Signals};
 use super::state::{End, Server};
 use super::warnings::Warnings;
 use super::{LAUNCHED_BY_COMMAND, log, report, systemd};
-use crate::disks::{IoEngine, OpenMode, PvSet};
+use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::{devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
 use rowen_control::settings::Settings;
 use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, Group};
 use rowen_engine::units::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -50,13 +51,15 @@ pub struct Options {
     pub cache_bytes: usize,
     /// How long to stay without anything to do; none: for ever.
     pub idle: Option<Duration>,
+    /// A file to which all requests to the disks are recorded (`disks/record.rs`).
+    pub record_io: Option<PathBuf>,
     /// Started by a command, which waits for a word on standard output.
     pub launched: bool,
 }
 
 impl Options {
     /// The usual ones; the environment may change them, for tests and unusual hosts: `ROWEN_WORKERS`, `ROWEN_IO_ENGINE`
-    /// (`uring` or `sync`), `ROWEN_LOOKOUT_MICROS`, `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`.
+    /// (`uring` or `sync`), `ROWEN_LOOKOUT_MICROS`, `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`, `ROWEN_RECORD_IO` (a file).
     pub fn new(group: &str) -> Options {
         let launched = std::env::var_os(LAUNCHED_BY_COMMAND).is_some();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -69,6 +72,7 @@ impl Options {
             lookout: number("ROWEN_LOOKOUT_MICROS").map_or(LOOKOUT, |micros| Duration::from_micros(micros as u64)),
             cache_bytes: number("ROWEN_CACHE_MIB").map_or(Config::default().cache_bytes, |mib| mib.max(1) << 20),
             idle: launched.then_some(idle),
+            record_io: std::env::var_os("ROWEN_RECORD_IO").filter(|path| !path.is_empty()).map(PathBuf::from),
             launched,
         }
     }
@@ -165,7 +169,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     }
 
     let config = Config { cache_bytes: options.cache_bytes, ..Config::default() };
-    let (disks, runtime) = (pvs.clone(), pool.runtime());
+    let (disks, runtime) = (recorded(options, &pvs, &pool), pool.runtime());
     let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
@@ -196,6 +200,18 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     bring_back_nodes(&server, same_boot);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
+}
+
+/// The disks, with a record of their I/O where one is asked for. One that cannot be made is no reason not to serve.
+fn recorded(options: &Options, pvs: &Arc<PvSet>, pool: &Pool) -> Arc<dyn Disks> {
+    let Some(path) = &options.record_io else { return pvs.clone() };
+    match Recorded::new(pvs.clone(), pool.runtime(), path) {
+        Ok(recorded) => Arc::new(recorded),
+        Err(e) => {
+            log::line(format_args!("I/O is not recorded, cannot write {}: {e}", path.display()));
+            pvs.clone()
+        }
+    }
 }
 
 fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Error) -> Failure {

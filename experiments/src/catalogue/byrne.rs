@@ -1,0 +1,182 @@
+//! Daire Byrne's "Shared snapshot tests" on dm-devel (2010): how the number of snapshots matters.
+//!
+//! `make experiments EXPERIMENT=byrne`
+
+use super::{Experiment, Published, Sizes, Source, UNUSED};
+use crate::command::{self, Result};
+use crate::context::{Context, Form, Key, MIB, Quantity, drop_caches};
+use crate::stack::{Mount, Stack, System, text};
+use std::path::Path;
+use std::time::Instant;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "byrne",
+    title: "No snapshot to a thousand: writing and reading a large file",
+    source: Some(Source { title: "Shared snapshot tests (dm-devel)", author: "Daire Byrne", year: "2010" }),
+    question: "What do 0, 1, 2, 3, 4, 10 and more snapshots cost, for small and large chunks, and what does the store cost with none \
+               in it?",
+    expected: "LVM classic: each snapshot adds its own copy, 45 to 3 MB/s from 1 to 10. A shared store: one copy, but 20 to 40 % \
+               lost with no snapshot at all. Rowen: no cost without one, and none that grows with their number.",
+    steps: "lvcreate; mkfs.xfs; mount; lvcreate -s -c CHUNK, so many times; dd if=/dev/zero of=dd-file bs=1M; dd if=dd-file \
+            of=/dev/null bs=1M",
+    notes: "dd-file is written once before the snapshots and then overwritten in its place (conv=notrunc,fsync), so that what is \
+            written is shared; the page cache is dropped before reading. dm-thin's smallest chunk is 64k. The quick form leaves \
+            out some numbers of snapshots.",
+    systems: &[System::Raw, System::Classic, System::Thin, System::Rowen],
+    axis: "snapshots",
+    base: &[],
+    body,
+    published,
+    sizes,
+    recorded: true,
+    mib: [16, 64, 400],
+    seconds: [170.0, 1500.0],
+};
+
+/// mkfs.xfs makes nothing smaller.
+const LEAST_XFS: u64 = 320;
+/// Classic snapshots take their own room each, and copy each chunk once for each of them.
+const MOST_CLASSIC: usize = 10;
+/// `lvcreate` takes thin snapshots a third of a second each in user-mode-linux.
+const MOST_THIN: usize = 100;
+
+fn volume(form: &Form) -> u64 {
+    (form.mib + 100).max(LEAST_XFS)
+}
+
+/// What one classic snapshot may have to take: the file, the log, and its index.
+fn reserve(form: &Form) -> u64 {
+    form.mib + form.mib / 8 + 48
+}
+
+fn most(context: &Context) -> usize {
+    if context.form.quick { 4 } else { MOST_CLASSIC }
+}
+
+fn sizes(form: &Form) -> Sizes {
+    let classic = if form.quick { 4 } else { MOST_CLASSIC as u64 };
+    let (volume, reserve) = (volume(form), reserve(form));
+    let shared = volume + 3 * reserve + 128;
+    Sizes { raw: volume + 16, lvm: (volume + classic * reserve + 64).max(shared), mirror: UNUSED, rowen: shared }
+}
+
+fn body(context: &Context) -> Result {
+    let rounds = if context.recording { 1 } else { context.form.rounds };
+    let turns = rounds * context.systems.len();
+    for round in 0..rounds {
+        for (n, system) in context.turn(round).into_iter().enumerate() {
+            let done = (round * context.systems.len() + n) as f64;
+            context.step(format!("{system}, round {}", round + 1), done / turns as f64);
+            for (part, chunk) in chunks(context, system).into_iter().enumerate() {
+                one(context, system, chunk, round, &|what, share| {
+                    let share = (part as f64 + share) / 2.0;
+                    context.step(format!("{system}, round {}, {what}", round + 1), (done + share) / turns as f64);
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The raw disk has no chunks.
+fn chunks(context: &Context, system: System) -> Vec<&'static str> {
+    match system {
+        System::Raw => vec![""],
+        System::Thin => context.pick(&["256k"], &["64k", "256k"], &["64k", "256k"]),
+        _ => context.pick(&["256k"], &["4k", "256k"], &["4k", "256k"]),
+    }
+}
+
+fn one(context: &Context, system: System, chunk: &str, round: usize, step: &dyn Fn(&str, f64)) -> Result {
+    let form = &context.form;
+    let stack = context.stack(system);
+    stack.begin()?;
+    let begun = Instant::now();
+    let node = stack.origin(volume(form), chunk, volume(form) + 2 * reserve(form))?;
+    let made = begun.elapsed().as_secs_f64();
+    if system != System::Raw {
+        // With dm-thin this makes the store too; the others have none, or have it with the group.
+        context.figure(Key::new(system, "making the volume and its store", &[("chunk", chunk)], round), "s", made);
+    }
+    command::run("mkfs.xfs", &["-q", "-f", &text(&node)])?;
+    let mount = Mount::new(&node, &context.dir.join("origin"), "noatime,nouuid")?;
+    let file = mount.0.join("dd-file");
+    write(&file, "/dev/urandom", form.mib)?;
+    let counts = match system {
+        System::Raw => vec![0],
+        _ => context.pick(&[0, 1], &[0, 1, 4, 10], &[0, 1, 2, 3, 4, 10, 100, 1000]),
+    };
+    for (n, count) in counts.iter().enumerate() {
+        step(&format!("chunk {chunk}, {count} snapshots"), n as f64 / counts.len() as f64);
+        level(context, &stack, &file, chunk, *count, round)?;
+    }
+    mount.unmount()
+}
+
+fn level(context: &Context, stack: &Stack<'_>, file: &Path, chunk: &str, count: usize, round: usize) -> Result {
+    let (system, mib, number) = (stack.system, context.form.mib, count.to_string());
+    let pairs = [("chunk", chunk), ("snapshots", number.as_str())];
+    let key = |metric: &str| Key::new(system, metric, if system == System::Raw { &[] } else { &pairs }, round);
+    let reason = match system {
+        System::Classic if count > most(context) => {
+            Some("each classic snapshot needs room of its own for all that is written, and is written to by itself")
+        }
+        System::Thin if count > MOST_THIN => Some("making them takes some 0.3 s each in user-mode-linux"),
+        _ if context.recording && count > 10 => return Ok(()),
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        context.not_run(key("write"), "MB/s", reason);
+        context.not_run(key("read"), "MB/s", reason);
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let names = stack.snapshots(count, chunk, reserve(&context.form))?;
+    if count > 0 {
+        context.figure(key("making one snapshot"), "s", begun.elapsed().as_secs_f64() / count as f64);
+    }
+    context.section(key("write"), Quantity::Bytes(mib * MIB), || write(file, "/dev/zero", mib))?;
+    drop_caches()?;
+    context.section(key("read"), Quantity::Bytes(mib * MIB), || {
+        command::run("dd", &[&format!("if={}", text(file)), "of=/dev/null", "bs=1M", "status=none"]).map(drop)
+    })?;
+    stack.remove_all(&names)
+}
+
+fn write(file: &Path, from: &str, mib: u64) -> Result {
+    let words = [format!("if={from}"), format!("of={}", text(file)), "bs=1M".to_owned(), format!("count={mib}")];
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    words.extend(["conv=notrunc,fsync", "status=none"]);
+    command::run("dd", &words).map(drop)
+}
+
+fn published() -> Vec<Published> {
+    let store = "shared store (2010 patches)";
+    let rows = [
+        (store, "4k", "0", 225.0, 127.0),
+        (store, "4k", "1", 18.0, 128.0),
+        (store, "4k", "2", 11.0, 128.0),
+        (store, "4k", "3", 11.0, 127.0),
+        (store, "4k", "4", 10.0, 127.0),
+        (store, "4k", "10", 9.0, 127.0),
+        (store, "256k", "0", 242.0, 129.0),
+        (store, "256k", "1", 38.0, 130.0),
+        (store, "256k", "2", 37.0, 131.0),
+        (store, "256k", "3", 36.0, 132.0),
+        (store, "256k", "4", 33.0, 129.0),
+        (store, "256k", "10", 31.0, 128.0),
+        ("LVM classic (2010)", "256k", "1", 45.0, 127.0),
+        ("LVM classic (2010)", "256k", "2", 18.0, 128.0),
+        ("LVM classic (2010)", "256k", "3", 11.0, 127.0),
+        ("LVM classic (2010)", "256k", "4", 8.0, 124.0),
+        ("LVM classic (2010)", "256k", "10", 3.0, 126.0),
+    ];
+    let figure = |system, metric, parameters, figure| Published { system, metric, unit: "MB/s", parameters, figure };
+    let both = |system, parameters: Vec<(&'static str, String)>, write, read| {
+        [figure(system, "write", parameters.clone(), write), figure(system, "read", parameters, read)]
+    };
+    let rows = rows.into_iter().flat_map(|(system, chunk, count, write, read)| {
+        both(system, vec![("chunk", chunk.to_owned()), ("snapshots", count.to_owned())], write, read)
+    });
+    rows.chain(both("the volume alone (2010)", Vec::new(), 308.0, 214.0)).collect()
+}

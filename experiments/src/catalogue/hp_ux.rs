@@ -1,0 +1,170 @@
+//! "HP-UX 11i v3 Using LVM Logical Volume Snapshots", section "Write performance" (2010).
+//!
+//! `make experiments EXPERIMENT=hp-ux`
+
+use super::{Experiment, Published, Sizes, Source};
+use crate::command::{self, Result};
+use crate::context::{Context, Form, Key, MIB};
+use crate::fio::{self, Job};
+use crate::stack::{System, text};
+use std::path::Path;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "hp-ux",
+    title: "Response time of one write at a time, attempt after attempt",
+    source: Some(Source {
+        title: "HP-UX 11i v3 Using LVM Logical Volume Snapshots",
+        author: "Hewlett-Packard",
+        year: "2010",
+    }),
+    question: "How long does one write take, without a mirror, with one, and with a snapshot, the first to the sixth time over?",
+    expected: "With a snapshot that copies units of 1 MiB, random writes past the cache take up to 300 times as long at first and \
+               come back to normal as the units are copied; through the page cache nobody waits. Rowen: no difference between \
+               the attempts.",
+    steps: "fio, one request at a time, 8 KiB and 2048 KiB, random and sequential, past the page cache (raw) and through it \
+            (block); then lvcreate -s with an unshare unit of 1 MiB and the same six times, at other random places each time",
+    notes: "The document's volume had 1000 GB; here it is small, and an attempt makes so many requests that it meets about half of \
+            the units. LVM classic and Rowen take at most 512 KiB as a chunk (-c 512k), LVM thin takes 1 MiB. The mirror's modelled \
+            figures are of its first side.",
+    systems: &[System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen],
+    axis: "state",
+    base: &["path", "size", "write"],
+    body,
+    published,
+    sizes,
+    recorded: true,
+    mib: [32, 64, 512],
+    seconds: [160.0, 900.0],
+};
+
+const ATTEMPTS: u64 = 6;
+
+fn sizes(form: &Form) -> Sizes {
+    let all = 3 * form.mib + 128;
+    Sizes { raw: form.mib + 16, lvm: all, mirror: form.mib + 32, rowen: all }
+}
+
+/// A kind of write: its path, its size, its order.
+type Kind = (&'static str, u64, &'static str);
+
+fn kinds(context: &Context) -> Vec<Kind> {
+    let all: Vec<Kind> = ["raw", "block"]
+        .into_iter()
+        .flat_map(|path| [8 << 10, 2 << 20].map(|size| (path, size)))
+        .flat_map(|(path, size)| ["random", "sequential"].map(|write| (path, size, write)))
+        .collect();
+    // Through the page cache a request's time is not that of a disk.
+    let on_disk: Vec<Kind> = all.iter().copied().filter(|kind| kind.0 == "raw").collect();
+    match context.recording {
+        true => on_disk,
+        false => context.pick(&[("raw", 8 << 10, "random")], &all, &all),
+    }
+}
+
+fn body(context: &Context) -> Result {
+    let rounds = if context.recording { 1 } else { context.form.rounds };
+    let turns = (rounds * context.systems.len()) as f64;
+    for round in 0..rounds {
+        for (n, system) in context.turn(round).into_iter().enumerate() {
+            let done = (round * context.systems.len() + n) as f64;
+            one(context, system, round, &|what, share| {
+                context.step(format!("{system}, round {}, {what}", round + 1), (done + share) / turns);
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn one(context: &Context, system: System, round: usize, step: &dyn Fn(&str, f64)) -> Result {
+    let mib = context.form.mib;
+    let unit = if system == System::Thin { "1m" } else { "512k" };
+    let stack = context.stack(system);
+    stack.begin()?;
+    step("making a volume", 0.0);
+    let node = stack.origin(mib, unit, 2 * mib + 64)?;
+    fill(&node, mib)?;
+    let kinds = kinds(context);
+    for (n, kind) in kinds.iter().enumerate() {
+        let state = if system == System::Raid1 { "one mirror" } else { "no mirror" };
+        step(&format!("{} {} KiB {}", kind.0, kind.1 >> 10, kind.2), n as f64 / kinds.len() as f64);
+        attempt(context, system, &node, *kind, state, round, 7)?;
+        if matches!(system, System::Raw | System::Raid1) {
+            continue;
+        }
+        stack.snapshot("before", unit, mib + mib / 4 + 16)?;
+        for number in 1..=ATTEMPTS {
+            let seed = round as u64 * 100 + number;
+            attempt(context, system, &node, *kind, &format!("attempt {number}"), round, seed)?;
+        }
+        stack.remove("before")?;
+    }
+    Ok(())
+}
+
+fn attempt(
+    context: &Context,
+    system: System,
+    node: &Path,
+    (path, size, write): Kind,
+    state: &str,
+    round: usize,
+    seed: u64,
+) -> Result {
+    let name = format!("{}k", size >> 10);
+    let pairs = [("path", path), ("size", name.as_str()), ("state", state), ("write", write)];
+    let key = Key::new(system, "response time", &pairs, round);
+    let job = Job {
+        target: node,
+        rw: if write == "random" { "randwrite" } else { "write" },
+        block: size,
+        depth: 1,
+        direct: path == "raw",
+        span: context.form.mib * MIB,
+        // As many as there are units of 1 MiB; of large ones a quarter, each of which meets two.
+        requests: if size < MIB { context.form.mib } else { (context.form.mib / 8).max(2) },
+        seconds: 120,
+        seed,
+    };
+    fio::response(context, key, &job)?;
+    if !job.direct {
+        // What went into the page cache reaches the disk before the next attempt.
+        command::run("blockdev", &["--flushbufs", &text(node)])?;
+    }
+    Ok(())
+}
+
+/// Every block is written once, so that it is there and can be shared.
+fn fill(node: &Path, mib: u64) -> Result {
+    let to = format!("of={}", text(node));
+    command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &format!("count={mib}"), "oflag=direct", "status=none"])?;
+    command::run("sync", &[]).map(drop)
+}
+
+fn published() -> Vec<Published> {
+    let columns = [("raw", "random"), ("raw", "sequential"), ("block", "random"), ("block", "sequential")];
+    let rows = [
+        ("no mirror", [0.207, 0.192, 0.012, 0.166]),
+        ("one mirror", [0.834, 0.228, 0.012, 0.171]),
+        ("attempt 1", [63.752, 0.249, 0.012, 0.167]),
+        ("attempt 2", [31.79, 0.2, 0.012, 0.166]),
+        ("attempt 3", [21.115, 0.203, 0.012, 0.164]),
+        ("attempt 4", [15.832, 0.205, 0.012, 0.162]),
+        ("attempt 5", [2.715, 0.204, 0.012, 0.165]),
+        ("attempt 6", [0.215, 0.204, 0.012, 0.166]),
+    ];
+    let row = |(state, figures): (&'static str, [f64; 4])| {
+        columns.into_iter().zip(figures).map(move |((path, write), figure)| Published {
+            system: "HP-UX 11i v3",
+            metric: "response time",
+            unit: "ms",
+            parameters: vec![
+                ("path", path.to_owned()),
+                ("size", "8k".to_owned()),
+                ("state", state.to_owned()),
+                ("write", write.to_owned()),
+            ],
+            figure,
+        })
+    };
+    rows.into_iter().flat_map(row).collect()
+}

@@ -1,0 +1,96 @@
+//! How long making and deleting a snapshot takes, and what a volume is like that was overwritten at random. Nobody publishes it.
+//!
+//! `make experiments EXPERIMENT=lifecycle`
+
+use super::{Experiment, Sizes, UNUSED};
+use crate::command::{self, Result};
+use crate::context::{Context, Form, Key, MIB, Quantity};
+use crate::fio::{self, Job};
+use crate::stack::{Stack, System, text};
+use std::path::Path;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "lifecycle",
+    title: "Making, overwriting, reading and deleting",
+    source: None,
+    question: "How long do making and deleting a snapshot take, before and after its origin was overwritten; and how fast are origin and \
+               snapshot then read from end to end?",
+    expected: "Making takes milliseconds with Rowen and some tenths of a second with LVM, whatever was written. Deleting returns at \
+               once with Rowen. After random overwrites the origin reads in pieces where writes are redirected (Rowen, LVM thin), the \
+               snapshot reads in pieces where they are copied (LVM classic).",
+    steps: "lvcreate; write all of it; read it; lvcreate -s; fio randwrite of 4 KiB over all of it; read origin and snapshot, 1 MiB at \
+            a time, past the page cache; lvremove",
+    notes: "Chunks of 64 KiB. Commands are timed from their start to their end; LVM's have no udev to wait for in user-mode-linux.",
+    systems: &[System::Raw, System::Classic, System::Thin, System::Rowen],
+    axis: "state",
+    base: &[],
+    body,
+    published: Vec::new,
+    sizes,
+    recorded: true,
+    mib: [16, 64, 256],
+    seconds: [60.0, 400.0],
+};
+
+const CHUNK: &str = "64k";
+
+fn sizes(form: &Form) -> Sizes {
+    let all = 4 * form.mib + 192;
+    Sizes { raw: form.mib + 16, lvm: all, mirror: UNUSED, rowen: all }
+}
+
+fn body(context: &Context) -> Result {
+    let rounds = if context.recording { 1 } else { context.form.rounds };
+    let turns = (rounds * context.systems.len()) as f64;
+    for round in 0..rounds {
+        for (n, system) in context.turn(round).into_iter().enumerate() {
+            let done = (round * context.systems.len() + n) as f64;
+            context.step(format!("{system}, round {}", round + 1), done / turns);
+            one(context, &context.stack(system), round)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(context: &Context, stack: &Stack<'_>, round: usize) -> Result {
+    let (system, mib) = (stack.system, context.form.mib);
+    stack.begin()?;
+    let node = stack.origin(mib, CHUNK, 3 * mib)?;
+    let to = format!("of={}", text(&node));
+    let count = format!("count={mib}");
+    command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &count, "oflag=direct", "status=none"])?;
+    let read = |state: &str, from: &Path| {
+        let pairs = [("state", state)];
+        let key = Key::new(system, "read", if system == System::Raw { &[] } else { &pairs }, round);
+        let from = format!("if={}", text(from));
+        context.section(key, Quantity::Bytes(mib * MIB), || {
+            command::run("dd", &[&from, "of=/dev/null", "bs=1M", &count, "iflag=direct", "status=none"]).map(drop)
+        })
+    };
+    read("origin, in order", &node)?;
+    if system == System::Raw {
+        return Ok(());
+    }
+    let timed = |metric: &str, state: &str, body: &dyn Fn() -> Result| {
+        context.section(Key::new(system, metric, &[("state", state)], round), Quantity::Once, body)
+    };
+    let reserve = mib + mib / 8 + 8;
+    timed("making a snapshot", "of a volume just written", &|| stack.snapshot("before", CHUNK, reserve).map(drop))?;
+    let job = Job {
+        target: &node,
+        rw: "randwrite",
+        block: 4096,
+        depth: 32,
+        direct: true,
+        span: mib * MIB,
+        requests: mib * MIB / 4096,
+        seconds: 300,
+        seed: 5 + round as u64,
+    };
+    fio::run(context, &job)?;
+    read("origin, overwritten at random", &node)?;
+    read("snapshot, its origin overwritten", &stack.node("before"))?;
+    timed("making a snapshot", "of one overwritten at random", &|| stack.snapshot("second", CHUNK, reserve).map(drop))?;
+    timed("deleting a snapshot", "with nothing of its own", &|| stack.remove("second"))?;
+    timed("deleting a snapshot", "its origin overwritten", &|| stack.remove("before"))
+}

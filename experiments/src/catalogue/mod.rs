@@ -1,0 +1,88 @@
+//! The experiments. Each is one file that names its source, its question, what is expected and how to run it alone.
+
+mod byrne;
+mod engine;
+mod hp_ux;
+mod latency;
+mod lifecycle;
+mod mylvmbackup;
+mod van_dok;
+
+use crate::command::Result;
+use crate::context::{Context, Form};
+use crate::stack::System;
+
+/// Sizes of the disks in MiB: each system gets one of its own, a mirror a second one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub raw: u64,
+    pub lvm: u64,
+    pub mirror: u64,
+    pub rowen: u64,
+}
+
+/// A disk that is there and not used.
+pub const UNUSED: u64 = 8;
+
+/// Where an experiment comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    pub title: &'static str,
+    pub author: &'static str,
+    pub year: &'static str,
+}
+
+/// A figure of a document: the only ones that are typed in.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub system: &'static str,
+    pub metric: &'static str,
+    pub unit: &'static str,
+    pub parameters: Vec<(&'static str, String)>,
+    pub figure: f64,
+}
+
+/// One experiment. The same body is run on the host and in user-mode-linux, timed and recorded.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub source: Option<Source>,
+    pub question: &'static str,
+    /// The shape that is expected, in words.
+    pub expected: &'static str,
+    /// What the document did, as commands.
+    pub steps: &'static str,
+    /// What is done differently here, and what must be known to read the figures.
+    pub notes: &'static str,
+    pub systems: &'static [System],
+    /// The parameter that is drawn from left to right.
+    pub axis: &'static str,
+    /// Parameters that a row shares with the row of the raw disk that it is compared with.
+    pub base: &'static [&'static str],
+    pub body: fn(&Context) -> Result,
+    pub published: fn() -> Vec<Published>,
+    /// How large the disks are.
+    pub sizes: fn(&Form) -> Sizes,
+    /// Whether the I/O is recorded too, for the modelled disks.
+    pub recorded: bool,
+    /// MiB that a large write moves: smoke, quick, full.
+    pub mib: [u64; 3],
+    /// About how many seconds it takes, quick and full.
+    pub seconds: [f64; 2],
+}
+
+/// All of them, in the order of their running.
+pub const ALL: [Experiment; 7] = [
+    van_dok::EXPERIMENT,
+    byrne::EXPERIMENT,
+    hp_ux::EXPERIMENT,
+    mylvmbackup::EXPERIMENT,
+    latency::EXPERIMENT,
+    lifecycle::EXPERIMENT,
+    engine::EXPERIMENT,
+];
+
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.iter().find(|experiment| experiment.name == name)
+}

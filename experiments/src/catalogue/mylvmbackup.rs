@@ -1,0 +1,147 @@
+//! "LVM read performance during snapshots" (MySQL Performance Blog): a backup that reads a snapshot while a database writes.
+//!
+//! `make experiments EXPERIMENT=mylvmbackup`
+
+use super::{Experiment, Published, Sizes, Source, UNUSED};
+use crate::command::{self, Result};
+use crate::context::{Context, Form, Key, MIB, Quantity, drop_caches};
+use crate::fio::{self, Job};
+use crate::stack::{System, text};
+use std::path::Path;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "mylvmbackup",
+    title: "Reading a snapshot for a backup while a database writes",
+    source: Some(Source {
+        title: "LVM read performance during snapshots",
+        author: "MySQL Performance Blog",
+        year: "about 2012",
+    }),
+    question: "How fast is the snapshot read, and how full is its store, from the start of a backup to its end; how long does it take \
+               with the writes and without; and how much of it is the compressor?",
+    expected: "LVM classic: reading falls as the store fills, and the backup takes several times as long (11 h against 3 h). Rowen: \
+               what the writes take of the disk, and nothing more.",
+    steps: "lvcreate -s; meanwhile random writes of 16 KiB, as InnoDB makes them; the snapshot is read from end to end, 1 MiB at a \
+            time, in ten parts, to nowhere and through a compressor",
+    notes: "The writer is held to a rate (400 writes a second, or what the system can take), so that every system has the same to \
+            do. Writer and reader share the disk: the raw row is what that alone costs. On the modelled disks the writes come as \
+            often for each byte that is read as they did in the record.",
+    systems: &[System::Raw, System::Classic, System::Thin, System::Rowen],
+    axis: "part",
+    base: &["writes", "part", "compressor"],
+    body,
+    published,
+    sizes,
+    recorded: true,
+    mib: [32, 96, 768],
+    seconds: [90.0, 700.0],
+};
+
+const PARTS: u64 = 10;
+const PAGE: u64 = 16 << 10;
+const RATE: u64 = 400;
+
+fn sizes(form: &Form) -> Sizes {
+    let all = 3 * form.mib + 192;
+    Sizes { raw: form.mib + 16, lvm: all, mirror: UNUSED, rowen: all }
+}
+
+fn body(context: &Context) -> Result {
+    let rounds = if context.recording { 1 } else { context.form.rounds };
+    let turns = (rounds * context.systems.len()) as f64;
+    for round in 0..rounds {
+        for (n, system) in context.turn(round).into_iter().enumerate() {
+            let done = (round * context.systems.len() + n) as f64;
+            context.step(format!("{system}, round {}", round + 1), done / turns);
+            one(context, system, round)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(context: &Context, system: System, round: usize) -> Result {
+    let mib = context.form.mib;
+    let stack = context.stack(system);
+    stack.begin()?;
+    let node = stack.origin(mib, "64k", 2 * mib + 128)?;
+    let to = format!("of={}", text(&node));
+    let count = format!("count={mib}");
+    command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &count, "oflag=direct", "status=none"])?;
+    for (compressor, writes) in [("none", "no"), ("none", "yes"), ("gzip", "no"), ("gzip", "yes")] {
+        if context.recording && compressor != "none" {
+            continue;
+        }
+        let snapshot = match system {
+            System::Raw => node.clone(),
+            _ => stack.snapshot("backup", "64k", mib + mib / 8 + 16)?,
+        };
+        drop_caches()?;
+        let writer = match writes {
+            "yes" => Some(fio::start(context, &writer(context, &node, round), RATE)?),
+            _ => None,
+        };
+        backup(context, &stack, &snapshot, (compressor, writes), round)?;
+        drop(writer);
+        if system != System::Raw {
+            stack.remove("backup")?;
+        }
+    }
+    Ok(())
+}
+
+fn writer<'a>(context: &Context, node: &'a Path, round: usize) -> Job<'a> {
+    Job {
+        target: node,
+        rw: "randwrite",
+        block: PAGE,
+        depth: 4,
+        direct: true,
+        span: context.form.mib * MIB,
+        requests: u64::MAX >> 20,
+        seconds: 600,
+        seed: 3 + round as u64,
+    }
+}
+
+/// Reads all of it, part by part.
+fn backup(
+    context: &Context,
+    stack: &crate::stack::Stack<'_>,
+    snapshot: &Path,
+    (compressor, writes): (&str, &str),
+    round: usize,
+) -> Result {
+    let system = stack.system;
+    let part_mib = (context.form.mib / PARTS).max(1);
+    let begun = std::time::Instant::now();
+    for part in 0..PARTS {
+        let name = format!("{} of {PARTS}", part + 1);
+        let pairs = [("writes", writes), ("part", name.as_str()), ("compressor", compressor)];
+        let script = format!(
+            "dd if={} bs=1M skip={} count={part_mib} iflag=direct status=none {} >/dev/null",
+            text(snapshot),
+            part * part_mib,
+            if compressor == "none" { "" } else { "| gzip -1" }
+        );
+        let read = || command::run("sh", &["-ec", &script]).map(drop);
+        context.section(Key::new(system, "read", &pairs, round), Quantity::Bytes(part_mib * MIB), read)?;
+        if system != System::Raw && writes == "yes" && compressor == "none" && !context.recording {
+            let used = stack.used(if system == System::Thin { "pool" } else { "backup" })?;
+            context.figure(Key::new(system, "store in use", &pairs, round), "%", used);
+        }
+    }
+    let pairs = [("writes", writes), ("compressor", compressor)];
+    context.figure(Key::new(system, "whole backup", &pairs, round), "s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn published() -> Vec<Published> {
+    let row = |writes: &str, hours: f64| Published {
+        system: "LVM, 600 GB of 2 TB, pbzip2",
+        metric: "whole backup",
+        unit: "s",
+        parameters: vec![("compressor", "pbzip2".to_owned()), ("writes", writes.to_owned())],
+        figure: hours * 3600.0,
+    };
+    vec![row("yes", 11.0), row("no", 3.0)]
+}

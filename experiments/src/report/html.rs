@@ -1,0 +1,105 @@
+//! The page: one file without anything from elsewhere, for a large screen, a phone and paper.
+
+use super::{Part, Section, Table, markdown, parts, svg, words};
+use crate::measurement::Origin;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("report.css");
+
+/// Text as it may stand in HTML.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+pub fn page(sections: &[Section<'_>]) -> String {
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>Snapshots: published experiments, then and now</title><style>{STYLE}</style></head><body>\n\
+         <h1>Snapshots: published experiments, then and now</h1>\n\
+         <p>Each experiment was run on the systems that its source measured and on Rowen, in one run in which they took turns. \
+         Figures are medians of the rounds, with the least and the most; after the × stands the ratio to the raw disk <em>of \
+         the same place</em>. LVM needs a kernel with device-mapper and runs in user-mode-linux, beside a raw disk and Rowen in \
+         there: only figures of one place may be compared. <span class=\"modelled\">Modelled</span> figures are no measurements: \
+         the I/O that a system sent to its disk was recorded and replayed on a calculated disk, in virtual time. \
+         <span class=\"published\">Document</span> is what the source gave for its own machine.</p>\n<nav><ul>"
+    );
+    for section in sections {
+        let experiment = section.experiment;
+        let _ = write!(out, "<li><a href=\"#{}\">{}</a></li>", experiment.name, escape(experiment.title));
+    }
+    out += "</ul></nav>\n";
+    sections.iter().for_each(|section| out += &one(section));
+    out + "</body></html>\n"
+}
+
+fn one(section: &Section<'_>) -> String {
+    let experiment = section.experiment;
+    let mut out = format!("<section id=\"{}\"><h2>{}</h2>\n", experiment.name, escape(experiment.title));
+    let source = match &experiment.source {
+        Some(source) => format!("\u{201c}{}\u{201d}, {}, {}", source.title, source.author, source.year),
+        None => "nobody publishes these figures".to_owned(),
+    };
+    out += "<dl>";
+    let facts = [
+        ("Source", source.as_str()),
+        ("Question", experiment.question),
+        ("Expected", experiment.expected),
+        ("Steps", experiment.steps),
+        ("Notes", experiment.notes),
+    ];
+    for (name, text) in facts {
+        let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(text));
+    }
+    let _ =
+        write!(out, "<dt>Again</dt><dd><code>make experiments EXPERIMENT={}</code></dd></dl>\n<ul>", experiment.name);
+    for line in section.runs.iter().chain(&section.not_run) {
+        let _ = write!(out, "<li>{}</li>", escape(line));
+    }
+    out += "</ul>\n";
+    section.tables.iter().for_each(|table| out += &figures(table, experiment.axis));
+    out + "</section>\n"
+}
+
+fn figures(table: &Table, axis: &str) -> String {
+    let mut out = format!("<h3>{}, {}</h3>\n", escape(&table.metric), escape(&table.unit));
+    let parts = parts(table);
+    for part in parts.iter().filter(|part| part.origin != Origin::Published) {
+        let plot = svg::plot(table, axis, part);
+        let (class, title) = (class(part), escape(&part.title()));
+        let _ = writeln!(out, "<figure class=\"{class}\"><figcaption>{title}</figcaption>{plot}</figure>");
+    }
+    parts.iter().for_each(|part| out += &cells(table, part));
+    out
+}
+
+fn class(part: &Part) -> &'static str {
+    match part.origin {
+        Origin::Modelled => "modelled",
+        Origin::Published => "published",
+        _ => "measured",
+    }
+}
+
+fn cells(table: &Table, part: &Part) -> String {
+    let (class, title) = (class(part), escape(&part.title()));
+    let mut out = format!("<div class=\"scroll {class}\"><table><caption>{title}</caption><thead><tr><th></th>");
+    part.columns.iter().for_each(|at| _ = write!(out, "<th>{}</th>", escape(&table.columns[*at].system)));
+    out += "</tr></thead><tbody>";
+    for (parameters, cells) in part.rows.iter().map(|row| &table.rows[*row]) {
+        let _ = write!(out, "<tr><th>{}</th>", escape(&words(parameters)));
+        part.columns.iter().for_each(|at| _ = write!(out, "<td>{}</td>", escape(&markdown::text(&cells[*at]))));
+        out += "</tr>";
+    }
+    out + "</tbody></table></div>\n"
+}

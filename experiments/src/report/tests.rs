@@ -1,0 +1,82 @@
+use super::*;
+use crate::measurement::{Run, parameters};
+
+fn line(origin: Origin, system: &str, place: &str, pairs: &[(&str, &str)], round: usize, figure: f64) -> Measurement {
+    let series = Series {
+        experiment: "van-dok".into(),
+        origin,
+        metric: "write".into(),
+        unit: "MB/s".into(),
+        system: system.into(),
+        place: place.into(),
+        parameters: parameters(pairs),
+    };
+    let (figure, reason) = match origin {
+        Origin::NotRun => (None, Some("the disk is <small>".to_owned())),
+        _ => (Some(figure), None),
+    };
+    Measurement { question: String::new(), series, figure, reason, round, run: Run::default() }
+}
+
+fn lines() -> Vec<Measurement> {
+    let (four, big) = ([("chunk", "4k")], [("chunk", "512k")]);
+    let mut lines = Vec::new();
+    for round in 0..3 {
+        let by = [1.0, 2.0, 4.0][round];
+        lines.push(line(Origin::Measured, "raw", "host", &[], round, 100.0 * by));
+        lines.push(line(Origin::Measured, "Rowen", "host", &big, round, 90.0 * by));
+        lines.push(line(Origin::Measured, "Rowen", "host", &four, round, 80.0 * by));
+        lines.push(line(Origin::Measured, "raw", "inside", &[], round, 10.0));
+        lines.push(line(Origin::Measured, "Rowen", "inside", &four, round, 2.0));
+    }
+    lines.push(line(Origin::NotRun, "LVM classic", "inside", &big, 0, 0.0));
+    lines.push(line(Origin::Modelled, "Rowen", "7200 rpm disk", &four, 0, 70.0));
+    lines.push(line(Origin::Published, "CentOS", "document", &four, 0, 1.3));
+    lines
+}
+
+fn cell<'a>(table: &'a Table, system: &str, place: &str, chunk: Option<&str>) -> &'a Cell {
+    let column = table.columns.iter().position(|c| c.system == system && c.place == place).unwrap();
+    let row = table.rows.iter().find(|(p, _)| p.get("chunk").map(String::as_str) == chunk).unwrap();
+    &row.1[column]
+}
+
+#[test]
+fn ratios_are_of_one_round_and_one_place() {
+    let lines = lines();
+    let sections = sections(&lines);
+    let [section] = &sections[..] else { panic!("one experiment, {} sections", sections.len()) };
+    let [table] = &section.tables[..] else { panic!("one metric") };
+    let Cell::Figure { summary, ratio } = cell(table, "Rowen", "host", Some("4k")) else { panic!("no figure") };
+    assert_eq!((summary.median, summary.least, summary.most, *ratio), (160.0, 80.0, 320.0, Some(0.8)));
+    let Cell::Figure { ratio, .. } = cell(table, "Rowen", "inside", Some("4k")) else { panic!("no figure") };
+    assert_eq!(*ratio, Some(0.2));
+    let Cell::Figure { ratio, .. } = cell(table, "Rowen", "7200 rpm disk", Some("4k")) else { panic!("no figure") };
+    assert_eq!(*ratio, None, "a modelled figure was compared with a measured one");
+    assert_eq!(cell(table, "LVM classic", "inside", Some("512k")), &Cell::NotRun("the disk is <small>".into()));
+    assert_eq!(cell(table, "Rowen", "inside", Some("512k")), &Cell::Empty);
+    let chunks: Vec<_> = table.rows.iter().map(|(p, _)| p.get("chunk").cloned()).collect();
+    assert_eq!(chunks, [None, Some("4k".into()), Some("512k".into())]);
+}
+
+#[test]
+fn the_page_stands_alone_and_marks_what_is_not_measured() {
+    let lines = lines();
+    let page = html::page(&sections(&lines));
+    for never in ["http:", "https:", "<script", "src=", "@import", "url("] {
+        assert!(!page.contains(never), "the page refers to {never}");
+    }
+    assert!(page.contains("not run: the disk is &lt;small&gt;"), "a reason is missing");
+    assert!(page.contains("Modelled: 7200 rpm disk") && page.contains("<polyline"), "a plot is missing");
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    let text = markdown::table(&sections(&lines)[0]);
+    assert!(text.contains("| chunk 4k | ") && text.contains("160 (80.0 to 320) ×0.800"), "{text}");
+    assert!(text.contains("*Modelled: 7200 rpm disk*") && text.contains("*The document's own figures*"), "{text}");
+}
+
+#[test]
+fn sizes_are_in_the_order_of_their_values() {
+    let mut sizes = ["512k", "1m", "4k", "none", "64k"];
+    sizes.sort_by_key(|size| natural(size));
+    assert_eq!(sizes, ["4k", "64k", "512k", "1m", "none"]);
+}

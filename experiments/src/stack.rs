@@ -1,0 +1,283 @@
+//! The systems side by side: the raw disk, LVM's snapshots of three kinds, and Rowen, each as the few steps that the
+//! documents take: a volume, snapshots of it, and away with them.
+//!
+//! Promise: [`Stack::clear`] leaves nothing of a system, whatever was made before, and may be called at any time.
+
+use crate::command::{self, Result};
+use crate::context::Context;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum System {
+    Raw,
+    Classic,
+    Thin,
+    Raid1,
+    Rowen,
+}
+
+impl System {
+    pub const ALL: [System; 5] = [System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Raw => "raw",
+            System::Classic => "LVM classic",
+            System::Thin => "LVM thin",
+            System::Raid1 => "LVM raid1",
+            System::Rowen => "Rowen",
+        }
+    }
+
+    /// Whether it needs the kernel's device-mapper.
+    pub fn is_lvm(self) -> bool {
+        matches!(self, System::Classic | System::Thin | System::Raid1)
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The group that LVM's volumes are in, inside user-mode-linux, where nobody else is.
+const LVM_GROUP: &str = "xlvm";
+/// The file in a context's directory to which a recorded Rowen writes its I/O.
+pub const ROWEN_RECORD: &str = "rowen.io";
+const ORIGIN: &str = "original";
+
+pub struct Stack<'a> {
+    pub context: &'a Context,
+    pub system: System,
+}
+
+impl Stack<'_> {
+    /// Rowen's group: this process's own.
+    fn rowen_group(&self) -> String {
+        format!("xrowen{}", std::process::id())
+    }
+
+    fn rowen(&self, words: &[&str]) -> Command {
+        let mut command = command::command(&self.context.rowen);
+        command.args(words);
+        command.env("ROWEN_SYSTEM_DIR", self.context.dir.join("etc"));
+        command.env("ROWEN_RUN_DIR", self.context.dir.join("run"));
+        if self.context.recording {
+            command.env("ROWEN_RECORD_IO", self.context.dir.join(ROWEN_RECORD));
+        }
+        command
+    }
+
+    fn rowen_run(&self, words: &[&str]) -> Result<String> {
+        command::output(self.rowen(words))
+    }
+
+    fn lvm_disk(&self) -> Result<&[PathBuf; 2]> {
+        self.context.disks.lvm.as_ref().ok_or_else(|| "there is no device-mapper here".to_owned())
+    }
+
+    /// The group, on its disk.
+    pub fn begin(&self) -> Result {
+        match self.system {
+            System::Raw => Ok(()),
+            System::Rowen => {
+                let (group, disk) = (self.rowen_group(), text(&self.context.disks.rowen));
+                self.rowen_run(&["vgcreate", "-y", &group, &disk]).map(drop)
+            }
+            _ => {
+                let disks = self.lvm_disk()?.each_ref().map(|path| text(path));
+                command::run("vgcreate", &["-y", LVM_GROUP, &disks[0], &disks[1]]).map(drop)
+            }
+        }
+    }
+
+    /// A volume. A thin one is in a pool of this chunk size, which takes what snapshots will need too.
+    pub fn origin(&self, mib: u64, chunk: &str, pool_mib: u64) -> Result<PathBuf> {
+        let size = format!("{mib}m");
+        let pool_size = format!("{pool_mib}m");
+        match self.system {
+            System::Raw => return Ok(self.context.disks.raw.clone()),
+            System::Rowen => {
+                self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", ORIGIN, &self.rowen_group()])?;
+            }
+            System::Classic => {
+                let disk = text(&self.lvm_disk()?[0]);
+                command::run("lvcreate", &["-y", "-Wn", "-Zn", "-L", &size, "-n", ORIGIN, LVM_GROUP, &disk])?;
+            }
+            System::Raid1 => {
+                command::run(
+                    "lvcreate",
+                    &["-y", "-Wn", "-Zn", "--type", "raid1", "-m1", "--nosync", "-L", &size, "-n", ORIGIN, LVM_GROUP],
+                )?;
+            }
+            System::Thin => {
+                let disk = text(&self.lvm_disk()?[0]);
+                let pool = format!("{LVM_GROUP}/pool");
+                command::run("lvcreate", &["-y", "-c", chunk, "-L", &pool_size, "-T", &pool, &disk])?;
+                command::run("lvcreate", &["-y", "-V", &size, "-T", &pool, "-n", ORIGIN])?;
+            }
+        }
+        self.appears(&self.node(ORIGIN))
+    }
+
+    /// A snapshot of the volume; classic ones have this chunk size and this much room for what is copied.
+    pub fn snapshot(&self, name: &str, chunk: &str, reserve_mib: u64) -> Result<PathBuf> {
+        let reserve = format!("{reserve_mib}m");
+        match self.system {
+            System::Raw | System::Raid1 => return Err(format!("{} has no snapshots here", self.system)),
+            System::Rowen => {
+                let origin = format!("{}/{ORIGIN}", self.rowen_group());
+                self.rowen_run(&["lvcreate", "-y", "-s", "-c", chunk, "-n", name, &origin])?;
+            }
+            System::Classic => {
+                let (origin, disk) = (format!("{LVM_GROUP}/{ORIGIN}"), text(&self.lvm_disk()?[0]));
+                command::run("lvcreate", &["-y", "-s", "-c", chunk, "-L", &reserve, "-n", name, &origin, &disk])?;
+            }
+            System::Thin => {
+                let origin = format!("{LVM_GROUP}/{ORIGIN}");
+                command::run("lvcreate", &["-y", "-s", "-kn", "-n", name, &origin])?;
+            }
+        }
+        self.appears(&self.node(name))
+    }
+
+    pub fn remove(&self, name: &str) -> Result {
+        self.remove_all(&[name.to_owned()])
+    }
+
+    /// So many snapshots, and their names.
+    pub fn snapshots(&self, count: usize, chunk: &str, reserve_mib: u64) -> Result<Vec<String>> {
+        let names: Vec<String> = (0..count).map(|n| format!("before{n}")).collect();
+        names.iter().try_for_each(|name| self.snapshot(name, chunk, reserve_mib).map(drop))?;
+        Ok(names)
+    }
+
+    /// Removes volumes with one command.
+    pub fn remove_all(&self, names: &[String]) -> Result {
+        if names.is_empty() || self.system == System::Raw {
+            return Ok(());
+        }
+        let group = if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() };
+        let mut words = vec!["lvremove".to_owned(), "-f".to_owned()];
+        words.extend(names.iter().map(|name| format!("{group}/{name}")));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match self.system {
+            System::Rowen => self.rowen_run(&words).map(drop),
+            _ => command::run(words[0], &words[1..]).map(drop),
+        }
+    }
+
+    /// How full the store of a snapshot is, in percent.
+    pub fn used(&self, name: &str) -> Result<f64> {
+        let said = match self.system {
+            System::Rowen => {
+                let volume = format!("{}/{name}", self.rowen_group());
+                self.rowen_run(&["lvs", "--noheadings", "-o", "data_percent", &volume])?
+            }
+            _ => command::run("lvs", &["--noheadings", "-o", "data_percent", &format!("{LVM_GROUP}/{name}")])?,
+        };
+        said.trim().parse().map_err(|_| format!("lvs says {said:?} and no percentage"))
+    }
+
+    pub fn node(&self, name: &str) -> PathBuf {
+        let group = if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() };
+        Path::new("/dev").join(group).join(name)
+    }
+
+    fn appears(&self, node: &Path) -> Result<PathBuf> {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !node.exists() {
+            if Instant::now() > until {
+                return Err(format!("{} does not appear", node.display()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(node.to_owned())
+    }
+
+    /// Removes the group and everything in it.
+    pub fn clear(&self) -> Result {
+        match self.system {
+            System::Raw => Ok(()),
+            System::Rowen => {
+                let group = self.rowen_group();
+                if !self.context.dir.join("run").join(&group).exists() && !Path::new("/dev").join(&group).exists() {
+                    return Ok(());
+                }
+                // The group may be gone with its server still about, or the other way round.
+                let removed = command::output_always(self.rowen(&["vgremove", "-f", &group]));
+                let _ = command::output_always(self.rowen(&["stop", &group]));
+                match Path::new("/dev").join(&group).exists() {
+                    true => Err(format!("volume group \"{group}\" could not be removed: {removed:?}")),
+                    false => Ok(()),
+                }
+            }
+            _ => {
+                let mut look = command::command("vgs");
+                look.args(["--noheadings", LVM_GROUP]);
+                if command::output_always(look).is_err() {
+                    return Ok(());
+                }
+                let mut remove = command::command("vgremove");
+                remove.args(["-ff", "-y", LVM_GROUP]);
+                command::output_always(remove).map(drop)
+            }
+        }
+    }
+}
+
+impl Drop for Stack<'_> {
+    fn drop(&mut self) {
+        if let Err(why) = self.clear() {
+            eprintln!("{why}");
+        }
+    }
+}
+
+/// A filesystem that is mounted, until it is dropped.
+pub struct Mount(pub PathBuf);
+
+impl Mount {
+    pub fn new(node: &Path, at: &Path, options: &str) -> Result<Mount> {
+        std::fs::create_dir_all(at).map_err(|e| format!("cannot make {}: {e}", at.display()))?;
+        command::run("mount", &["-o", options, &text(node), &text(at)])?;
+        Ok(Mount(at.to_owned()))
+    }
+
+    pub fn unmount(self) -> Result {
+        let done = self.away();
+        std::mem::forget(self);
+        done
+    }
+
+    fn away(&self) -> Result {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mut umount = command::command("umount");
+            umount.arg(&self.0);
+            match command::output_always(umount) {
+                Ok(_) => return Ok(()),
+                Err(why) if Instant::now() > until => return Err(why),
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(why) = self.away() {
+            eprintln!("{why}");
+        }
+    }
+}
+
+/// Paths here are made by this program and are text.
+pub fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
