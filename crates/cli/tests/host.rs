@@ -331,6 +331,19 @@ fn the_service_manager_is_told_who_serves() {
     let second = told();
     assert!(second.contains("READY=1\n") && !second.contains(&format!("MAINPID={}\n", server.0.id())), "{second}");
     write(&world.node("data"), b"here");
+
+    // The service is started while a successor serves: that one is the service.
+    let other = Command::new(env!("CARGO_BIN_EXE_rowen"))
+        .args(["serve", &world.group])
+        .env("ROWEN_SYSTEM_DIR", world.dir.join("etc"))
+        .env("ROWEN_RUN_DIR", world.dir.join("run"))
+        .env("NOTIFY_SOCKET", &path)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(other.success());
+    assert_eq!(told(), second, "the successor's number is told again");
     world.ok("stop VG");
     assert_eq!(told(), "STOPPING=1\n");
 }

@@ -103,6 +103,10 @@ pub fn main(options: &Options) -> u8 {
             drop(presence);
             code
         }
+        Err(failure) if failure.kind == ErrorKind::Exists && !options.launched && systemd::adopt(&options.group) => {
+            log::line(&failure.message);
+            0
+        }
         Err(failure) => failed(options, failure),
     }
 }

@@ -26,6 +26,20 @@ pub fn ready(group: &str) {
     tell(&format!("READY=1\nMAINPID={}\nSTATUS=Serving volume group {group}\n", std::process::id()));
 }
 
+/// This process was started as the service, and another serves the group already: a successor that went on with volumes
+/// in use when the service was stopped, or a server that was started without the service manager. It becomes the service's
+/// main process. False: there is no service manager to tell, or nobody knows the other process.
+pub fn adopt(group: &str) -> bool {
+    let other = std::fs::read_to_string(paths::pid_file(group)).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    match (std::env::var_os(NOTIFY_SOCKET), other) {
+        (Some(socket), Some(pid)) if !socket.is_empty() => {
+            tell(&format!("READY=1\nMAINPID={pid}\nSTATUS=Serving volume group {group}\n"));
+            true
+        }
+        _ => false,
+    }
+}
+
 /// The server is ending.
 pub fn stopping() {
     tell("STOPPING=1\n");
