@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real test-clients test-deb lint demo bench experiments experiments-report bench-compare deb install uninstall clean help
+.PHONY: build test test-unit test-sim test-real test-clients test-deb test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,6 +32,15 @@ test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen's volumes (root; 
 
 test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
 	.ci/run deb
+
+test-conformance: ## the same commands on the real LVM2 (in user-mode-linux) and on Rowen (root; installs both)
+	.ci/run conformance
+
+test-lvm2: ## LVM2's own shell tests on Rowen (root; fetches LVM2's source)
+	.ci/run lvm2
+
+conformance-gaps: ## write conformance/gaps.txt anew from the last test-conformance
+	$(CARGO) run -q -p rowen-conformance --example compare -- --gaps conformance $(dir $(TARGET))tmp/conformance
 
 lint: ## clippy, every warning an error
 	.ci/run lint

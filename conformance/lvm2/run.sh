@@ -9,21 +9,30 @@ export ROWEN_SYSTEM_DIR=$world/etc ROWEN_RUN_DIR=$world/run DMSETUP_SHIM_DIR=$wo
 export LVM_TEST_DIR=$world/tmp LVM_TEST_DEVDIR=/dev LVM_TEST_FLAVOUR=ndev-vanilla LVM_TEST_PREFER_BRD=0 LVM_TEST_PARALLEL=1
 export LVM_TEST_NODEBUG=1 DM_DISABLE_UDEV=1 DM_UDEV_SYNCHRONISATION=0 PATH=$suite/lib:$tree/bin:$PATH
 
+# Only what is bound to a file of this world: the number of a loop device that came free may be another's by now.
+detach() {
+    local backing loop
+    for backing in /sys/block/loop*/loop/backing_file; do
+        case $(cat "$backing" 2>/dev/null) in "$world"/*) ;; *) continue ;; esac
+        loop=${backing#/sys/block/}
+        losetup -d "/dev/${loop%%/*}" 2>/dev/null
+    done
+}
+
 clean() {
     local group pid part point
     grep -s " $world/" /proc/mounts | cut -d' ' -f2 | tac | while read -r point; do umount -l "$point"; done
     for group in $(ls "$ROWEN_RUN_DIR" 2>/dev/null); do
         timeout 30 "$tree/bin/lvm" vgremove -ff -y "$group" >/dev/null 2>&1
-        for pid in $(cat "$ROWEN_RUN_DIR/$group"/*.pid 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
+        for pid in $(cat "$ROWEN_RUN_DIR/$group"/*.pid 2>/dev/null); do
+            kill -9 "$pid" 2>/dev/null
+            for _ in {1..50}; do [ -d "/proc/$pid" ] && sleep 0.1 || break; done
+        done
         rm -f "/dev/mapper/$group-"*
         rm -rf "/dev/${group:?}"
     done
-    for part in "$DMSETUP_SHIM_DIR"/*; do
-        [ -f "$part" ] || continue
-        losetup -d "$(<"$part")"
-        rm -f "/dev/mapper/${part##*/}"
-    done
-    losetup --list --noheadings -O NAME,BACK-FILE | grep " $world/" | while read -r part _; do losetup -d "$part"; done
+    for part in "$DMSETUP_SHIM_DIR"/*; do rm -f "/dev/mapper/${part##*/}"; done
+    detach
     rm -rf "$world"
 }
 trap clean EXIT

@@ -14,6 +14,8 @@ pub struct Verdict {
     pub explained: usize,
     /// What no list explains, in words.
     pub differences: Vec<String>,
+    /// The same, each as an entry of a list that says exactly this.
+    pub entries: Vec<String>,
 }
 
 /// Compares what the same commands did on LVM2 and on Rowen.
@@ -40,6 +42,7 @@ pub fn compare(lvm: &[Step], rowen: &[Step], rules: &[&Rule]) -> Verdict {
             verdict.explained += 1;
         } else {
             verdict.differences.push(describe(theirs, &left, &right));
+            verdict.entries.push(entry(theirs, &left, &right));
         }
     }
     if rowen.len() > lvm.len() {
@@ -68,6 +71,41 @@ fn describe(step: &Step, lvm: &Outcome, rowen: &Outcome) -> String {
         if sorted(left) == sorted(right) {
             let _infallible = writeln!(text, "    the lines of {stream} are in another order");
         }
+    }
+    text
+}
+
+/// An entry of a list for what one command does differently: lines that only one side has, or, when the difference is in their
+/// order, all of them.
+fn entry(step: &Step, lvm: &Outcome, rowen: &Outcome) -> String {
+    let exactly = |text: &str| format!("^{}$", regex::escape(text));
+    let mut text = String::new();
+    for stream in Stream::ALL {
+        let (left, right) = (lvm.get(stream), rowen.get(stream));
+        if left == right {
+            continue;
+        }
+        let command = (exactly(&step.command), exactly(&step.script));
+        let _infallible =
+            writeln!(text, "why: not as in LVM2 yet\ncommand: {}\nscript: {}\nstream: {stream}", command.0, command.1);
+        let mut said: Vec<String> = Vec::new();
+        for (side, own, other) in [("lvm-only", left, right), ("rowen-only", right, left)] {
+            for line in own.lines().filter(|line| !other.lines().any(|same| same == *line)) {
+                said.push(format!("{side}: {}", exactly(line)));
+            }
+        }
+        let rest = |own: &str, other: &str| -> Vec<String> {
+            own.lines().filter(|line| other.lines().any(|same| same == *line)).map(str::to_owned).collect()
+        };
+        if rest(left, right) != rest(right, left) {
+            said.extend(["lvm-only: .*".to_owned(), "rowen-only: .*".to_owned()]);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        said.retain(|line| seen.insert(line.clone()));
+        for line in said {
+            let _infallible = writeln!(text, "{line}");
+        }
+        text.push('\n');
     }
     text
 }

@@ -55,6 +55,22 @@ fn what_explains_nothing_is_told() {
 }
 
 #[test]
+fn an_entry_that_is_proposed_explains_exactly_its_difference() {
+    let changes = [("8.00m", "(7.00m"), ("E|  gone", "E|  gone\nE|  gone\nE|other"), ("rc=5", "rc=3"), ("N|-", "N|+")];
+    for (from, to) in changes {
+        let rowen = LVM.replace(from, to);
+        let steps = (transcript::parse(LVM).unwrap(), transcript::parse(&rowen).unwrap());
+        let entries = compare(&steps.0, &steps.1, &[]).entries.concat();
+        assert_eq!(verdict(&rowen, &entries), (1, 1, 0, 0), "{entries}");
+        assert_ne!(verdict(LVM, &entries).3, 0, "{entries}");
+    }
+    let swapped = LVM.replace("O|  VG  VFree\nO|  cf0 8.00m", "O|  cf0 8.00m\nO|  VG  VFree");
+    let steps = (transcript::parse(LVM).unwrap(), transcript::parse(&swapped).unwrap());
+    let entries = compare(&steps.0, &steps.1, &[]).entries.concat();
+    assert_eq!(verdict(&swapped, &entries), (1, 1, 0, 0), "{entries}");
+}
+
+#[test]
 fn a_list_that_is_wrong_is_refused() {
     for list in [
         "command: .\nmask: x\n",

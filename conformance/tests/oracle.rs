@@ -2,6 +2,9 @@
 //! their exit codes and the names that they make under /dev are the same, or the lists say why not.
 #![allow(clippy::unwrap_used, reason = "tests end where something unexpected happens")]
 
+mod common;
+
+use common::{Scratch, here, rowen};
 use rowen_conformance::compare::compare;
 use rowen_conformance::rules::{self, Rule};
 use rowen_conformance::transcript::{self, Step};
@@ -17,21 +20,9 @@ const LEAST_COMMANDS: usize = 300;
 /// Slow machines take their time; only a world that hangs takes this long.
 const LIMIT: Duration = Duration::from_secs(1100);
 
-fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn tool(name: &str) -> Option<PathBuf> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
-}
-
-/// The program under test, which stands beside the tests' folder.
-fn rowen() -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("rowen");
-    assert!(program.is_file(), "{} is not there: `cargo build -p rowen-cli` makes it", program.display());
-    program
 }
 
 /// A process that ends with its scope, with all that it started.
@@ -79,25 +70,6 @@ impl Drop for World {
         }
         let _may_have_ended = self.child.kill();
         let _reaped = self.child.wait();
-    }
-}
-
-/// A directory in memory that ends with its scope.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let dir = parent.join(format!("rowen-conformance-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _left = fs::remove_dir_all(&self.0);
     }
 }
 

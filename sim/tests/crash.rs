@@ -12,7 +12,7 @@ fn percent() -> u64 {
     std::env::var("ROWEN_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
 }
 
-/// One or two physical volumes, with small or large sectors: the seed chooses.
+/// One or two physical volumes, with small or large sectors and extents: the seed chooses.
 fn setup(seed: u64) -> Setup {
     let mut setup = match seed % 4 {
         1 | 3 => Setup::small(1, 24),
@@ -23,6 +23,11 @@ fn setup(seed: u64) -> Setup {
     }
     if seed % 8 == 4 {
         setup.pvs[1].sector = 4096;
+    }
+    match seed % 16 {
+        5 => setup.extent_blocks = 1,
+        6 => setup.extent_blocks = 32,
+        _ => {}
     }
     setup
 }

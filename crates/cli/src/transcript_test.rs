@@ -162,7 +162,7 @@ fn physical_volumes_and_groups() {
         rc=3
 
         $ vgcreate -s 3 vg1 /dev/ubdb
-        E|  Physical extent size must be a power of 2 in the range 1 MiB to 1 GiB.
+        E|  Physical extent size must be a power of 2 in the range 4 KiB to 1 GiB.
         E|  Run `vgcreate --help' for more information.
         rc=3
 

@@ -12,7 +12,7 @@ use crate::journal::Journal;
 use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
-use crate::space::metadata::MetaSpace;
+use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::{AllocError, Hands, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
 use crate::volume::state::UNWRITTEN;
@@ -304,8 +304,19 @@ impl Core {
         (0..self.disks.count()).map(|i| self.disks.geometry(PvIndex(i as u16)).sector).max().unwrap_or(512)
     }
 
-    /// Adds a pair of extents to the metadata area. `Ok(false)`: there is no room for one.
+    /// Adds pairs of extents to the metadata area: one, or as many small ones as are worth the while. `Ok(false)`: there is no
+    /// room for any.
     pub fn try_grow(&self) -> std::result::Result<bool, MapError> {
+        let wanted = (LEAST_METADATA / self.placement().extent_blocks).max(1);
+        for pair in 0..wanted {
+            if !self.try_add_pair()? {
+                return Ok(pair > 0);
+            }
+        }
+        Ok(true)
+    }
+
+    fn try_add_pair(&self) -> std::result::Result<bool, MapError> {
         let _gate = self.gate.read();
         let mut space = self.space.lock();
         let placement = self.placement();

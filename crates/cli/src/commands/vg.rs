@@ -14,7 +14,7 @@ use rowen_control::wire::{GroupChange, GroupReport, Request};
 use rowen_engine::units::BLOCK_SIZE;
 
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
-const LEAST_EXTENT_BYTES: u64 = 1 << 20;
+const LEAST_EXTENT_BYTES: u64 = 4 << 10;
 const MOST_EXTENT_BYTES: u64 = 1 << 30;
 
 /// The group that a word names.
@@ -44,7 +44,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let extent = args.size(Opt::ExtentSize).map_or(DEFAULT_EXTENT_BYTES, |size| size.bytes);
     if !extent.is_power_of_two() || !(LEAST_EXTENT_BYTES..=MOST_EXTENT_BYTES).contains(&extent) {
-        return Err(Failure::usage("Physical extent size must be a power of 2 in the range 1 MiB to 1 GiB."));
+        return Err(Failure::usage("Physical extent size must be a power of 2 in the range 4 KiB to 1 GiB."));
     }
     if !session.is_test {
         let notes = with_questions(session, consent(args), |session, consent| {

@@ -13,6 +13,8 @@ pub const DATA_OFFSET: u64 = 1 << 20;
 pub const SLOTS: u64 = 4;
 /// First byte of each copy's slots.
 pub const COPY_OFFSETS: [u64; 2] = [4096, 512 << 10];
+/// Blocks that an extent may have: 4 KiB to 1 TiB.
+pub const EXTENT_BLOCKS: std::ops::RangeInclusive<u64> = 1..=1 << 28;
 /// Physical volumes in a group, at most: their table lies in the superblock.
 pub const MAX_PVS: usize = 64;
 
@@ -218,7 +220,7 @@ impl Superblock {
             return Err(corrupt("its table of physical volumes is impossible"));
         }
         let extent_blocks = record.extent_blocks;
-        if !extent_blocks.is_power_of_two() || !(256..=1 << 28).contains(&extent_blocks) {
+        if !extent_blocks.is_power_of_two() || !EXTENT_BLOCKS.contains(&extent_blocks) {
             return Err(corrupt("its extent size is impossible"));
         }
         let name = record.name.get(..record.name_len as usize).and_then(|bytes| std::str::from_utf8(bytes).ok());

@@ -13,13 +13,13 @@ use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
-use crate::format::superblock::{DATA_OFFSET, GroupRoot, MAX_PVS, PvEntry};
+use crate::format::superblock::{DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{VolumeKind, VolumeState};
 use crate::journal::{Journal, Ring};
 use crate::map::Tree;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
-use crate::space::metadata::MetaSpace;
+use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::{Reserve, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, VolumeId};
 use crate::volume::Volume;
@@ -77,8 +77,8 @@ fn entries(disks: &dyn Disks, first: usize, mut next: u64, extent_blocks: u64, p
 impl Group {
     /// Writes a group's metadata to the given disks. They must carry no group (the caller checks labels).
     pub async fn create(disks: Arc<dyn Disks>, spec: NewGroup) -> Result<()> {
-        if !spec.extent_blocks.is_power_of_two() || !(256..=1 << 28).contains(&spec.extent_blocks) {
-            return Err(Error::Invalid("an extent must be a power of two of at least 1 MiB".into()));
+        if !spec.extent_blocks.is_power_of_two() || !EXTENT_BLOCKS.contains(&spec.extent_blocks) {
+            return Err(Error::Invalid("an extent must be a power of two from 4 KiB to 1 TiB".into()));
         }
         if spec.pvs.is_empty() || spec.pvs.len() > MAX_PVS || spec.pvs.len() > disks.count() {
             return Err(Error::Invalid(format!("a volume group has 1 to {MAX_PVS} physical volumes")));
@@ -91,15 +91,17 @@ impl Group {
         let blocks = placement.blocks();
         let journal_bytes = (blocks * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
+        let pairs = (LEAST_METADATA / spec.extent_blocks).max(1);
+        let metadata = pairs * spec.extent_blocks;
         let second = match pvs.get(1) {
             Some(pv) => pv.first_extent * spec.extent_blocks,
-            None => journal_blocks + spec.extent_blocks,
+            None => journal_blocks + metadata,
         };
         let first_pv = pvs[0].extents * spec.extent_blocks;
-        if journal_blocks + spec.extent_blocks > first_pv || second + spec.extent_blocks > blocks {
+        if journal_blocks + metadata > first_pv || second + metadata > blocks {
             return Err(Error::Invalid(format!(
                 "the physical volumes are too small: the journal and the metadata need {} extents",
-                journal_blocks / spec.extent_blocks + 2
+                journal_blocks / spec.extent_blocks + 2 * pairs
             )));
         }
         let root = GroupRoot {
@@ -122,7 +124,13 @@ impl Group {
         let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
         let parts = Parts {
             placement: placement.clone(),
-            meta: MetaSpace::new(vec![[journal_blocks, second]], spec.extent_blocks),
+            meta: MetaSpace::new(
+                (0..metadata)
+                    .step_by(spec.extent_blocks as usize)
+                    .map(|at| [journal_blocks + at, second + at])
+                    .collect(),
+                spec.extent_blocks,
+            ),
             space: Space::new(Tree::default(), 0, pv_free),
             next_seq: Seq(1),
             catalog: Catalog { epoch: 1, next_volume: 1, next_tree: 1, ..Catalog::default() },
@@ -130,7 +138,7 @@ impl Group {
             stream_blocks: Vec::new(),
         };
         let group = Group::assemble(disks.clone(), Arc::new(NoRuntime), Config::default(), root, parts);
-        let mut free = vec![(journal_blocks + spec.extent_blocks, second), (second + spec.extent_blocks, blocks)];
+        let mut free = vec![(journal_blocks + metadata, second), (second + metadata, blocks)];
         free.retain(|(start, end)| start < end);
         for (start, end) in free {
             group.add_free(start, end).await?;

@@ -13,7 +13,7 @@ pub struct NewPv {
 pub struct NewGroup {
     pub uuid: Uuid,
     pub name: String,
-    /// Blocks in an extent: a power of two from 256 (1 MiB). LVM's default of 4 MiB is 1024.
+    /// Blocks in an extent: a power of two. LVM's default of 4 MiB is 1024.
     pub extent_blocks: u64,
     pub pvs: Vec<NewPv>,
 }

@@ -8,6 +8,10 @@ use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};
 use crate::units::{MetaBlock, VgBlock};
 
+/// Blocks in each copy of a new group's metadata area, and by which it grows: the reserve (M2) needs some, however small an
+/// extent is.
+pub const LEAST_METADATA: u64 = 256;
+
 pub struct MetaSpace {
     /// First VG blocks of the two copies of each pair.
     pairs: Vec<[u64; 2]>,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The least that makes a useful physical volume.
-pub const MIN_PV_BYTES: u64 = 8 << 20;
+pub const MIN_PV_BYTES: u64 = 2 << 20;
 
 /// How far the person who gave the command agreed to lose data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
