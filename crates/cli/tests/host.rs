@@ -371,3 +371,30 @@ fn a_physical_volume_in_a_file_can_come_from_elsewhere() {
     world.refused("lvmdevices --deldev pv2", 5, "No devices file entry");
     assert_eq!(world.ok("lvmdevices"), "");
 }
+
+#[test]
+fn the_archive_is_bounded() {
+    let world = World::new("bound");
+    world.file("pv1", 64 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("vgcfgbackup VG");
+    let archive = world.dir.join("etc/archive");
+    fs::create_dir_all(&archive).unwrap();
+    let make = |number: u32, days: u64| {
+        let file = File::create(archive.join(format!("{}_{number:05}-1.vg", world.group))).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(days * 86_400)).unwrap();
+    };
+    let others = archive.join(format!("{}x_00001-1.vg", world.group));
+    File::create(&others).unwrap();
+    (1000..1150).for_each(|number| make(number, 1));
+    world.ok("vgcfgbackup VG");
+    // The newest copy went into the archive as well, as number 1150.
+    assert_eq!(copies(&world).len(), 100 + 1);
+    assert!(!archive.join(format!("{}_01050-1.vg", world.group)).exists());
+    assert!(archive.join(format!("{}_01051-1.vg", world.group)).exists());
+
+    (1000..1150).for_each(|number| make(number, 40));
+    world.ok("vgcfgbackup VG");
+    assert_eq!(copies(&world).len(), 10 + 1, "what is old goes, but for the last ten");
+    assert!(others.exists(), "another group's copies are left alone");
+}
