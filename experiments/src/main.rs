@@ -11,6 +11,7 @@ mod compare;
 mod context;
 mod files;
 mod fio;
+mod in_world;
 mod measurement;
 mod model;
 mod progress;

@@ -18,10 +18,15 @@ pub enum System {
     Thin,
     Raid1,
     Rowen,
+    /// LXD's directory back end, on a filesystem of the host.
+    Directory,
+    /// LXD's btrfs back end.
+    Btrfs,
 }
 
 impl System {
-    pub const ALL: [System; 5] = [System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen];
+    pub const ALL: [System; 7] =
+        [System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen, System::Directory, System::Btrfs];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -30,6 +35,8 @@ impl System {
             System::Thin => "LVM thin",
             System::Raid1 => "LVM raid1",
             System::Rowen => "Rowen",
+            System::Directory => "directory",
+            System::Btrfs => "btrfs",
         }
     }
 
@@ -84,6 +91,7 @@ impl Stack<'_> {
     /// The group, on its disk.
     pub fn begin(&self) -> Result {
         match self.system {
+            System::Directory | System::Btrfs => Err(format!("{} has no volumes of its own", self.system)),
             System::Raw => Ok(()),
             System::Rowen => {
                 let (group, disk) = (self.rowen_group(), text(&self.context.disks.rowen));
@@ -101,6 +109,7 @@ impl Stack<'_> {
         let size = format!("{mib}m");
         let pool_size = format!("{pool_mib}m");
         match self.system {
+            System::Directory | System::Btrfs => return Err(format!("{} has no volumes of its own", self.system)),
             System::Raw => return Ok(self.context.disks.raw.clone()),
             System::Rowen => {
                 self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", ORIGIN, &self.rowen_group()])?;
@@ -129,7 +138,9 @@ impl Stack<'_> {
     pub fn snapshot(&self, name: &str, chunk: &str, reserve_mib: u64) -> Result<PathBuf> {
         let reserve = format!("{reserve_mib}m");
         match self.system {
-            System::Raw | System::Raid1 => return Err(format!("{} has no snapshots here", self.system)),
+            System::Raw | System::Raid1 | System::Directory | System::Btrfs => {
+                return Err(format!("{} has no snapshots here", self.system));
+            }
             System::Rowen => {
                 let origin = format!("{}/{ORIGIN}", self.rowen_group());
                 self.rowen_run(&["lvcreate", "-y", "-s", "-c", chunk, "-n", name, &origin])?;
@@ -203,14 +214,21 @@ impl Stack<'_> {
     /// Removes the group and everything in it.
     pub fn clear(&self) -> Result {
         match self.system {
-            System::Raw => Ok(()),
+            System::Raw | System::Directory | System::Btrfs => Ok(()),
             System::Rowen => {
                 let group = self.rowen_group();
                 if !self.context.dir.join("run").join(&group).exists() && !Path::new("/dev").join(&group).exists() {
                     return Ok(());
                 }
-                // The group may be gone with its server still about, or the other way round.
-                let removed = command::output_always(self.rowen(&["vgremove", "-f", &group]));
+                // Who had it open may take a moment to be gone. Or the group is gone with its server still about.
+                let until = Instant::now() + Duration::from_secs(10);
+                let removed = loop {
+                    let removed = command::output_always(self.rowen(&["vgremove", "-f", &group]));
+                    if removed.is_ok() || !Path::new("/dev").join(&group).exists() || Instant::now() > until {
+                        break removed;
+                    }
+                    std::thread::sleep(Duration::from_millis(200));
+                };
                 let _ = command::output_always(self.rowen(&["stop", &group]));
                 match Path::new("/dev").join(&group).exists() {
                     true => Err(format!("volume group \"{group}\" could not be removed: {removed:?}")),

@@ -5,6 +5,7 @@ mod engine;
 mod hp_ux;
 mod latency;
 mod lifecycle;
+mod lxd;
 mod mylvmbackup;
 mod van_dok;
 
@@ -73,11 +74,12 @@ pub struct Experiment {
 }
 
 /// All of them, in the order of their running.
-pub const ALL: [Experiment; 7] = [
+pub const ALL: [Experiment; 8] = [
     van_dok::EXPERIMENT,
     byrne::EXPERIMENT,
     hp_ux::EXPERIMENT,
     mylvmbackup::EXPERIMENT,
+    lxd::EXPERIMENT,
     latency::EXPERIMENT,
     lifecycle::EXPERIMENT,
     engine::EXPERIMENT,

@@ -6,6 +6,7 @@ use super::{Experiment, Published, Sizes, Source, UNUSED};
 use crate::command::{self, Result};
 use crate::context::{Context, Form, Key, MIB, Quantity, drop_caches};
 use crate::fio::{self, Job};
+use crate::in_world;
 use crate::stack::{System, text};
 use std::path::Path;
 
@@ -22,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     expected: "LVM classic: reading falls as the store fills, and the backup takes several times as long (11 h against 3 h). Rowen: \
                what the writes take of the disk, and nothing more.",
     steps: "lvcreate -s; meanwhile random writes of 16 KiB, as InnoDB makes them; the snapshot is read from end to end, 1 MiB at a \
-            time, in ten parts, to nowhere and through a compressor",
+            time, in ten parts, to nowhere and through a compressor. Then mylvmbackup itself, of a MariaDB",
     notes: "The writer is held to a rate (400 writes a second, or what the system can take), so that every system has the same to \
             do. Writer and reader share the disk: the raw row is what that alone costs. On the modelled disks the writes come as \
             often for each byte that is read as they did in the record.",
@@ -56,7 +57,24 @@ fn body(context: &Context) -> Result {
             one(context, system, round)?;
         }
     }
-    Ok(())
+    if context.disks.lvm.is_none() { for_real(context) } else { Ok(()) }
+}
+
+/// mylvmbackup itself, of a MariaDB that is there.
+fn for_real(context: &Context) -> Result {
+    if context.form.smoke {
+        return Ok(());
+    }
+    if let Some(why) = in_world::missing(&["mylvmbackup", "mariadbd", "mariadb-install-db", "pigz"]) {
+        context.not_run(Key::new(System::Rowen, "mylvmbackup", &[], 0), "s", &why);
+        return Ok(());
+    }
+    context.step("mylvmbackup and MariaDB", 0.9);
+    in_world::run(context, "mylvmbackup", context.form.mib, &mut |words| {
+        let line = in_world::parse(words).ok_or_else(|| format!("{words:?} is no figure"))?;
+        in_world::figure(context, System::Rowen, &line);
+        Ok(())
+    })
 }
 
 fn one(context: &Context, system: System, round: usize) -> Result {
