@@ -85,6 +85,16 @@ pub trait Backend {
     fn absolute(&mut self, path: &str) -> String;
     /// Whether something is at this path.
     fn exists(&mut self, path: &str) -> bool;
+    /// The kind of filesystem on a device, if any is found.
+    fn filesystem(&mut self, device: &str) -> Answer<Option<String>>;
+    /// Where the device of these numbers is mounted.
+    fn mounted_at(&mut self, major: u32, minor: u32) -> Option<String>;
+    /// Runs a program on the command's own streams, to its end; its exit code.
+    fn run_tool(&mut self, words: &[&str]) -> Answer<i32>;
+    /// A new empty directory that nobody else can enter.
+    fn temporary_directory(&mut self) -> Answer<String>;
+    /// Removes such a directory, if it is empty.
+    fn remove_directory(&mut self, path: &str);
     /// Serves the group until told to stop; the exit code.
     fn serve(&mut self, group: &str) -> u8;
     /// Says in whose name the group's servers are asked from now on.

@@ -18,6 +18,12 @@ pub struct Fake {
     pub devices: Vec<(String, u64)>,
     pub labels: Vec<LabelledPv>,
     pub findings: Vec<String>,
+    /// What is on each device, and where it is mounted.
+    pub filesystem: Option<&'static str>,
+    pub mount_point: Option<&'static str>,
+    /// Programs that were run, and the one that fails.
+    pub tools: Vec<String>,
+    pub failing_tool: Option<&'static str>,
     /// What every change says before it is done.
     pub notice: Option<String>,
     /// Requests that were made, in the words of the protocol, without reports.
@@ -183,6 +189,25 @@ impl Fake {
                     pv_tags: Vec::new(),
                 };
                 group.attributes = change.apply(&engine).into();
+            }
+            Request::RemovePv { path } => {
+                if group.pvs.len() == 1 {
+                    let message = format!("Can't remove final physical volume \"{path}\" from volume group \"{name}\"");
+                    return Err(Trouble::other(ErrorKind::Invalid, message));
+                }
+                group.pvs.retain(|pv| pv.path != path);
+                group.extents -= 174;
+                group.free_extents -= 174;
+                self.labels.iter_mut().filter(|label| label.path == path).for_each(|label| label.group = None);
+            }
+            Request::RenameGroup { to } => {
+                group.name.clone_from(&to);
+                let own = |label: &&mut LabelledPv| label.group.as_deref() == Some(name);
+                self.labels.iter_mut().filter(own).for_each(|label| label.group = Some(to.clone()));
+            }
+            Request::ResizePv { .. } | Request::MakeNodes => {}
+            Request::SetFullPolicy { name, full } => {
+                group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().full = full;
             }
             Request::TagPv { path, add, remove } => {
                 let pv = group.pvs.iter_mut().find(|pv| pv.path == path).unwrap();
@@ -361,6 +386,25 @@ impl Backend for Fake {
     fn exists(&mut self, path: &str) -> bool {
         self.devices.iter().any(|(device, _)| device == path) || path == "/dev/null"
     }
+
+    fn filesystem(&mut self, _device: &str) -> Answer<Option<String>> {
+        Ok(self.filesystem.map(str::to_owned))
+    }
+
+    fn mounted_at(&mut self, _major: u32, _minor: u32) -> Option<String> {
+        self.mount_point.map(str::to_owned)
+    }
+
+    fn run_tool(&mut self, words: &[&str]) -> Answer<i32> {
+        self.tools.push(words.join(" "));
+        Ok(if self.failing_tool == Some(words[0]) { 8 } else { 0 })
+    }
+
+    fn temporary_directory(&mut self) -> Answer<String> {
+        Ok("/run/there".to_owned())
+    }
+
+    fn remove_directory(&mut self, _path: &str) {}
 
     fn serve(&mut self, _group: &str) -> u8 {
         0

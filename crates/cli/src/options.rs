@@ -13,6 +13,12 @@ pub enum Kind {
     Extents,
     ExtentsChange,
     YesNo,
+    /// A whole number, zero or more.
+    Number,
+    /// The same with a sign allowed before it.
+    SignedNumber,
+    /// `auto`, `none` or a number.
+    ReadAhead,
     /// `y`, `n` and their forms: `ay`, `ey`, `sy`, `ly`, `aly`, `ln`...
     Activation,
     Permission,
@@ -36,6 +42,9 @@ impl Kind {
             Kind::Extents => "Number[%VG|FREE|PVS|ORIGIN]".to_owned(),
             Kind::ExtentsChange => "[+|-]Number[%VG|FREE|PVS|LV|ORIGIN]".to_owned(),
             Kind::YesNo => "y|n".to_owned(),
+            Kind::Number => "Number".to_owned(),
+            Kind::SignedNumber => "[+|-]Number".to_owned(),
+            Kind::ReadAhead => "auto|none|Number".to_owned(),
             Kind::Activation => "y|n|ay".to_owned(),
             Kind::Permission => "rw|r".to_owned(),
             Kind::Tag => "Tag".to_owned(),
@@ -76,7 +85,47 @@ macro_rules! options {
     };
 }
 
-const TYPES: &[&str] = &["linear", "striped", "snapshot", "thin", "thin-pool"];
+/// The kinds of volume that can be made; the others are LVM's and refused with a reason.
+pub const TYPES: &[&str] = &["linear", "striped", "snapshot", "thin", "thin-pool"];
+const ALL_TYPES: &[&str] = &[
+    "linear",
+    "striped",
+    "snapshot",
+    "thin",
+    "thin-pool",
+    "zero",
+    "error",
+    "mirror",
+    "raid",
+    "raid0",
+    "raid0_meta",
+    "raid1",
+    "raid10",
+    "raid10_near",
+    "raid4",
+    "raid5",
+    "raid5_n",
+    "raid5_la",
+    "raid5_ls",
+    "raid5_ra",
+    "raid5_rs",
+    "raid6",
+    "raid6_n_6",
+    "raid6_nc",
+    "raid6_nr",
+    "raid6_zr",
+    "raid6_ls_6",
+    "raid6_rs_6",
+    "raid6_la_6",
+    "raid6_ra_6",
+    "cache",
+    "cache-pool",
+    "vdo",
+    "vdo-pool",
+    "writecache",
+    "integrity",
+];
+const POLICIES: &[&str] = &["normal", "contiguous", "cling", "cling_by_tags", "anywhere", "inherit"];
 
 options! {
     Help Some('h'), "help", Kind::Flag, "Show this help.";
@@ -100,11 +149,29 @@ options! {
     File Some('f'), "file", Kind::Text("String"), "The file of the copy, instead of the usual one; %s is the group's name.";
     List Some('l'), "list", Kind::Flag, "List the copies that there are, oldest first.";
     ForceLong None, "force", Kind::Flag, "Restore what can be restored although volumes are gone.";
-    MetadataType Some('M'), "metadatatype", Kind::Word(&["lvm2"]), "Accepted for LVM's clients; does nothing.";
+    Journal None, "journal", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    LockOpt None, "lockopt", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    Devices None, "devices", Kind::Text("PV"), "Accepted for LVM's clients; does nothing.";
+    DevicesFile None, "devicesfile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     Monitor None, "monitor", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     IgnoreMonitoring None, "ignoremonitoring", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     ReadOnlyView None, "readonly", Kind::Flag, "Accepted for LVM's clients; reports never write.";
 
+    SysInit None, "sysinit", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    Poll None, "poll", Kind::YesNo, "Accepted for LVM's clients: nothing is polled.";
+    ActivationMode None, "activationmode", Kind::Word(&["partial", "degraded", "complete"]),
+        "Accepted for LVM's clients: a group that misses a physical volume is not opened.";
+    Alloc None, "alloc", Kind::Word(POLICIES), "Kept and shown for groups; space is placed as it comes.";
+    Contiguous Some('C'), "contiguous", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    ReadAhead Some('r'), "readahead", Kind::ReadAhead, "Accepted for LVM's clients; does nothing.";
+    Persistent Some('M'), "persistent", Kind::YesNo, "Accepted for LVM's clients: device numbers are the kernel's to give.";
+    Major Some('j'), "major", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    Minor None, "minor", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    MetadataProfile None, "metadataprofile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    DetachProfile None, "detachprofile", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    NoHistory None, "nohistory", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    Background Some('b'), "background", Kind::Flag, "Accepted for LVM's clients: what takes long is in the background anyway.";
+    Interval Some('i'), "interval", Kind::Number, "Accepted for LVM's clients; does nothing.";
     Force Some('f'), "force", Kind::Flag, "Do not ask; given twice, override a check.";
     Zero Some('Z'), "zero", Kind::YesNo, "Accepted for LVM's clients: new volumes always read as zeros.";
     WipeSignatures Some('W'), "wipesignatures", Kind::YesNo,
@@ -112,6 +179,34 @@ options! {
     PvMetadataSize None, "metadatasize", Kind::Size('m'), "Accepted for LVM's clients: metadata grows by itself.";
     DataAlignment None, "dataalignment", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
     ExtentSize Some('s'), "physicalextentsize", Kind::Size('m'), "Size of an extent: a power of two from 1 MiB (default 4 MiB).";
+
+    DataAlignmentOffset None, "dataalignmentoffset", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
+    BootAreaSize None, "bootloaderareasize", Kind::Size('m'), "Accepted for LVM's clients; does nothing.";
+    LabelSector None, "labelsector", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    MetadataType Some('M'), "metadatatype", Kind::Word(&["lvm2"]), "Accepted for LVM's clients; does nothing.";
+    MetadataIgnore None, "metadataignore", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    PvMetadataCopies None, "pvmetadatacopies", Kind::Word(&["0", "1", "2"]), "Accepted for LVM's clients; does nothing.";
+    VgMetadataCopies None, "vgmetadatacopies", Kind::Text("all|unmanaged|Number"), "Accepted for LVM's clients; does nothing.";
+    NoRestoreFile None, "norestorefile", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    Clustered Some('c'), "clustered", Kind::YesNo, "Accepted for LVM's clients: a group belongs to one host.";
+    MaxVolumes Some('l'), "maxlogicalvolumes", Kind::Number, "Most logical volumes in the group; 0: no limit.";
+    MaxVolumesChange Some('l'), "logicalvolume", Kind::Number, "Most logical volumes in the group; 0: no limit.";
+    MaxPvs Some('p'), "maxphysicalvolumes", Kind::Number, "Most physical volumes in the group; 0: no limit.";
+    Resizeable Some('x'), "resizeable", Kind::YesNo, "Whether physical volumes may join and leave.";
+    NewUuid Some('u'), "uuid", Kind::Flag, "Refused: identifiers stay.";
+    SystemId None, "systemid", Kind::Text("String"), "Refused: groups have no system ID.";
+    LockStart None, "lockstart", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    LockStop None, "lockstop", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    LockType None, "locktype", Kind::Word(&["none"]), "Accepted for LVM's clients; does nothing.";
+    Allocatable Some('x'), "allocatable", Kind::YesNo, "Refused with n: space is taken wherever it is.";
+    AllPvs Some('a'), "all", Kind::Flag, "All physical volumes.";
+    AllGroups Some('a'), "all", Kind::Flag, "All volume groups.";
+    AllEmpty Some('a'), "all", Kind::Flag, "All physical volumes that nothing uses.";
+    RemoveMissing None, "removemissing", Kind::Flag, "Remove what is missing; refused when anything is.";
+    MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
+    PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
+    UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata anew.";
+    ConfigType None, "type", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
 
     Name Some('n'), "name", Kind::Text("String"), "Name of the new logical volume.";
     Size Some('L'), "size", Kind::Size('m'), "Size of the new volume, or space set aside for the new snapshot.";
@@ -122,9 +217,10 @@ options! {
     Snapshot Some('s'), "snapshot", Kind::Flag, "Make a snapshot of the named volume.";
     Thin Some('T'), "thin", Kind::Flag, "Make a thin volume, a thin pool, or both.";
     ThinPool None, "thinpool", Kind::Text("LV"), "The thin pool to make, or to make the volume in.";
-    Type None, "type", Kind::Word(TYPES), "What to make.";
+    Type None, "type", Kind::Word(ALL_TYPES), "What to make: linear, striped (as linear), snapshot, thin or thin-pool; others are refused.";
     ChunkSize Some('c'), "chunksize", Kind::Size('k'),
         "Contiguous space that the first write to a shared chunk reserves (4k to 512k).";
+    MorePoolMetadata None, "poolmetadatasize", Kind::Change('m'), "Accepted for LVM's clients: metadata grows by itself.";
     PoolMetadataSize None, "poolmetadatasize", Kind::Size('m'), "Accepted for LVM's clients: metadata grows by itself.";
     SharedStore None, "sharedstore", Kind::Text("Name"), "Accepted: snapshots share the group's free space without a store.";
     SectorSize None, "sectorsize", Kind::Word(&["512", "4096"]), "Bytes in a sector of the new device (default 512).";
@@ -136,10 +232,33 @@ options! {
     AddTag None, "addtag", Kind::Tag, "Add a tag; may be given more than once.";
     DelTag None, "deltag", Kind::Tag, "Remove a tag; may be given more than once.";
     Refresh None, "refresh", Kind::Flag, "Accepted for LVM's clients: devices are always up to date.";
-    NoFsck Some('n'), "nofsck", Kind::Flag, "Accepted for LVM's clients: no filesystem is checked.";
-    FilesystemMode None, "fs", Kind::Word(&["ignore"]), "Accepted for LVM's clients: filesystems are left alone.";
+    NoFsck Some('n'), "nofsck", Kind::Flag, "With -r: do not check the filesystem first.";
+    FilesystemMode None, "fs", Kind::Word(&["ignore", "resize", "resize_fsadm"]), "ignore: leave the filesystem alone; resize: as -r.";
     Merge None, "merge", Kind::Flag, "Give the origin the snapshot's contents and remove the snapshot.";
     MergeSnapshot None, "mergesnapshot", Kind::Flag, "The same as --merge.";
+    MergeThin None, "mergethin", Kind::Flag, "The same as --merge.";
+    MergeMirrors None, "mergemirrors", Kind::Flag, "Refused: there are no mirrors.";
+    SplitSnapshot None, "splitsnapshot", Kind::Flag, "Refused: a snapshot holds nothing that could be a volume without its origin.";
+    OriginName None, "originname", Kind::Text("LV"), "Name of the volume that the old contents stay in.";
+    PoolMetadata None, "poolmetadata", Kind::Text("LV"), "Refused: a pool has no metadata volume.";
+    Repair None, "repair", Kind::Flag, "Refused: there is no pool metadata to repair; see rowen check.";
+    StartPoll None, "startpoll", Kind::Flag, "Accepted for LVM's clients: nothing is polled.";
+    Stripes Some('i'), "stripes", Kind::Number, "More than one: accepted with a warning, the volume is linear.";
+    ConvertStripes None, "stripes", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    StripeSize Some('I'), "stripesize", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
+    Mirrors Some('m'), "mirrors", Kind::SignedNumber, "Refused but for 0: a volume has one copy of its data.";
+    MirrorLog None, "mirrorlog", Kind::Word(&["core", "disk"]), "Accepted for LVM's clients; does nothing.";
+    NoSync None, "nosync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    RegionSize Some('R'), "regionsize", Kind::Size('m'), "Accepted for LVM's clients; does nothing.";
+    RaidIntegrity None, "raidintegrity", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    Resync None, "resync", Kind::Flag, "Refused: there are no mirrors.";
+    SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: there are no mirrors.";
+    Rebuild None, "rebuild", Kind::Text("PV"), "Refused: there are no mirrors.";
+    Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: discarded space is given back.";
+    ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when the group is full.";
+    PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
+    UsePolicies None, "usepolicies", Kind::Flag, "Accepted for LVM's clients: nothing is extended by itself.";
+    ResizeFs Some('r'), "resizefs", Kind::Flag, "Resize the filesystem with the volume: ext2/3/4, xfs, btrfs.";
     Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
 
     All Some('a'), "all", Kind::Flag, "Accepted for LVM's clients: nothing is hidden.";
@@ -202,4 +321,8 @@ pub const COMMON: &[Opt] = &[
     Opt::NoLocking,
     Opt::NoHints,
     Opt::NoUdevSync,
+    Opt::Journal,
+    Opt::LockOpt,
+    Opt::Devices,
+    Opt::DevicesFile,
 ];

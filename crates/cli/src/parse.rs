@@ -57,6 +57,11 @@ impl Args {
         Extents::parse(self.text(option)?).ok()
     }
 
+    /// A whole number; the sign of one that may have one is dropped.
+    pub fn number(&self, option: Opt) -> Option<u64> {
+        self.text(option)?.trim_start_matches(['+', '-']).parse().ok()
+    }
+
     pub fn yes_no(&self, option: Opt) -> Option<bool> {
         self.text(option).map(|value| value == "y")
     }
@@ -240,12 +245,24 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
             return if is_unit { Ok(value) } else { Err(Failure::usage("Invalid units specification")) };
         }
         Kind::Config => return read_config(&value).map(|_| value),
+        Kind::Number if value.parse::<u64>().is_ok() => return Ok(value),
+        Kind::SignedNumber if value.trim_start_matches(['+', '-']).parse::<u64>().is_ok() => return Ok(value),
+        Kind::ReadAhead if matches!(value.as_str(), "auto" | "none") || value.parse::<u64>().is_ok() => {
+            return Ok(value);
+        }
         Kind::YesNo if value == "y" || value == "n" => return Ok(value),
         Kind::Activation if activation(&value).is_some() => return Ok(value),
         Kind::Permission if value == "r" || value == "rw" => return Ok(value),
         Kind::Tag if names::tag(&value).is_some() => return Ok(value),
         Kind::Word(words) if words.contains(&value.as_str()) => return Ok(value),
-        Kind::YesNo | Kind::Activation | Kind::Permission | Kind::Tag | Kind::Word(_) => return refused(None),
+        Kind::YesNo
+        | Kind::Number
+        | Kind::SignedNumber
+        | Kind::ReadAhead
+        | Kind::Activation
+        | Kind::Permission
+        | Kind::Tag
+        | Kind::Word(_) => return refused(None),
     };
     match wrong {
         Some(why) => refused(Some(why)),

@@ -927,3 +927,412 @@ fn groups_have_tags() {
         rc=3",
     );
 }
+
+#[test]
+fn groups_are_changed_as_a_whole() {
+    let mut world = Fake::new();
+    world.run("vgcreate v /dev/ubda /dev/ubdb");
+    play(
+        &mut world,
+        "$ vgchange --setautoactivation n v
+        O|  Volume group \"v\" successfully changed$
+        rc=0
+
+        $ vgchange --setautoactivation n v
+        E|  Volume group autoactivation is already no.
+        rc=5
+
+        $ vgchange -aay v
+        rc=0
+
+        $ vgchange -l 1 -p 9 --alloc cling v
+        O|  Volume group \"v\" successfully changed$
+        rc=0
+
+        $ vgs --noheadings -o vg_attr v
+        O|  wz--l-$
+        rc=0
+
+        $ vgchange -p 1 v
+        E|  MaxPhysicalVolumes is less than the current number 2 of PVs for \"v\"
+        rc=5
+
+        $ vgchange -x y v
+        E|  Volume group \"v\" is already resizeable
+        rc=5
+
+        $ vgchange -u v
+        E|  The identifier of a volume group cannot be changed: its blocks carry it.
+        rc=5
+
+        $ vgchange --refresh v
+        rc=0
+
+        $ vgchange --lockstart nosuch
+        E|  Volume group \"nosuch\" not found
+        E|  Cannot process volume group nosuch
+        rc=5
+
+        $ vgchange --sysinit --ignorelockingfailure --poll n -aay --activationmode degraded
+        rc=0
+
+        $ vgexport v
+        O|  Volume group \"v\" successfully exported$
+        rc=0
+
+        $ vgs --noheadings -o vg_attr v
+        O|  wzx-l-$
+        rc=0
+
+        $ vgexport v
+        E|  Volume group \"v\" is exported
+        rc=5
+
+        $ vgimport v
+        O|  Volume group \"v\" successfully imported$
+        rc=0
+
+        $ vgimport v
+        E|  Volume group \"v\" is not exported
+        rc=5
+
+        $ vgimport
+        E|  Please supply volume groups or use --select for selection or use -a for all.
+        E|  Run `vgimport --help' for more information.
+        rc=3
+
+        $ vgck v
+        rc=0
+
+        $ vgmknodes
+        rc=0
+
+        $ vgrename v w
+        O|  Volume group \"v\" successfully renamed to \"w\"$
+        rc=0
+
+        $ vgrename v y
+        E|  Volume group \"v\" not found
+        E|  Cannot process volume group v
+        rc=5
+
+        $ vgrename w .
+        E|  Name starts with . or .. and has no following character(s).
+        E|  New volume group name \".\" is invalid.
+        rc=5
+
+        $ vgrename w w
+        E|  Old and new volume group names must differ
+        rc=5
+
+        $ vgreduce --removemissing w
+        O|  Volume group \"w\" is already consistent.$
+        rc=0
+
+        $ vgreduce w /dev/ubdb
+        O|  Removed \"/dev/ubdb\" from volume group \"w\"$
+        rc=0
+
+        $ vgreduce w /dev/ubda
+        E|  Can't remove final physical volume \"/dev/ubda\" from volume group \"w\"
+        rc=5
+
+        $ vgreduce w
+        E|  Please enter physical volume paths or option -a
+        E|  Run `vgreduce --help' for more information.
+        rc=3",
+    );
+    world.findings.push("tree 3 is damaged".to_owned());
+    play(&mut world, "$ vgck w\nE|  tree 3 is damaged\nrc=5");
+}
+
+#[test]
+fn physical_volumes_are_changed() {
+    let mut world = Fake::new();
+    world.run("vgcreate v /dev/ubda");
+    world.run("pvcreate /dev/ubdb");
+    play(
+        &mut world,
+        "$ pvchange --addtag pt --addtag x /dev/ubda
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        rc=0
+
+        $ pvs --noheadings -o pv_tags /dev/ubda
+        O|  pt,x   $
+        rc=0
+
+        $ pvchange --deltag pt /dev/ubda /dev/ubdb
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 1 physical volume not changed$
+        E|  Can't change tag on Physical Volume /dev/ubdb not in volume group
+        rc=5
+
+        $ pvchange -x n /dev/ubda
+        O|  0 physical volumes changed / 1 physical volume not changed$
+        E|  Space cannot be kept from being taken from one physical volume.
+        E|  Physical volume /dev/ubda not changed
+        rc=5
+
+        $ pvchange /dev/ubda
+        E|  No command with matching syntax recognised.  Run 'pvchange --help' for more information.
+        rc=3
+
+        $ pvresize -y /dev/ubda
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume(s) resized or updated / 0 physical volume(s) not resized$
+        rc=0
+
+        $ pvresize --setphysicalvolumesize 1m /dev/ubda
+        O|  0 physical volume(s) resized or updated / 1 physical volume(s) not resized$
+        E|  /dev/ubda: a physical volume cannot be made smaller than its device, which has 734003200 bytes.
+        rc=5
+
+        $ pvresize /dev/nonexist
+        O|  0 physical volume(s) resized or updated / 1 physical volume(s) not resized$
+        E|  Failed to find device \"/dev/nonexist\".
+        rc=5
+
+        $ pvck /dev/ubda
+        rc=0
+
+        $ pvck /dev/tiny
+        E|  Failed to find physical volume \"/dev/tiny\".
+        rc=5
+
+        $ pvmove -i 1 /dev/ubda /dev/ubdb
+        E|  Moving extents is not supported: snapshots share blocks, and all of their maps would have to change.
+        E|  To empty a disk, copy its volumes to another volume group.
+        rc=5",
+    );
+}
+
+#[test]
+fn lvm_tells_about_itself() {
+    play(
+        &mut Fake::new(),
+        "$ lvm segtypes
+        O|  linear$
+        O|  striped$
+        O|  snapshot$
+        O|  thin$
+        O|  thin-pool$
+        rc=0
+
+        $ lvm formats
+        O|  lvm2$
+        rc=0
+
+        $ lvm systemid
+        O|  system ID: $
+        rc=0
+
+        $ lvm tags
+        rc=0
+
+        $ lvm dumpconfig report/time_format
+        E|  Configuration node report/time_format not found
+        rc=5
+
+        $ lvmconfig --type default activation/thin_pool_autoextend_threshold
+        E|  Configuration node activation/thin_pool_autoextend_threshold not found
+        rc=5
+
+        $ vgmerge a b
+        E|  Merging volume groups is not supported: each has a history of snapshots of its own.
+        E|  Copy the volumes of the one to the other, and extend that with the physical volumes.
+        rc=5
+
+        $ lvmdiskscan
+        O|  0 disks$
+        O|  0 partitions$
+        O|  0 LVM physical volume whole disks$
+        O|  0 LVM physical volumes$
+        rc=0",
+    );
+}
+
+#[test]
+fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
+    let mut world = Fake::new();
+    world.run("vgcreate v /dev/ubda /dev/ubdb");
+    play(
+        &mut world,
+        "$ lvcreate --yes -n str -W y -L 20971520b --type striped --stripes 2 --stripesize 65536b v
+        O|  Logical volume \"str\" created.$
+        E|  WARNING: Stripes are not supported; the logical volume is linear.
+        rc=0
+
+        $ lvcreate -L 16M -i 3 -I 64k -n s3 v
+        E|  Number of stripes (3) must not exceed number of physical volumes (2)
+        rc=5
+
+        $ lvcreate -L 8M -m1 --nosync -n r v
+        E|  Mirrored logical volumes are not supported. For redundancy put the physical volumes on RAID.
+        rc=5
+
+        $ lvcreate -L 8M --type raid1 --mirrors 1 --nosync --raidintegrity y -n r v
+        E|  Segment type \"raid1\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical volumes on RAID.
+        rc=5
+
+        $ lvcreate -L 8M --type nosuch -n r v
+        E|  Invalid argument for --type: nosuch
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvcreate -L 8M -m0 -r auto -My --major 253 --minor 9 --alloc anywhere -C y --metadataprofile p -n plain v /dev/ubdb:0-9
+        O|  Logical volume \"plain\" created.$
+        E|  WARNING: Physical volumes to allocate from are not chosen; space is taken as it comes.
+        rc=0
+
+        $ lvcreate -L 8M -n x v /dev/tiny
+        E|  Physical Volume \"/dev/tiny\" not found in Volume Group \"v\".
+        rc=5
+
+        $ lvcreate --type thin-pool -L 100M -c 1m --discards passdown --errorwhenfull y --poolmetadatasize 4M --poolmetadataspare y -n pool v
+        O|  Logical volume \"pool\" created.$
+        rc=0
+
+        $ lvcreate --type thin -V 10G --thinpool pool -n t v
+        O|  Logical volume \"t\" created.$
+        rc=0
+
+        $ lvs --noheadings -o lv_name,lv_when_full v/t
+        O|  t    error   $
+        rc=0
+
+        $ lvchange --errorwhenfull n v/pool
+        O|  Logical volume v/pool changed.$
+        rc=0
+
+        $ lvchange --errorwhenfull y v/plain
+        E|  Command not permitted on LV v/plain: it is no thin pool.
+        rc=5
+
+        $ lvcreate -s --thinpool v/pool -n ext v/plain
+        O|  Logical volume \"ext\" created.$
+        rc=0
+
+        $ lvs --noheadings -o lv_name,pool_lv,segtype v/ext
+        O|  ext  pool thin$
+        rc=0
+
+        $ lvcreate --type thin --thinpool nopool -n ext2 v/plain
+        E|  Thin pool nopool not found in volume group v.
+        rc=5
+
+        $ lvchange --alloc normal v/plain
+        O|  Logical volume v/plain changed.$
+        rc=0
+
+        $ lvchange --resync v/plain
+        E|  --resync makes no sense here: there are no mirrors or RAID volumes.
+        rc=5
+
+        $ lvchange --poll n --sysinit --ignorelockingfailure --refresh v/plain
+        rc=0
+
+        $ lvremove --nohistory -qq -y v/plain
+        rc=0",
+    );
+}
+
+#[test]
+fn filesystems_are_resized_with_their_volumes() {
+    let mut world = Fake::new();
+    world.run("vgcreate v /dev/ubda");
+    world.run("lvcreate -L 100M -n l v");
+    world.filesystem = Some("ext4");
+    play(
+        &mut world,
+        "$ lvextend -r -L 120M v/l
+        O|  Size of logical volume v/l changed from 100.00 MiB (25 extents) to 120.00 MiB (30 extents).$
+        O|  Logical volume v/l successfully resized.$
+        rc=0
+
+        $ lvextend -r -L 120M v/l
+        O|  Size of logical volume v/l unchanged from 120.00 MiB (30 extents).$
+        O|  Logical volume v/l successfully resized.$
+        rc=0
+
+        $ lvreduce -r -L 100M v/l
+        O|  Size of logical volume v/l changed from 120.00 MiB (30 extents) to 100.00 MiB (25 extents).$
+        O|  Logical volume v/l successfully resized.$
+        rc=0",
+    );
+    let check = "e2fsck -f -p /dev/mapper/v-l";
+    let grow = "resize2fs /dev/mapper/v-l";
+    assert_eq!(world.tools, [check, grow, check, grow, check, "resize2fs /dev/mapper/v-l 102400K"]);
+
+    world.tools.clear();
+    world.mount_point = Some("/mnt");
+    play(
+        &mut world,
+        "$ lvresize --resizefs -L 104M v/l
+        O|  Size of logical volume v/l changed from 100.00 MiB (25 extents) to 104.00 MiB (26 extents).$
+        O|  Logical volume v/l successfully resized.$
+        rc=0
+
+        $ lvreduce -f -r -L 100M v/l
+        E|  The filesystem on /dev/mapper/v-l can be reduced only while it is not mounted: umount /mnt.
+        rc=5
+
+        $ lvextend -t -r -L 200M v/l
+        O|  Size of logical volume v/l changed from 104.00 MiB (26 extents) to 200.00 MiB (50 extents).$
+        O|  Logical volume v/l successfully resized.$
+        E|  TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.
+        rc=0",
+    );
+    assert_eq!(world.tools, [grow], "a test runs nothing");
+
+    world.tools.clear();
+    world.filesystem = Some("xfs");
+    world.mount_point = None;
+    play(
+        &mut world,
+        "$ lvextend -r -n -L 108M v/l
+        O|  Size of logical volume v/l changed from 104.00 MiB (26 extents) to 108.00 MiB (27 extents).$
+        O|  Logical volume v/l successfully resized.$
+        rc=0
+
+        $ lvreduce -r -L 100M v/l
+        E|  Xfs filesystem shrinking is unsupported; the filesystem on /dev/mapper/v-l stays as it is.
+        rc=5",
+    );
+    assert_eq!(world.tools, ["mount /dev/mapper/v-l /run/there", "xfs_growfs /run/there", "umount /run/there"]);
+
+    world.filesystem = Some("ext4");
+    world.failing_tool = Some("e2fsck");
+    play(
+        &mut world,
+        "$ lvreduce -y -r -L 100M v/l
+        E|  e2fsck failed on /dev/mapper/v-l (exit code 8).
+        E|  Filesystem check failed.
+        rc=5
+
+        $ lvs --noheadings -o lv_size v/l
+        O|  108.00m$
+        rc=0",
+    );
+    world.filesystem = None;
+    play(
+        &mut world,
+        "$ lvextend -r -L +4M v/l
+        E|  Cannot get FSTYPE of \"/dev/mapper/v-l\".
+        rc=5
+
+        $ lvchange -an v/l
+        rc=0
+
+        $ lvextend -r -L +4M v/l
+        E|  Logical volume v/l must be active to resize its filesystem: lvchange -ay v/l.
+        rc=5
+
+        $ lvextend --usepolicies v/l
+        rc=0
+
+        $ lvextend --poolmetadatasize +4M v/l
+        O|  Logical volume v/l successfully resized.$
+        rc=0",
+    );
+}

@@ -8,6 +8,7 @@ use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
 use rowen_host::{archive, keeper, server, settings};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A process that is no command: the keeper, which a server starts. It has to be told apart before anything else happens.
@@ -36,6 +37,10 @@ fn refused(failure: server::Failure) -> Trouble {
 
 fn device_consent(consent: Consent) -> devices::Consent {
     devices::Consent { force: consent.force, yes: consent.yes }
+}
+
+fn no_tool(program: &str, error: &std::io::Error) -> Trouble {
+    Trouble::other(ErrorKind::Internal, format!("Cannot run {program}: {error}. Is it installed?"))
 }
 
 /// How long a server may take to let go of its devices after its last answer.
@@ -77,7 +82,7 @@ impl Backend for Host {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        let ends_server = matches!(request, Request::Stop | Request::Destroy { .. });
+        let ends_server = matches!(request, Request::Stop | Request::Destroy { .. } | Request::RenameGroup { .. });
         let mut client = server::ensure_running(group).map_err(refused)?;
         let process = if ends_server { server_process(group) } else { None };
         match client.ask(&request, &mut |outcome| news(outcome.clone())) {
@@ -157,6 +162,38 @@ impl Backend for Host {
 
     fn exists(&mut self, path: &str) -> bool {
         Path::new(path).symlink_metadata().is_ok()
+    }
+
+    fn filesystem(&mut self, device: &str) -> Answer<Option<String>> {
+        let arguments = ["-p", "-s", "TYPE", "-o", "value", device];
+        let output = Command::new("blkid").args(arguments).stderr(Stdio::null()).output();
+        let output = output.map_err(|e| no_tool("blkid", &e))?;
+        let kind = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok(Some(kind).filter(|kind| !kind.is_empty()))
+    }
+
+    fn mounted_at(&mut self, major: u32, minor: u32) -> Option<String> {
+        let mounts = rowen_host::export::usage::mounts_of(major, minor);
+        mounts.first().map(|mount| mount.point.display().to_string())
+    }
+
+    fn run_tool(&mut self, words: &[&str]) -> Answer<i32> {
+        let Some((program, arguments)) = words.split_first() else { return Ok(0) };
+        let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
+        // A signal's number is as good a code as any that is not 0.
+        Ok(status.map_err(|e| no_tool(program, &e))?.code().unwrap_or(i32::from(exit::FAILED)))
+    }
+
+    fn temporary_directory(&mut self) -> Answer<String> {
+        let path = rowen_host::paths::run_dir().join(format!("mount-{}", std::process::id()));
+        let made = rowen_host::paths::make_private_dir(&path);
+        made.map_err(|e| Trouble::other(ErrorKind::Io, format!("Cannot make {}: {e}.", path.display())))?;
+        Ok(path.display().to_string())
+    }
+
+    fn remove_directory(&mut self, path: &str) {
+        // Still mounted, it stays: better a directory too many than a filesystem emptied.
+        let _ = std::fs::remove_dir(path);
     }
 
     fn serve(&mut self, group: &str) -> u8 {

@@ -109,6 +109,25 @@ pub enum Request {
     AddPv {
         paths: Vec<String>,
     },
+    /// Removes a physical volume, which must be the last that joined and hold no data.
+    RemovePv {
+        path: String,
+    },
+    /// Takes over the size of a physical volume's device, which has grown.
+    ResizePv {
+        path: String,
+    },
+    /// Gives the group another name. The server goes on under that name, as another process.
+    RenameGroup {
+        to: String,
+    },
+    /// Makes the names of active volumes that are missing under /dev.
+    MakeNodes,
+    /// Changes what writes do when the group is full, for a volume or for a pool and its volumes.
+    SetFullPolicy {
+        name: String,
+        full: FullPolicy,
+    },
     /// Verifies the group while it is in use. Answered by [`Outcome::Check`].
     Check,
     /// The same, and damaged copies of metadata are written anew from the good ones.

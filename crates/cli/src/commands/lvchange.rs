@@ -4,10 +4,26 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
 use crate::session::{SelectedGroup, Session};
-use rowen_control::wire::{AttributeChange, Request, VolumeReport};
+use rowen_control::wire::{AttributeChange, FullPolicy, Request, VolumeReport};
+
+/// What is accepted and asks for no change.
+const DOES_NOTHING: &[Opt] = &[Opt::Refresh, Opt::Monitor, Opt::Poll, Opt::Resync, Opt::SyncAction, Opt::Rebuild];
+/// The same, but reported as a change.
+const CHANGES_NOTHING: &[Opt] = &[
+    Opt::Alloc,
+    Opt::Contiguous,
+    Opt::ReadAhead,
+    Opt::Persistent,
+    Opt::Discards,
+    Opt::Zero,
+    Opt::MetadataProfile,
+    Opt::DetachProfile,
+];
 
 /// What the command line asks for besides activation.
 struct Change {
+    /// What writes do when the group is full: a pool's property.
+    full: Option<FullPolicy>,
     read_only: Option<bool>,
     attributes: AttributeChange,
 }
@@ -22,7 +38,12 @@ impl Change {
             pool: None,
             merging: None,
         };
-        Change { read_only: args.read_only(), attributes }
+        let full = match args.yes_no(Opt::ErrorWhenFull) {
+            Some(true) => Some(FullPolicy::Fail),
+            Some(false) => Some(FullPolicy::Hold),
+            None => None,
+        };
+        Change { full, read_only: args.read_only(), attributes }
     }
 
     fn has_attributes(&self) -> bool {
@@ -30,18 +51,29 @@ impl Change {
     }
 
     fn is_nothing(&self) -> bool {
-        self.read_only.is_none() && !self.has_attributes()
+        self.full.is_none() && self.read_only.is_none() && !self.has_attributes()
     }
 }
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     let change = Change::from(args);
     let activation = args.activation();
-    if (change.is_nothing() && activation.is_none() && !args.has(Opt::Refresh)) || !args.names_something() {
+    let asks_nothing = change.is_nothing() && activation.is_none();
+    let pretends = CHANGES_NOTHING.iter().any(|option| args.has(*option));
+    if (asks_nothing && !pretends && !DOES_NOTHING.iter().any(|option| args.has(*option))) || !args.names_something() {
         return Err(Failure::NoForm);
+    }
+    if let Some(option) = [Opt::Resync, Opt::SyncAction, Opt::Rebuild].into_iter().find(|option| args.has(*option)) {
+        session.select_by(args)?.end()?;
+        let long = option.spec().long;
+        return Err(Failure::failed(format!("--{long} makes no sense here: there are no mirrors or RAID volumes.")));
     }
     let mut selection = session.select_by(args)?;
     for selected in &selection.groups {
+        if pretends && change.is_nothing() {
+            let full = |name: &String| format!("Logical volume {}/{name} changed.", selected.report.name);
+            selected.volumes.iter().for_each(|name| session.console.say(full(name)));
+        }
         let outcome = if change.is_nothing() { Ok(()) } else { change_all(session, selected, &change) };
         let outcome = outcome.and_then(|()| match activation {
             Some(activation) => activate(session, selected, activation, args.has(Opt::IgnoreSkip)),
@@ -81,6 +113,13 @@ fn change_one(session: &mut Session<'_>, group: &str, volume: &VolumeReport, cha
             is_changed = true;
         }
         None => {}
+    }
+    if let Some(full) = change.full {
+        if !volume.is_pool() {
+            return Err(Failure::failed(format!("Command not permitted on LV {group}/{name}: it is no thin pool.")));
+        }
+        session.change(group, Request::SetFullPolicy { name: name.clone(), full })?;
+        is_changed = true;
     }
     if change.has_attributes() {
         session.change(group, Request::SetAttributes { name: name.clone(), change: change.attributes.clone() })?;

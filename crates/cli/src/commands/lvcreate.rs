@@ -44,6 +44,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if args.extents(Opt::Extents).is_some_and(|extents| extents.count == 0) {
         return Err(Failure::usage("--extents may not be zero."));
     }
+    super::volumes::refuse_redundancy(args)?;
     match what(args)? {
         What::Plain => plain(session, args),
         What::Snapshot => snapshot(session, args),
@@ -57,11 +58,11 @@ fn what(args: &Args) -> Result<What> {
     let has_virtual = args.has(Opt::VirtualSize);
     let is_snapshot = args.has(Opt::Snapshot) || args.text(Opt::Type) == Some("snapshot");
     Ok(match args.text(Opt::Type) {
-        Some("striped") => {
-            return Err(Failure::failed("Striped logical volumes are not supported; use --type linear."));
-        }
         Some("thin-pool") if has_size && !has_virtual => What::Pool,
         Some("thin") if has_virtual => What::Thin,
+        // Of a volume of any kind: it becomes a snapshot that is counted in the pool.
+        Some("thin") if has_origin(args) => What::Snapshot,
+        None if args.has(Opt::Thin) && !has_size && !has_virtual && has_origin(args) => What::Snapshot,
         // A sparse volume: LVM makes it as a snapshot of nothing.
         _ if is_snapshot && has_virtual => What::Thin,
         _ if is_snapshot => What::Snapshot,
@@ -71,6 +72,13 @@ fn what(args: &Args) -> Result<What> {
         _ if args.has(Opt::Thin) || args.has(Opt::ThinPool) || !has_size => return Err(Failure::NoForm),
         _ => What::Plain,
     })
+}
+
+/// Whether a volume is named to start from.
+fn has_origin(args: &Args) -> bool {
+    let is_pool_named = args.has(Opt::ThinPool) || args.text(Opt::Type) == Some("thin");
+    let volume = args.positionals.first().and_then(|word| Target::parse(word));
+    is_pool_named && matches!(volume, Some(Target::Volume { .. }))
 }
 
 /// A name that may say its group: `LV`, `VG/LV`, `/dev/VG/LV`.
@@ -125,14 +133,9 @@ fn free_name(report: &GroupReport, name: Option<String>) -> Result<String> {
     }
 }
 
-fn single(args: &Args) -> Result<Option<&str>> {
-    match &args.positionals[..] {
-        [] => Ok(None),
-        [one] => Ok(Some(one)),
-        [_, more, ..] => Err(Failure::usage(format!(
-            "\"{more}\" is one argument too many: physical volumes to allocate from cannot be chosen."
-        ))),
-    }
+/// The volume, group or pool that comes first; physical volumes may follow.
+fn single(args: &Args) -> Option<&str> {
+    args.positionals.first().map(String::as_str)
 }
 
 /// Bytes as extents, rounded up; says so when asked.
@@ -189,6 +192,42 @@ fn check_room(session: &mut Session<'_>, report: &GroupReport, extents: u64) -> 
     Ok(())
 }
 
+/// What LVM would place by stripes or on chosen physical volumes is placed as it comes; that is said, and what makes no
+/// sense is refused.
+fn warn_placement(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result {
+    let stripes = args.number(Opt::Stripes).unwrap_or(1);
+    if stripes == 0 {
+        return Err(Failure::usage("Number of stripes (0) must be between 1 and 128."));
+    }
+    super::volumes::check_pvs(session, report, args.positionals.get(1..).unwrap_or_default())?;
+    let pvs = report.pvs.len() as u64;
+    if stripes > pvs {
+        return Err(Failure::failed(format!(
+            "Number of stripes ({stripes}) must not exceed number of physical volumes ({pvs})"
+        )));
+    }
+    if stripes > 1 {
+        session.console.complain("WARNING: Stripes are not supported; the logical volume is linear.");
+    }
+    Ok(())
+}
+
+/// The chunk size of a thin pool, in blocks. LVM's may be much larger; nothing is copied here, so the largest will do.
+fn pool_chunk_blocks(args: &Args) -> Result<u32> {
+    const LEAST: u64 = 64 << 10;
+    match args.size(Opt::ChunkSize).map(|size| size.bytes) {
+        Some(bytes) if bytes > MOST_CHUNK && bytes % LEAST == 0 && bytes <= 1 << 30 => {
+            Ok((MOST_CHUNK / BLOCK_SIZE) as u32)
+        }
+        _ => chunk_blocks(args),
+    }
+}
+
+/// What writes to a pool's volumes do when the group is full.
+fn full_policy(args: &Args) -> FullPolicy {
+    if args.yes_no(Opt::ErrorWhenFull) == Some(true) { FullPolicy::Fail } else { FullPolicy::Hold }
+}
+
 /// `-c` in blocks.
 pub fn chunk_blocks(args: &Args) -> Result<u32> {
     let bytes = args.size(Opt::ChunkSize).map_or(DEFAULT_CHUNK, |size| size.bytes);
@@ -239,10 +278,11 @@ fn create(session: &mut Session<'_>, args: &Args, group: &str, spec: VolumeSpec,
 }
 
 fn plain(session: &mut Session<'_>, args: &Args) -> Result {
-    let (group, name) = place(args, single(args)?)?;
+    let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
     let report = session.report(&group)?;
     let name = free_name(&report, name)?;
+    warn_placement(session, args, &report)?;
     let extents = size_in_extents(session, args, &report, None)?;
     check_room(session, &report, extents)?;
     // LVM marks any volume only when told to, and then still makes its device: the mark counts from the next activation.
@@ -265,7 +305,7 @@ fn plain(session: &mut Session<'_>, args: &Args) -> Result {
 
 /// `VG/POOL` from `--thinpool` or the positional, and the group.
 fn pool_place(args: &Args) -> Result<(String, Option<String>)> {
-    let positional = single(args)?;
+    let positional = single(args);
     let named = args.text(Opt::ThinPool).map(split_name);
     let (group, pool) = match (positional.and_then(Target::parse), named) {
         (Some(Target::Volume { group, volume }), None) => (group, Some(volume)),
@@ -284,7 +324,8 @@ fn pool_place(args: &Args) -> Result<(String, Option<String>)> {
 }
 
 fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name: &str) -> Result<VolumeSpec> {
-    let chunk_blocks = chunk_blocks(args)?;
+    let chunk_blocks = pool_chunk_blocks(args)?;
+    warn_placement(session, args, report)?;
     let extents = size_in_extents(session, args, report, None)?;
     // The pool holds nothing back, but one that could never be filled is a mistake.
     check_room(session, report, extents)?;
@@ -297,7 +338,7 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
         blocks: blocks(report, extents)?,
         sector: sector(args),
         chunk_blocks,
-        full: FullPolicy::Hold,
+        full: full_policy(args),
         attributes,
     })
 }
@@ -322,7 +363,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
 
 fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, pool) = pool_place(args)?;
-    let chunk_blocks = chunk_blocks(args)?;
+    let chunk_blocks = pool_chunk_blocks(args)?;
     let name = args.text(Opt::Name).map(|text| split_name(text).1);
     for name in name.iter().chain(&pool) {
         check_name(&group, name)?;
@@ -347,6 +388,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     if new_pool.is_some() && pool.as_ref() == Some(&name) {
         return Err(Failure::usage("The thin volume and its pool need different names."));
     }
+    let of_pool = pool.as_ref().and_then(|pool| report.volume(pool)).map(|pool| pool.full.into());
     let mut attributes = attributes(session, args, false);
     attributes.pool = pool.unwrap_or_default();
     let activate = args.activation() != Some(Activation::No);
@@ -357,7 +399,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
         blocks: blocks(&report, extents)?,
         sector: sector(args),
         chunk_blocks,
-        full: FullPolicy::Hold,
+        full: of_pool.unwrap_or_else(|| full_policy(args)),
         attributes,
     };
     if let Some(pool) = new_pool {
@@ -370,7 +412,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
 
 /// The origin's group and name.
 fn origin_place(args: &Args) -> Result<(String, String)> {
-    match single(args)?.map(Target::parse) {
+    match single(args).map(Target::parse) {
         Some(Some(Target::Volume { group, volume })) => Ok((group, volume)),
         Some(_) => Err(Failure::usage("The origin name should include the volume group.")),
         None => Err(Failure::NoForm),
@@ -404,12 +446,34 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         return Ok(());
     }
     let name = free_name(&report, name)?;
+    super::volumes::check_pvs(session, &report, args.positionals.get(1..).unwrap_or_default())?;
+    let pool = match args.text(Opt::ThinPool).map(split_name) {
+        None => None,
+        Some((Some(other), _)) if other != group => {
+            return Err(Failure::usage(format!("Please use a single volume group name (\"{group}\" or \"{other}\")")));
+        }
+        Some((_, pool)) => Some(named_pool(&report, &pool)?),
+    };
     let has_size = !is_store && (args.has(Opt::Size) || args.has(Opt::Extents));
     let reserve = if has_size { Some(reserve(session, args, &report, origin, chunk_blocks)?) } else { None };
-    let spec = new_snapshot(session, args, origin, name.clone(), reserve, chunk_blocks);
+    let mut spec = new_snapshot(session, args, origin, name.clone(), reserve, chunk_blocks);
+    if let Some(pool) = pool {
+        // A thin volume of its own in that pool, whatever its origin is: active at once but for a snapshot of a thin one.
+        spec.attributes.pool = pool;
+    }
     session.change(&group, Request::Snapshot { specs: vec![spec], freeze: true })?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())
+}
+
+/// The pool of this name.
+fn named_pool(report: &GroupReport, pool: &str) -> Result<String> {
+    let group = &report.name;
+    match report.volume(pool) {
+        Some(found) if found.is_pool() => Ok(pool.to_owned()),
+        Some(_) => Err(Failure::failed(format!("Logical volume {group}/{pool} is not a thin pool."))),
+        None => Err(Failure::failed(format!("Thin pool {pool} not found in volume group {group}."))),
+    }
 }
 
 /// Blocks to set aside for a snapshot: what was asked for, up to what can be used.

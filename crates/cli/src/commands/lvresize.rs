@@ -1,5 +1,6 @@
 //! lvextend, lvreduce and lvresize. Of a snapshot with a size, the size is what is set aside for it.
 
+use super::filesystem::{self, Filesystem};
 use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -30,26 +31,43 @@ pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
-    if args.has(Opt::NewSize) == args.has(Opt::NewExtents) {
+    if args.has(Opt::UsePolicies) {
+        return Ok(());
+    }
+    // A pool's metadata grows by itself: to ask for that alone is to ask for nothing.
+    let has_size = args.has(Opt::NewSize) || args.has(Opt::NewExtents);
+    if (args.has(Opt::NewSize) && args.has(Opt::NewExtents)) || (!has_size && !args.has(Opt::MorePoolMetadata)) {
         return Err(Failure::NoForm);
     }
-    // LVM takes physical volumes to allocate from after the volume; here placement is the engine's.
-    let [word] = &args.positionals[..] else {
-        return Err(match args.positionals.len() {
-            0 => Failure::NoForm,
-            _ => Failure::usage("Please give one logical volume; physical volumes to allocate from cannot be chosen."),
-        });
-    };
+    super::volumes::refuse_redundancy(args)?;
+    let Some((word, pvs)) = args.positionals.split_first() else { return Err(Failure::NoForm) };
     let missing = |group: &str, name: &str| format!("Logical volume {name} not found in volume group {group}.");
     let (report, volume) = session.one_volume(word, missing)?;
+    super::volumes::check_pvs(session, &report, pvs)?;
     let old = extents_of(&report, shown_blocks(&volume));
+    if !has_size {
+        session.console.say(format!("Logical volume {}/{} successfully resized.", report.name, volume.name));
+        return Ok(());
+    }
     let wanted = wanted_extents(session, args, &report, &volume, old, direction)?;
     let (new, is_capped) = capped(session, &report, &volume, wanted);
-    check_direction(old, new, direction, is_capped)?;
+    let resizes_filesystem = filesystem::is_wanted(args);
+    check_direction(old, new, direction, is_capped || resizes_filesystem)?;
     let full = format!("{}/{}", report.name, volume.name);
-    if new < old {
+    let filesystem = match resizes_filesystem {
+        true => Some(Filesystem::on(session, &report, &volume)?),
+        false => None,
+    };
+    match &filesystem {
+        Some(filesystem) if new < old => {
+            filesystem.shrink(session, args, new.saturating_mul(extent_bytes(&report)))?;
+        }
+        Some(filesystem) => filesystem.before_growth(session, args)?,
+        None => {}
+    }
+    if new < old && filesystem.is_none() {
         confirm_reduction(session, args, &report, &volume, new)?;
-    } else {
+    } else if new > old {
         check_room(session, &report, &volume, new - old)?;
     }
     if new != old {
@@ -69,7 +87,10 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         false => format!("Size of logical volume {full} changed from {} to {}.", size(old), size(new)),
     });
     session.console.say(format!("Logical volume {full} successfully resized."));
-    Ok(())
+    match filesystem {
+        Some(filesystem) if new >= old => filesystem.grow(session),
+        _ => Ok(()),
+    }
 }
 
 fn too_large(full: &str) -> Failure {

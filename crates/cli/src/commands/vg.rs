@@ -10,7 +10,7 @@ use crate::report::select::Criteria;
 use crate::session::Session;
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::wire::{GroupChange, GroupReport, Request};
+use rowen_control::wire::{AllocPolicy, GroupChange, GroupReport, Request};
 use rowen_engine::units::BLOCK_SIZE;
 
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
@@ -32,6 +32,12 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     if paths.is_empty() {
         return Err(Failure::usage("Please enter physical volume name(s)"));
     }
+    if args.yes_no(Opt::Clustered) == Some(true) {
+        return Err(Failure::failed("A volume group belongs to one host: clustered groups are not supported."));
+    }
+    if args.text(Opt::SystemId).is_some_and(|id| !id.is_empty()) {
+        return Err(Failure::failed("Volume groups have no system ID."));
+    }
     let name = name.strip_prefix("/dev/").unwrap_or(name);
     let refused = |why: String| Failure::usage(format!("{why}\nNew volume group name \"{name}\" is invalid."));
     names::check_form(name).map_err(|why| refused(why.to_string()))?;
@@ -52,7 +58,14 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
         })?;
         notes.iter().for_each(|note| session.console.say(note));
     }
-    let change = GroupChange { add_tags: args.tags(Opt::AddTag), ..GroupChange::default() };
+    let change = GroupChange {
+        add_tags: args.tags(Opt::AddTag),
+        autoactivate: args.yes_no(Opt::SetAuto).filter(|auto| !auto),
+        alloc: alloc(args),
+        max_volumes: args.number(Opt::MaxVolumes).filter(|most| *most > 0),
+        max_pvs: args.number(Opt::MaxPvs).filter(|most| *most > 0),
+        ..GroupChange::default()
+    };
     if change != GroupChange::default() {
         session.change(name, Request::ChangeGroup { change })?;
     }
@@ -61,7 +74,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 /// Each of the named groups in turn; one that fails does not stop the others.
-fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
+pub fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
     let mut end = Ok(());
     for word in words {
         let name = group_name(word)?;
@@ -155,6 +168,53 @@ pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<Strin
     Ok(chosen)
 }
 
+/// `--alloc` as it is kept. What is inherited is normal.
+fn alloc(args: &Args) -> Option<AllocPolicy> {
+    Some(match args.text(Opt::Alloc)? {
+        "contiguous" => AllocPolicy::Contiguous,
+        "cling" | "cling_by_tags" => AllocPolicy::Cling,
+        "anywhere" => AllocPolicy::Anywhere,
+        _ => AllocPolicy::Normal,
+    })
+}
+
+/// What LVM can change of a group and Rowen cannot.
+fn refused_change(args: &Args) -> Option<&'static str> {
+    if args.has(Opt::NewUuid) {
+        return Some("The identifier of a volume group cannot be changed: its blocks carry it.");
+    }
+    if args.has(Opt::ExtentSize) {
+        return Some("The extent size of a volume group cannot be changed.");
+    }
+    args.has(Opt::SystemId).then_some("Volume groups have no system ID.")
+}
+
+/// LVM's sentences for a change to what is already so.
+fn refuse_no_change(report: &GroupReport, change: &GroupChange) -> Result {
+    let (name, now) = (&report.name, &report.attributes);
+    if let Some(wanted) = change.autoactivate.filter(|wanted| *wanted == now.autoactivate) {
+        let state = if wanted { "yes" } else { "no" };
+        return Err(Failure::failed(format!("Volume group autoactivation is already {state}.")));
+    }
+    if let Some(wanted) = change.resizeable.filter(|wanted| *wanted == now.resizeable) {
+        let not = if wanted { "" } else { "not " };
+        return Err(Failure::failed(format!("Volume group \"{name}\" is already {not}resizeable")));
+    }
+    let volumes = report.volumes.len() as u64;
+    if change.max_volumes.is_some_and(|most| most > 0 && most < volumes) {
+        return Err(Failure::failed(format!(
+            "MaxLogicalVolumes is less than the current number {volumes} of LVs for {name}"
+        )));
+    }
+    let pvs = report.pvs.len() as u64;
+    if change.max_pvs.is_some_and(|most| most > 0 && most < pvs) {
+        return Err(Failure::failed(format!(
+            "MaxPhysicalVolumes is less than the current number {pvs} of PVs for \"{name}\""
+        )));
+    }
+    Ok(())
+}
+
 /// The groups that the words name: by name or by tag. Without words: all of them.
 pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<String>> {
     if words.is_empty() {
@@ -174,19 +234,52 @@ pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<S
 }
 
 pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
-    let change =
-        GroupChange { add_tags: args.tags(Opt::AddTag), remove_tags: args.tags(Opt::DelTag), ..GroupChange::default() };
+    let change = GroupChange {
+        autoactivate: args.yes_no(Opt::SetAuto),
+        exported: None,
+        resizeable: args.yes_no(Opt::Resizeable),
+        alloc: alloc(args),
+        max_volumes: args.number(Opt::MaxVolumesChange),
+        max_pvs: args.number(Opt::MaxPvs),
+        add_tags: args.tags(Opt::AddTag),
+        remove_tags: args.tags(Opt::DelTag),
+    };
     let activation = args.activation();
-    if activation.is_none() && change == GroupChange::default() {
+    let does_nothing = [
+        Opt::Refresh,
+        Opt::Poll,
+        Opt::Monitor,
+        Opt::LockStart,
+        Opt::LockStop,
+        Opt::LockType,
+        Opt::MetadataProfile,
+        Opt::DetachProfile,
+        Opt::PvMetadataCopies,
+        Opt::VgMetadataCopies,
+    ];
+    let is_refused = refused_change(args);
+    let asks_nothing = activation.is_none() && change == GroupChange::default() && is_refused.is_none();
+    if asks_nothing && !does_nothing.into_iter().any(|option| args.has(option)) {
         return Err(Failure::NoForm);
     }
     let groups = chosen_groups(session, args)?;
     each(session, &groups, |session, name| {
+        if let Some(why) = is_refused {
+            session.report(name)?;
+            return Err(Failure::failed(why));
+        }
         if change != GroupChange::default() {
+            refuse_no_change(&session.report(name)?, &change)?;
             session.change(name, Request::ChangeGroup { change: change.clone() })?;
             session.console.say(format!("Volume group \"{name}\" successfully changed"));
+        } else if activation.is_none() {
+            session.report(name)?;
         }
         let Some(activation) = activation else { return Ok(()) };
+        // A group that is not to be activated at boot is passed over, without a word.
+        if activation == Activation::Auto && !session.report(name)?.attributes.autoactivate {
+            return Ok(());
+        }
         match activation {
             Activation::No => {
                 session.change(name, Request::Deactivate { names: None })?;

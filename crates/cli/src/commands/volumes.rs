@@ -1,8 +1,49 @@
 //! What volumes are to each other in LVM's terms: pools, members, snapshots with and without a reserve. The engine knows
 //! fewer kinds; the rules by which LVM's kinds are seen in them are here, once.
 
+use crate::failure::{Failure, Result};
+use crate::options::{Opt, TYPES};
+use crate::parse::Args;
+use crate::session::Session;
 use rowen_control::wire::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
+
+/// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be to
+/// lose data that the caller believes safe.
+pub fn refuse_redundancy(args: &Args) -> Result {
+    if let Some(kind) = args.text(Opt::Type).filter(|kind| !TYPES.contains(kind)) {
+        return Err(Failure::failed(format!(
+            "Segment type \"{kind}\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical \
+             volumes on RAID."
+        )));
+    }
+    match args.number(Opt::Mirrors) {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(Failure::failed(
+            "Mirrored logical volumes are not supported. For redundancy put the physical volumes on RAID.",
+        )),
+    }
+}
+
+/// Physical volumes to allocate from: they must be the group's, and then they are not chosen, which is said.
+pub fn check_pvs(session: &mut Session<'_>, report: &GroupReport, words: &[String]) -> Result {
+    let name = &report.name;
+    for word in words {
+        // `/dev/sdb:0-99` names extents of it.
+        let path = word.split_once(':').map_or(word.as_str(), |(path, _)| path);
+        let path = session.backend.absolute(path);
+        let is_tag = word.starts_with('@');
+        if !is_tag && !report.pvs.iter().any(|pv| pv.path == path) {
+            return Err(Failure::failed(format!("Physical Volume \"{path}\" not found in Volume Group \"{name}\".")));
+        }
+    }
+    if !words.is_empty() && report.pvs.len() > 1 {
+        session
+            .console
+            .complain("WARNING: Physical volumes to allocate from are not chosen; space is taken as it comes.");
+    }
+    Ok(())
+}
 
 /// What a volume is in LVM's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

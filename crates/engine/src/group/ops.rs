@@ -2,10 +2,9 @@
 //! serve the running group and recovery alike (G3).
 
 use super::catalog::Catalog;
-use super::label::erase;
 use super::open::empty_head;
 use super::report::Holdings;
-use super::{Attributes, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, VolumeKind, VolumeState};
+use super::{Attributes, FullPolicy, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, VolumeKind, VolumeState};
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
@@ -15,7 +14,7 @@ use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry};
 use crate::journal::Pressure;
 use crate::map::MapError;
 use crate::placement::Placement;
-use crate::space::{AllocError, Reserve, Run};
+use crate::space::{AllocError, Reserve, Run, Space};
 use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap};
@@ -784,25 +783,150 @@ impl Group {
         if extents == 0 {
             return Err(Error::Invalid(format!("a physical volume of {size} bytes is too small for one extent")));
         }
-        let first_extent = root.pvs.iter().map(|pv| pv.extents).sum();
+        let first_extent: u64 = root.pvs.iter().map(|pv| pv.extents).sum();
         root.pvs.push(PvEntry { uuid: pv.uuid, first_extent, extents, size });
-        erase(&*self.core.disks, pv_index).await?;
-        let placement = Arc::new(Placement { extent_blocks: root.extent_blocks, pvs: root.pvs.clone() });
-        let (start, end) = (first_extent * root.extent_blocks, placement.blocks());
+        // A label first: the other superblocks may be durable before this one's, and then name it.
+        Group::write_label(&*self.core.disks, pv_index, pv.uuid).await?;
+        let start = first_extent * root.extent_blocks;
+        self.change_pvs(root.pvs, |space, end| {
+            space.add_pv(end);
+            space.free_later((start, end - start));
+        })
+        .await
+    }
+
+    /// Takes over the size of the last physical volume's disk, which has grown. True: there are more extents now.
+    pub async fn grow_last_pv(self: &Arc<Self>) -> Result<bool> {
+        self.check_writable()?;
+        let root = self.root.lock().group.clone();
+        let (mut pvs, index) = (root.pvs, self.core.placement().pvs.len() - 1);
+        let last = &mut pvs[index];
+        let size = self.core.disks.geometry(PvIndex(index as u16)).size;
+        let extents = size.saturating_sub(DATA_OFFSET) / (root.extent_blocks * BLOCK_SIZE);
+        if extents < last.extents {
+            return Err(Error::Invalid(format!("a physical volume of {} extents cannot have {extents}", last.extents)));
+        }
+        if extents == last.extents {
+            return Ok(false);
+        }
+        let start = (last.first_extent + last.extents) * root.extent_blocks;
+        (last.extents, last.size) = (extents, size);
+        self.change_pvs(pvs, |space, end| {
+            space.grow_last_pv(end);
+            space.free_later((start, end - start));
+        })
+        .await?;
+        Ok(true)
+    }
+
+    /// Takes the last physical volume out of the group and labels it as one of no group. It must hold no data; metadata
+    /// moves away from it. The caller takes its disk out of the set afterwards.
+    pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
+        self.check_writable()?;
+        let root = self.root.lock().group.clone();
+        let mut pvs = root.pvs;
+        let Some(last) = pvs.pop().filter(|_| !pvs.is_empty()) else {
+            return Err(Error::Invalid("a volume group needs a physical volume".into()));
+        };
+        let start = last.first_extent * root.extent_blocks;
+        let busy = || Error::Busy("the physical volume is in use".into());
+        if root.journal_start + root.journal_blocks > start {
+            return Err(busy());
+        }
+        // What was freed is usable only after a checkpoint; what is not by then is waited for.
+        self.checkpoint().await?;
+        let placement = Arc::new(Placement { extent_blocks: root.extent_blocks, pvs: pvs.clone() });
+        loop {
+            let take = || {
+                // One critical section: no checkpoint sees half of it.
+                let _gate = self.core.gate.read();
+                let mut catalog = self.catalog_mut();
+                if !self.core.space.lock().take_last_pv(self.core.hands(), start)? {
+                    return Ok(false);
+                }
+                catalog.attributes.pv_tags.truncate(pvs.len());
+                self.place_anew(&catalog, &placement);
+                Ok(true)
+            };
+            if self.move_metadata(start).await? && self.core.with_nodes_privileged(take).await? {
+                break;
+            }
+            if !self.more_space().await? {
+                return Err(busy());
+            }
+        }
+        self.checkpoint().await?;
+        Group::write_label(&*self.core.disks, PvIndex(pvs.len() as u16), last.uuid).await
+    }
+
+    /// Moves the copies of metadata that lie at or beyond VG block `start` before it. False: there is no room for them.
+    async fn move_metadata(self: &Arc<Self>, start: u64) -> Result<bool> {
+        let copies = self.core.meta.lock().copies_from(start);
+        for (pair, copy, from) in copies {
+            let blocks = self.core.placement().extent_blocks;
+            // No checkpoint may write nodes while they are copied.
+            let hold = self.hold_checkpoints().await;
+            let take = || {
+                let _gate = self.core.gate.read();
+                let mut space = self.core.space.lock();
+                match space.alloc_contiguous(self.core.hands(), blocks, 0) {
+                    Ok(run) => Ok(run),
+                    Err(AllocError::Map(error)) => Err(error),
+                    Err(_) => Ok(None),
+                }
+            };
+            let run = self.core.with_nodes_privileged(take).await?;
+            let Some(run) = run else { return Ok(false) };
+            if run.0 + run.1 > start {
+                // Nobody saw it: it goes straight back.
+                self.add_free(run.0, run.0 + run.1).await?;
+                return Ok(false);
+            }
+            for block in 0..blocks {
+                let page = self.core.read_block(VgBlock(from + block)).await?;
+                self.core.write_blocks(VgBlock(run.0 + block), Arc::new(page)).await?;
+            }
+            self.core.journal.flush().await?;
+            {
+                let _gate = self.core.gate.read();
+                self.core.meta.lock().move_copy(pair, copy, run.0);
+                self.core.space.lock().free_later((from, blocks));
+            }
+            drop(hold);
+            self.checkpoint().await?;
+        }
+        Ok(true)
+    }
+
+    /// Puts another table of physical volumes in force. `account` tells free space, given the end of the last one. What
+    /// is new is freed by the very checkpoint whose superblock names it: nothing can be placed there that a crash would
+    /// leave outside of the group.
+    async fn change_pvs(self: &Arc<Self>, pvs: Vec<PvEntry>, account: impl FnOnce(&mut Space, u64)) -> Result<()> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let placement = Arc::new(Placement { extent_blocks, pvs });
         let hold = self.hold_checkpoints().await;
         {
             let _gate = self.core.gate.read();
-            *self.core.placement.write() = placement.clone();
-            self.root.lock().group.pvs = root.pvs;
-            self.core.space.lock().add_pv(end);
-            for volume in self.catalog.read().volumes.values() {
-                volume.state.lock().placement = placement.clone();
-            }
+            let catalog = self.catalog.read();
+            self.place_anew(&catalog, &placement);
+            account(&mut self.core.space.lock(), placement.blocks());
         }
-        self.add_free(start, end).await?;
         drop(hold);
-        // The checkpoint's superblock makes it part of the group: before that, nothing refers to it.
         self.checkpoint().await
+    }
+
+    /// From now on blocks are found by this table.
+    fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
+        *self.core.placement.write() = placement.clone();
+        for volume in catalog.volumes.values() {
+            volume.state.lock().placement = placement.clone();
+        }
+        self.root.lock().group.pvs.clone_from(&placement.pvs);
+    }
+
+    /// What a write does when there is no space.
+    pub async fn set_full_policy(self: &Arc<Self>, id: VolumeId, full: FullPolicy) -> Result<()> {
+        self.update(id, |meta| meta.full = full).await
     }
 
     /// Erases the group's metadata; the physical volumes stay labelled and belong to no group. It must have no volume.

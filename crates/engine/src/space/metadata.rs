@@ -104,6 +104,17 @@ impl MetaSpace {
         self.free += self.pair_blocks;
     }
 
+    /// The copies of pairs that lie at or beyond this VG block: pair, which copy, and where.
+    pub fn copies_from(&self, start: u64) -> Vec<(usize, usize, u64)> {
+        let of_pair = |(pair, places): (usize, &[u64; 2])| [(pair, 0, places[0]), (pair, 1, places[1])];
+        self.pairs.iter().enumerate().flat_map(of_pair).filter(|(.., place)| *place >= start).collect()
+    }
+
+    /// One copy of a pair lies elsewhere from now on; its blocks were copied.
+    pub fn move_copy(&mut self, pair: usize, copy: usize, to: u64) {
+        self.pairs[pair][copy] = to;
+    }
+
     /// Whether this many nodes can be had by an ordinary or by a privileged writer.
     pub fn can_alloc(&self, nodes: u64, privileged: bool) -> bool {
         self.free >= nodes + if privileged { 0 } else { self.reserve() }

@@ -290,6 +290,28 @@ impl Space {
         self.pv_free.push((end, 0));
     }
 
+    /// The last physical volume's range ends later than it did, at block `end`.
+    pub fn grow_last_pv(&mut self, end: u64) {
+        if let Some((last, _)) = self.pv_free.last_mut() {
+            *last = end;
+        }
+    }
+
+    /// Takes the last physical volume's range, from block `start` on, out of free space for good. `Ok(false)`: some of it
+    /// is in use, or promised with what else is free, and all stays.
+    pub fn take_last_pv(&mut self, hands: Hands<'_>, start: u64) -> Result<bool, MapError> {
+        self.close_arenas(hands)?;
+        let Some((end, free)) = self.pv_free.last().copied() else { return Ok(false) };
+        let len = end - start;
+        if free != len || self.available() < len {
+            return Ok(false);
+        }
+        self.take_run(hands, (start, len))?;
+        self.pv_free.pop();
+        self.search_from = 0;
+        Ok(true)
+    }
+
     // ---- promises -------------------------------------------------------------------------------------------
 
     /// Raises (or lowers) what is promised to thick volumes.

@@ -144,6 +144,16 @@ impl PvSet {
         drop(last);
     }
 
+    /// Looks again how large a disk is: one that has grown can be used to its new end.
+    pub fn look_again(&self, pv: PvIndex) -> Result<(), OpenError> {
+        let Some(path) = self.path(pv) else { return Ok(()) };
+        let Opened { geometry, .. } = open::open(&path, OpenMode::ReadOnly)?;
+        if let Some(pv) = self.pvs.write().get_mut(usize::from(pv.0)) {
+            pv.geometry.size = pv.geometry.size.max(geometry.size - geometry.size % u64::from(pv.geometry.sector));
+        }
+        Ok(())
+    }
+
     /// How requests reach the kernel.
     pub fn engine(&self) -> IoEngine {
         self.engine

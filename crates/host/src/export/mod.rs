@@ -185,6 +185,30 @@ impl Exports {
         self.off_worker(move |inner| inner.rename(&from, &to)).await
     }
 
+    /// Makes the names of all active volumes as those of `group`, which may be this one (whose names are then all there) or
+    /// what it is about to be called. All or none.
+    pub async fn make_names_of(&self, group: &str) -> Result<()> {
+        let group = group.to_owned();
+        self.off_worker(move |inner| inner.make_names_of(&group)).await
+    }
+
+    /// Takes back what [`make_names_of`](Self::make_names_of) made for another group.
+    pub async fn remove_names_of(&self, group: &str) -> Result<()> {
+        let group = group.to_owned();
+        self.off_worker(move |inner| {
+            let nodes = inner.nodes.of_group(&group)?;
+            inner.active_names().iter().try_for_each(|name| nodes.remove(name))
+        })
+        .await
+    }
+
+    /// The group is called `group` from now on: its old names go, its run directory moves, and the keeper starts servers of
+    /// that name. This process can only end afterwards.
+    pub async fn move_to(&self, group: &str) -> Result<()> {
+        let group = group.to_owned();
+        self.off_worker(move |inner| inner.move_to(&group)).await
+    }
+
     /// The volume's size has changed: the device follows.
     pub async fn resized(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
@@ -394,6 +418,38 @@ impl Inner {
         };
         self.hold_again(to)?;
         Ok(node)
+    }
+
+    fn active_names(&self) -> Vec<String> {
+        self.active.lock().keys().cloned().collect()
+    }
+
+    fn make_names_of(&self, group: &str) -> Result<()> {
+        let nodes = self.nodes.of_group(group)?;
+        let devices: Vec<(String, LoopDevice)> =
+            self.active.lock().iter().map(|(name, export)| (name.clone(), export.device)).collect();
+        devices.iter().try_for_each(|(name, _)| nodes.check_free(name))?;
+        for (position, (name, device)) in devices.iter().enumerate() {
+            if let Err(e) = nodes.make(name, *device) {
+                if group != self.group {
+                    // The first error is the one to report.
+                    devices[..position].iter().for_each(|(name, _)| drop(nodes.remove(name)));
+                }
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    fn move_to(&self, group: &str) -> Result<()> {
+        self.active_names().iter().try_for_each(|name| self.nodes.remove(name))?;
+        let to = paths::group_dir(group);
+        // Nobody may find this server under the new name, where it would have to refuse.
+        let _ = fs::remove_file(paths::control_socket(&self.group));
+        // What a group of that name left there before it was removed.
+        let _ = fs::remove_dir_all(&to);
+        fs::rename(&self.run, &to).doing(|| format!("rename {} to {}", self.run.display(), to.display()))?;
+        self.with_keeper(|keeper| keeper.rename(group))
     }
 
     /// Tells the keeper what is known of the volume now.

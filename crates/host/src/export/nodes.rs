@@ -61,6 +61,13 @@ impl Nodes {
         Ok(Nodes { dev: dev.into(), group: group.into(), files: files.into(), disk_group: disk_group() })
     }
 
+    /// The nodes of the same volumes under another group's name.
+    pub fn of_group(&self, group: &str) -> Result<Nodes> {
+        let mut other = Nodes::new(&self.dev, group, &self.files)?;
+        other.disk_group = self.disk_group;
+        Ok(other)
+    }
+
     /// `/dev/VG/LV`
     pub fn path(&self, volume: &str) -> PathBuf {
         self.dev.join(&self.group).join(volume)

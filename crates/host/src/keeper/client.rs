@@ -76,6 +76,11 @@ impl Client {
         self.ask(&Message::Release(file.into()), None)
     }
 
+    /// The group has another name from now on: servers are started by it.
+    pub fn rename(&self, group: &str) -> io::Result<()> {
+        self.ask(&Message::Rename(group.into()), None)
+    }
+
     /// Ends the keeper; refused while it keeps anything.
     pub fn bye(self) -> io::Result<()> {
         self.say_bye()

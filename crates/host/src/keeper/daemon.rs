@@ -280,6 +280,11 @@ impl Keeper {
                 }
                 Message::Done
             }
+            (Message::Rename(group), _) if rowen_control::names::check_form(&group).is_ok() => {
+                self.log.say(&format!("{} is {group} from now on", self.group));
+                self.group = group;
+                Message::Done
+            }
             (Message::Bye, _) if self.held.is_empty() => {
                 self.leaving = true;
                 Message::Done

@@ -60,6 +60,8 @@ pub enum Message {
     Release(String),
     /// Send everything that is kept.
     List,
+    /// The group has this name from now on, and its directory has moved.
+    Rename(String),
     /// The server ends on purpose and nothing is active: the keeper ends too.
     Bye,
     // From the keeper.
@@ -77,6 +79,7 @@ impl Message {
             Message::Hold(entry) => ('H', entry.encode()),
             Message::Release(file) => ('R', file.clone()),
             Message::List => ('L', String::new()),
+            Message::Rename(group) => ('N', group.clone()),
             Message::Bye => ('B', String::new()),
             Message::Done => ('d', String::new()),
             Message::Held(entry) => ('h', entry.encode()),
@@ -96,6 +99,7 @@ impl Message {
             'H' => Message::Hold(Entry::decode(rest)?),
             'R' => Message::Release(rest.into()),
             'L' => Message::List,
+            'N' => Message::Rename(rest.into()),
             'B' => Message::Bye,
             'd' => Message::Done,
             'h' => Message::Held(Entry::decode(rest)?),
@@ -154,6 +158,7 @@ mod tests {
             Message::Hold(setting_up),
             Message::Release("a.1".into()),
             Message::List,
+            Message::Rename("other".into()),
             Message::Bye,
             Message::Done,
             Message::Held(entry),

@@ -1,11 +1,13 @@
 //! What is kept with the group itself: tags, limits, whether it is exported; and its physical volumes.
 
 use super::failure::{Failure, Result};
-use super::state::Server;
+use super::log;
+use super::state::{Server, is_pool};
 use crate::devices;
 use rowen_control::names;
-use rowen_control::wire::{ErrorKind, GroupChange, Outcome, change_tags};
-use rowen_engine::disk::PvIndex;
+use rowen_control::wire::{ErrorKind, FullPolicy, GroupChange, Outcome, change_tags};
+use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::error::Error;
 use rowen_engine::group::GroupAttributes;
 use std::path::Path;
 
@@ -56,6 +58,138 @@ impl Server {
                 format!("Physical Volume \"{}\" not found in Volume Group \"{}\".", path.display(), self.name);
             Failure::new(ErrorKind::NotFound, message)
         })
+    }
+
+    /// The last physical volume, which must be the one at `path`: the others' places in the group depend on it.
+    fn last_pv(&self, path: &str, cannot: &str) -> Result<PvIndex> {
+        let index = self.pv_at(Path::new(path))?;
+        let pvs = self.group.info().pvs.len();
+        if usize::from(index.0) + 1 == pvs {
+            return Ok(index);
+        }
+        let last = u16::try_from(pvs - 1).ok().and_then(|last| self.pvs.path(PvIndex(last)));
+        let last = last.map(|last| last.display().to_string()).unwrap_or_default();
+        let message =
+            format!("Physical volume \"{path}\" cannot {cannot}: only the one that joined last (\"{last}\") can.");
+        Err(Failure::new(ErrorKind::Invalid, message))
+    }
+
+    /// A physical volume that holds no data leaves the group.
+    pub fn remove_pv(&self, path: &str) -> Result<Outcome> {
+        let here = self.pv_at(Path::new(path))?;
+        if here == PvIndex(0) && self.group.info().pvs.len() == 1 {
+            let message = format!("Can't remove final physical volume \"{path}\" from volume group \"{}\"", self.name);
+            return Err(Failure::new(ErrorKind::Invalid, message));
+        }
+        let index = self.last_pv(path, "leave")?;
+        let group = self.group.clone();
+        let done = self.run(async move { group.remove_last_pv().await });
+        // Whatever came of its label: what the group does not know any more is not held.
+        if self.group.info().pvs.len() == usize::from(index.0) {
+            self.pvs.pop();
+        }
+        match done {
+            Err(Error::Busy(_)) => {
+                Err(Failure::new(ErrorKind::InUse, format!("Physical volume \"{path}\" still in use")))
+            }
+            other => self.told(other, "").map(|()| Outcome::Ok),
+        }
+    }
+
+    /// A physical volume whose device has grown gives its new space to the group.
+    pub fn resize_pv(&self, path: &str) -> Result<Outcome> {
+        let index = self.pv_at(Path::new(path))?;
+        self.pvs.look_again(index)?;
+        let known = self.group.info().pvs.get(usize::from(index.0)).map_or(0, |pv| pv.size);
+        if self.pvs.geometry(index).size <= known {
+            return Ok(Outcome::Ok);
+        }
+        self.last_pv(path, "grow")?;
+        let group = self.group.clone();
+        let done = self.run(async move { group.grow_last_pv().await });
+        self.told(done, "")?;
+        Ok(Outcome::Ok)
+    }
+
+    /// Gives the group another name, its devices and its place in the run directory included. Names cannot change under a
+    /// process that was started with the old one: this server ends, and its successor takes the devices over.
+    pub fn rename_group(&self, to: &str) -> Result<Outcome> {
+        let invalid = |why: String| Failure::new(ErrorKind::Invalid, why);
+        names::check_form(to).map_err(|why| invalid(format!("{why}\nNew volume group name \"{to}\" is invalid.")))?;
+        if devices::scan()?.groups().iter().any(|group| group.name == to) {
+            let message = format!("New volume group \"{to}\" already exists");
+            return Err(Failure::new(ErrorKind::Exists, message));
+        }
+        let volumes = self.group.volumes();
+        if let Some(told) = volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
+            return Err(invalid(told));
+        }
+        let name = to.to_owned();
+        self.export(|exports| async move { exports.make_names_of(&name).await })?;
+        let (group, name) = (self.group.clone(), to.to_owned());
+        let renamed = self.run(async move { group.rename_group(&name).await });
+        if let Err(failure) = self.told(renamed, "") {
+            let name = to.to_owned();
+            self.export(|exports| async move { exports.remove_names_of(&name).await })?;
+            return Err(failure);
+        }
+        // From here on there is no way back: the disks say the new name.
+        self.end.rename();
+        let name = to.to_owned();
+        self.export(|exports| async move { exports.move_to(&name).await })?;
+        log::line(format_args!("volume group \"{}\" is \"{to}\" from now on", self.name));
+        Ok(Outcome::Ok)
+    }
+
+    /// Makes names under /dev that something else has removed.
+    pub fn make_nodes(&self) -> Result<Outcome> {
+        let name = self.name.clone();
+        self.export(|exports| async move { exports.make_names_of(&name).await })?;
+        Ok(Outcome::Ok)
+    }
+
+    /// What writes do when the group is full: of a pool, for all of its volumes.
+    pub fn set_full_policy(&self, name: &str, full: FullPolicy) -> Result<Outcome> {
+        let volume = self.find(name)?;
+        let pool = is_pool(&volume);
+        let volumes = self.group.volumes();
+        let chosen = volumes.iter().filter(|other| other.id == volume.id || (pool && other.attributes.pool == name));
+        for (id, name) in chosen.map(|volume| (volume.id, volume.name.clone())) {
+            let group = self.group.clone();
+            let done = self.run(async move { group.set_full_policy(id, full.into()).await });
+            self.told(done, &name)?;
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// Refuses more volumes than the administrator's limit.
+    pub fn refuse_more_volumes(&self, more: usize) -> Result<()> {
+        let most = self.group.info().attributes.max_volumes;
+        if most == 0 || (self.group.volumes().len() + more) as u64 <= most {
+            return Ok(());
+        }
+        let message = format!("Maximum number of logical volumes ({most}) reached in volume group {}", self.name);
+        Err(Failure::new(ErrorKind::NoSpace, message))
+    }
+
+    /// Refuses more physical volumes than the administrator's limit, or any in a group that is to stay as it is.
+    pub fn refuse_more_pvs(&self, paths: &[String]) -> Result<()> {
+        let info = self.group.info();
+        if !info.attributes.resizeable {
+            return Err(Failure::new(ErrorKind::Denied, format!("Volume group {} is not resizeable.", self.name)));
+        }
+        let most = info.attributes.max_pvs;
+        let room = (most as usize).saturating_sub(info.pvs.len());
+        match paths.get(room) {
+            Some(path) if most > 0 => {
+                let message = format!(
+                    "No space for '{path}' - volume group '{}' holds max {most} physical volume(s).",
+                    self.name
+                );
+                Err(Failure::new(ErrorKind::NoSpace, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what an exported group does not do.

@@ -12,7 +12,7 @@ impl Handler for Server {
         let (takes_space, is_change) = (takes_space(&request), changes_metadata(&request));
         let outcome = self.carry_out(request).unwrap_or_else(Outcome::from);
         // A request that failed may have done a part of its work.
-        if is_change && !caller.no_backup && !self.end.is_destroyed() {
+        if is_change && !caller.no_backup && !self.end.is_destroyed() && !self.end.is_renamed() {
             self.archive.changed(&caller.command);
             if let Some(message) = self.archive.trouble() {
                 interim(Outcome::Notice { message });
@@ -38,6 +38,20 @@ fn changes_metadata(request: &Request) -> bool {
             | Request::Checkpoint
             | Request::Activate { .. }
             | Request::Deactivate { .. }
+            | Request::MakeNodes
+            | Request::Stop
+    )
+}
+
+/// Whether the request makes sense for a group that is on its way to another host.
+fn is_for_exported(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::ChangeGroup { .. }
+            | Request::RenameGroup { .. }
+            | Request::Deactivate { .. }
+            | Request::MakeNodes
+            | Request::Checkpoint
             | Request::Stop
     )
 }
@@ -68,6 +82,9 @@ impl Server {
         if self.end.is_asked() {
             return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
         }
+        if !is_for_exported(&request) {
+            self.refuse_exported()?;
+        }
         match request {
             Request::Hello { .. }
             | Request::Report
@@ -93,6 +110,11 @@ impl Server {
             }
             Request::ChangeGroup { change } => self.change_group(&change),
             Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
+            Request::RemovePv { path } => self.remove_pv(&path),
+            Request::ResizePv { path } => self.resize_pv(&path),
+            Request::RenameGroup { to } => self.rename_group(&to),
+            Request::MakeNodes => self.make_nodes(),
+            Request::SetFullPolicy { name, full } => self.set_full_policy(&name, full),
             Request::Merge { snapshot } => self.merge(&snapshot),
             Request::Revert { target, source } => self.revert(&target, &source),
             Request::AddPv { paths } => self.add_pvs(&paths),

@@ -271,6 +271,8 @@ enum Ending {
     Closed,
     /// The group was removed.
     Destroyed,
+    /// The group has another name; volumes may be in use.
+    Renamed,
 }
 
 fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
@@ -296,6 +298,9 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         }
         if server.end.is_destroyed() {
             return Ending::Destroyed;
+        }
+        if server.end.is_renamed() {
+            return Ending::Renamed;
         }
         if server.end.is_asked() {
             return Ending::Closed;
@@ -348,7 +353,12 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
                 hand_over(&server, &failure);
             }
         }
-        Ending::Closed => {}
+        // A device that stays would change its number: even those that nobody uses are handed over.
+        Ending::Renamed if server.any_active() => {
+            let why = format!("Volume group \"{}\" has another name.", server.name);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why));
+        }
+        Ending::Renamed | Ending::Closed => {}
     }
     systemd::stopping();
     server.archive.close();

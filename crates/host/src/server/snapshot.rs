@@ -29,6 +29,7 @@ fn sync_filesystems(node: &Node) {
 impl Server {
     /// One atomic snapshot of all the origins.
     pub fn snapshot(&self, specs: Vec<SnapshotSpec>, hold_still: bool) -> Result<Outcome> {
+        self.refuse_more_volumes(specs.len())?;
         let mut origins = BTreeMap::new();
         let mut engine_specs: Vec<NewSnapshot> = Vec::with_capacity(specs.len());
         let mut on = Vec::with_capacity(specs.len());

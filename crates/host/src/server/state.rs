@@ -42,6 +42,8 @@ pub struct End {
     asked: AtomicBool,
     /// The group is gone: there is nothing to checkpoint.
     destroyed: AtomicBool,
+    /// The group has another name.
+    renamed: AtomicBool,
     bell: std::os::fd::OwnedFd,
 }
 
@@ -49,7 +51,12 @@ impl End {
     pub fn new() -> std::io::Result<End> {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags)?;
-        Ok(End { asked: AtomicBool::new(false), destroyed: AtomicBool::new(false), bell })
+        Ok(End {
+            asked: AtomicBool::new(false),
+            destroyed: AtomicBool::new(false),
+            renamed: AtomicBool::new(false),
+            bell,
+        })
     }
 
     /// Asks the main loop to end the server.
@@ -58,6 +65,16 @@ impl End {
         self.asked.store(true, Ordering::SeqCst);
         // The counter cannot overflow from a few requests; a failure would only cost the main loop its next timeout.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Asks the main loop to end the server of a group that has another name from now on.
+    pub fn rename(&self) {
+        self.renamed.store(true, Ordering::SeqCst);
+        self.ask(false);
+    }
+
+    pub fn is_renamed(&self) -> bool {
+        self.renamed.load(Ordering::SeqCst)
     }
 
     pub fn is_asked(&self) -> bool {

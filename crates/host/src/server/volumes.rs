@@ -15,6 +15,7 @@ impl Server {
     /// A new volume, with its node when `activate`.
     pub fn create_volume(&self, spec: VolumeSpec, activate: bool) -> Result<Outcome> {
         self.check_name(&spec.name)?;
+        self.refuse_more_volumes(1)?;
         let name = spec.name.clone();
         let mut volume = NewVolume::from(spec);
         let activate = activate && volume.attributes.pool != name;
@@ -186,6 +187,7 @@ impl Server {
 
     /// Adds physical volumes to the running group, all checks on all of them first.
     pub fn add_pvs(&self, paths: &[String]) -> Result<Outcome> {
+        self.refuse_more_pvs(paths)?;
         for (position, path) in paths.iter().enumerate() {
             if paths[..position].contains(path) {
                 let message = format!("Physical volume {path} was given more than once.");

@@ -27,6 +27,10 @@ pub const TESTS: &[Test] = &[
     ("volumes::devices_follow_a_resize", devices_follow_a_resize),
     ("volumes::a_mounted_volume_is_renamed", a_mounted_volume_is_renamed),
     ("volumes::tags_and_marks_of_a_group_outlive_its_server", tags_and_marks_of_a_group_outlive_its_server),
+    ("volumes::a_group_is_renamed_while_it_is_used", a_group_is_renamed_while_it_is_used),
+    ("volumes::a_physical_volume_leaves_and_another_grows", a_physical_volume_leaves_and_another_grows),
+    ("volumes::limits_of_a_group_are_kept", limits_of_a_group_are_kept),
+    ("volumes::missing_names_are_made_again", missing_names_are_made_again),
     ("volumes::permissions_reach_the_device", permissions_reach_the_device),
     ("volumes::a_running_group_grows", a_running_group_grows),
     ("volumes::a_filling_group_warns", a_filling_group_warns),
@@ -479,10 +483,136 @@ fn tags_and_marks_of_a_group_outlive_its_server() {
         assert_eq!(report.pvs.iter().map(|pv| pv.tags.clone()).collect::<Vec<_>>(), [vec![], vec!["slow".to_owned()]]);
         vg.ask(Request::Stop);
     }
-    change(GroupChange { exported: Some(true), ..GroupChange::default() });
     vg.create("lv", VolumeKind::Thin, 8 * MIB, false);
+    change(GroupChange { exported: Some(true), ..GroupChange::default() });
     let (kind, message) = vg.refusal(Request::Activate { names: None, ignore_skip: false, auto: false });
     assert_eq!((kind, message), (ErrorKind::Denied, format!("Volume group \"{}\" is exported", vg.name)));
     change(GroupChange { exported: Some(false), ..GroupChange::default() });
     vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+}
+
+fn rename_group(vg: &mut Vg, to: String) {
+    vg.ask(Request::RenameGroup { to: to.clone() });
+    vg.name = to;
+    vg.report();
+}
+
+fn a_group_is_renamed_while_it_is_used() {
+    let mut vg = Vg::make(&[64 * MIB, 64 * MIB]);
+    let mounted = vg.create("a-b", VolumeKind::Thick, 16 * MIB, true);
+    let (before, first) = (vg.name.clone(), vg.server());
+    vg.create("idle", VolumeKind::Thin, 8 * MIB, true);
+    vg.create("off", VolumeKind::Thin, 8 * MIB, false);
+    let filesystem = Mounted::ext4(&mounted);
+    fs::write(filesystem.point.join("old"), b"from before").unwrap();
+    let numbers = |vg: &Vg| {
+        let report = vg.report();
+        report.volumes.iter().map(|volume| (volume.node.major, volume.node.minor)).collect::<Vec<_>>()
+    };
+    let devices = numbers(&vg);
+    let other = Vg::make(&[64 * MIB]);
+    let (kind, message) = vg.refusal(Request::RenameGroup { to: other.name.clone() });
+    assert_eq!((kind, message), (ErrorKind::Exists, format!("New volume group \"{}\" already exists", other.name)));
+    assert_eq!(vg.refusal(Request::RenameGroup { to: "../x".into() }).0, ErrorKind::Invalid);
+    assert_eq!(vg.server(), first, "a refusal is no reason to end");
+
+    // With a dash, which is doubled in names under /dev/mapper; and there and back again.
+    for to in [format!("{before}-new"), format!("{before}x")] {
+        rename_group(&mut vg, to);
+        assert_eq!(numbers(&vg), devices, "they are the same devices");
+        assert!(fs::metadata(vg.node("a-b")).unwrap().file_type().is_block_device());
+        assert!(vg.node("idle").exists() && !vg.node("off").exists());
+        let report = vg.report();
+        assert!(report.volume("a-b").unwrap().node.open && !report.volume("idle").unwrap().node.open);
+        assert_eq!(fs::read(filesystem.point.join("old")).unwrap(), b"from before");
+        fs::write(filesystem.point.join("new"), vec![7; 1 << 20]).unwrap();
+    }
+    for old in [before.clone(), format!("{before}-new")] {
+        assert!(!Path::new("/dev").join(&old).exists(), "/dev/{old} is still there");
+        assert!(!rowen_host::paths::group_dir(&old).exists(), "the run directory of {old} is still there");
+        let listed = fs::read_dir("/dev/mapper").unwrap().flatten();
+        let prefix = format!("{}-a", old.replace('-', "--"));
+        let left = listed.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count();
+        assert_eq!(left, 0, "{old} has names under /dev/mapper");
+    }
+    // The keeper knows the new name: a server that dies is followed by one of it.
+    let pid = vg.signal_server(rustix::process::Signal::KILL);
+    wait_for("another server", || vg.server() != pid && server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    assert_eq!(fs::read(filesystem.point.join("new")).unwrap(), vec![7; 1 << 20]);
+    drop(filesystem);
+    let name = vg.name.clone();
+    vg.ask(Request::Stop);
+    assert!(devices::scan().unwrap().group(&before).is_err());
+    assert_eq!(devices::scan().unwrap().group(&name).unwrap().paths.len(), 2);
+    // With nothing active no server is needed in between.
+    vg.ask(Request::Deactivate { names: None });
+    rename_group(&mut vg, before);
+    assert_eq!(vg.names(), ["a-b", "idle", "off"]);
+}
+
+fn a_physical_volume_leaves_and_another_grows() {
+    let mut vg = Vg::make(&[64 * MIB, 64 * MIB]);
+    let path = |vg: &Vg, index: usize| vg.files[index].display().to_string();
+    let node = vg.create("keep", VolumeKind::Thick, 8 * MIB, true);
+    write(&node, 5, 0, 1 << 20);
+    vg.create("big", VolumeKind::Thick, 80 * MIB, false);
+    let used = |path: &str| (ErrorKind::InUse, format!("Physical volume \"{path}\" still in use"));
+    assert_eq!(vg.refusal(Request::RemovePv { path: path(&vg, 1) }), used(&path(&vg, 1)));
+    let (kind, message) = vg.refusal(Request::RemovePv { path: path(&vg, 0) });
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(message.contains("cannot leave: only the one that joined last"), "{message}");
+    vg.ask(Request::Remove { names: vec!["big".into()] });
+    vg.ask(Request::RemovePv { path: path(&vg, 1) });
+    assert_eq!(vg.report().pvs.len(), 1);
+    let (_, message) = vg.refusal(Request::RemovePv { path: path(&vg, 0) });
+    assert!(message.starts_with("Can't remove final physical volume"), "{message}");
+    // It is a physical volume of no group, held by nobody, and may join again or go.
+    devices::pvremove(&vg.files[1], Consent::default()).unwrap();
+
+    let before = vg.report().extents;
+    vg.ask(Request::ResizePv { path: path(&vg, 0) });
+    assert_eq!(vg.report().extents, before, "a device that has not grown changes nothing");
+    File::options().write(true).open(&vg.files[0]).unwrap().set_len(256 * MIB).unwrap();
+    vg.ask(Request::ResizePv { path: path(&vg, 0) });
+    assert_eq!(vg.report().extents, before + 48);
+    let node = vg.create("more", VolumeKind::Thick, 160 * MIB, true);
+    write(&node, 6, 150 << 20, 1 << 20);
+    vg.ask(Request::Stop);
+    assert_eq!(vg.report().extents, before + 48);
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    assert!(starts_with(&vg.node("keep"), 5, 1 << 20));
+    match vg.ask(Request::Check) {
+        Outcome::Check(found) => assert_eq!(found.findings, Vec::<String>::new()),
+        other => panic!("{other:?}"),
+    }
+    vg.files.truncate(1);
+}
+
+fn limits_of_a_group_are_kept() {
+    let vg = Vg::make(&[64 * MIB]);
+    let change = |change: GroupChange| vg.ask(Request::ChangeGroup { change });
+    change(GroupChange { max_volumes: Some(1), max_pvs: Some(1), ..GroupChange::default() });
+    vg.create("one", VolumeKind::Thin, 8 * MIB, false);
+    let most = format!("Maximum number of logical volumes (1) reached in volume group {}", vg.name);
+    assert_eq!(create_refusal(&vg, "two", 4 * MIB), (ErrorKind::NoSpace, most.clone()));
+    let specs = vec![snapshot("one", "two", None)];
+    assert_eq!(vg.refusal(Request::Snapshot { specs, freeze: true }), (ErrorKind::NoSpace, most));
+    let (kind, message) = vg.refusal(Request::AddPv { paths: vec!["/x".into()] });
+    assert_eq!(
+        (kind, message),
+        (ErrorKind::NoSpace, format!("No space for '/x' - volume group '{}' holds max 1 physical volume(s).", vg.name))
+    );
+    change(GroupChange { max_pvs: Some(0), resizeable: Some(false), ..GroupChange::default() });
+    let (_, message) = vg.refusal(Request::AddPv { paths: vec!["/x".into()] });
+    assert_eq!(message, format!("Volume group {} is not resizeable.", vg.name));
+}
+
+fn missing_names_are_made_again() {
+    let vg = Vg::make(&[64 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
+    fs::remove_file(&node).unwrap();
+    fs::remove_dir(node.parent().unwrap()).unwrap();
+    fs::remove_file(format!("/dev/mapper/{}-lv", vg.name)).unwrap();
+    vg.ask(Request::MakeNodes);
+    assert!(fs::metadata(&node).unwrap().file_type().is_block_device());
 }

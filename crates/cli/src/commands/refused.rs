@@ -1,0 +1,41 @@
+//! LVM's commands that cannot be done here, each with the reason: a caller learns why, and what to do instead.
+
+use crate::failure::{Failure, Result};
+use crate::parse::Args;
+use crate::session::Session;
+
+fn refused(why: &str) -> Result {
+    Err(Failure::failed(why))
+}
+
+pub fn pvmove(_session: &mut Session<'_>, _args: &Args) -> Result {
+    refused(
+        "Moving extents is not supported: snapshots share blocks, and all of their maps would have to change.\n\
+         To empty a disk, copy its volumes to another volume group.",
+    )
+}
+
+pub fn vgsplit(_session: &mut Session<'_>, _args: &Args) -> Result {
+    refused(
+        "Splitting a volume group is not supported: its volumes share its space and its journal.\n\
+         Copy the volumes to a volume group on other physical volumes.",
+    )
+}
+
+pub fn vgmerge(_session: &mut Session<'_>, _args: &Args) -> Result {
+    refused(
+        "Merging volume groups is not supported: each has a history of snapshots of its own.\n\
+         Copy the volumes of the one to the other, and extend that with the physical volumes.",
+    )
+}
+
+pub fn vgimportclone(_session: &mut Session<'_>, _args: &Args) -> Result {
+    refused(
+        "Importing a clone is not supported: blocks carry the identifier of their volume group.\n\
+         Open the copy on another host, or with the original detached.",
+    )
+}
+
+pub fn vgconvert(_session: &mut Session<'_>, _args: &Args) -> Result {
+    refused("There is one format of metadata, and nothing to convert; LVM's own volume groups are not opened.")
+}

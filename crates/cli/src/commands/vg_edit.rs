@@ -1,0 +1,163 @@
+//! vgreduce, vgrename, vgexport, vgimport, vgck and vgmknodes: changes of a group as a whole.
+
+use super::vg::{each, group_name, named_groups};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::{Session, unexpected};
+use rowen_control::names;
+use rowen_control::wire::{GroupChange, GroupReport, Outcome, Request};
+
+pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
+    let [from, to] = &args.positionals[..] else {
+        return Err(Failure::usage("Old and new volume group names need specifying"));
+    };
+    let from = group_name(from)?;
+    let to = to.strip_prefix("/dev/").unwrap_or(to);
+    let invalid = |why: String| Failure::failed(format!("{why}\nNew volume group name \"{to}\" is invalid."));
+    names::check_form(to).map_err(|why| invalid(why.to_string()))?;
+    if from == to {
+        return Err(Failure::failed("Old and new volume group names must differ"));
+    }
+    let report = session.report(&from)?;
+    if session.backend.groups()?.iter().any(|group| group == to) {
+        return Err(Failure::failed(format!("New volume group \"{to}\" already exists")));
+    }
+    if session.backend.exists(&format!("/dev/{to}")) {
+        return Err(invalid(format!("/dev/{to}: already exists in filesystem")));
+    }
+    if let Some(told) = report.volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
+        return Err(Failure::failed(told));
+    }
+    session.change(&from, Request::RenameGroup { to: to.to_owned() })?;
+    if !session.is_test {
+        // Its server goes on under the new name; whoever asks next finds it there.
+        session.report(to)?;
+    }
+    session.console.say(format!("Volume group \"{from}\" successfully renamed to \"{to}\""));
+    Ok(())
+}
+
+/// The groups that the words name, or all with `-a`, of which there must be words or that.
+fn chosen(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
+    match (args.positionals.is_empty(), args.has(Opt::AllGroups)) {
+        (true, false) => {
+            Err(Failure::usage("Please supply volume groups or use --select for selection or use -a for all."))
+        }
+        (false, true) => Err(Failure::usage("No arguments permitted when using -a for all.")),
+        _ => named_groups(session, &args.positionals),
+    }
+}
+
+pub fn export(session: &mut Session<'_>, args: &Args) -> Result {
+    let groups = chosen(session, args)?;
+    each(session, &groups, |session, name| {
+        let report = session.report(name)?;
+        if report.attributes.exported {
+            return Err(Failure::failed(format!("Volume group \"{name}\" is exported")));
+        }
+        if report.volumes.iter().any(|volume| volume.node.active) {
+            return Err(Failure::failed(format!("Volume group \"{name}\" has active logical volumes")));
+        }
+        set_exported(session, name, true)?;
+        session.console.say(format!("Volume group \"{name}\" successfully exported"));
+        Ok(())
+    })
+}
+
+pub fn import(session: &mut Session<'_>, args: &Args) -> Result {
+    let groups = chosen(session, args)?;
+    each(session, &groups, |session, name| {
+        if !session.report(name)?.attributes.exported {
+            return Err(Failure::failed(format!("Volume group \"{name}\" is not exported")));
+        }
+        set_exported(session, name, false)?;
+        session.console.say(format!("Volume group \"{name}\" successfully imported"));
+        Ok(())
+    })
+}
+
+fn set_exported(session: &mut Session<'_>, name: &str, exported: bool) -> Result {
+    let change = GroupChange { exported: Some(exported), ..GroupChange::default() };
+    session.change(name, Request::ChangeGroup { change })?;
+    Ok(())
+}
+
+pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
+    let groups = named_groups(session, &args.positionals)?;
+    let updates = args.has(Opt::UpdateMetadata);
+    each(session, &groups, |session, name| {
+        if updates {
+            session.change(name, Request::Checkpoint)?;
+            return Ok(());
+        }
+        match session.ask(name, Request::Check)? {
+            Outcome::Check(found) if found.findings.is_empty() => Ok(()),
+            Outcome::Check(found) => Err(Failure::failed(found.findings.join("\n"))),
+            other => Err(unexpected(name, &other)),
+        }
+    })
+}
+
+pub fn make_nodes(session: &mut Session<'_>, args: &Args) -> Result {
+    let selection = session.select(&args.positionals)?;
+    for selected in &selection.groups {
+        session.change(&selected.report.name, Request::MakeNodes)?;
+    }
+    selection.end()
+}
+
+pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some((name, paths)) = args.positionals.split_first() else {
+        return Err(Failure::usage("Please give volume group name and physical volume paths"));
+    };
+    let name = group_name(name)?;
+    let (all, missing) = (args.has(Opt::AllEmpty), args.has(Opt::RemoveMissing));
+    match (paths.is_empty(), all || missing) {
+        (true, false) => return Err(Failure::usage("Please enter physical volume paths or option -a")),
+        (false, true) => {
+            return Err(Failure::usage("Please don't give both physical volume paths and -a or --removemissing."));
+        }
+        _ => {}
+    }
+    let report = session.report(&name)?;
+    if missing {
+        // A group that misses one is not opened, and the refusal has said which.
+        session.console.say(format!("Volume group \"{name}\" is already consistent."));
+        return Ok(());
+    }
+    if !report.attributes.resizeable {
+        return Err(Failure::failed(format!("Volume group {name} is not resizeable.")));
+    }
+    let paths = if all { all_but_used(&report) } else { paths.to_vec() };
+    let mut end = Ok(());
+    for path in &paths {
+        let path = session.backend.absolute(path);
+        let outcome = reduce_by(session, &report, &path);
+        match outcome {
+            Ok(()) => session.console.say(format!("Removed \"{path}\" from volume group \"{name}\"")),
+            // With -a, those that are used stay, and that is no failure.
+            Err(failure) if all && failure == still_in_use(&path) => {}
+            Err(failure) => {
+                session.tell(&failure);
+                end = Err(Failure::Told);
+            }
+        }
+    }
+    end
+}
+
+fn still_in_use(path: &str) -> Failure {
+    Failure::failed(format!("Physical volume \"{path}\" still in use"))
+}
+
+fn all_but_used(report: &GroupReport) -> Vec<String> {
+    // The last first: the group keeps what it began with.
+    report.pvs.iter().rev().map(|pv| pv.path.clone()).collect()
+}
+
+fn reduce_by(session: &mut Session<'_>, report: &GroupReport, path: &str) -> Result {
+    let name = &report.name;
+    session.change(name, Request::RemovePv { path: path.to_owned() })?;
+    Ok(())
+}
