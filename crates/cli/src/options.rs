@@ -150,7 +150,7 @@ options! {
     List Some('l'), "list", Kind::Flag, "List the copies that there are, oldest first.";
     ForceLong None, "force", Kind::Flag, "Restore what can be restored although volumes are gone.";
     Journal None, "journal", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
-    LockOpt None, "lockopt", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    LockOptions None, "lockopt", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     Devices None, "devices", Kind::Text("PV"), "Accepted for LVM's clients; does nothing.";
     DevicesFile None, "devicesfile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     Monitor None, "monitor", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
@@ -322,7 +322,7 @@ pub const COMMON: &[Opt] = &[
     Opt::NoHints,
     Opt::NoUdevSync,
     Opt::Journal,
-    Opt::LockOpt,
+    Opt::LockOptions,
     Opt::Devices,
     Opt::DevicesFile,
 ];

@@ -388,7 +388,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     if new_pool.is_some() && pool.as_ref() == Some(&name) {
         return Err(Failure::usage("The thin volume and its pool need different names."));
     }
-    let of_pool = pool.as_ref().and_then(|pool| report.volume(pool)).map(|pool| pool.full.into());
+    let of_pool = pool.as_ref().and_then(|pool| report.volume(pool)).map(|pool| pool.full);
     let mut attributes = attributes(session, args, false);
     attributes.pool = pool.unwrap_or_default();
     let activate = args.activation() != Some(Activation::No);
