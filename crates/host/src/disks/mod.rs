@@ -2,9 +2,12 @@
 //!
 //! Owns the open files and the hold on them. Promises what [`rowen_engine::disk`] asks of disks, and beyond it: a
 //! request that does not fit its disk or its buffer fails before anything is done, a transfer that the system cut
-//! short is continued, and a read never gives bytes that are not on the disk.
+//! short is continued, a read never gives bytes that are not on the disk, and a flush asks only those disks that were
+//! changed since a flush that is complete.
 
 mod error;
+#[cfg(test)]
+mod flush_test;
 pub(crate) mod holders;
 pub(crate) mod open;
 mod record;
@@ -202,6 +205,7 @@ impl PvSet {
             len: piece.len,
             sector,
             device: pv.is_device,
+            covers: 0,
         })
     }
 
@@ -217,19 +221,23 @@ impl PvSet {
         segments.iter().map(part).collect()
     }
 
-    /// All disks, for a flush.
-    fn everything(&self) -> SmallVec<[Part; 2]> {
+    /// The disks that were changed since their last flush, for the next.
+    fn unflushed(&self) -> SmallVec<[Part; 2]> {
         let pvs = self.pvs.read();
-        let whole = |(index, pv): (usize, &Pv)| Part {
-            file: pv.file.clone(),
-            pv: PvIndex(index as u16),
-            offset: 0,
-            at: 0,
-            len: 0,
-            sector: pv.geometry.sector,
-            device: pv.is_device,
+        let whole = |(index, pv): (usize, &Pv)| {
+            let covers = pv.file.unflushed()?;
+            Some(Part {
+                file: pv.file.clone(),
+                pv: PvIndex(index as u16),
+                offset: 0,
+                at: 0,
+                len: 0,
+                sector: pv.geometry.sector,
+                device: pv.is_device,
+                covers,
+            })
         };
-        pvs.iter().enumerate().map(whole).collect()
+        pvs.iter().enumerate().filter_map(whole).collect()
     }
 }
 
@@ -253,7 +261,7 @@ impl Disks for PvSet {
             DiskOp::Flush => (Payload::None, Segments::new()),
         };
         let parts = match kind {
-            DiskOpKind::Flush => Ok(self.everything()),
+            DiskOpKind::Flush => Ok(self.unflushed()),
             _ => self.parts(kind, &segments, payload.capacity()),
         };
         let request = match parts {

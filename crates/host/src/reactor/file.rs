@@ -34,7 +34,15 @@ impl FileTable {
 
     pub fn adopt(self: &Arc<Self>, fd: OwnedFd) -> IoFile {
         let slot = self.free.lock().pop();
-        IoFile { fd, slot, id: self.next_id.fetch_add(1, Ordering::Relaxed), table: self.clone() }
+        IoFile {
+            fd,
+            slot,
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            // What an earlier holder wrote may still have to be flushed.
+            changes: AtomicU64::new(1),
+            durable: AtomicU64::new(0),
+            table: self.clone(),
+        }
     }
 }
 
@@ -44,10 +52,31 @@ pub(crate) struct IoFile {
     slot: Option<u32>,
     /// Tells this file from the one that had the slot before.
     id: u64,
+    /// Changes that were completed.
+    changes: AtomicU64,
+    /// So many of them a completed flush has covered.
+    durable: AtomicU64,
     table: Arc<FileTable>,
 }
 
 impl IoFile {
+    /// A change of the file is done, and about to be acknowledged.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many changes a flush that is started now covers; none: those before it were flushed already.
+    pub fn unflushed(&self) -> Option<u64> {
+        let changes = self.changes.load(Ordering::Acquire);
+        (changes > self.durable.load(Ordering::Acquire)).then_some(changes)
+    }
+
+    /// The flush that covers so many changes is done. One that merely began counts for nothing: who asks meanwhile needs
+    /// a flush too.
+    pub fn flushed(&self, changes: u64) {
+        self.durable.fetch_max(changes, Ordering::AcqRel);
+    }
+
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }

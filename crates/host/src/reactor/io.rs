@@ -17,6 +17,8 @@ pub(crate) struct Part {
     pub sector: u32,
     /// The file is a block device.
     pub device: bool,
+    /// Of a flush: so many of the file's changes it covers.
+    pub covers: u64,
 }
 
 /// The memory that a request reads into or writes from.
@@ -45,9 +47,17 @@ pub(crate) struct IoRequest {
 }
 
 impl IoRequest {
-    /// Gives back the buffer and the files, then the answer.
+    /// Notes what it changed or made durable, gives back the buffer and the files, then the answer.
     pub fn finish(self, error: Option<DiskError>) {
-        let IoRequest { parts, payload, done, .. } = self;
+        let IoRequest { kind, parts, payload, done } = self;
+        for part in &parts {
+            match kind {
+                // Also when it failed: some of it may be done.
+                DiskOpKind::Write | DiskOpKind::Discard => part.file.changed(),
+                DiskOpKind::Flush if error.is_none() => part.file.flushed(part.covers),
+                DiskOpKind::Flush | DiskOpKind::Read => {}
+            }
+        }
         drop(parts);
         let buf = match payload {
             Payload::Read(buf) => Some(buf),

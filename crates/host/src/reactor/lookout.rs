@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// A worker begins to look out after so many waits in a row that ended within the limit.
 const HABIT: u32 = 2;
 /// After looks in vain, or in another's way, it takes more of them, up to so many.
-const LONGEST_HABIT: u32 = 4096;
+const LONGEST_HABIT: u32 = 512;
 /// A look that took so long was interrupted by another thread.
 const INTERRUPTED: Duration = Duration::from_micros(200);
 /// Looks at the ring between two at the clock.
@@ -94,7 +94,7 @@ impl Lookout {
     /// wanted the processor. So each makes the next rarer, and news makes them more frequent again.
     fn learn(&mut self, found: bool, interrupted: bool) {
         if interrupted {
-            (self.soon, self.habit) = (0, (self.habit * 16).min(LONGEST_HABIT));
+            (self.soon, self.habit) = (0, (self.habit * 4).min(LONGEST_HABIT));
         } else if found {
             self.habit = (self.habit / 2).max(HABIT);
         } else {
@@ -171,7 +171,7 @@ mod tests {
             }
             false
         });
-        assert!(lookout.habit >= HABIT * 16 && !lookout.is_worth_while(None));
+        assert!(lookout.habit >= HABIT * 4 && !lookout.is_worth_while(None));
     }
 
     #[test]
