@@ -40,13 +40,14 @@ impl Lab {
 
     /// What a flush would ask now.
     fn unflushed(&self) -> Vec<u16> {
-        self.disks.unflushed().iter().map(|part| part.pv.0).collect()
+        self.disks.unflushed().0.iter().map(|part| part.pv.0).collect()
     }
 
     /// A flush that has begun and is not done yet.
     fn begun(&self) -> IoRequest {
         let (done, _) = rowen_engine::disk::completion();
-        IoRequest { kind: DiskOpKind::Flush, parts: self.disks.unflushed(), payload: Payload::None, done }
+        let (parts, covers) = self.disks.unflushed();
+        IoRequest { kind: DiskOpKind::Flush, parts, payload: Payload::Flush(covers), done }
     }
 }
 

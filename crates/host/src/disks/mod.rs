@@ -205,7 +205,6 @@ impl PvSet {
             len: piece.len,
             sector,
             device: pv.is_device,
-            covers: 0,
         })
     }
 
@@ -221,12 +220,12 @@ impl PvSet {
         segments.iter().map(part).collect()
     }
 
-    /// The disks that were changed since their last flush, for the next.
-    fn unflushed(&self) -> SmallVec<[Part; 2]> {
+    /// The disks that were changed since their last flush, and how many of their changes a flush covers from now on.
+    fn unflushed(&self) -> (SmallVec<[Part; 2]>, Box<[u64]>) {
         let pvs = self.pvs.read();
         let whole = |(index, pv): (usize, &Pv)| {
             let covers = pv.file.unflushed()?;
-            Some(Part {
+            let part = Part {
                 file: pv.file.clone(),
                 pv: PvIndex(index as u16),
                 offset: 0,
@@ -234,10 +233,11 @@ impl PvSet {
                 len: 0,
                 sector: pv.geometry.sector,
                 device: pv.is_device,
-                covers,
-            })
+            };
+            Some((part, covers))
         };
-        pvs.iter().enumerate().filter_map(whole).collect()
+        let (parts, covers): (SmallVec<_>, Vec<_>) = pvs.iter().enumerate().filter_map(whole).unzip();
+        (parts, covers.into_boxed_slice())
     }
 }
 
@@ -254,14 +254,18 @@ impl Disks for PvSet {
 
     fn submit(&self, op: DiskOp, done: Completer) {
         let kind = op.kind();
-        let (payload, segments) = match op {
+        let (mut payload, segments) = match op {
             DiskOp::Read { segments, buf } => (Payload::Read(buf), segments),
             DiskOp::Write { segments, buf } => (Payload::Write(buf), segments),
             DiskOp::Discard { segments } => (Payload::None, segments),
             DiskOp::Flush => (Payload::None, Segments::new()),
         };
         let parts = match kind {
-            DiskOpKind::Flush => Ok(self.unflushed()),
+            DiskOpKind::Flush => {
+                let (parts, covers) = self.unflushed();
+                payload = Payload::Flush(covers);
+                Ok(parts)
+            }
             _ => self.parts(kind, &segments, payload.capacity()),
         };
         let request = match parts {

@@ -83,7 +83,7 @@ fn work(queue: &Queue) {
 /// Carries a request out and completes it.
 fn perform(mut job: Job) {
     let base = match &mut job.payload {
-        Payload::None => std::ptr::null_mut(),
+        Payload::None | Payload::Flush(_) => std::ptr::null_mut(),
         Payload::Read(buf) => buf.as_mut_slice().as_mut_ptr(),
         // Only read from.
         Payload::Write(buf) => buf.as_slice().as_ptr().cast_mut(),

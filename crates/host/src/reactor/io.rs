@@ -17,8 +17,6 @@ pub(crate) struct Part {
     pub sector: u32,
     /// The file is a block device.
     pub device: bool,
-    /// Of a flush: so many of the file's changes it covers.
-    pub covers: u64,
 }
 
 /// The memory that a request reads into or writes from.
@@ -26,12 +24,14 @@ pub(crate) enum Payload {
     None,
     Read(PageBuf),
     Write(Arc<PageBuf>),
+    /// No memory, but what a flush covers: for each part, so many of its file's changes.
+    Flush(Box<[u64]>),
 }
 
 impl Payload {
     pub fn capacity(&self) -> usize {
         match self {
-            Payload::None => 0,
+            Payload::None | Payload::Flush(_) => 0,
             Payload::Read(buf) => buf.capacity(),
             Payload::Write(buf) => buf.capacity(),
         }
@@ -50,13 +50,12 @@ impl IoRequest {
     /// Notes what it changed or made durable, gives back the buffer and the files, then the answer.
     pub fn finish(self, error: Option<DiskError>) {
         let IoRequest { kind, parts, payload, done } = self;
-        for part in &parts {
-            match kind {
-                // Also when it failed: some of it may be done.
-                DiskOpKind::Write | DiskOpKind::Discard => part.file.changed(),
-                DiskOpKind::Flush if error.is_none() => part.file.flushed(part.covers),
-                DiskOpKind::Flush | DiskOpKind::Read => {}
-            }
+        if matches!(kind, DiskOpKind::Write | DiskOpKind::Discard) {
+            // Also when it failed: some of it may be done.
+            parts.iter().for_each(|part| part.file.changed());
+        }
+        if let (Payload::Flush(covers), None) = (&payload, &error) {
+            parts.iter().zip(covers).for_each(|(part, changes)| part.file.flushed(*changes));
         }
         drop(parts);
         let buf = match payload {
@@ -65,7 +64,7 @@ impl IoRequest {
                 drop(buf);
                 None
             }
-            Payload::None => None,
+            Payload::None | Payload::Flush(_) => None,
         };
         done.complete(match error {
             Some(error) => Err(error),

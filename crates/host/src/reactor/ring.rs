@@ -135,7 +135,7 @@ impl Ring {
     /// Starts a request. Everything it names stays where it is until the kernel is done.
     pub fn start(&mut self, mut request: IoRequest) {
         let base = match &mut request.payload {
-            Payload::None => std::ptr::null_mut(),
+            Payload::None | Payload::Flush(_) => std::ptr::null_mut(),
             Payload::Read(buf) => buf.as_mut_slice().as_mut_ptr(),
             // The kernel only reads from here.
             Payload::Write(buf) => buf.as_slice().as_ptr().cast_mut(),
