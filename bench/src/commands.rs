@@ -1,6 +1,7 @@
 //! The program under test, run as a user runs it, in a world of its own that leaves nothing behind.
 
-use crate::world::{Bench, Result};
+use crate::world::{Bench, Result, text};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -39,11 +40,38 @@ impl World<'_> {
         Err(format!("rowen {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim_end()))
     }
 
-    /// The memory that the group's server has in use, in KiB.
-    pub fn server_memory(&self) -> Result<f64> {
+    /// Runs a command, which must succeed; gives the milliseconds that it took, and those that it and the server had a
+    /// processor. The second figure is of use where others take the processors, too.
+    pub fn time(&self, words: &[&str]) -> Result<(f64, f64)> {
+        let server = self.server()?;
+        let before = processor_time(&server);
+        let begun = std::time::Instant::now();
+        let mut command = self.command(words);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(text)?;
+        let pid = rustix::process::Pid::from_child(&child);
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).map_err(text)?;
+        let took = begun.elapsed().as_secs_f64() * 1e3;
+        let own = processor_time(&format!("/proc/{}", child.id()));
+        if !child.wait().map_err(text)?.success() {
+            let mut why = String::new();
+            let said = child.stderr.take().ok_or("it has no standard error")?.read_to_string(&mut why);
+            said.map_err(text)?;
+            return Err(format!("rowen {}: {}", words.join(" "), why.trim_end()));
+        }
+        Ok((took, own + (processor_time(&server) - before)))
+    }
+
+    /// The directory of the server's process.
+    fn server(&self) -> Result<String> {
         let file = self.dir.join("run").join(&self.group).join("server.pid");
         let pid = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let status = format!("/proc/{}/status", pid.trim());
+        Ok(format!("/proc/{}", pid.trim()))
+    }
+
+    /// The memory that the group's server has in use, in KiB.
+    pub fn server_memory(&self) -> Result<f64> {
+        let status = format!("{}/status", self.server()?);
         let status = std::fs::read_to_string(&status).map_err(|e| format!("{status}: {e}"))?;
         let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
         size.and_then(|size| size.parse().ok())
@@ -53,6 +81,16 @@ impl World<'_> {
     pub fn node(&self, volume: &str) -> PathBuf {
         PathBuf::from("/dev").join(&self.group).join(volume)
     }
+}
+
+/// Milliseconds that the threads of a process had a processor, of those that are there now.
+fn processor_time(process: &str) -> f64 {
+    let threads = std::fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let schedule = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        schedule.split(' ').next()?.parse::<f64>().ok()
+    });
+    nanos.sum::<f64>() / 1e6
 }
 
 impl Drop for World<'_> {
