@@ -1,8 +1,9 @@
 //! Cost is counted before it is timed: what each operation asks of the disks, exactly.
 #![allow(clippy::unwrap_used)]
 
-use rowen_engine::group::{FullPolicy, VolumeKind};
-use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
+use rowen_engine::group::{Config, FullPolicy, VolumeKind};
+use rowen_engine::map::NODE_COST;
+use rowen_sim::client::{Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Counts, SimDisks};
 use rowen_sim::exec::World;
@@ -120,4 +121,32 @@ fn a_read_is_one_read() {
     let bench = Bench::new();
     assert_eq!(bench.cost(async |c, v| drop(c.look(v, 80, 8).await.unwrap())), (1, 0, 0));
     assert_eq!(bench.cost(async |c, v| drop(c.look(v, 0, 2048).await.unwrap())), (1, 0, 0), "also of 1 MiB");
+}
+
+#[test]
+fn dirty_nodes_are_bounded_also_when_each_write_meets_another_leaf() {
+    const DIRTY: usize = 64 << 10;
+    let world = World::new(7);
+    let config = Config { dirty_bytes: DIRTY, cache_bytes: 1 << 20, ..Config::default() };
+    let (_, group) = Setup { config, ..Setup::small(1, 512) }.make(&world).unwrap();
+    let client = Client::new(world.handle(), group.clone(), Arc::default());
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: 1 << 24, chunk_blocks: 1, full: FullPolicy::Fail };
+    world.run(async move {
+        let vol = client.create(spec).await.unwrap();
+        // Scattered over as many leaves as there can be, some under way together.
+        for round in 0..1000u64 {
+            let writes = (0..16u64).map(|n| {
+                let client = client.clone();
+                let block = (round * 16 + n).wrapping_mul(0x9E37_79B1) % (1 << 24);
+                Box::pin(async move { client.write(vol, block * 8, 8, &[]).await }) as Op
+            });
+            client.together(writes.collect()).await.into_iter().for_each(|outcome| outcome.unwrap());
+        }
+    });
+    let stats = group.stats();
+    assert!(stats.checkpoints > 10, "{stats:?}");
+    assert!(stats.dirty_most > 3 * DIRTY as u64, "nobody ever had to wait: {stats:?}");
+    // Those under way together were let in before: each may add the nodes of its paths.
+    let slack = 16 * 6 * NODE_COST;
+    assert!(stats.dirty_most < 3 * DIRTY as u64 + slack, "{stats:?}");
 }

@@ -239,7 +239,7 @@ impl Fake {
                 self.groups.retain(|group| group.name != name);
                 self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
             }
-            Request::Report => return Ok(Outcome::Report(Box::new(group.clone()))),
+            Request::Report | Request::ReportOf { .. } => return Ok(Outcome::Report(Box::new(group.clone()))),
             // One after the other, as thick volumes are laid out.
             Request::Places => {
                 let mut at = 0;
@@ -267,7 +267,7 @@ impl Backend for Fake {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        if !matches!(request, Request::Report | Request::Places) {
+        if !matches!(request, Request::Report | Request::ReportOf { .. } | Request::Places) {
             self.requests.push(request.clone());
             if let Some(message) = self.notice.clone() {
                 news(Outcome::Notice { message });

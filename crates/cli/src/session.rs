@@ -71,7 +71,16 @@ impl Session<'_> {
     }
 
     pub fn report(&mut self, group: &str) -> Result<GroupReport> {
-        match self.ask(group, Request::Report)? {
+        self.report_by(group, Request::Report)
+    }
+
+    /// The same; whether a device is open is known of these volumes only.
+    pub fn report_of(&mut self, group: &str, volumes: Vec<String>) -> Result<GroupReport> {
+        self.report_by(group, Request::ReportOf { volumes })
+    }
+
+    fn report_by(&mut self, group: &str, request: Request) -> Result<GroupReport> {
+        match self.ask(group, request)? {
             Outcome::Report(report) => Ok(*report),
             other => Err(unexpected(group, &other)),
         }
@@ -169,7 +178,7 @@ impl Session<'_> {
                 }
                 Some(Target::Tag(tag)) => {
                     for group in self.backend.groups()? {
-                        let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
+                        let Some(at) = self.open_selected(&group, words, &mut known, &mut selection) else { continue };
                         let selected = &mut selection.groups[at];
                         // A group that has the tag stands for all of its volumes.
                         let is_whole = selected.report.attributes.tags.contains(&tag);
@@ -182,7 +191,7 @@ impl Session<'_> {
                     }
                 }
                 Some(Target::Group(group)) => {
-                    let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
+                    let Some(at) = self.open_selected(&group, words, &mut known, &mut selection) else { continue };
                     let selected = &mut selection.groups[at];
                     selected.is_whole = true;
                     let fresh: Vec<String> = selected
@@ -195,7 +204,7 @@ impl Session<'_> {
                     selected.volumes.extend(fresh);
                 }
                 Some(Target::Volume { group, volume }) => {
-                    let Some(at) = self.open_selected(&group, &mut known, &mut selection) else { continue };
+                    let Some(at) = self.open_selected(&group, words, &mut known, &mut selection) else { continue };
                     let selected = &mut selection.groups[at];
                     if selected.report.volume(&volume).is_none() {
                         self.console.complain(format!("Failed to find logical volume \"{group}/{volume}\""));
@@ -213,13 +222,18 @@ impl Session<'_> {
     fn open_selected(
         &mut self,
         group: &str,
+        words: &[String],
         known: &mut BTreeMap<String, Option<usize>>,
         selection: &mut Selection,
     ) -> Option<usize> {
         if let Some(place) = known.get(group) {
             return *place;
         }
-        let place = match self.report(group) {
+        let report = match volumes_of(group, words) {
+            Some(volumes) => self.report_of(group, volumes),
+            None => self.report(group),
+        };
+        let place = match report {
             Ok(report) => {
                 selection.groups.push(SelectedGroup { report, volumes: Vec::new(), is_whole: false });
                 Some(selection.groups.len() - 1)
@@ -249,6 +263,20 @@ impl Session<'_> {
             None => Err(Failure::failed(missing(&group, &volume))),
         }
     }
+}
+
+/// The volumes of the group that the words name; none where they may mean others, too.
+fn volumes_of(group: &str, words: &[String]) -> Option<Vec<String>> {
+    let mut volumes = Vec::new();
+    for word in words {
+        match Target::parse(word) {
+            Some(Target::Volume { group: of, volume }) if of == group => volumes.push(volume),
+            Some(Target::Group(other)) if other != group => {}
+            Some(Target::Volume { .. }) | None => {}
+            Some(Target::Group(_) | Target::Tag(_)) => return None,
+        }
+    }
+    Some(volumes)
 }
 
 impl Selection {

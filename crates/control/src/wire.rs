@@ -34,6 +34,11 @@ pub enum Request {
     },
     /// Answered by [`Outcome::Report`].
     Report,
+    /// The same, but whether a device is open is looked up for these volumes alone: that search goes through all
+    /// processes of the host, and most commands need the answer for one volume or for none.
+    ReportOf {
+        volumes: Vec<String>,
+    },
     /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
     Places,
     /// Answered by [`Outcome::Created`] when the node is there (with `activate`).

@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
+/// Writes that change a map wait while this many times the bytes that start a checkpoint are dirty: what one checkpoint
+/// writes, what became dirty meanwhile, and some room so that nobody waits who need not.
+const DIRTY_BOUND: u64 = 3;
 /// Nodes that are read together where many are wanted.
 const READS_TOGETHER: usize = 32;
 
@@ -40,6 +43,8 @@ pub struct Counters {
     pub reclaim_steps: AtomicU64,
     pub orphans_freed: AtomicU64,
     pub volumes_invalidated: AtomicU64,
+    /// The most bytes of dirty nodes that a write met.
+    pub dirty_most: AtomicU64,
 }
 
 pub fn count(counter: &AtomicU64) {
@@ -364,6 +369,32 @@ impl Core {
         if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || self.space.lock().pending_runs() > PENDING_RUNS
         {
             self.want_checkpoint();
+        }
+    }
+
+    /// Whether changes have to wait: dirty nodes cannot leave memory before a checkpoint, and come faster than it writes
+    /// them where every write meets another leaf.
+    pub fn too_dirty(&self) -> bool {
+        let dirty = self.cache.dirty_bytes();
+        if dirty > self.counters.dirty_most.load(Ordering::Relaxed) {
+            self.counters.dirty_most.fetch_max(dirty, Ordering::Relaxed);
+        }
+        dirty > DIRTY_BOUND * self.config.dirty_bytes as u64
+    }
+
+    /// Waits while there are too many dirty nodes. The caller has nothing under way that a checkpoint waits for.
+    pub async fn dirty_room(&self) -> Result<()> {
+        loop {
+            let turn = self.space_event.turn();
+            if !self.too_dirty() {
+                return Ok(());
+            }
+            self.journal.failed()?;
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            self.want_checkpoint();
+            self.space_event.changed(turn).await;
         }
     }
 

@@ -431,7 +431,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         check_name(&group, name)?;
     }
     let chunk_blocks = chunk_blocks(args)?;
-    let report = session.report(&group)?;
+    let report = session.report_of(&group, Vec::new())?;
     let Some(origin) = report.volume(&origin_name) else {
         return Err(Failure::failed(format!("Snapshot origin LV {origin_name} not found in Volume group {group}.")));
     };

@@ -71,6 +71,7 @@ impl Group {
             reclaim_steps: get(&counters.reclaim_steps),
             orphans_freed: get(&counters.orphans_freed),
             volumes_invalidated: get(&counters.volumes_invalidated),
+            dirty_most: get(&counters.dirty_most),
         }
     }
 

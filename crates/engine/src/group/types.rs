@@ -247,4 +247,6 @@ pub struct Stats {
     /// Blocks freed that a point held and none of its several children used.
     pub orphans_freed: u64,
     pub volumes_invalidated: u64,
+    /// The most bytes of dirty nodes that a write met.
+    pub dirty_most: u64,
 }

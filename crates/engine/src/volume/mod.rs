@@ -209,7 +209,8 @@ impl Volume {
             }
             Plan::Admit => {
                 self.core.want_checkpoint();
-                self.core.journal.admit().await
+                self.core.journal.admit().await?;
+                self.core.dirty_room().await
             }
             Plan::Space(error) => self.make_space(error).await,
             Plan::InPlace { .. } | Plan::Map(_) | Plan::Load(..) => {
@@ -344,6 +345,7 @@ impl Volume {
             return None;
         }
         match self.core.journal.pressure() {
+            _ if self.core.too_dirty() => return Some(Poll::Ready(Ok(Plan::Admit))),
             Pressure::Full => return Some(Poll::Ready(Ok(Plan::Admit))),
             Pressure::Half => self.core.want_checkpoint(),
             Pressure::Low => {}
@@ -702,7 +704,7 @@ impl Volume {
                 if state.gates > 0 || state.conflict(first, last, Mode::Exclusive) {
                     return Self::wait_here(&mut guard, cx);
                 }
-                if self.core.journal.pressure() == Pressure::Full {
+                if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
                     return Poll::Ready(Ok(None));
                 }
                 Poll::Ready(Ok(Some(state.begin(first, last, Mode::Exclusive, Runs::new()))))

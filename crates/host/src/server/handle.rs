@@ -31,6 +31,7 @@ fn changes_metadata(request: &Request) -> bool {
         request,
         Request::Hello { .. }
             | Request::Report
+            | Request::ReportOf { .. }
             | Request::Places
             | Request::Stats
             | Request::Check
@@ -70,7 +71,8 @@ impl Server {
             Request::Hello { .. } => {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
             }
-            Request::Report => return self.report(),
+            Request::Report => return self.report(None),
+            Request::ReportOf { volumes } => return self.report(Some(&volumes)),
             Request::Places => return self.places(),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
             Request::Check => return self.check(false),
@@ -88,6 +90,7 @@ impl Server {
         match request {
             Request::Hello { .. }
             | Request::Report
+            | Request::ReportOf { .. }
             | Request::Places
             | Request::Stats
             | Request::Check

@@ -30,12 +30,14 @@ pub fn document(group: &Group, pvs: &PvSet, origin: Origin) -> Document {
 }
 
 impl Server {
-    pub fn report(&self) -> Result<Outcome> {
+    /// The group; whether devices are open is looked up for the volumes in `of`, or for all.
+    pub fn report(&self, of: Option<&[String]>) -> Result<Outcome> {
         let info = self.group.info();
         let paths = device_paths(&self.pvs, info.pvs.len());
         let nodes: HashMap<String, Node> =
             self.exports.active().into_iter().map(|node| (node.name.clone(), node)).collect();
-        let numbers: Vec<(u32, u32)> = nodes.values().map(|node| (node.major, node.minor)).collect();
+        let is_asked = |node: &&Node| of.is_none_or(|names| names.contains(&node.name));
+        let numbers: Vec<(u32, u32)> = nodes.values().filter(is_asked).map(|node| (node.major, node.minor)).collect();
         let open = openness::in_use(&numbers);
         let state = |name: &str| {
             let Some(node) = nodes.get(name) else { return NodeState::default() };
