@@ -69,7 +69,8 @@ fn with_volumes(bench: &Bench, volumes: u64, most: f64, part: f64) -> Result {
 fn measure(bench: &Bench, world: &World<'_>, volumes: u64, most: f64, times: usize, how: &str, part: f64) -> Result {
     let group = &world.group;
     let row = |name, command: &str| {
-        let what = format!("`{command}`, end to end (/ processor time, server's included): {volumes} volumes{how}");
+        let what =
+            format!("`{command}`, end to end (/ mean processor time, the server's included): {volumes} volumes{how}");
         Row { side_unit: "ms", ..Row::new(name, what, Asked::AtMost(most), "ms") }
     };
     let mut rows = [
@@ -78,6 +79,7 @@ fn measure(bench: &Bench, world: &World<'_>, volumes: u64, most: f64, times: usi
         row("commands_snapshot", "lvcreate -s"),
         row("commands_remove", "lvremove"),
     ];
+    let mut spent = [0.0; 4];
     for n in 0..times {
         bench.step("commands", part);
         let (origin, snapshot) = (format!("{group}/v{}", n + 1), format!("{group}/t{n}"));
@@ -88,13 +90,16 @@ fn measure(bench: &Bench, world: &World<'_>, volumes: u64, most: f64, times: usi
             &["lvcreate", "-y", "-s", "-n", &name, &origin],
             &["lvremove", "-f", &snapshot],
         ];
-        for (row, line) in rows.iter_mut().zip(lines) {
+        for (at, (row, line)) in rows.iter_mut().zip(lines).enumerate() {
             let (took, on_processors) = world.time(line)?;
             row.values.push(took);
-            row.sides.push((took, on_processors));
+            spent[at] += on_processors / times as f64;
         }
     }
-    rows.into_iter().for_each(|row| bench.add(row));
+    for (mut row, spent) in rows.into_iter().zip(spent) {
+        row.sides.push((row.median(), spent));
+        bench.add(row);
+    }
     Ok(())
 }
 

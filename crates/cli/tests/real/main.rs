@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
 
 mod bad_input;
+mod callers;
 mod filesystems;
 mod fsx;
 mod verify;
