@@ -1197,8 +1197,8 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         O|  Logical volume \"t\" created.$
         rc=0
 
-        $ lvs --noheadings -o lv_name,lv_when_full v/t
-        O|  t    error   $
+        $ lvs --noheadings -o lv_when_full v/pool
+        O|  error          $
         rc=0
 
         $ lvchange --errorwhenfull n v/pool
