@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real test-clients test-deb test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb install uninstall clean help
+.PHONY: build test test-unit test-sim test-real test-clients test-deb test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -73,14 +73,34 @@ bench-compare: ## what REV changed: `make bench-compare REV=main~5` runs the qui
 	.ci/packages experiments
 	experiments/bench-compare $(REV)
 
-install: build ## install rowen and LVM's command names as links to it under PREFIX
+man: build ## make the manual pages and completions under the target directory
+	rm -rf $(TARGET)/man $(TARGET)/completion
+	$(TARGET)/rowen man $(TARGET)/man
+	install -d $(TARGET)/completion
+	$(TARGET)/rowen completion bash >$(TARGET)/completion/rowen
+	$(TARGET)/rowen completion zsh >$(TARGET)/completion/_rowen
+
+docs: build ## make docs/lvm.md anew from the tables of commands, options and fields
+	$(TARGET)/rowen compatibility >docs/lvm.md
+
+SHARE := $(DESTDIR)$(PREFIX)/share
+
+install: man ## install rowen, LVM's command names as links to it, manual pages and completion under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(DESTDIR)$(PREFIX)/sbin/$$name; done
+	install -d $(SHARE)/man/man8
+	install -m 0644 $(TARGET)/man/*.8 $(SHARE)/man/man8
+	install -D -m 0644 $(TARGET)/completion/rowen $(SHARE)/bash-completion/completions/rowen
+	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(SHARE)/bash-completion/completions/$$name; done
+	install -D -m 0644 $(TARGET)/completion/_rowen $(SHARE)/zsh/site-functions/_rowen
 
 uninstall: ## remove what install made
 	for name in $$($(DESTDIR)$(PREFIX)/sbin/rowen commands); do \
+		rm -f $(SHARE)/man/man8/$$name.8; \
+		[ "$$(readlink $(SHARE)/bash-completion/completions/$$name)" != rowen ] || rm -f $(SHARE)/bash-completion/completions/$$name; \
 		[ "$$(readlink $(DESTDIR)$(PREFIX)/sbin/$$name)" != rowen ] || rm -f $(DESTDIR)$(PREFIX)/sbin/$$name; done
-	rm -f $(DESTDIR)$(PREFIX)/sbin/rowen
+	rm -f $(SHARE)/man/man8/rowen.8 $(SHARE)/man/man8/rowen-*.8 $(SHARE)/bash-completion/completions/rowen
+	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 
 clean: ## remove what was built
 	$(CARGO) clean

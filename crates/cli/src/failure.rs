@@ -22,6 +22,8 @@ pub enum Failure {
     Usage(Vec<String>),
     /// No form of the command fits.
     NoForm,
+    /// The command takes no operands, and was given this one.
+    Operand(String),
     /// The request failed; what there is to say, a line each.
     Failed(Vec<String>),
     /// It failed and everything has been said.
@@ -45,7 +47,9 @@ impl Failure {
 
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Getopt(_) | Failure::Value { .. } | Failure::Usage(_) | Failure::NoForm => exit::USAGE,
+            Failure::Getopt(_) | Failure::Value { .. } | Failure::Usage(_) | Failure::Operand(_) | Failure::NoForm => {
+                exit::USAGE
+            }
             Failure::Failed(_) | Failure::Told => exit::FAILED,
             Failure::Shown(_) => exit::OK,
         }
@@ -64,6 +68,7 @@ impl Failure {
                 let hint = format!("  Run `{command} --help' for more information.");
                 lines.iter().map(|line| format!("  {line}")).chain([hint]).collect()
             }
+            Failure::Operand(word) => vec![format!("  Command does not accept argument: {word}.")],
             Failure::NoForm => {
                 vec![format!(
                     "  No command with matching syntax recognised.  Run '{command} --help' for more information."

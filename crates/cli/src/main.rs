@@ -7,6 +7,7 @@ mod backend;
 mod commands;
 mod config;
 mod console;
+mod documents;
 mod failure;
 mod help;
 mod options;

@@ -2,8 +2,8 @@
 //! come from it, so a command that is not here does not exist, and what is here has help.
 
 use crate::commands::{
-    info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit, refused, reports, vg, vg_edit,
-    vgcfg,
+    display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit, refused,
+    reports, scans, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -390,6 +390,79 @@ pub const COMMANDS: &[Command] = &[
             "one document with the group, its physical volumes, volumes and their segments",
         )],
         run: reports::full,
+    },
+    Command {
+        name: "lvdisplay",
+        summary: "Display information about a logical volume",
+        is_lvm: true,
+        forms: &["[ VG|VG/LV|@Tag ... ]"],
+        options: report!(Colon, Columns, Maps),
+        examples: &[
+            ("lvdisplay vg0/original", "a page"),
+            ("lvdisplay -c vg0/original", "one line; its last two fields are the device's numbers"),
+        ],
+        run: display::lvdisplay,
+    },
+    Command {
+        name: "vgdisplay",
+        summary: "Display volume group information",
+        is_lvm: true,
+        forms: &["[ VG|@Tag ... ]"],
+        options: report!(Colon, Columns, Short, ActiveGroups),
+        examples: &[("vgdisplay vg0", "a page"), ("vgdisplay -s", "a line for each group")],
+        run: display::vgdisplay,
+    },
+    Command {
+        name: "pvdisplay",
+        summary: "Display various attributes of physical volume(s)",
+        is_lvm: true,
+        forms: &["[ PV|@Tag ... ]"],
+        options: report!(Colon, Columns, Short, Maps),
+        examples: &[("pvdisplay /dev/sdb", "a page"), ("pvdisplay -m /dev/sdb", "also what lies on it")],
+        run: display::pvdisplay,
+    },
+    Command {
+        name: "lvscan",
+        summary: "List all logical volumes in all volume groups",
+        is_lvm: true,
+        forms: &[""],
+        options: &[All, BlockDevice, Cache, UnitsShown, Partial, ReadOnlyView, IgnoreLockingFailure, ReportFormat],
+        examples: &[("lvscan", "a line for each volume")],
+        run: scans::lvscan,
+    },
+    Command {
+        name: "vgscan",
+        summary: "Search for all volume groups",
+        is_lvm: true,
+        forms: &[""],
+        options: &[MakeNodes, Cache, Partial, IgnoreLockingFailure, ReportFormat],
+        examples: &[("vgscan", "a line for each group")],
+        run: scans::vgscan,
+    },
+    Command {
+        name: "pvscan",
+        summary: "List all physical volumes",
+        is_lvm: true,
+        forms: &["[ PV ... ]"],
+        options: &[
+            ExportedOnly,
+            FreeOnly,
+            Short,
+            ShowUuid,
+            Cache,
+            Activate,
+            ListGroup,
+            ListVolumes,
+            UnitsShown,
+            Partial,
+            IgnoreLockingFailure,
+            ReportFormat,
+        ],
+        examples: &[
+            ("pvscan", "a line for each, and the sum"),
+            ("pvscan --cache -aay /dev/sdb", "activate the group of the device"),
+        ],
+        run: scans::pvscan,
     },
     Command {
         name: "lvextend",
@@ -828,7 +901,38 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+/// Commands that help, completion and manual pages do not tell of: they make those.
+pub const HIDDEN: &[Command] = &[
+    Command {
+        name: "man",
+        summary: "Write the manual pages into a directory",
+        is_lvm: false,
+        forms: &["DIR"],
+        options: &[],
+        examples: &[("rowen man target/man", "what `make man` does")],
+        run: documents::man,
+    },
+    Command {
+        name: "completion",
+        summary: "Print the completion for a shell",
+        is_lvm: false,
+        forms: &["bash|zsh"],
+        options: &[],
+        examples: &[("rowen completion bash", "for /usr/share/bash-completion/completions/rowen")],
+        run: documents::completion,
+    },
+    Command {
+        name: "compatibility",
+        summary: "Print the page about what is there of LVM",
+        is_lvm: false,
+        forms: &[""],
+        options: &[],
+        examples: &[("rowen compatibility", "what `make docs` writes to docs/lvm.md")],
+        run: documents::compatibility,
+    },
+];
+
 /// The command of this name.
 pub fn find(name: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.name == name)
+    COMMANDS.iter().chain(HIDDEN).find(|command| command.name == name)
 }

@@ -71,6 +71,31 @@ impl Units {
     }
 }
 
+impl Units {
+    /// As on the pages of lvdisplay and its like: `4.00 MiB`, `4194304 B `, with `--units` obeyed.
+    pub fn words(self, size: u64) -> String {
+        match self {
+            _ if size == 0 => "0   ".to_owned(),
+            Units::Bytes => format!("{size} B "),
+            Units::Sectors => format!("{} Se", size / 512),
+            Units::Human { base, marks } => match human(size, base) {
+                Some((unit, letter)) => format!("{} {}", decimal(size, unit, marks), word(letter)),
+                None => format!("{size} B "),
+            },
+            Units::Fixed { bytes, letter } => format!("{} {}", decimal(size, bytes, false), word(letter)),
+        }
+    }
+}
+
+/// A unit as a word: `MiB`, or `MB` where it is a power of 1000.
+fn word(letter: char) -> String {
+    match letter {
+        'U' => "Un".to_owned(),
+        _ if letter.is_ascii_uppercase() => format!("{letter}B"),
+        _ => format!("{}iB", letter.to_ascii_uppercase()),
+    }
+}
+
 /// A decimal number times a unit, in whole bytes; `None` when that is nothing or too much.
 fn times(number: &str, unit: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
@@ -168,6 +193,20 @@ mod tests {
         assert_eq!(Units::default().show(640 * MIB, false), "640.00m");
         for bad in ["q", "", "0m", "xm", "mm", "-1m", ".m", "1.m.", "0.0m", "99999999999e", "½"] {
             assert_eq!(Units::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn pages_show_sizes_as_lvm_does() {
+        for (units, size, expected) in [
+            ("r", 100 * MIB, "100.00 MiB"),
+            ("r", 348 * 4 * MIB, "<1.36 GiB"),
+            ("b", 100 * MIB, "104857600 B "),
+            ("k", 4 * MIB, "4096.00 KiB"),
+            ("M", 100 * MIB, "104.86 MB"),
+            ("b", 0, "0   "),
+        ] {
+            assert_eq!(Units::parse(units).unwrap().words(size), expected, "--units {units}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! What each command does with a command line that has been read. A command asks for a report, decides, says what it
 //! rounds or reduces, asks the user where data is at stake, and sends one request.
 
+pub mod display;
+pub mod documents;
 pub mod filesystem;
 pub mod info;
 pub mod lvchange;
@@ -14,6 +16,7 @@ pub mod pv;
 pub mod pv_edit;
 pub mod refused;
 pub mod reports;
+pub mod scans;
 pub mod vg;
 pub mod vg_edit;
 pub mod vgcfg;

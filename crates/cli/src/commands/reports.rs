@@ -103,6 +103,13 @@ pub struct Devices {
     pub is_incomplete: bool,
 }
 
+impl Devices {
+    /// The report of the label's group.
+    pub fn report(&self, label: &LabelledPv) -> Option<&GroupReport> {
+        self.reports.iter().find(|report| Some(&report.name) == label.group.as_ref())
+    }
+}
+
 /// The devices that the words name, by path or by the tag of a physical volume; without words all of them.
 pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> {
     let mut labels = session.backend.labels()?;

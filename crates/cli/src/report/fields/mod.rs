@@ -11,7 +11,8 @@ mod status;
 mod volume;
 
 pub use segment::{Segment, segments};
-pub use volume::Lv;
+pub use status::data_percent;
+pub use volume::{Lv, is_active};
 
 use super::Row;
 use super::value::{Type, Value};

@@ -9,6 +9,7 @@ mod select_test;
 use super::fields::Field;
 use super::value::Value;
 use super::{Kind, Row};
+use crate::backend::LabelledPv;
 use crate::failure::Result;
 use crate::options::Opt;
 use crate::parse::Args;
@@ -105,6 +106,12 @@ impl Criteria {
         let group = Indexed::new(report);
         let rows = super::rows::of_volumes(&group, names).filter(|row| self.any(*row));
         rows.filter_map(|row| row.volume).map(|volume| volume.name.clone()).collect()
+    }
+
+    /// Whether a labelled device meets the criteria; its group's report comes with it.
+    pub fn takes_device(&self, report: Option<&GroupReport>, label: &LabelledPv) -> bool {
+        let group = report.map(Indexed::new);
+        self.any(super::rows::of_label(label, group.as_ref()))
     }
 
     fn any(&self, row: Row<'_>) -> bool {

@@ -1,0 +1,147 @@
+//! What the tables do not say: letters of attributes, what is not there and why, where Rowen is not like LVM.
+
+/// A list of terms with their meaning, under a heading of a command's page.
+pub struct Note {
+    pub command: &'static str,
+    pub title: &'static str,
+    pub terms: &'static [(&'static str, &'static str)],
+}
+
+pub const NOTES: &[Note] = &[
+    Note {
+        command: "lvs",
+        title: "ATTRIBUTES",
+        terms: &[
+            (
+                "1 kind",
+                "(-) plain, (o) origin of snapshots with a size, (s) such a snapshot, (O) and (S) the same while a \
+                        merge waits, (t) thin pool, (V) thin volume.",
+            ),
+            ("2 permission", "(w) writable, (r) read-only."),
+            ("3 allocation", "(i) as the group has it."),
+            ("4 minor number", "(-) never fixed."),
+            ("5 state", "(a) active, (-) inactive, (I) a snapshot that outgrew its size."),
+            ("6 device", "(o) in use."),
+            ("7 target", "(s) snapshot or origin, (t) thin."),
+            ("8 zero", "(z) new space reads as zeros; so it does everywhere, the letter is LVM's for thin volumes."),
+            ("9 health", "(-)."),
+            ("10 skip", "(k) activation passes it by unless -K is given."),
+        ],
+    },
+    Note {
+        command: "vgs",
+        title: "ATTRIBUTES",
+        terms: &[
+            ("1 permission", "(w) writable."),
+            ("2 resizable", "(z) physical volumes may be added."),
+            ("3 exported", "(x) nothing may be activated."),
+            ("4 partial", "(-) a group with a physical volume missing is not opened."),
+            ("5 allocation", "(n) normal, (c) contiguous, (l) cling, (a) anywhere: kept and shown."),
+            ("6 shared", "(-)."),
+        ],
+    },
+    Note {
+        command: "pvs",
+        title: "ATTRIBUTES",
+        terms: &[
+            ("1 allocatable", "(a) belongs to a group, which takes space from it; (-) belongs to none."),
+            ("2 exported", "(x) its group is exported."),
+            ("3 missing", "(-)."),
+        ],
+    },
+    Note {
+        command: "lvcreate",
+        title: "SNAPSHOTS",
+        terms: &[
+            (
+                "with a size",
+                "That much space is set aside. When it is used up the snapshot is invalid and the origin goes on; \
+                             the snapshot goes with its origin. This is LVM's copy-on-write snapshot, without the copying.",
+            ),
+            (
+                "without a size",
+                "The snapshot shares the group's free space and outlives its origin. LVM needs a thin pool for \
+                                that.",
+            ),
+        ],
+    },
+];
+
+/// What LVM has and Rowen has not, and why.
+pub const REFUSED: &[(&str, &str)] = &[
+    (
+        "striped, mirror, raid, cache, writecache, vdo, integrity types",
+        "placement is linear: put the redundancy under the \
+      physical volumes (md, hardware) or above (the application)",
+    ),
+    ("`pvmove`", "extents cannot be moved yet; copy a snapshot to a volume elsewhere"),
+    (
+        "`vgsplit`, `vgmerge`, `vgimportclone`",
+        "a group has one tree of blocks over all its physical volumes, which cannot be cut \
+      or joined",
+    ),
+    ("`--persistent`, `--major`, `--minor`", "device numbers are the loop driver's"),
+    (
+        "`lvmlockd`, `--lockstart`, shared groups, system IDs",
+        "a group is open on one machine, which holds its devices \
+      exclusively",
+    ),
+    (
+        "profiles, `lvm.conf`",
+        "there is little to set: see rowen.conf in docs/operations.md; `--config report/...` and \
+      `--config global/units=...` are obeyed, other settings are read and do nothing",
+    ),
+    (
+        "`lvmdump`, `lvmsar`, `lvmsadc`, `lvmdiskscan`",
+        "diagnosis of the kernel's device-mapper, which is not used; `rowen check` \
+      and `rowen stats` tell about a group",
+    ),
+    ("`and`, `or` as words in `-S`", "LVM does not take them either: `&&` or `,`, and `||` or `#`"),
+];
+
+/// Where something is there and not the same.
+pub const DIFFERENCES: &[(&str, &str)] = &[
+    (
+        "a snapshot copies a chunk on its first write (`-c`)",
+        "nothing is copied; `-c` (4k to 512k) says how much contiguous \
+      space the first write in a chunk reserves, so that its neighbours land beside it",
+    ),
+    ("a snapshot without `-L` needs a thin pool", "it shares the group's free space"),
+    ("`lvcreate -s -L`: full means invalid", "the same: the snapshot becomes invalid, the origin goes on"),
+    ("removing an origin removes its snapshots", "snapshots with a size follow it, as in LVM; the others stay"),
+    (
+        "a thin pool has metadata to size and repair",
+        "`lvcreate -T` is accepted; a pool is a name with a size, its volumes draw \
+      on the group's space; `metadata_percent` is the share of the group that metadata takes",
+    ),
+    (
+        "`lvremove` frees before it returns",
+        "it returns at once; space comes back in the background, and a command that needs \
+      it waits for it",
+    ),
+    ("a PV is a block device", "or a file"),
+    ("`--sharedstore` (a later patch set)", "accepted, and does nothing: every snapshot shares"),
+    (
+        "`devices`, `seg_pe_ranges`, `pvs --segments`: exact extents",
+        "blocks lie wherever the last write put them: a volume has a \
+      segment for each physical volume that it is on, named by the extent with its first block there; exact for a volume that \
+      was never redirected. Of a volume with very many pieces the first 64 leaves of its map are looked at, and one without any \
+      block yet is shown at the group's first extent",
+    ),
+    (
+        "`pool_tdata`, `pool_tmeta`, `lvol0_pmspare`",
+        "there are no hidden volumes: `-a` shows the same, `data_lv` and \
+      `metadata_lv` are blank",
+    ),
+    ("`--reportformat json_std` since 2.03.17", "there"),
+    (
+        "`vgcfgrestore` gives back volumes that were removed",
+        "a copy of the metadata holds names and properties, never where \
+      the data is: removed volumes are named and refused, sizes stay",
+    ),
+    (
+        "`archive/` holds a copy from before each command",
+        "the copy from before is moved there when the next one is written; \
+      commands that come fast share one",
+    ),
+];
