@@ -94,6 +94,7 @@ pub fn scan() -> Result<Scan, Error> {
             scan.pvs.push(Pv { path: entry.path, size: 0, state: PvState::Missing(entry.uuid) });
         }
     }
+    scan.agree_on_names();
     Ok(scan)
 }
 
@@ -160,6 +161,24 @@ fn labelled_block_candidates(files: &HashSet<PathBuf>) -> Vec<PathBuf> {
 }
 
 impl Scan {
+    /// A power cut while a group was renamed leaves labels of either name: the newest is right for all of its members.
+    fn agree_on_names(&mut self) {
+        let mut newest: BTreeMap<Uuid, (u64, String)> = BTreeMap::new();
+        for group in self.pvs.iter().filter_map(Pv::membership) {
+            let known = newest.entry(group.group_uuid).or_default();
+            if group.sequence >= known.0 {
+                *known = (group.sequence, group.group_name.clone());
+            }
+        }
+        for pv in &mut self.pvs {
+            if let PvState::Present(PvLabel { group: Some(group), .. }) = &mut pv.state
+                && let Some((_, name)) = newest.get(&group.group_uuid)
+            {
+                group.group_name.clone_from(name);
+            }
+        }
+    }
+
     fn holders_of<'a>(&'a self, uuid: &'a Uuid) -> impl Iterator<Item = &'a Pv> {
         self.pvs.iter().filter(move |pv| pv.label().is_some_and(|label| label.pv_uuid == *uuid))
     }

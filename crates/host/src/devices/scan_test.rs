@@ -72,3 +72,13 @@ fn two_groups_of_one_name_are_refused() {
     let scan = scan_of(&[member("/a", 1, VG, 0, &[1], 5), member("/b", 2, ("vg", 101), 0, &[2], 9)]);
     assert!(matches!(scan.group("vg").unwrap_err(), Error::AmbiguousGroup { paths, .. } if paths.len() == 2));
 }
+
+#[test]
+fn a_group_that_was_being_renamed_has_the_newest_name() {
+    let renamed = ("new", VG.1);
+    let mut scan = scan_of(&[member("/a", 1, renamed, 0, &[1, 2], 6), member("/b", 2, VG, 1, &[1, 2], 5)]);
+    assert_eq!(scan.groups().len(), 2, "as the labels stand");
+    scan.agree_on_names();
+    assert_eq!(scan.groups(), [GroupSummary { name: "new".into(), uuid: uuid(100), pvs: 2, missing: 0 }]);
+    assert!(scan.group("vg").is_err() && scan.group("new").unwrap().paths.len() == 2);
+}
