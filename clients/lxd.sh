@@ -52,7 +52,7 @@ has_size() {
 
 containers() {
     lxc launch tiny one
-    inside one 'echo first >/root/file; sync'
+    inside one 'echo first >/root/file; sync -f /root'
     inside one 'fio --name=random --filename=/root/random --size=8m --rw=randrw --bs=4k --direct=1 --ioengine=psync \
         --verify=crc32c --verify_fatal=1'
     inside one 'dd if=/dev/urandom of=/root/bulk bs=1M count=8 conv=fsync; sha256sum /root/bulk >/root/sum'
@@ -67,9 +67,9 @@ containers() {
 
 snapshots() {
     lxc snapshot one s1
-    inside one 'echo second >/root/file; sync'
+    inside one 'echo second >/root/file; sync -f /root'
     lxc snapshot one s2
-    inside one 'echo third >/root/file; rm /root/bulk; sync'
+    inside one 'echo third >/root/file; rm /root/bulk; sync -f /root'
     lxc snapshot one s3
     same "$(lxc query /1.0/instances/one/snapshots | grep -c /snapshots/)" 3
 
@@ -97,7 +97,7 @@ copies() {
     lxc copy one two
     lxc start two
     same "$(file_in two)" second
-    inside two 'echo of two >/root/file; sync'
+    inside two 'echo of two >/root/file; sync -f /root'
     same "$(file_in one)" second
     lxc stop --force two
     lxc stop --force one
@@ -125,7 +125,7 @@ inside_mounted() {
     echo fifth >/mnt/fifth
     lxc file push --quiet /mnt/fifth one/root/file
     lxc start one
-    inside one sync
+    inside one 'sync -f /root'
     lxc stop --force one
 }
 
@@ -134,9 +134,9 @@ custom_volumes() {
     lxc storage volume create pool blocks --type block size=64MiB
     lxc start one
     lxc storage volume attach pool files one data /mnt
-    inside one 'echo kept >/mnt/file; sync'
+    inside one 'echo kept >/mnt/file; sync -f /mnt'
     lxc storage volume snapshot pool files f1
-    inside one 'echo changed >/mnt/file; sync'
+    inside one 'echo changed >/mnt/file; sync -f /mnt'
     lxc storage volume set pool files size 400MiB
     same "$(inside one 'df -P -m /mnt | tail -n 1' | awk '{print ($2 > 320)}')" 1
     lxc storage volume detach pool files one
