@@ -4,6 +4,13 @@ use std::io::Write;
 use std::process::{Command as Process, Stdio};
 
 #[test]
+fn the_page_about_lvm_is_what_the_tables_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lvm.md");
+    let kept = std::fs::read_to_string(path).unwrap();
+    assert!(kept == compatibility(), "docs/lvm.md is stale: run `make docs`");
+}
+
+#[test]
 fn every_command_and_option_has_a_place_on_a_page() {
     let pages = pages();
     for command in COMMANDS {
