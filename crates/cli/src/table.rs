@@ -553,9 +553,9 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "lvconvert",
-        summary: "Merge a snapshot into its origin, or make a volume thin",
+        summary: "Merge a snapshot into its origin",
         is_lvm: true,
-        forms: &["--merge VG|VG/LV|@Tag ...", "--type thin --thinpool POOL VG/LV", "--type thin-pool VG/LV"],
+        forms: &["--merge VG|VG/LV|@Tag ..."],
         options: &[
             Merge,
             MergeSnapshot,
@@ -590,13 +590,7 @@ pub const COMMANDS: &[Command] = &[
             AutoBackup,
             ReportFormat,
         ],
-        examples: &[
-            ("lvconvert --merge vg0/before", "the origin as it was; the snapshot is gone"),
-            (
-                "lvconvert --type thin --thinpool pool vg0/web",
-                "its contents become the read-only origin of a thin volume",
-            ),
-        ],
+        examples: &[("lvconvert --merge vg0/before", "the origin as it was; the snapshot is gone")],
         run: lvconvert::run,
     },
     Command {

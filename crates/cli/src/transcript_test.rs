@@ -488,6 +488,10 @@ fn snapshots_with_and_without_a_size() {
 
         $ lvconvert --merge vg0/nosuch
         E|  Failed to find logical volume \"vg0/nosuch\"
+        rc=5
+
+        $ lvconvert --type thin --thinpool vg0/pool vg0/lv1
+        E|  Volumes are not converted: any of them has snapshots without it, and damage is for \"rowen check\" and \"rowen repair\".
         rc=5",
     );
 }

@@ -1,4 +1,5 @@
-//! lvconvert --merge: the origin gets the snapshot's contents at once, and the snapshot is gone.
+//! lvconvert --merge: the origin gets the snapshot's contents at once, and the snapshot is gone. Every other conversion is
+//! refused.
 
 use super::volumes::{Role, role};
 use crate::failure::{Failure, Result};
@@ -8,7 +9,23 @@ use crate::session::Session;
 use rowen_control::wire::Request;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
-    let is_merge = args.has(Opt::Merge) || args.has(Opt::MergeSnapshot);
+    let conversions = [
+        Opt::Type,
+        Opt::Thin,
+        Opt::ThinPool,
+        Opt::Snapshot,
+        Opt::SplitSnapshot,
+        Opt::Repair,
+        Opt::Mirrors,
+        Opt::MergeMirrors,
+        Opt::ConvertStripes,
+    ];
+    if conversions.into_iter().any(|option| args.has(option)) {
+        return Err(Failure::failed(
+            "Volumes are not converted: any of them has snapshots without it, and damage is for \"rowen check\" and \"rowen repair\".",
+        ));
+    }
+    let is_merge = args.has(Opt::Merge) || args.has(Opt::MergeSnapshot) || args.has(Opt::MergeThin);
     if !is_merge || args.positionals.is_empty() {
         return Err(Failure::NoForm);
     }
