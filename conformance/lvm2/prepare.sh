@@ -40,7 +40,7 @@ cp "$source/scripts/fsadm.sh" "$suite/lib/fsadm"
 chmod +x "$suite/lib/fsadm"
 ln -s lvm-wrapper "$suite/lib/lvm"
 ln -s "$rowen" "$tree/bin/lvm"
-cp "$here/dmsetup" "$tree/bin/dmsetup"
+cp "$here/dmsetup" "$here/umount" "$tree/bin/"
 for name in lvchange lvconvert lvcreate lvdisplay lvextend lvmconfig lvmdevices lvmdiskscan lvmsadc lvmsar lvreduce lvremove \
     lvrename lvresize lvs lvscan pvchange pvck pvcreate pvdisplay pvmove pvremove pvresize pvs pvscan vgcfgbackup vgcfgrestore \
     vgchange vgck vgconvert vgcreate vgdisplay vgexport vgextend vgimport vgimportclone vgmerge vgmknodes vgreduce vgremove \

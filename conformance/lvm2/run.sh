@@ -19,15 +19,26 @@ detach() {
     done
 }
 
+# Servers and keepers of this world, by its name in their environment: a keeper that is left would start servers for ever.
+end_processes() {
+    local process pid
+    for process in /proc/[0-9]*; do
+        pid=${process#/proc/}
+        [ "$pid" != $$ ] && [ "$pid" != "$BASHPID" ] || continue
+        [[ $(readlink "$process/exe" 2>/dev/null) == "$(readlink -f "$tree/bin/lvm")"* ]] || continue
+        grep -qsz "^ROWEN_RUN_DIR=$ROWEN_RUN_DIR$" "$process/environ" && kill -9 "$pid" 2>/dev/null
+    done
+    grep -s " $world/" /proc/mounts | cut -d' ' -f2 | tac | while read -r process; do umount -l "$process"; done
+}
+
 clean() {
     local group pid part point
     grep -s " $world/" /proc/mounts | cut -d' ' -f2 | tac | while read -r point; do umount -l "$point"; done
     for group in $(ls "$ROWEN_RUN_DIR" 2>/dev/null); do
         timeout 30 "$tree/bin/lvm" vgremove -ff -y "$group" >/dev/null 2>&1
-        for pid in $(cat "$ROWEN_RUN_DIR/$group"/*.pid 2>/dev/null); do
-            kill -9 "$pid" 2>/dev/null
-            for _ in {1..50}; do [ -d "/proc/$pid" ] && sleep 0.1 || break; done
-        done
+    done
+    end_processes
+    for group in $(ls "$ROWEN_RUN_DIR" 2>/dev/null); do
         rm -f "/dev/mapper/$group-"*
         rm -rf "/dev/${group:?}"
     done

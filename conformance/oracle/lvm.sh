@@ -11,6 +11,8 @@ devices {
     external_device_info_source = "none"
     use_devicesfile = 0
 }
+# What an earlier script wrote on the disks is no matter of this one.
+allocation { wipe_signatures_when_zeroing_new_lvs = 0 }
 activation { udev_sync = 0 udev_rules = 0 monitoring = 0 }
 global { use_lvmpolld = 0 }
 EOF

@@ -33,7 +33,13 @@ fresh() {
         "$ROWEN" vgremove -ff -y "$group" >/dev/null 2>&1
         "$ROWEN" stop "$group" >/dev/null 2>&1
     done
-    for pid in $(cat "$ROWEN_RUN_DIR"/*/*.pid 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
+    # A server that did not end, and its keeper, which would start another for ever: by the name of this world.
+    for pid in /proc/[0-9]*; do
+        [[ $(readlink "$pid/exe" 2>/dev/null) == "$(readlink -f "$ROWEN")"* ]] || continue
+        grep -qsz "^ROWEN_RUN_DIR=$ROWEN_RUN_DIR$" "$pid/environ" && kill -9 "${pid#/proc/}" 2>/dev/null
+    done
+    awk -v run="$ROWEN_RUN_DIR/" 'index($2, run) == 1 { print $2 }' /proc/mounts | xargs -r umount -l
+    rm -rf "$ROWEN_RUN_DIR"
     rm -rf "$ROWEN_SYSTEM_DIR" /dev/cf* /dev/mapper/cf*
     for group in a b c d; do
         dd if=/dev/zero of=/dev/pv/$group bs=1M count=2 conv=notrunc status=none

@@ -34,7 +34,7 @@ pub fn compare(lvm: &[Step], rowen: &[Step], rules: &[&Rule]) -> Verdict {
             verdict.equal += 1;
             continue;
         }
-        for rule in rules.iter().filter(|rule| rule.concerns(&theirs.script, &theirs.command)) {
+        for rule in rules.iter().filter(|rule| rule.concerns(theirs)) {
             rule.apply(Side::Lvm, &mut left);
             rule.apply(Side::Rowen, &mut right);
         }
@@ -85,9 +85,12 @@ fn entry(step: &Step, lvm: &Outcome, rowen: &Outcome) -> String {
         if left == right {
             continue;
         }
-        let command = (exactly(&step.command), exactly(&step.script));
-        let _infallible =
-            writeln!(text, "why: not as in LVM2 yet\ncommand: {}\nscript: {}\nstream: {stream}", command.0, command.1);
+        let (command, script) = (exactly(&step.command), exactly(&step.script));
+        let _infallible = writeln!(
+            text,
+            "why: not as in LVM2 yet\ncommand: {command}\nscript: {script}\noccurrence: {}\nstream: {stream}",
+            step.occurrence
+        );
         let mut said: Vec<String> = Vec::new();
         for (side, own, other) in [("lvm-only", left, right), ("rowen-only", right, left)] {
             for line in own.lines().filter(|line| !other.lines().any(|same| same == *line)) {

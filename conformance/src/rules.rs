@@ -5,6 +5,7 @@
 //! why: what the difference is good for, or what it takes to end it
 //! command: a pattern of the commands that it is about
 //! script: a pattern of the scripts (any, when it is left out)
+//! occurrence: which of the same commands in a script, from 1 (any, when it is left out)
 //! stream: stdout | stderr | nodes | exit (any, when it is left out)
 //! mask: a pattern; on both sides, what it finds becomes ~
 //! lvm-only: a pattern; lines of LVM2's side in which it is found are dropped
@@ -14,7 +15,7 @@
 //! An entry ends with an empty line and may have many of the last three. It applies to commands that differ, and each of its
 //! patterns must change something of one of them.
 
-use crate::transcript::{Outcome, Stream};
+use crate::transcript::{Outcome, Step, Stream};
 use regex::Regex;
 use std::cell::Cell;
 
@@ -44,14 +45,17 @@ pub struct Rule {
     pub why: String,
     command: Regex,
     script: Option<Regex>,
+    occurrence: Option<usize>,
     stream: Option<Stream>,
     patterns: Vec<Pattern>,
 }
 
 impl Rule {
     /// Whether it is about this command.
-    pub fn concerns(&self, script: &str, command: &str) -> bool {
-        self.command.is_match(command) && self.script.as_ref().is_none_or(|pattern| pattern.is_match(script))
+    pub fn concerns(&self, step: &Step) -> bool {
+        self.command.is_match(&step.command)
+            && self.script.as_ref().is_none_or(|pattern| pattern.is_match(&step.script))
+            && self.occurrence.is_none_or(|number| number == step.occurrence)
     }
 
     /// Takes the explained difference out of one side. True when there was something to take.
@@ -107,7 +111,7 @@ pub fn parse(text: &str) -> Result<Vec<Rule>, String> {
 
 fn rule(entry: &[(usize, &str, &str)]) -> Result<Rule, String> {
     let first = entry[0].0;
-    let (mut why, mut command, mut script, mut stream) = (None, None, None, None);
+    let (mut why, mut command, mut script, mut occurrence, mut stream) = (None, None, None, None, None);
     let mut patterns = Vec::new();
     for &(line, key, value) in entry {
         let regex = || Regex::new(&format!("(?m){value}")).map_err(|e| format!("line {line}: {e}"));
@@ -119,6 +123,7 @@ fn rule(entry: &[(usize, &str, &str)]) -> Result<Rule, String> {
             "why" => why = Some(value.to_owned()),
             "command" => command = Some(regex()?),
             "script" => script = Some(regex()?),
+            "occurrence" => occurrence = Some(value.parse().map_err(|e| format!("line {line}: {e}"))?),
             "stream" => {
                 stream = Some(Stream::parse(value).ok_or_else(|| format!("line {line}: no stream is called {value}"))?);
             }
@@ -136,6 +141,7 @@ fn rule(entry: &[(usize, &str, &str)]) -> Result<Rule, String> {
         why: why.ok_or_else(|| missing("why"))?,
         command: command.ok_or_else(|| missing("command"))?,
         script,
+        occurrence,
         stream,
         patterns,
     })

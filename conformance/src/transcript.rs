@@ -72,6 +72,8 @@ impl Outcome {
 pub struct Step {
     pub script: String,
     pub command: String,
+    /// Which of the same commands in its script this is, from 1.
+    pub occurrence: usize,
     pub outcome: Outcome,
 }
 
@@ -84,7 +86,7 @@ impl Step {
 
 /// Reads a transcript. One that ends within a command is refused: its world ended early.
 pub fn parse(text: &str) -> Result<Vec<Step>, String> {
-    let mut steps = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     let mut script = String::new();
     let mut current: Option<(String, Outcome)> = None;
     for (number, line) in text.lines().enumerate() {
@@ -103,7 +105,9 @@ pub fn parse(text: &str) -> Result<Vec<Step>, String> {
                 current = Some((command, outcome));
             } else if let Some(code) = line.strip_prefix("rc=") {
                 outcome.exit = code.to_owned();
-                steps.push(Step { script: script.clone(), command, outcome });
+                let same = |step: &&Step| step.script == script && step.command == command;
+                let occurrence = steps.iter().filter(same).count() + 1;
+                steps.push(Step { script: script.clone(), command, occurrence, outcome });
             } else {
                 return Err(misplaced());
             }
