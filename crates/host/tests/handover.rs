@@ -213,6 +213,19 @@ fn servers_that_cannot_start_are_tried_until_one_answers_what_waited() {
 }
 
 #[test]
+fn a_keeper_whose_directory_is_removed_ends_with_its_server() {
+    let mut served = Served::start(&[("v", 32 * MIB, 4096)]);
+    fs::remove_file(paths::group_dir(&served.group).join("keeper.lock")).unwrap();
+    kill(served.server(), libc::SIGKILL);
+    served.first.take().unwrap().wait().unwrap();
+    wait_for("the keeper to be gone", 10 * SECOND, || processes_of(&served.group, "keeper").is_empty());
+    served.first = Some(served.spawn());
+    wait_for("the new server", 10 * SECOND, || served.served_times() == 2);
+    succeeded(served.fio("v", &["--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=8M"]));
+    served.end();
+}
+
+#[test]
 fn a_keeper_and_a_server_that_die_together_leave_remains_that_the_next_server_clears() {
     let mut served = Served::start(&[("v", 32 * MIB, 4096)]);
     for pid in processes_of(&served.group, "keeper") {

@@ -127,7 +127,7 @@ struct Keeper {
     start_at: Option<Instant>,
     leaving: bool,
     log: Log,
-    _lock: File,
+    lock: File,
 }
 
 impl Keeper {
@@ -161,7 +161,7 @@ impl Keeper {
             start_at: None,
             leaving: false,
             log,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -301,6 +301,12 @@ impl Keeper {
     fn server_ended(&mut self, how: &str) {
         self.log.say(how);
         if self.held.is_empty() {
+            return;
+        }
+        // Without its files no server finds anything again, and who waits for one would wait for ever.
+        if rustix::fs::fstat(&self.lock).is_ok_and(|lock| lock.st_nlink == 0) {
+            self.log.say("the group's directory was removed: what is kept is given up");
+            self.leaving = true;
             return;
         }
         self.start_at = Some(self.restarts.ended(Instant::now()));

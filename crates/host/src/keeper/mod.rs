@@ -7,7 +7,8 @@
 //! * K1 A descriptor is kept from the answer to `Hold` until the answer to `Release`.
 //! * K2 One keeper per group: it holds a lock on a file in the group's directory for as long as it lives.
 //! * K3 A server that went without a `Bye` is replaced while anything is kept, however many have failed before it; after
-//!   ten failures in a row a line in the log says so.
+//!   ten failures in a row a line in the log says so. If the group's directory was removed nothing is left to serve: the
+//!   keeper ends, and what waits fails.
 //! * K4 With nothing kept and no server, the keeper ends.
 //!
 //! A server that finds its keeper gone starts another and has it keep everything again.

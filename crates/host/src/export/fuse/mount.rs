@@ -35,7 +35,8 @@ pub fn mount(path: &Path) -> Result<Mounted> {
     );
     let options = CString::new(options).expect("no NUL in the mount options");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
-    rustix::mount::mount("rowen", path, "fuse.rowen", flags, Some(options.as_c_str()))
+    // Its own path is the source: a name that all volumes share would let `umount NAME` take another's.
+    rustix::mount::mount(path, path, "fuse.rowen", flags, Some(options.as_c_str()))
         .doing(|| format!("mount a volume's file on {}", path.display()))?;
     match negotiate(&fd) {
         Ok(resend) => Ok(Mounted { fd, resend }),
