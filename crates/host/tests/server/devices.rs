@@ -78,7 +78,7 @@ fn what_is_no_device_is_refused() {
         (dir().join("etc"), ErrorKind::Invalid),
         (fifo, ErrorKind::Invalid),
         ("/dev/null".into(), ErrorKind::Invalid),
-        (file(8 * MIB - 4096), ErrorKind::Invalid),
+        (file(devices::MIN_PV_BYTES - 4096), ErrorKind::Invalid),
     ];
     for (path, kind) in cases {
         let regular = fs::metadata(&path).is_ok_and(|meta| meta.is_file());

@@ -35,8 +35,10 @@ pub fn mount(path: &Path) -> Result<Mounted> {
     );
     let options = CString::new(options).expect("no NUL in the mount options");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
-    // Its own path is the source: a name that all volumes share would let `umount NAME` take another's.
-    rustix::mount::mount(path, path, "fuse.rowen", flags, Some(options.as_c_str()))
+    // A source of its own: one that all volumes share would let `umount SOURCE` take another's. Not the path itself, by
+    // which mkfs.btrfs would take the loop device over the file for mounted.
+    let source = format!("rowen:{}", path.display());
+    rustix::mount::mount(&source, path, "fuse.rowen", flags, Some(options.as_c_str()))
         .doing(|| format!("mount a volume's file on {}", path.display()))?;
     match negotiate(&fd) {
         Ok(resend) => Ok(Mounted { fd, resend }),
