@@ -30,8 +30,9 @@ use std::time::Duration;
 const PREDECESSOR: Duration = Duration::from_secs(10);
 /// How long a server that a command started stays without anything to do.
 const IDLE: Duration = Duration::from_secs(10);
-/// A little more than what a fast disk takes for a small request.
-const LOOKOUT: Duration = Duration::from_micros(50);
+/// How long workers look out before they sleep: not at all, since it did not show to be worth its processor time
+/// (docs/bench.md).
+const LOOKOUT: Duration = Duration::ZERO;
 /// How often the main loop looks around by itself.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 
