@@ -45,7 +45,7 @@ conformance-gaps: ## write conformance/gaps.txt anew from the last test-conforma
 lint: ## clippy, every warning an error
 	.ci/run lint
 
-demo: ## what a snapshot costs: 1 GB written without and with one, for every chunk size (root, 4 minutes)
+demo: ## what a snapshot costs: 1 GB written without and with one, for every chunk size (root, 5 minutes)
 	.ci/packages demo
 	$(CARGO) build --release -p rowen-cli
 	$(CARGO) build --release -p rowen-bench

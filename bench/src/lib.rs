@@ -12,6 +12,7 @@ pub mod creation;
 pub mod device;
 pub mod memory;
 pub mod plain;
+pub mod published;
 pub mod reading;
 pub mod recovery;
 pub mod redirect;

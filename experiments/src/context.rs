@@ -5,12 +5,12 @@
 //! *Recording*: the disks are behind a server that logs every request; a section says only when it began and ended, and its
 //! figure comes later from a replay of what was logged between.
 
-use crate::command::{self, Result};
+use crate::command::Result;
 use crate::measurement::{Origin, parameters};
 use crate::stack::{Stack, System};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub const MIB: u64 = 1 << 20;
@@ -146,13 +146,32 @@ impl Context {
     }
 
     /// The systems measured here, each round another one first.
-    pub fn turn(&self, round: usize) -> Vec<System> {
+    fn turn(&self, round: usize) -> Vec<System> {
         let mut systems = self.systems.clone();
         if !systems.is_empty() {
             let by = round % systems.len();
             systems.rotate_left(by);
         }
         systems
+    }
+
+    /// Calls the body for each system in each round, the systems in turn; one round is enough for a record. The body gets a
+    /// way to say what it does now, and how much of its own is done (0 to 1).
+    pub fn in_turn(&self, mut body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
+        let rounds = if self.recording { 1 } else { self.form.rounds };
+        let turns = (rounds * self.systems.len()) as f64;
+        for round in 0..rounds {
+            for (n, system) in self.turn(round).into_iter().enumerate() {
+                let before = (round * self.systems.len() + n) as f64;
+                let step = |what: &str, share: f64| {
+                    let comma = if what.is_empty() { "" } else { ", " };
+                    self.step(format!("{system}, round {}{comma}{what}", round + 1), (before + share) / turns);
+                };
+                step("", 0.0);
+                body(system, round, &step)?;
+            }
+        }
+        Ok(())
     }
 
     pub fn stack(&self, system: System) -> Stack<'_> {
@@ -195,16 +214,66 @@ fn since_epoch() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
-/// Writes back and forgets what the page cache holds, so that reads come from the disk.
-pub fn drop_caches() -> Result {
-    command::run("sync", &[])?;
-    // A container may not; then the file that is read is larger than nothing that was kept, and the figure says so.
-    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("cannot drop the page cache: {e}"))
+/// Writes back and forgets what the page cache holds of a file or device, so that reads come from the disk.
+pub fn forget(path: &Path) -> Result {
+    let forget = || {
+        let file = std::fs::File::open(path)?;
+        file.sync_all()?;
+        Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
+    };
+    forget().map_err(|e: std::io::Error| format!("cannot uncache {}: {e}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    fn context(recording: bool, said: &Rc<RefCell<Vec<String>>>) -> Context {
+        let said = said.clone();
+        Context {
+            form: Form { quick: true, smoke: false, rounds: 2, mib: 1 },
+            dir: PathBuf::new(),
+            disks: Disks { raw: PathBuf::new(), rowen: PathBuf::new(), lvm: None },
+            rowen: PathBuf::new(),
+            systems: vec![System::Raw, System::Rowen],
+            recording,
+            tell: Box::new(move |event| {
+                if let Event::Step { what, done } = event {
+                    said.borrow_mut().push(format!("{what} {done}"));
+                }
+            }),
+        }
+    }
+
+    #[test]
+    fn systems_take_turns_and_a_record_is_one_round() {
+        let said = Rc::default();
+        let mut calls = Vec::new();
+        let body = |system, round, step: &dyn Fn(&str, f64)| {
+            calls.push((system, round));
+            step("half", 0.5);
+            Ok(())
+        };
+        context(false, &said).in_turn(body).unwrap();
+        assert_eq!(calls, [(System::Raw, 0), (System::Rowen, 0), (System::Rowen, 1), (System::Raw, 1)]);
+        assert_eq!(said.borrow()[..2], ["raw, round 1 0", "raw, round 1, half 0.125"]);
+        assert_eq!(said.borrow().last().unwrap(), "raw, round 2, half 0.875");
+        let mut calls = 0;
+        let count = |_, _, _: &dyn Fn(&str, f64)| {
+            calls += 1;
+            Ok(())
+        };
+        context(true, &said).in_turn(count).unwrap();
+        assert_eq!(calls, 2);
+        assert_eq!(context(true, &said).in_turn(|_, _, _| Err("no".to_owned())), Err("no".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_forgotten() {
+        assert!(forget(Path::new("/no/such/file")).unwrap_err().contains("cannot uncache"));
+    }
 
     #[test]
     fn a_section_is_a_rate_a_response_time_or_a_time() {

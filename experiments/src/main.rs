@@ -178,7 +178,8 @@ fn measure(words: &Words) -> Result<bool> {
     }
     command::catch_signals()?;
     std::fs::create_dir_all(&words.out).map_err(|e| format!("cannot make {}: {e}", words.out.display()))?;
-    let seconds = words.chosen.iter().map(|e| e.seconds[usize::from(!options.form.quick)]).sum();
+    let parts = words.chosen.iter().flat_map(|e| options.passes.iter().map(|pass| e.seconds_of(*pass, &options.form)));
+    let seconds = parts.sum();
     let progress = Rc::new(RefCell::new(Progress::new(seconds)));
     let outcome = runner::run(options, &words.chosen, &progress);
     // Also of a run that was interrupted.

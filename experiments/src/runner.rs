@@ -2,7 +2,7 @@
 
 use crate::catalogue::Experiment;
 use crate::command::{self, INTERRUPTED, Result};
-use crate::context::{Context, Disks, Event, Form, Key};
+use crate::context::{Context, Disks, Event, Form, Key, Quantity};
 use crate::files::{Loop, Scratch, written};
 use crate::measurement::{Measurement, Origin, Run, Series};
 use crate::model::hdd::{BARRACUDA_ES, Hdd};
@@ -53,8 +53,8 @@ impl Pass {
         }
     }
 
-    /// Its share of an experiment's time.
-    fn share(self) -> f64 {
+    /// How much of an experiment's time it takes, beside the others.
+    pub fn share(self) -> f64 {
         match self {
             Pass::Host => 0.3,
             Pass::Inside => 0.5,
@@ -118,15 +118,14 @@ pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefC
         });
         let form = Form { mib, ..options.form };
         published(experiment, &mut sink.borrow_mut());
-        for pass in &options.passes {
-            let seconds = experiment.seconds[usize::from(!options.form.quick)];
-            progress.borrow_mut().begin(seconds * pass.share());
+        for pass in options.passes.iter().filter(|pass| experiment.passes.contains(pass)) {
+            progress.borrow_mut().begin(experiment.seconds_of(*pass, &form));
             let scratch = Scratch::new(&options.dir)?;
+            let part = Part { options, experiment, form, scratch: &scratch, sink: &sink, progress };
             let outcome = match pass {
-                Pass::Host => on_host(options, experiment, form, &scratch, &sink, progress),
-                Pass::Inside => inside(options, experiment, form, &scratch, &sink, progress),
-                Pass::Model if experiment.recorded => model(options, experiment, form, &scratch, &sink, progress),
-                Pass::Model => Ok(()),
+                Pass::Host => part.on_host(),
+                Pass::Inside => part.inside(),
+                Pass::Model => part.modelled(),
             };
             match outcome {
                 Ok(()) => {}
@@ -162,30 +161,108 @@ fn published(experiment: &Experiment, sink: &mut Sink) {
     }
 }
 
-fn on_host(
-    options: &Options,
+/// One pass of an experiment.
+struct Part<'a> {
+    options: &'a Options,
     experiment: &'static Experiment,
     form: Form,
-    scratch: &Scratch,
-    sink: &Rc<RefCell<Sink>>,
-    progress: &Rc<RefCell<Progress>>,
-) -> Result {
-    let [raw, rowen] = ["raw.img", "rowen.img"].map(|name| scratch.0.join(name));
-    let sizes = (experiment.sizes)(&form);
-    written(&raw, sizes.raw)?;
-    written(&rowen, sizes.rowen)?;
-    let device = Loop::new(&raw)?;
-    let (sink, progress) = (sink.clone(), progress.clone());
-    let context = Context {
-        form,
-        dir: scratch.0.clone(),
-        disks: Disks { raw: device.0.clone(), rowen, lvm: None },
-        rowen: options.rowen.clone(),
-        systems: experiment.systems.iter().copied().filter(|system| !system.is_lvm()).collect(),
-        recording: false,
-        tell: Box::new(move |event| note(experiment, event, HOST, &sink, &progress)),
-    };
-    (experiment.body)(&context)
+    scratch: &'a Scratch,
+    sink: &'a Rc<RefCell<Sink>>,
+    progress: &'a Rc<RefCell<Progress>>,
+}
+
+impl Part<'_> {
+    fn on_host(&self) -> Result {
+        let [raw, rowen] = ["raw.img", "rowen.img"].map(|name| self.scratch.0.join(name));
+        let sizes = (self.experiment.sizes)(&self.form);
+        written(&raw, sizes.raw)?;
+        written(&rowen, sizes.rowen)?;
+        let device = Loop::new(&raw)?;
+        let (experiment, sink, progress) = (self.experiment, self.sink.clone(), self.progress.clone());
+        let context = Context {
+            form: self.form,
+            dir: self.scratch.0.clone(),
+            disks: Disks { raw: device.0.clone(), rowen, lvm: None },
+            rowen: self.options.rowen.clone(),
+            systems: experiment.systems.iter().copied().filter(|system| !system.is_lvm()).collect(),
+            recording: false,
+            tell: Box::new(move |event| note(experiment, event, HOST, &sink, &progress)),
+        };
+        (experiment.body)(&context)
+    }
+
+    fn inside(&self) -> Result {
+        let kernel = self.sink.borrow().run.kernel.clone();
+        let mut told = |event: Event| note(self.experiment, &event, INSIDE, self.sink, self.progress);
+        let outcome = self.booted(INSIDE, false, &mut told);
+        self.sink.borrow_mut().run.kernel = kernel;
+        outcome.map(drop)
+    }
+
+    /// Records the body's I/O in user-mode-linux and replays it on the modelled disks.
+    fn modelled(&self) -> Result {
+        let mut sections = Vec::new();
+        let mut told = |event: Event| match event {
+            Event::Section { .. } => sections.push(event),
+            Event::Step { .. } => note(self.experiment, &event, "recording", self.sink, self.progress),
+            _ => {}
+        };
+        if !self.booted(BARRACUDA_ES.name, true, &mut told)? {
+            return Ok(());
+        }
+        let mut records: HashMap<System, Vec<Request>> = HashMap::new();
+        for system in self.experiment.systems {
+            records.insert(*system, uml::record_of(&self.scratch.0, *system)?);
+        }
+        for event in &sections {
+            command::go_on()?;
+            let Event::Section { key, quantity, begin, end } = event else { continue };
+            let Some(record) = records.get(&key.system) else { continue };
+            let requests = trace::between(record, *begin, *end);
+            if requests.is_empty() {
+                return Err(format!("nothing was recorded of {} ({:?})", key.system, key.parameters));
+            }
+            let disks: [(&str, Box<dyn Disk>); 2] =
+                [(BARRACUDA_ES.name, Box::new(Hdd::new(BARRACUDA_ES))), (X25_M.name, Box::new(Ssd::new(X25_M)))];
+            for (place, mut disk) in disks {
+                let replayed = replay(&mut *disk, requests);
+                // What moved many bytes is over when they are on the medium, a request when it is answered.
+                let nanos = match quantity {
+                    Quantity::Bytes(_) => replayed.drained,
+                    _ => replayed.answered,
+                };
+                let series = series(self.experiment, Origin::Modelled, key, quantity.unit(), place);
+                let figure = quantity.figure(nanos as f64 / 1e9);
+                self.sink.borrow_mut().add(self.experiment, series, Some(figure), None, key.round);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the body in user-mode-linux. False if there is none here; then the lines of this place say so.
+    fn booted(&self, place: &str, recording: bool, told: &mut dyn FnMut(Event)) -> Result<bool> {
+        let experiment = self.experiment;
+        if let Some(why) = uml::missing() {
+            for system in experiment.systems.iter().filter(|system| system.is_lvm()) {
+                let series = series(experiment, Origin::NotRun, &Key::new(*system, "all", &[], 0), "", place);
+                self.sink.borrow_mut().add(experiment, series, None, Some(why.clone()), 0);
+            }
+            return Ok(false);
+        }
+        let rowen = &self.options.rowen;
+        let plan = Plan {
+            experiment: experiment.name.to_owned(),
+            form: self.form,
+            systems: experiment.systems.to_vec(),
+            rowen: rowen.canonicalize().map_err(|e| format!("{}: {e}", rowen.display()))?,
+            recording,
+            events: self.scratch.0.join("events.jsonl"),
+        };
+        // At most three times what is expected of it, and some for booting.
+        let seconds = 120.0 + 3.0 * experiment.seconds[usize::from(!self.form.quick)];
+        let limit = Duration::from_secs_f64(seconds);
+        uml::run(&self.scratch.0, &plan, (experiment.sizes)(&self.form), limit, told).map(|()| true)
+    }
 }
 
 /// What a body says becomes lines and progress.
@@ -211,100 +288,6 @@ fn note(
         Event::Kernel(release) => sink.borrow_mut().run.kernel = release.clone(),
         Event::Section { .. } | Event::Failed(_) | Event::Finished => {}
     }
-}
-
-fn plan(options: &Options, experiment: &Experiment, form: Form, scratch: &Scratch, recording: bool) -> Result<Plan> {
-    let rowen = options.rowen.canonicalize().map_err(|e| format!("{}: {e}", options.rowen.display()))?;
-    Ok(Plan {
-        experiment: experiment.name.to_owned(),
-        form,
-        systems: experiment.systems.to_vec(),
-        rowen,
-        recording,
-        events: scratch.0.join("events.jsonl"),
-    })
-}
-
-/// A part in user-mode-linux takes at most three times what is expected of it, and some for booting.
-fn limit(experiment: &Experiment, form: Form) -> Duration {
-    Duration::from_secs_f64(120.0 + 3.0 * experiment.seconds[usize::from(!form.quick)])
-}
-
-fn not_there(experiment: &Experiment, place: &str, why: &str, sink: &Rc<RefCell<Sink>>) {
-    for system in experiment.systems.iter().filter(|system| system.is_lvm()) {
-        let key = Key::new(*system, "all", &[], 0);
-        let series = series(experiment, Origin::NotRun, &key, "", place);
-        sink.borrow_mut().add(experiment, series, None, Some(why.to_owned()), 0);
-    }
-}
-
-fn inside(
-    options: &Options,
-    experiment: &'static Experiment,
-    form: Form,
-    scratch: &Scratch,
-    sink: &Rc<RefCell<Sink>>,
-    progress: &Rc<RefCell<Progress>>,
-) -> Result {
-    if let Some(why) = uml::missing() {
-        not_there(experiment, INSIDE, &why, sink);
-        return Ok(());
-    }
-    let plan = plan(options, experiment, form, scratch, false)?;
-    let mut told = |event: Event| note(experiment, &event, INSIDE, sink, progress);
-    let kernel = sink.borrow().run.kernel.clone();
-    let outcome = uml::run(&scratch.0, &plan, (experiment.sizes)(&form), limit(experiment, form), &mut told);
-    sink.borrow_mut().run.kernel = kernel;
-    outcome
-}
-
-/// Records the body's I/O in user-mode-linux and replays it on the modelled disks.
-fn model(
-    options: &Options,
-    experiment: &'static Experiment,
-    form: Form,
-    scratch: &Scratch,
-    sink: &Rc<RefCell<Sink>>,
-    progress: &Rc<RefCell<Progress>>,
-) -> Result {
-    if let Some(why) = uml::missing() {
-        not_there(experiment, BARRACUDA_ES.name, &why, sink);
-        return Ok(());
-    }
-    let plan = plan(options, experiment, form, scratch, true)?;
-    let mut sections = Vec::new();
-    let mut told = |event: Event| match event {
-        Event::Section { .. } => sections.push(event),
-        Event::Step { .. } => note(experiment, &event, "recording", sink, progress),
-        _ => {}
-    };
-    uml::run(&scratch.0, &plan, (experiment.sizes)(&form), limit(experiment, form), &mut told)?;
-    let mut records: HashMap<System, Vec<Request>> = HashMap::new();
-    for system in experiment.systems {
-        records.insert(*system, uml::record_of(&scratch.0, *system)?);
-    }
-    for event in &sections {
-        command::go_on()?;
-        let Event::Section { key, quantity, begin, end } = event else { continue };
-        let Some(record) = records.get(&key.system) else { continue };
-        let requests = trace::between(record, *begin, *end);
-        if requests.is_empty() {
-            return Err(format!("nothing was recorded of {} ({:?})", key.system, key.parameters));
-        }
-        let disks: [(&str, Box<dyn Disk>); 2] =
-            [(BARRACUDA_ES.name, Box::new(Hdd::new(BARRACUDA_ES))), (X25_M.name, Box::new(Ssd::new(X25_M)))];
-        for (place, mut disk) in disks {
-            let replayed = replay(&mut *disk, requests);
-            // What moved many bytes is over when they are on the medium, a request when it is answered.
-            let nanos = match quantity {
-                crate::context::Quantity::Bytes(_) => replayed.drained,
-                _ => replayed.answered,
-            };
-            let series = series(experiment, Origin::Modelled, key, quantity.unit(), place);
-            sink.borrow_mut().add(experiment, series, Some(quantity.figure(nanos as f64 / 1e9)), None, key.round);
-        }
-    }
-    Ok(())
 }
 
 /// One part, inside user-mode-linux.

@@ -4,7 +4,8 @@
 
 use super::{Experiment, Published, Sizes, Source, UNUSED};
 use crate::command::{self, Result};
-use crate::context::{Context, Form, Key, MIB, Quantity, drop_caches};
+use crate::context::{Context, Form, Key, MIB, Quantity, forget};
+use crate::runner::Pass;
 use crate::stack::{Mount, Stack, System, text};
 use std::path::Path;
 use std::time::Instant;
@@ -28,7 +29,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published,
     sizes,
-    recorded: true,
+    passes: &Pass::ALL,
     mib: [16, 64, 400],
     seconds: [170.0, 1500.0],
 };
@@ -61,21 +62,13 @@ fn sizes(form: &Form) -> Sizes {
 }
 
 fn body(context: &Context) -> Result {
-    let rounds = if context.recording { 1 } else { context.form.rounds };
-    let turns = rounds * context.systems.len();
-    for round in 0..rounds {
-        for (n, system) in context.turn(round).into_iter().enumerate() {
-            let done = (round * context.systems.len() + n) as f64;
-            context.step(format!("{system}, round {}", round + 1), done / turns as f64);
-            for (part, chunk) in chunks(context, system).into_iter().enumerate() {
-                one(context, system, chunk, round, &|what, share| {
-                    let share = (part as f64 + share) / 2.0;
-                    context.step(format!("{system}, round {}, {what}", round + 1), (done + share) / turns as f64);
-                })?;
-            }
-        }
-    }
-    Ok(())
+    context.in_turn(|system, round, step| {
+        let chunks = chunks(context, system);
+        let parts = chunks.len() as f64;
+        chunks.into_iter().enumerate().try_for_each(|(part, chunk)| {
+            one(context, system, chunk, round, &|what, share| step(what, (part as f64 + share) / parts))
+        })
+    })
 }
 
 /// The raw disk has no chunks.
@@ -136,7 +129,7 @@ fn level(context: &Context, stack: &Stack<'_>, file: &Path, chunk: &str, count: 
         context.figure(key("making one snapshot"), "s", begun.elapsed().as_secs_f64() / count as f64);
     }
     context.section(key("write"), Quantity::Bytes(mib * MIB), || write(file, "/dev/zero", mib))?;
-    drop_caches()?;
+    forget(file)?;
     context.section(key("read"), Quantity::Bytes(mib * MIB), || {
         command::run("dd", &[&format!("if={}", text(file)), "of=/dev/null", "bs=1M", "status=none"]).map(drop)
     })?;

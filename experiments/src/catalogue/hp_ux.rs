@@ -4,8 +4,9 @@
 
 use super::{Experiment, Published, Sizes, Source};
 use crate::command::{self, Result};
-use crate::context::{Context, Form, Key, MIB};
+use crate::context::{Context, Form, Key, MIB, forget};
 use crate::fio::{self, Job};
+use crate::runner::Pass;
 use crate::stack::{System, text};
 use std::path::Path;
 
@@ -32,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published,
     sizes,
-    recorded: true,
+    passes: &Pass::ALL,
     mib: [32, 64, 512],
     seconds: [160.0, 900.0],
 };
@@ -62,17 +63,7 @@ fn kinds(context: &Context) -> Vec<Kind> {
 }
 
 fn body(context: &Context) -> Result {
-    let rounds = if context.recording { 1 } else { context.form.rounds };
-    let turns = (rounds * context.systems.len()) as f64;
-    for round in 0..rounds {
-        for (n, system) in context.turn(round).into_iter().enumerate() {
-            let done = (round * context.systems.len() + n) as f64;
-            one(context, system, round, &|what, share| {
-                context.step(format!("{system}, round {}, {what}", round + 1), (done + share) / turns);
-            })?;
-        }
-    }
-    Ok(())
+    context.in_turn(|system, round, step| one(context, system, round, step))
 }
 
 fn one(context: &Context, system: System, round: usize, step: &dyn Fn(&str, f64)) -> Result {
@@ -137,7 +128,7 @@ fn attempt(
 fn fill(node: &Path, mib: u64) -> Result {
     let to = format!("of={}", text(node));
     command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &format!("count={mib}"), "oflag=direct", "status=none"])?;
-    command::run("sync", &[]).map(drop)
+    forget(node)
 }
 
 fn published() -> Vec<Published> {

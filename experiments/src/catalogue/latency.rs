@@ -6,7 +6,9 @@ use super::{Experiment, Sizes, UNUSED};
 use crate::command::{self, Result};
 use crate::context::{Context, Form, Key, MIB};
 use crate::fio::{self, Job};
-use crate::stack::{System, text};
+use crate::runner::Pass;
+use crate::stack::{Stack, System, text};
+use std::path::Path;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "latency",
@@ -24,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published: Vec::new,
     sizes,
-    recorded: true,
+    passes: &Pass::ALL,
     mib: [16, 64, 256],
     seconds: [90.0, 900.0],
 };
@@ -40,72 +42,71 @@ fn sizes(form: &Form) -> Sizes {
 }
 
 fn body(context: &Context) -> Result {
-    let rounds = if context.recording { 1 } else { context.form.rounds };
-    let levels = context.pick(&[0, 1], &[0, 1, 10, 100], &[0, 1, 10, 100, 1000]);
-    let turns = (rounds * context.systems.len()) as f64;
-    for round in 0..rounds {
-        for (n, system) in context.turn(round).into_iter().enumerate() {
-            let stack = context.stack(system);
-            stack.begin()?;
-            let mib = context.form.mib;
-            let node = stack.origin(mib, CHUNK, 3 * mib)?;
-            let to = format!("of={}", text(&node));
-            let count = format!("count={mib}");
-            command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &count, "oflag=direct", "status=none"])?;
-            for (at, level) in levels.iter().enumerate() {
-                let share = at as f64 / levels.len() as f64;
-                let what = format!("{system}, round {}, {level} snapshots", round + 1);
-                context.step(what, ((round * context.systems.len() + n) as f64 + share) / turns);
-                if system == System::Raw && *level > 0 || context.recording && *level > 10 {
-                    continue;
-                }
-                for depth in [1, 32] {
-                    let snapshots = level.to_string();
-                    let depth_name = depth.to_string();
-                    let mut pairs = vec![("depth", depth_name.as_str())];
-                    if system != System::Raw {
-                        pairs.push(("snapshots", &snapshots));
-                    }
-                    let key = |metric: &str| Key::new(system, metric, &pairs, round);
-                    let reason = match system {
-                        System::Classic if *level > MOST_CLASSIC => {
-                            "each classic snapshot needs room of its own and is written to by itself"
-                        }
-                        System::Thin if *level > MOST_THIN => "making them takes some 0.3 s each in user-mode-linux",
-                        _ => "",
-                    };
-                    if !reason.is_empty() {
-                        context.not_run(key("writes"), "1/s", reason);
-                        continue;
-                    }
-                    let names = stack.snapshots(*level, CHUNK, mib + mib / 8 + 8)?;
-                    let job = Job {
-                        target: &node,
-                        rw: "randwrite",
-                        block: 4096,
-                        depth,
-                        direct: true,
-                        span: mib * MIB,
-                        requests: mib * MIB / 4096 / if depth == 1 { 8 } else { 2 },
-                        seconds: 5,
-                        seed: 1 + round as u64,
-                    };
-                    if context.recording {
-                        if depth == 1 {
-                            let job = Job { requests: 1000, seconds: 60, ..job };
-                            fio::response(context, key("response time"), &job)?;
-                        }
-                    } else {
-                        let reached = fio::run(context, &job)?;
-                        context.figure(key("writes"), "1/s", reached.iops);
-                        context.figure(key("p50"), "ms", reached.p50);
-                        context.figure(key("p99"), "ms", reached.p99);
-                        context.figure(key("p99.9"), "ms", reached.p999);
-                    }
-                    stack.remove_all(&names)?;
-                }
-            }
+    context.in_turn(|system, round, step| one(context, &context.stack(system), round, step))
+}
+
+fn one(context: &Context, stack: &Stack<'_>, round: usize, step: &dyn Fn(&str, f64)) -> Result {
+    let (system, mib) = (stack.system, context.form.mib);
+    stack.begin()?;
+    let node = stack.origin(mib, CHUNK, 3 * mib)?;
+    let to = format!("of={}", text(&node));
+    let count = format!("count={mib}");
+    command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &count, "oflag=direct", "status=none"])?;
+    let levels = match system {
+        System::Raw => vec![0],
+        _ if context.recording => vec![0, 1, 10],
+        _ => context.pick(&[0, 1], &[0, 1, 10, 100], &[0, 1, 10, 100, 1000]),
+    };
+    for (at, count) in levels.iter().enumerate() {
+        step(&format!("{count} snapshots"), at as f64 / levels.len() as f64);
+        // A record is of response times, which are of one at a time.
+        for depth in if context.recording { vec![1] } else { vec![1, 32] } {
+            level(context, stack, &node, (*count, depth), round)?;
         }
     }
     Ok(())
+}
+
+/// New snapshots, then writes so many at a time.
+fn level(context: &Context, stack: &Stack<'_>, node: &Path, (count, depth): (usize, u32), round: usize) -> Result {
+    let (system, mib) = (stack.system, context.form.mib);
+    let (snapshots, depth_name) = (count.to_string(), depth.to_string());
+    let mut pairs = vec![("depth", depth_name.as_str())];
+    if system != System::Raw {
+        pairs.push(("snapshots", &snapshots));
+    }
+    let key = |metric: &str| Key::new(system, metric, &pairs, round);
+    let reason = match system {
+        System::Classic if count > MOST_CLASSIC => {
+            Some("each classic snapshot needs room of its own and is written to by itself")
+        }
+        System::Thin if count > MOST_THIN => Some("making them takes some 0.3 s each in user-mode-linux"),
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        context.not_run(key("writes"), "1/s", reason);
+        return Ok(());
+    }
+    let names = stack.snapshots(count, CHUNK, mib + mib / 8 + 8)?;
+    let job = Job {
+        target: node,
+        rw: "randwrite",
+        block: 4096,
+        depth,
+        direct: true,
+        span: mib * MIB,
+        requests: mib * MIB / 4096 / if depth == 1 { 8 } else { 2 },
+        seconds: 5,
+        seed: 1 + round as u64,
+    };
+    if context.recording {
+        fio::response(context, key("response time"), &Job { requests: 1000, seconds: 60, ..job })?;
+    } else {
+        let reached = fio::run(context, &job)?;
+        context.figure(key("writes"), "1/s", reached.iops);
+        context.figure(key("p50"), "ms", reached.p50);
+        context.figure(key("p99"), "ms", reached.p99);
+        context.figure(key("p99.9"), "ms", reached.p999);
+    }
+    stack.remove_all(&names)
 }

@@ -6,6 +6,7 @@ use super::{Experiment, Sizes, UNUSED};
 use crate::command::{self, Result};
 use crate::context::{Context, Form, Key, MIB, Quantity};
 use crate::fio::{self, Job};
+use crate::runner::Pass;
 use crate::stack::{Stack, System, text};
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published: Vec::new,
     sizes,
-    recorded: true,
+    passes: &Pass::ALL,
     mib: [16, 64, 256],
     seconds: [60.0, 400.0],
 };
@@ -40,16 +41,7 @@ fn sizes(form: &Form) -> Sizes {
 }
 
 fn body(context: &Context) -> Result {
-    let rounds = if context.recording { 1 } else { context.form.rounds };
-    let turns = (rounds * context.systems.len()) as f64;
-    for round in 0..rounds {
-        for (n, system) in context.turn(round).into_iter().enumerate() {
-            let done = (round * context.systems.len() + n) as f64;
-            context.step(format!("{system}, round {}", round + 1), done / turns);
-            one(context, &context.stack(system), round)?;
-        }
-    }
-    Ok(())
+    context.in_turn(|system, round, _| one(context, &context.stack(system), round))
 }
 
 fn one(context: &Context, stack: &Stack<'_>, round: usize) -> Result {

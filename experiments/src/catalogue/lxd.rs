@@ -6,6 +6,7 @@ use super::{Experiment, Published, Sizes, Source, UNUSED};
 use crate::command::Result;
 use crate::context::{Context, Key};
 use crate::in_world;
+use crate::runner::Pass;
 use crate::stack::System;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -27,16 +28,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published,
     sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
-    recorded: false,
+    passes: &[Pass::Host],
     mib: [8, 64, 1024],
     seconds: [70.0, 600.0],
 };
 
 fn body(context: &Context) -> Result {
-    if context.disks.lvm.is_some() {
-        // Containers are run on the host alone.
-        return Ok(());
-    }
     if let Some(why) = in_world::missing(&["lxd", "lxc", "busybox", "mkfs.btrfs", "rsync", "mksquashfs"]) {
         for system in EXPERIMENT.systems {
             context.not_run(Key::new(*system, "dd", &[], 0), "MB/s", &why);

@@ -11,6 +11,7 @@ mod van_dok;
 
 use crate::command::Result;
 use crate::context::{Context, Form};
+use crate::runner::Pass;
 use crate::stack::System;
 
 /// Sizes of the disks in MiB: each system gets one of its own, a mirror a second one.
@@ -65,12 +66,21 @@ pub struct Experiment {
     pub published: fn() -> Vec<Published>,
     /// How large the disks are.
     pub sizes: fn(&Form) -> Sizes,
-    /// Whether the I/O is recorded too, for the modelled disks.
-    pub recorded: bool,
+    /// Where it is run.
+    pub passes: &'static [Pass],
     /// MiB that a large write moves: smoke, quick, full.
     pub mib: [u64; 3],
     /// About how many seconds it takes, quick and full.
     pub seconds: [f64; 2],
+}
+
+impl Experiment {
+    /// About how many seconds a pass of it takes; none if it has no such pass.
+    pub fn seconds_of(&self, pass: Pass, form: &Form) -> f64 {
+        let all: f64 = self.passes.iter().map(|pass| pass.share()).sum();
+        let own = if self.passes.contains(&pass) { pass.share() } else { 0.0 };
+        self.seconds[usize::from(!form.quick)] * own / all
+    }
 }
 
 /// All of them, in the order of their running.
@@ -87,4 +97,20 @@ pub const ALL: [Experiment; 8] = [
 
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_passes_of_an_experiment_are_its_time() {
+        let form = Form { quick: true, smoke: false, rounds: 1, mib: 1 };
+        for experiment in ALL {
+            let all: f64 = Pass::ALL.iter().map(|pass| experiment.seconds_of(*pass, &form)).sum();
+            assert!((all - experiment.seconds[0]).abs() < 1e-6, "{}: {all}", experiment.name);
+        }
+        assert_eq!(lxd::EXPERIMENT.seconds_of(Pass::Inside, &form), 0.0);
+        assert_eq!(lxd::EXPERIMENT.seconds_of(Pass::Host, &form), lxd::EXPERIMENT.seconds[0]);
+    }
 }

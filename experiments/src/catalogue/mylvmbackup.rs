@@ -4,9 +4,10 @@
 
 use super::{Experiment, Published, Sizes, Source, UNUSED};
 use crate::command::{self, Result};
-use crate::context::{Context, Form, Key, MIB, Quantity, drop_caches};
+use crate::context::{Context, Form, Key, MIB, Quantity, forget};
 use crate::fio::{self, Job};
 use crate::in_world;
+use crate::runner::Pass;
 use crate::stack::{System, text};
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published,
     sizes,
-    recorded: true,
+    passes: &Pass::ALL,
     mib: [32, 96, 768],
     seconds: [90.0, 700.0],
 };
@@ -48,15 +49,7 @@ fn sizes(form: &Form) -> Sizes {
 }
 
 fn body(context: &Context) -> Result {
-    let rounds = if context.recording { 1 } else { context.form.rounds };
-    let turns = (rounds * context.systems.len()) as f64;
-    for round in 0..rounds {
-        for (n, system) in context.turn(round).into_iter().enumerate() {
-            let done = (round * context.systems.len() + n) as f64;
-            context.step(format!("{system}, round {}", round + 1), done / turns);
-            one(context, system, round)?;
-        }
-    }
+    context.in_turn(|system, round, _| one(context, system, round))?;
     if context.disks.lvm.is_none() { for_real(context) } else { Ok(()) }
 }
 
@@ -93,7 +86,7 @@ fn one(context: &Context, system: System, round: usize) -> Result {
             System::Raw => node.clone(),
             _ => stack.snapshot("backup", "64k", mib + mib / 8 + 16)?,
         };
-        drop_caches()?;
+        forget(&snapshot)?;
         let writer = match writes {
             "yes" => Some(fio::start(context, &writer(context, &node, round), RATE)?),
             _ => None,

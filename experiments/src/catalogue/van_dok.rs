@@ -5,7 +5,9 @@
 use super::{Experiment, Published, Sizes, Source, UNUSED};
 use crate::command::{self, Result};
 use crate::context::{Context, Form, Key, MIB, Quantity};
+use crate::runner::Pass;
 use crate::stack::{Mount, System, text};
+use rowen_bench::published::{NEWBIGIN, NEWBIGIN_CHUNKS, NEWBIGIN_WITHOUT, VAN_DOK, speed};
 use std::path::Path;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -29,7 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     body,
     published,
     sizes,
-    recorded: true,
+    passes: &Pass::ALL,
     mib: [16, 64, 1000],
     seconds: [70.0, 1500.0],
 };
@@ -43,21 +45,10 @@ fn sizes(form: &Form) -> Sizes {
 fn body(context: &Context) -> Result {
     let chunks =
         context.pick(&["64k"], &["4k", "64k", "512k"], &["4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k"]);
-    let rounds = if context.recording { 1 } else { context.form.rounds };
-    let turns = rounds * context.systems.len();
-    for round in 0..rounds {
-        for (n, system) in context.turn(round).into_iter().enumerate() {
-            let done = |chunk: usize| {
-                ((round * context.systems.len() + n) as f64 + chunk as f64 / chunks.len() as f64) / turns as f64
-            };
-            context.step(format!("{system}, round {}", round + 1), done(0));
-            one(context, system, &chunks, round, &|chunk, what| context.step(what, done(chunk)))?;
-        }
-    }
-    Ok(())
+    context.in_turn(|system, round, step| one(context, system, &chunks, round, step))
 }
 
-fn one(context: &Context, system: System, chunks: &[&str], round: usize, step: &dyn Fn(usize, String)) -> Result {
+fn one(context: &Context, system: System, chunks: &[&str], round: usize, step: &dyn Fn(&str, f64)) -> Result {
     let mib = context.form.mib;
     let stack = context.stack(system);
     stack.begin()?;
@@ -79,7 +70,7 @@ fn one(context: &Context, system: System, chunks: &[&str], round: usize, step: &
         return mount.unmount();
     }
     for (n, chunk) in chunks.iter().enumerate() {
-        step(n, format!("{system}, chunk {chunk}, round {}", round + 1));
+        step(&format!("chunk {chunk}"), n as f64 / chunks.len() as f64);
         write(&file, "/dev/urandom", mib)?;
         stack.snapshot("before", chunk, reserve)?;
         timed(&file, "one, first write", Some(chunk))?;
@@ -105,28 +96,17 @@ fn published() -> Vec<Published> {
     let row = |system, snapshot: &str, chunk: Option<&str>, seconds: f64| {
         let mut parameters = vec![("snapshot", snapshot.to_owned())];
         parameters.extend(chunk.map(|chunk| ("chunk", chunk.to_owned())));
-        Published { system, metric: "write", unit: "MB/s", parameters, figure: 1048.576 / seconds }
+        Published { system, metric: "write", unit: "MB/s", parameters, figure: speed(seconds) }
     };
-    let mut rows = vec![
-        row("CentOS 5, ST3750640NS mirror", "none", None, 20.285),
-        row("CentOS 5, ST3750640NS mirror", "one, first write", None, 1004.222),
-        row("Debian, ST373455SS", "none", None, 11.801),
-        row("Debian, ST373455SS", "one, first write", None, 123.906),
-        row("DL380, RAID5 of 6", "none", None, 5.0),
-    ];
-    let newbigin = [
-        ("4k", 625.0, 179.0),
-        ("8k", 304.0, 169.0),
-        ("16k", 200.0, 105.0),
-        ("32k", 63.0, 66.0),
-        ("64k", 83.0, 58.0),
-        ("128k", 49.0, 58.0),
-        ("256k", 49.0, 53.0),
-        ("512k", 55.0, 49.0),
-    ];
-    for (chunk, origin, snapshot) in newbigin {
-        rows.push(row("DL380, RAID5 of 6", "one, first write", Some(chunk), origin));
-        rows.push(row("DL380, RAID5 of 6", "written to itself", Some(chunk), snapshot));
+    let mut rows = Vec::new();
+    for machine in VAN_DOK {
+        rows.push(row(machine.name, "none", None, machine.without));
+        rows.push(row(machine.name, "one, first write", None, machine.with));
+    }
+    rows.push(row(NEWBIGIN, "none", None, NEWBIGIN_WITHOUT));
+    for chunk in NEWBIGIN_CHUNKS {
+        rows.push(row(NEWBIGIN, "one, first write", Some(chunk.size), chunk.with));
+        rows.push(row(NEWBIGIN, "written to itself", Some(chunk.size), chunk.on_snapshot));
     }
     rows
 }

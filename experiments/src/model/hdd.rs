@@ -1,10 +1,18 @@
 //! A disk that turns: seeks, rotation, zones, read-ahead, a write cache that is emptied in the order of places, and flushes.
 //!
-//! The defaults are the Seagate Barracuda ES ST3750640NS, two of which the first document measured, by the figures of its
-//! data sheet: 750 GB, 7200 rpm (average latency 4.16 ms), average seek 8.5 ms (read) and 9.5 ms (write), track to track 0.8 ms
-//! and 1.0 ms, 78 MB/s sustained at the outside, 16 MB of cache, SATA at 300 MB/s. Not in a data sheet, and assumed: full stroke
-//! is twice the average seek; the inside transfers half as fast as the outside (the usual ratio of radii); 24 zones, 8 heads;
-//! 50 µs for a command.
+//! The defaults are the Seagate Barracuda ES ST3750640NS, two of which the first document measured: the Barracuda 7200.10 of
+//! 750 GB made for servers. Where each figure is from:
+//!
+//! * 750 GB, 16 MB of cache, SATA at 300 MB/s: Tech Report's review of the Barracuda 7200.10 (May 2006,
+//!   techreport.com/review/10063). Four platters, and so 8 heads: Tom's Hardware (April 2006, news 2688).
+//! * 7200 rpm, and so 4.16 ms for half a turn.
+//! * Average seek of 8.5 ms (read) and 9.5 ms (write), track to track of 0.8 and 1.0 ms, 78 MB/s at the outside: the maker's
+//!   manual as it is remembered; no copy of it was at hand to compare. What was at hand agrees: 8.5 ms is the published seek of
+//!   its class (Hitachi T7K250 in Tech Report's review 8362), and a Barracuda 7200.10 reads 62 MB/s on the average of its
+//!   surface (measured with HD Tune, goughlui.com, ST3320620A); this model, 58.5.
+//! * The inside transfers half as fast as the outside: 32.9 of 67.8 MB/s on the T7K250 (the same review).
+//!
+//! Assumed: full stroke is twice the average seek; 24 zones; 50 µs for a command.
 //!
 //! * *Seek* over a share x of the cylinders: `t + (f - t) (a sqrt(x) + (1 - a) x)`, with track-to-track t and full stroke f; a
 //!   is chosen so that the mean over random pairs is the published average (E sqrt(x) = 8/15, E x = 1/3).
@@ -18,7 +26,7 @@
 use super::{Agenda, Dirty, Disk, Id, Nanos, transfer};
 use crate::trace::{Op, Request};
 
-/// What a data sheet says. Bytes, bytes a second, milliseconds.
+/// What is published of a disk. Bytes, bytes a second, milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sheet {
     pub name: &'static str,

@@ -1,10 +1,12 @@
 //! A SATA SSD without moving parts: a controller that takes one command after another, flash that is read in parallel, a small
 //! buffer for writes that is emptied at the rate of the flash, and flushes.
 //!
-//! The defaults are the Intel X25-M G2 (160 GB, 2009), a disk of the documents' time, by the figures of its data sheet: 250 MB/s
-//! sequential reads, 100 MB/s writes; 35 000 random 4 KiB reads a second and 8600 writes; 65 µs to read, 85 µs to write. Not in
-//! it, and assumed: 256 KiB of buffer for data; a flush that had anything to write adds 1 ms, one program of a page for the map.
-//! Not modelled: garbage collection beyond the published random write rate, reads that wait for a program under way.
+//! The defaults are the Intel X25-M G2 of 160 GB (2009), a disk of the documents' time. 65 µs to read, 85 µs to write, 35 000
+//! random 4 KiB reads a second and 8600 writes, 250 MB/s sequential reads: AnandTech's table of the drive (article 2829, page 11,
+//! August 2009). 100 MB/s sequential writes: AnandTech's table of specifications (article 3965, 2010); at its launch it had 70,
+//! and a later firmware brought more. Assumed: 256 KiB of buffer for data; a flush that had anything to write adds 1 ms, one
+//! program of a page for the map. Not modelled: garbage collection beyond the published random write rate, reads that wait
+//! for a program under way.
 //!
 //! * A command holds the controller for 1/35 000 s, or for its transfer at 250 MB/s if that is longer.
 //! * A read then takes the flash the rest of the 65 µs. A write is answered 85 µs after it came, once the buffer has room.
@@ -14,7 +16,7 @@ use super::{Agenda, Disk, Id, Nanos, transfer};
 use crate::trace::{Op, Request};
 use std::collections::VecDeque;
 
-/// What a data sheet says. Bytes a second, commands a second, microseconds.
+/// What is published of a disk. Bytes a second, commands a second, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sheet {
     pub name: &'static str,

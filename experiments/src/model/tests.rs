@@ -50,18 +50,26 @@ fn the_disk_that_turns_is_as_its_data_sheet_says() {
         let took = hdd(&sequential(op, 2000, 1 << 20)).drained;
         near((2000u64 << 20) as f64 / 1e6 / (took as f64 / 1e9), 78.0, 0.03);
     }
-    let far: Vec<_> = sequential(Op::Read, 1000, 1 << 20)
-        .iter()
-        .map(|r| Request { offset: r.offset + DISK - (2 << 30), ..*r })
-        .collect();
-    near((1000u64 << 20) as f64 / 1e6 / (hdd(&far).drained as f64 / 1e9), 40.0, 0.05);
+    // At the inside half of it; on the average of the surface what was measured on a disk of the family.
+    let at = |place: u64| {
+        let there = sequential(Op::Read, 200, 1 << 20).into_iter().map(|r| Request { offset: r.offset + place, ..r });
+        (200u64 << 20) as f64 / 1e6 / (hdd(&there.collect::<Vec<_>>()).drained as f64 / 1e9)
+    };
+    near(at(DISK - (2 << 30)), 39.0, 0.05);
+    let places = 16;
+    near((0..places).map(|n| at(DISK / places * n)).sum::<f64>() / places as f64, 62.0, 0.08);
 }
 
 #[test]
-fn the_first_documents_disk_writes_without_a_snapshot_as_it_did() {
-    // dd of 1000 MiB and sync took 20.3 s on two of these as a hardware mirror, which includes ext2's metadata.
+fn the_documents_disks_write_without_a_snapshot_as_they_did() {
+    // dd of 1000 MiB and sync on two of these as a hardware mirror, in requests of ext2's size; its metadata is not in it.
     let seconds = hdd(&sequential(Op::Write, 8000, 128 << 10)).drained as f64 / 1e9;
-    assert!(seconds > 12.0 && seconds < 20.3, "{seconds}");
+    let published = rowen_bench::published::VAN_DOK[0].without;
+    assert!(seconds > 0.6 * published && seconds < published, "{seconds}");
+    // The SSD of the LXD document, whose name it does not tell: dd of 1 GiB and sync at 89 to 95 MB/s.
+    let mut writes = sequential(Op::Write, 8192, 128 << 10);
+    writes.push(request(Op::Flush, 0, 0, 8192, 1));
+    near((1u64 << 30) as f64 / 1e6 / (ssd(&writes).answered as f64 / 1e9), 93.0, 0.08);
 }
 
 #[test]

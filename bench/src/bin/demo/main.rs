@@ -2,7 +2,8 @@
 //! chunk sizes, beside their figures.
 //!
 //! A file becomes a physical volume, a group and a volume `original` with ext2 on it. 1000 MiB are written with `dd` and
-//! `sync`, without a snapshot, with one, and on one. The document writes zeros over zeros, which would prove nothing about
+//! `sync`, without a snapshot and with one, in turn, in as many rounds as five minutes have room for, at most three; and
+//! once on a snapshot. The document writes zeros over zeros, which would prove nothing about
 //! a snapshot's content; here pseudo-random bytes are written before, and a checksum of what the snapshot (or the origin)
 //! holds after the timed write must be theirs.
 //!
@@ -14,17 +15,17 @@ mod world;
 
 use content::Content;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rowen_bench::published::{NEWBIGIN_CHUNKS, WRITE_MIB};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use table::Row;
-use world::{Failure, MIB, PV_MIB, Result, WRITE_MIB, World};
+use world::{Failure, MIB, PV_MIB, Result, World};
 
-const CHUNKS: [&str; 8] = ["4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k"];
 const ROUNDS: usize = 3;
-/// No further round begins when it would end later than this.
-const BUDGET: Duration = Duration::from_secs(205);
+/// No further round begins when it would end later than this; what comes after it takes some seconds.
+const BUDGET: Duration = Duration::from_secs(285);
 
 const HELP: &str = "\
 Usage: demo [--dir DIR] [--rounds N] [--clean]
@@ -32,7 +33,7 @@ Usage: demo [--dir DIR] [--rounds N] [--clean]
 Measures what a snapshot costs, with the steps of a well-known document about LVM2. Run it as root.
 
   --dir DIR     where the physical volume's file is made (default /var/tmp; 7 GiB are needed for a few minutes)
-  --rounds N    measure everything N times and show medians (default 3, fewer on a slow disk)
+  --rounds N    measure without and with a snapshot N times and show medians (default 3, fewer on a slow disk)
   --clean       remove what an earlier demo left that was killed, and end
 ";
 
@@ -102,10 +103,10 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(rounds: usize) -> Progress {
+    fn new(work: u64) -> Progress {
         let lines = !std::io::stderr().is_terminal();
         let target = if lines { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(PV_MIB + rounds as u64 * round_mib()), target);
+        let bar = ProgressBar::with_draw_target(Some(work), target);
         let look = ProgressStyle::with_template("{bar:24} {percent:>3}%  {elapsed} gone, about {eta} left  {wide_msg}");
         bar.set_style(look.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
@@ -121,81 +122,159 @@ impl Progress {
         }
     }
 
-    fn done(&self, mib: u64) {
-        self.bar.inc(mib);
+    fn done(&self, work: u64) {
+        self.bar.inc(work);
+    }
+
+    /// So much work is left after all: fewer rounds than were hoped for.
+    fn left(&self, work: u64) {
+        self.bar.set_length(self.bar.position() + work);
     }
 }
 
-/// What a round writes and reads, as the progress bar counts it.
-fn round_mib() -> u64 {
-    CHUNKS.len() as u64 * 8 * WRITE_MIB
+/// The work of each step, in MiB that are written as fast as a disk takes them: the time left is told by it.
+mod work {
+    use super::{PV_MIB, WRITE_MIB};
+
+    pub const MAKE: u64 = PV_MIB;
+    /// Made up, summed, written and synced.
+    pub const FILL: u64 = 2 * WRITE_MIB;
+    pub const WRITE: u64 = WRITE_MIB;
+    pub const READ: u64 = WRITE_MIB;
+    /// A pair of measurements: without a snapshot and with one.
+    pub const PAIR: u64 = 2 * FILL + 2 * WRITE + READ;
+    pub const ON_SNAPSHOT: u64 = FILL + WRITE + READ;
+    /// Checking the group.
+    pub const CHECK: u64 = WRITE_MIB;
+}
+
+/// How many rounds of pairs there is time for, if each takes as long as the last.
+fn rounds_left(planned: usize, done: usize, is_asked: bool, elapsed: Duration, each: Duration) -> usize {
+    let wanted = planned - done;
+    if is_asked {
+        return wanted;
+    }
+    let room = BUDGET.saturating_sub(elapsed).as_secs_f64() / each.as_secs_f64().max(0.001);
+    wanted.min(room as usize)
 }
 
 fn measure(world: &mut World, asked: Option<usize>) -> Result<(Vec<Row>, usize)> {
     let started = Instant::now();
-    let progress = Progress::new(asked.unwrap_or(ROUNDS));
+    let planned = asked.unwrap_or(ROUNDS);
+    let mut rows: Vec<Row> = NEWBIGIN_CHUNKS.iter().map(Row::new).collect();
+    let chunks = rows.len() as u64;
+    let rest = chunks * work::ON_SNAPSHOT + work::CHECK;
+    let progress = Progress::new(work::MAKE + planned as u64 * chunks * work::PAIR + rest);
     progress.says(format!("writing a file of {PV_MIB} MiB, the physical volume"));
     world.make_file()?;
-    progress.done(PV_MIB);
+    progress.done(work::MAKE);
     progress.says("pvcreate, vgcreate, lvcreate -L 3G -n original, mkfs.ext2, mount".into());
     world.make_original()?;
 
-    let mut rows: Vec<Row> = CHUNKS.iter().map(|chunk| Row::new(chunk)).collect();
     let mut rounds = 0;
+    let mut steps = Steps { world, progress: &progress, seed: 0 };
     loop {
-        let round = Instant::now();
-        for row in &mut rows {
-            one_chunk_size(world, &progress, row, rounds)?;
+        let mut pairs = Duration::ZERO;
+        for (n, row) in rows.iter_mut().enumerate() {
+            let begun = Instant::now();
+            // Now one, now the other comes first: what the order does to them, it does to both.
+            if (n + rounds) % 2 == 0 {
+                steps.without(row)?;
+                steps.with(row)?;
+            } else {
+                steps.with(row)?;
+                steps.without(row)?;
+            }
+            pairs += begun.elapsed();
+            if rounds == 0 {
+                steps.on_snapshot(row)?;
+            }
         }
         rounds += 1;
-        let is_late = started.elapsed() + round.elapsed() > BUDGET;
-        if rounds >= asked.unwrap_or(ROUNDS) || (asked.is_none() && is_late) {
+        let left = rounds_left(planned, rounds, asked.is_some(), started.elapsed(), pairs);
+        progress.left(left as u64 * chunks * work::PAIR + work::CHECK);
+        if left == 0 {
             break;
         }
     }
-    progress.says("checking the group, removing everything".into());
+    progress.says("checking the group".into());
     world.check()?;
+    progress.done(work::CHECK);
+    progress.says("removing everything".into());
     progress.bar.finish_and_clear();
     Ok((rows, rounds))
 }
 
-/// The three measurements for one chunk size. Before each of them the file gets pseudo-random bytes that it never had
-/// before, so that all three find the same: a file just written, and content that a checksum can tell.
-fn one_chunk_size(world: &mut World, progress: &Progress, row: &mut Row, round: usize) -> Result<()> {
-    let chunk = row.chunk;
-    let mut pass = (round as u64) << 32 | row.document.order << 8;
-    let mut fill = |world: &World| {
-        progress.says(format!("-c {chunk}: pseudo-random bytes into the file"));
-        pass += 1;
-        let content = Content::write(&world.file(), pass, WRITE_MIB * MIB, &world.interrupted);
-        progress.done(WRITE_MIB);
-        content
-    };
+/// The measurements. Before each of them the file gets pseudo-random bytes that it never had before, so that all find the
+/// same: a file just written, no snapshot, and content that a checksum can tell.
+struct Steps<'a> {
+    world: &'a World,
+    progress: &'a Progress,
+    seed: u64,
+}
 
-    fill(world)?;
-    progress.says(format!("-c {chunk}: dd without a snapshot"));
-    row.without.push(world.timed_write(&world.file())?);
-    progress.done(WRITE_MIB);
+impl Steps<'_> {
+    fn fill(&mut self, chunk: &str) -> Result<Content> {
+        self.progress.says(format!("-c {chunk}: pseudo-random bytes into the file"));
+        self.seed += 1;
+        let content = Content::write(&self.world.file(), self.seed, WRITE_MIB * MIB, &self.world.interrupted)?;
+        self.progress.done(work::FILL);
+        Ok(content)
+    }
 
-    let content = fill(world)?;
-    progress.says(format!("-c {chunk}: lvcreate -s, dd with the snapshot"));
-    world.snapshot(chunk)?;
-    row.with.push(world.timed_write(&world.file())?);
-    progress.done(WRITE_MIB);
-    world.mount_snapshot("ro")?;
-    world.must_hold(&world.snapshot_file(), &content, "the snapshot, after its origin was written to")?;
-    progress.done(WRITE_MIB);
-    world.unmount_snapshot()?;
-    world.remove_snapshot()?;
+    fn timed(&self, what: String, file: &Path) -> Result<Duration> {
+        self.progress.says(what);
+        let took = self.world.timed_write(file)?;
+        self.progress.done(work::WRITE);
+        Ok(took)
+    }
 
-    let content = fill(world)?;
-    progress.says(format!("-c {chunk}: lvcreate -s, dd on the snapshot"));
-    world.snapshot(chunk)?;
-    world.mount_snapshot("rw")?;
-    row.on_snapshot.push(world.timed_write(&world.snapshot_file())?);
-    progress.done(WRITE_MIB);
-    world.must_hold(&world.file(), &content, "the origin, after its snapshot was written to")?;
-    progress.done(WRITE_MIB);
-    world.unmount_snapshot()?;
-    world.remove_snapshot()
+    fn without(&mut self, row: &mut Row) -> Result<()> {
+        let chunk = row.document.size;
+        self.fill(chunk)?;
+        row.without.push(self.timed(format!("-c {chunk}: dd without a snapshot"), &self.world.file())?);
+        Ok(())
+    }
+
+    fn with(&mut self, row: &mut Row) -> Result<()> {
+        let (world, chunk) = (self.world, row.document.size);
+        let content = self.fill(chunk)?;
+        world.snapshot(chunk)?;
+        row.with.push(self.timed(format!("-c {chunk}: dd with a snapshot"), &world.file())?);
+        self.progress.says(format!("-c {chunk}: does the snapshot hold the old content?"));
+        world.mount_snapshot("ro")?;
+        world.must_hold(&world.snapshot_file(), &content, "the snapshot, after its origin was written to")?;
+        self.progress.done(work::READ);
+        world.unmount_snapshot()?;
+        world.remove_snapshot()
+    }
+
+    fn on_snapshot(&mut self, row: &mut Row) -> Result<()> {
+        let (world, chunk) = (self.world, row.document.size);
+        let content = self.fill(chunk)?;
+        world.snapshot(chunk)?;
+        world.mount_snapshot("rw")?;
+        row.on_snapshot.push(self.timed(format!("-c {chunk}: dd on a snapshot"), &world.snapshot_file())?);
+        self.progress.says(format!("-c {chunk}: does the origin hold the old content?"));
+        world.must_hold(&world.file(), &content, "the origin, after its snapshot was written to")?;
+        self.progress.done(work::READ);
+        world.unmount_snapshot()?;
+        world.remove_snapshot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_as_many_as_there_is_time_for() {
+        let seconds = Duration::from_secs;
+        assert_eq!(rounds_left(3, 1, false, seconds(100), seconds(60)), 2);
+        assert_eq!(rounds_left(3, 1, false, BUDGET - seconds(100), seconds(60)), 1);
+        assert_eq!(rounds_left(3, 1, false, BUDGET + seconds(1), seconds(60)), 0);
+        assert_eq!(rounds_left(3, 3, false, seconds(1), seconds(1)), 0);
+        // Who asked for them gets them.
+        assert_eq!(rounds_left(9, 1, true, BUDGET * 2, seconds(60)), 8);
+    }
 }

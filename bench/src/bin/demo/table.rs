@@ -1,61 +1,48 @@
 //! The table at the end: this run beside the document's figures.
 
-use crate::world::WRITE_MIB;
+use rowen_bench::published::{Chunk, NEWBIGIN_WITHOUT, VAN_DOK, speed};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// John Newbigin's seconds for 1000 MiB, from the document: 5 s without a snapshot, and for each chunk size with a
-/// snapshot and on one.
-const DOCUMENT_WITHOUT: f64 = 5.0;
-const DOCUMENT: [(&str, f64, f64); 8] = [
-    ("4k", 625.0, 179.0),
-    ("8k", 304.0, 169.0),
-    ("16k", 200.0, 105.0),
-    ("32k", 63.0, 66.0),
-    ("64k", 83.0, 58.0),
-    ("128k", 49.0, 58.0),
-    ("256k", 49.0, 53.0),
-    ("512k", 55.0, 49.0),
-];
-
-/// What the document says about a chunk size.
-pub struct Document {
-    pub order: u64,
-    with: f64,
-    on_snapshot: f64,
-}
-
-/// One chunk size: every measured time.
+/// One chunk size: every measured time, those of a round at the same place in `without` and `with`.
 pub struct Row {
-    pub chunk: &'static str,
     pub without: Vec<Duration>,
     pub with: Vec<Duration>,
     pub on_snapshot: Vec<Duration>,
-    pub document: Document,
+    pub document: Chunk,
 }
 
 impl Row {
-    pub fn new(chunk: &'static str) -> Row {
-        let order = DOCUMENT.iter().position(|(name, ..)| *name == chunk).expect("the sizes are the document's");
-        let (_, with, on_snapshot) = DOCUMENT[order];
-        let document = Document { order: order as u64, with, on_snapshot };
-        Row { chunk, without: Vec::new(), with: Vec::new(), on_snapshot: Vec::new(), document }
+    pub fn new(document: &Chunk) -> Row {
+        Row { without: Vec::new(), with: Vec::new(), on_snapshot: Vec::new(), document: *document }
+    }
+
+    /// The ratio of each round.
+    fn ratios(&self) -> Vec<f64> {
+        let pairs = self.without.iter().zip(&self.with);
+        pairs.map(|(without, with)| without.as_secs_f64() / with.as_secs_f64()).collect()
     }
 }
 
-fn median(times: &[Duration]) -> f64 {
-    let mut times: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
-    times.sort_by(f64::total_cmp);
-    let middle = times.len() / 2;
-    match times.len() {
+fn seconds(times: &[Duration]) -> f64 {
+    median(times.iter().map(Duration::as_secs_f64).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
         0 => f64::NAN,
-        odd if odd % 2 == 1 => times[middle],
-        _ => (times[middle - 1] + times[middle]) / 2.0,
+        odd if odd % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
     }
 }
 
-fn speed(seconds: f64) -> f64 {
-    WRITE_MIB as f64 * 1.048_576 / seconds
+/// The least and the most, when there are several.
+fn spread(values: &[f64]) -> String {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    if values.len() > 1 { format!("{least:.2}-{most:.2}") } else { String::new() }
 }
 
 /// The table. Ratios are speeds against the speed without a snapshot: 1.00 is no loss.
@@ -67,39 +54,80 @@ pub fn render(rows: &[Row], rounds: usize) -> String {
     line(String::new());
     line("dd if=/dev/zero of=/scratch/moo bs=1M count=1000; sync    seconds, and speed against \"without\"".into());
     line(String::new());
-    line(format!("       | {:^42} | {:^42}", "this run", "LVM2, in the document (Newbigin)"));
-    let heads = format!("{:>7} {:>14} {:>18}", "without", "with", "on the snapshot");
-    line(format!(" chunk | {heads:<42} | {heads:<42}"));
-    line(format!("{:-<7}+{:-<44}+{:-<43}", "", "", ""));
-    let mut all: (Vec<Duration>, Vec<Duration>) = Default::default();
+    line(format!("       | {:^50} | {:^36}", "this run", "LVM2, in the document (Newbigin)"));
+    line(format!(
+        " chunk | {:>7} {:>12} {:>11}  {:>16} | {:>7} {:>12} {:>15}",
+        "without", "with", "of rounds", "on the snapshot", "without", "with", "on the snapshot"
+    ));
+    line(format!("{:-<7}+{:-<52}+{:-<37}", "", "", ""));
+    let mut all: (Vec<Duration>, Vec<Duration>, Vec<f64>) = Default::default();
     for row in rows {
-        let figures = |without: f64, with: f64, on: f64, digits: usize| {
-            let (r1, r2) = (without / with, without / on);
-            format!("{without:>7.digits$} {with:>8.digits$} {r1:>4.2}x {on:>11.digits$} {r2:>4.2}x")
-        };
-        let here = figures(median(&row.without), median(&row.with), median(&row.on_snapshot), 2);
-        let there = figures(DOCUMENT_WITHOUT, row.document.with, row.document.on_snapshot, 0);
-        line(format!("{:>6} | {here:<42} | {there:<42}", row.chunk));
+        let ratios = row.ratios();
+        let (without, with, on) = (seconds(&row.without), seconds(&row.with), seconds(&row.on_snapshot));
+        let here = format!(
+            "{without:>7.2} {with:>6.2} {:>4.2}x {:>11}  {on:>10.2} {:>4.2}x",
+            median(ratios.clone()),
+            spread(&ratios),
+            without / on
+        );
+        let there = &row.document;
+        line(format!(
+            "{:>6} | {here:<50} | {:>7.0} {:>6.0} {:>4.2}x {:>9.0} {:>4.2}x",
+            there.size,
+            NEWBIGIN_WITHOUT,
+            there.with,
+            NEWBIGIN_WITHOUT / there.with,
+            there.on_snapshot,
+            NEWBIGIN_WITHOUT / there.on_snapshot
+        ));
         all.0.extend(&row.without);
         all.1.extend(&row.with);
+        all.2.extend(ratios);
     }
-    let (without, with) = (median(&all.0), median(&all.1));
     line(String::new());
     line("              without     with    ratio    (MB/s)".to_string());
-    line(format!(
-        "this run     {:>8.0} {:>8.0} {:>7.2}x    median of all",
-        speed(without),
-        speed(with),
-        without / with
-    ));
-    line("van Dok 2009      101      1.3    0.01x    RAID 1, Linux 2.6.18".into());
-    line("van Dok 2009      214     19.4    0.09x    one SAS disk, Linux 2.6.26".into());
+    let mut compared = |who: &str, without: f64, with: f64, ratio: f64, what: &str| {
+        line(format!("{who:<13}{:>8.0} {:>8.1} {ratio:>7.2}x    {what}", speed(without), speed(with)));
+    };
+    compared("this run", seconds(&all.0), seconds(&all.1), median(all.2), "medians of all chunk sizes");
+    for machine in VAN_DOK {
+        let what = format!("{}, {}", machine.name, machine.kernel);
+        compared("van Dok 2009", machine.without, machine.with, machine.without / machine.with, &what);
+    }
     line(String::new());
-    let times = if rounds == 1 { "once".into() } else { format!("{rounds} times; the table shows medians") };
-    line(format!("Measured {times}. After every write a checksum proved that the snapshot (the origin, for writes"));
+    let times = if rounds == 1 {
+        "Measured once.".into()
+    } else {
+        format!(
+            "Measured {rounds} times in turn, the snapshot's own column once: medians, and the least and most ratio."
+        )
+    };
+    line(times);
     line(
-        "on the snapshot) still held the old content. The group was checked at the end, and all of it is removed."
+        "After every write a checksum proved that the snapshot (the origin, for writes on the snapshot) still held"
             .into(),
     );
+    line("the old content. The group was checked at the end, and all of it is removed.".into());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rowen_bench::published::NEWBIGIN_CHUNKS;
+
+    #[test]
+    fn ratios_are_of_rounds_and_the_documents_figures_stand_beside() {
+        let mut row = Row::new(&NEWBIGIN_CHUNKS[0]);
+        // The weather doubled both times of the second round.
+        row.without = [1.0, 2.0, 1.0].map(Duration::from_secs_f64).to_vec();
+        row.with = [1.25, 2.0, 1.0].map(Duration::from_secs_f64).to_vec();
+        row.on_snapshot = vec![Duration::from_secs(2)];
+        let text = render(&[row], 3);
+        let found = text.lines().find(|line| line.starts_with("    4k |")).unwrap();
+        let words: Vec<&str> = found.split_whitespace().collect();
+        let wanted = "4k | 1.00 1.25 1.00x 0.80-1.00 2.00 0.50x | 5 625 0.01x 179 0.03x";
+        assert_eq!(words.join(" "), wanted);
+        assert!(text.contains("CentOS 5") && text.contains("3 times"), "{text}");
+    }
 }

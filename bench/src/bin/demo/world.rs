@@ -5,6 +5,7 @@
 //! point of a run: every step of it is harmless where there is nothing to do.
 
 use crate::content::Content;
+use rowen_bench::published::WRITE_MIB;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
 use std::io;
@@ -18,7 +19,6 @@ use std::time::{Duration, Instant};
 pub const MIB: u64 = 1 << 20;
 /// The document's file is smaller (5000 MiB) than its two volumes together, which LVM refuses today.
 pub const PV_MIB: u64 = 6000;
-pub const WRITE_MIB: u64 = 1000;
 
 const GROUP: &str = "rowendemo";
 /// The document's name for it, "snapshot", is reserved in LVM today.
