@@ -239,7 +239,10 @@ impl Fake {
                 self.groups.retain(|group| group.name != name);
                 self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
             }
-            Request::Report | Request::ReportOf { .. } => return Ok(Outcome::Report(Box::new(group.clone()))),
+            Request::Report => return Ok(Outcome::Report(Box::new(group.clone()))),
+            Request::ReportOf { volumes, members } => {
+                return Ok(Outcome::Report(Box::new(part(group, volumes, members))));
+            }
             // One after the other, as thick volumes are laid out.
             Request::Places => {
                 let mut at = 0;
@@ -257,6 +260,28 @@ impl Fake {
         }
         Ok(Outcome::Ok)
     }
+}
+
+/// What a server would tell of these volumes: nothing that a command might miss is there by accident.
+fn part(group: &GroupReport, names: Vec<String>, members: bool) -> GroupReport {
+    // What was looked into may not be changed afterwards.
+    let group = &group.clone();
+    let pools: Vec<&String> = names.iter().filter(|name| group.volume(name).is_some_and(|v| v.is_pool())).collect();
+    let is_member = |v: &VolumeReport| members && pools.iter().any(|pool| **pool == v.attributes.pool);
+    let chosen: Vec<&VolumeReport> = group.volumes.iter().filter(|v| names.contains(&v.name) || is_member(v)).collect();
+    let above = |v: &VolumeReport| -> Vec<String> {
+        let next = |name: &String| group.volume(name).and_then(|v| v.origin.clone());
+        std::iter::successors(Some(v.name.clone()), next).collect()
+    };
+    let is_below = |v: &VolumeReport| above(v).iter().any(|name| chosen.iter().any(|chosen| chosen.name == *name));
+    let below: Vec<&VolumeReport> = group.volumes.iter().filter(|v| is_below(v)).collect();
+    let family: Vec<String> = below.iter().flat_map(|v| above(v)).collect();
+    let family: Vec<&VolumeReport> = group.volumes.iter().filter(|v| family.contains(&v.name)).collect();
+    let is_pool_of = |pool: &VolumeReport| pool.is_pool() && family.iter().any(|v| v.attributes.pool == pool.name);
+    let kept = |v: &VolumeReport| is_pool_of(v) || family.iter().any(|other| other.name == v.name);
+    let mut part = group.clone();
+    part.volumes.retain(|v| kept(v));
+    part
 }
 
 impl Backend for Fake {

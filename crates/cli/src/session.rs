@@ -6,6 +6,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
 use crate::report::Kind;
+use crate::report::fields::Field;
 use crate::report::select::Criteria;
 use rowen_control::names;
 use rowen_control::paths::Target;
@@ -74,9 +75,9 @@ impl Session<'_> {
         self.report_by(group, Request::Report)
     }
 
-    /// The same; whether a device is open is known of these volumes only.
+    /// The same with these volumes and their relatives only, but not with all volumes of pools ([`Request::ReportOf`]).
     pub fn report_of(&mut self, group: &str, volumes: Vec<String>) -> Result<GroupReport> {
-        self.report_by(group, Request::ReportOf { volumes })
+        self.report_by(group, Request::ReportOf { volumes, members: false })
     }
 
     fn report_by(&mut self, group: &str, request: Request) -> Result<GroupReport> {
@@ -97,7 +98,7 @@ impl Session<'_> {
             } else {
                 std::thread::sleep(LOOK);
             }
-            let now = self.report(&report.name)?;
+            let now = self.report_of(&report.name, Vec::new())?;
             let now = (now.free_extents, now.pending_blocks, now.reclaim_left_blocks);
             standing = if now == seen { standing + 1 } else { 0 };
             seen = now;
@@ -129,7 +130,7 @@ impl Session<'_> {
     pub fn tagged_groups(&mut self, tag: &str) -> Result<Vec<String>> {
         let mut tagged = Vec::new();
         for group in self.backend.groups()? {
-            if self.report(&group)?.attributes.tags.iter().any(|own| own == tag) {
+            if self.report_of(&group, Vec::new())?.attributes.tags.iter().any(|own| own == tag) {
                 tagged.push(group);
             }
         }
@@ -146,7 +147,8 @@ impl Session<'_> {
     /// Finds the volumes that a command line names, those of them that meet its criteria.
     pub fn select_by(&mut self, args: &Args) -> Result<Selection> {
         let criteria = Criteria::of_command(args, Kind::Volume)?;
-        let mut selection = self.select(&args.positionals)?;
+        let counts_all = criteria.as_ref().is_some_and(|criteria| criteria.fields().any(Field::counts_all));
+        let mut selection = self.select(&args.positionals, counts_all)?;
         if let Some(criteria) = criteria {
             for selected in &mut selection.groups {
                 selected.volumes = criteria.taken_volumes(&selected.report, &selected.volumes);
@@ -157,8 +159,9 @@ impl Session<'_> {
         Ok(selection)
     }
 
-    /// Finds what the words name: groups, volumes, tags. Without words: everything.
-    pub fn select(&mut self, words: &[String]) -> Result<Selection> {
+    /// Finds what the words name: groups, volumes, tags. Without words: everything. The reports have all volumes of their
+    /// groups where `counts_all` says that somebody counts them; else those that have to do with the named ones.
+    pub fn select(&mut self, words: &[String], counts_all: bool) -> Result<Selection> {
         let mut selection = Selection::default();
         if words.is_empty() {
             let (reports, is_incomplete) = self.reports(&[])?;
@@ -170,6 +173,7 @@ impl Session<'_> {
             return Ok(selection);
         }
         let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
+        let meant = if counts_all { None } else { Some(words) };
         for word in words {
             match Target::parse(word) {
                 None => {
@@ -178,7 +182,7 @@ impl Session<'_> {
                 }
                 Some(Target::Tag(tag)) => {
                     for group in self.backend.groups()? {
-                        let Some(at) = self.open_selected(&group, words, &mut known, &mut selection) else { continue };
+                        let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
                         let selected = &mut selection.groups[at];
                         // A group that has the tag stands for all of its volumes.
                         let is_whole = selected.report.attributes.tags.contains(&tag);
@@ -191,7 +195,7 @@ impl Session<'_> {
                     }
                 }
                 Some(Target::Group(group)) => {
-                    let Some(at) = self.open_selected(&group, words, &mut known, &mut selection) else { continue };
+                    let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
                     let selected = &mut selection.groups[at];
                     selected.is_whole = true;
                     let fresh: Vec<String> = selected
@@ -204,7 +208,7 @@ impl Session<'_> {
                     selected.volumes.extend(fresh);
                 }
                 Some(Target::Volume { group, volume }) => {
-                    let Some(at) = self.open_selected(&group, words, &mut known, &mut selection) else { continue };
+                    let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
                     let selected = &mut selection.groups[at];
                     if selected.report.volume(&volume).is_none() {
                         self.console.complain(format!("Failed to find logical volume \"{group}/{volume}\""));
@@ -222,15 +226,15 @@ impl Session<'_> {
     fn open_selected(
         &mut self,
         group: &str,
-        words: &[String],
+        meant: Option<&[String]>,
         known: &mut BTreeMap<String, Option<usize>>,
         selection: &mut Selection,
     ) -> Option<usize> {
         if let Some(place) = known.get(group) {
             return *place;
         }
-        let report = match volumes_of(group, words) {
-            Some(volumes) => self.report_of(group, volumes),
+        let report = match meant.and_then(|words| volumes_of(group, words)) {
+            Some(volumes) => self.report_by(group, Request::ReportOf { volumes, members: true }),
             None => self.report(group),
         };
         let place = match report {
@@ -257,7 +261,7 @@ impl Session<'_> {
         let Some(Target::Volume { group, volume }) = Target::parse(word) else {
             return Err(Failure::usage(format!("\"{word}\": please give the logical volume as VG/LV.")));
         };
-        let report = self.report(&group)?;
+        let report = self.report_of(&group, vec![volume.clone()])?;
         match report.volume(&volume).cloned() {
             Some(found) => Ok((report, found)),
             None => Err(Failure::failed(missing(&group, &volume))),

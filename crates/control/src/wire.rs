@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest frame that is read or written.
 pub const FRAME_CAP: usize = 64 << 20;
 
@@ -34,10 +34,14 @@ pub enum Request {
     },
     /// Answered by [`Outcome::Report`].
     Report,
-    /// The same, but whether a device is open is looked up for these volumes alone: that search goes through all
-    /// processes of the host, and most commands need the answer for one volume or for none.
+    /// The same for commands that are about these volumes, which may not be there. Of the group's volumes it has these,
+    /// their origins and snapshots at whatever distance, their pools and, with `members`, the volumes of those that are
+    /// pools: with ten thousand volumes a report of all would take longer than all the rest of a command. Whether a
+    /// device is open is looked up for these volumes alone: that search goes through all processes of the host.
     ReportOf {
         volumes: Vec<String>,
+        #[serde(default)]
+        members: bool,
     },
     /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
     Places,

@@ -19,6 +19,7 @@ use rowen_control::units::{Units, percent};
 use rowen_control::uuids::lvm_text;
 use rowen_control::wire::{GroupReport, PvReport, VolumePlaces, VolumeState};
 use rowen_engine::units::BLOCK_SIZE;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// Bytes in a sector, as colon lines count.
@@ -89,7 +90,8 @@ pub fn lvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         let places = places(session, &selected.report.name, !args.has(Opt::Colon))?;
         let group = placed(&selected.report, &places);
         // In the group's order, whatever the order on the command line.
-        let chosen = selected.report.volumes.iter().filter(|volume| selected.volumes.contains(&volume.name));
+        let names: HashSet<&String> = selected.volumes.iter().collect();
+        let chosen = selected.report.volumes.iter().filter(|volume| names.contains(&volume.name));
         for volume in chosen {
             let lv = Lv { group: &group, volume };
             if args.has(Opt::Colon) {

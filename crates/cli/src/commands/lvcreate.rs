@@ -119,6 +119,20 @@ fn check_name(group: &str, name: &str) -> Result {
     names::pair_too_long(group, name).map_or(Ok(()), |told| Err(Failure::failed(told)))
 }
 
+/// What making a volume has to know of the group: about the volumes named, or about all where a name is to be made up.
+fn report_for(
+    session: &mut Session<'_>,
+    group: &str,
+    name: Option<&String>,
+    mut others: Vec<String>,
+    args: &Args,
+) -> Result<GroupReport> {
+    let Some(name) = name else { return session.report(group) };
+    others.push(name.clone());
+    others.extend(args.text(Opt::ThinPool).map(|pool| split_name(pool).1));
+    session.report_of(group, others)
+}
+
 /// The name, if it is free; a made-up one if none was given.
 fn free_name(report: &GroupReport, name: Option<String>) -> Result<String> {
     let Some(name) = name else {
@@ -280,7 +294,7 @@ fn create(session: &mut Session<'_>, args: &Args, group: &str, spec: VolumeSpec,
 fn plain(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
-    let report = session.report(&group)?;
+    let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
     let name = free_name(&report, name)?;
     warn_placement(session, args, &report)?;
     let extents = size_in_extents(session, args, &report, None)?;
@@ -353,7 +367,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
     if let Some(name) = &name {
         check_name(&group, name)?;
     }
-    let report = session.report(&group)?;
+    let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
     let name = free_name(&report, name)?;
     let spec = pool_spec(session, args, &report, &name)?;
     session.change(&group, Request::CreateVolume { spec, activate: false })?;
@@ -368,7 +382,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     for name in name.iter().chain(&pool) {
         check_name(&group, name)?;
     }
-    let report = session.report(&group)?;
+    let report = report_for(session, &group, name.as_ref(), pool.iter().cloned().collect(), args)?;
     let name = free_name(&report, name)?;
     let virtual_size = args.size(Opt::VirtualSize).ok_or(Failure::NoForm)?;
     let extents = rounded(session, &report, virtual_size.bytes);
@@ -431,7 +445,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         check_name(&group, name)?;
     }
     let chunk_blocks = chunk_blocks(args)?;
-    let report = session.report_of(&group, Vec::new())?;
+    let report = report_for(session, &group, name.as_ref(), vec![origin_name.clone()], args)?;
     let Some(origin) = report.volume(&origin_name) else {
         return Err(Failure::failed(format!("Snapshot origin LV {origin_name} not found in Volume group {group}.")));
     };

@@ -31,7 +31,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if from == to {
         return Err(Failure::usage("Old and new logical volume names must differ"));
     }
-    let report = session.report(&group)?;
+    let report = session.report_of(&group, vec![from.clone(), to.clone()])?;
     if report.volume(&from).is_none() {
         return Err(Failure::failed(format!(
             "Existing logical volume \"{from}\" not found in volume group \"{group}\""

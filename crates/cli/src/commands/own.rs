@@ -146,7 +146,8 @@ pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
         }
         _ => source.clone(),
     };
-    if report.volume(&source).is_none() {
+    // It may be of another family than the target.
+    if session.report_of(group, vec![source.clone()])?.volume(&source).is_none() {
         return Err(Failure::failed(missing(group, &source)));
     }
     let name = &target.name;

@@ -100,7 +100,7 @@ pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 pub fn make_nodes(session: &mut Session<'_>, args: &Args) -> Result {
-    let selection = session.select(&args.positionals)?;
+    let selection = session.select(&args.positionals, true)?;
     for selected in &selection.groups {
         session.change(&selected.report.name, Request::MakeNodes)?;
     }

@@ -271,6 +271,11 @@ impl Shape {
         self.knows_segments() || self.rows_about() == About::Piece || self.about(self.used()) == About::Piece
     }
 
+    /// Whether a field counts all volumes of a group.
+    pub fn counts_all(&self) -> bool {
+        self.used().any(Field::counts_all)
+    }
+
     /// What its rows are about: as fine as the finest field that is shown.
     fn rows_about(&self) -> About {
         self.about(self.shown())

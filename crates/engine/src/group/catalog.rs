@@ -3,11 +3,15 @@
 //! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
 //! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space.
 //! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time.
+//! * C4 What can be asked of thousands of trees and volumes without looking at each is kept beside them: which trees C2
+//!   names, which points are charged to a volume, which snapshots a volume has. Trees and volumes come and go by
+//!   [`Catalog::insert_tree`] and its sisters alone; with debug assertions each checkpoint compares.
 
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::group::GroupAttributes;
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,14 +29,123 @@ pub struct Catalog {
     pub next_tree: u64,
     /// Kept by checkpoints alone: who changes them takes one.
     pub attributes: GroupAttributes,
+    /// The trees that C2 names.
+    removable: BTreeSet<TreeId>,
+    /// The points that are charged to a volume.
+    guarded: BTreeMap<VolumeId, SmallVec<[TreeId; 1]>>,
+    /// The volumes that were made from another one.
+    snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>>,
     /// Of the points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory alone.
     pub searched: BTreeMap<TreeId, u64>,
 }
 
 impl Catalog {
+    /// An empty one that counts on from these.
+    pub fn new(epoch: u64, next_volume: u64, next_tree: u64, attributes: GroupAttributes) -> Catalog {
+        Catalog { epoch, next_volume, next_tree, attributes, ..Catalog::default() }
+    }
+
+    pub fn insert_volume(&mut self, volume: Arc<Volume>) {
+        let origin = volume.state.lock().meta.origin;
+        // Also of an origin that is gone: nobody asks for it, and ids are never used again.
+        if let Some(origin) = origin {
+            self.snapshots.entry(origin).or_default().insert(volume.id);
+        }
+        self.volumes.insert(volume.id, volume);
+    }
+
+    pub fn remove_volume(&mut self, id: VolumeId) -> Option<Arc<Volume>> {
+        let volume = self.volumes.remove(&id)?;
+        self.snapshots.remove(&id);
+        Some(volume)
+    }
+
+    /// A snapshot of this one goes.
+    pub fn forget_snapshot(&mut self, origin: Option<VolumeId>, id: VolumeId) {
+        if let Some(origin) = origin
+            && let Some(snapshots) = self.snapshots.get_mut(&origin)
+        {
+            snapshots.remove(&id);
+            if snapshots.is_empty() {
+                self.snapshots.remove(&origin);
+            }
+        }
+    }
+
+    /// The volumes that were made from this one, oldest first.
+    pub fn snapshots_of(&self, id: VolumeId) -> impl Iterator<Item = VolumeId> + '_ {
+        self.snapshots.get(&id).into_iter().flatten().copied()
+    }
+
+    /// A point or dying tree. One that is there under this id is replaced.
+    pub fn insert_tree(&mut self, tree: TreeMeta) {
+        let (id, guard) = (tree.id, tree.guard);
+        if let Some(before) = self.trees.insert(id, tree) {
+            self.forget_guard(before.guard, id);
+        }
+        if let Some(guard) = guard {
+            self.guarded.entry(guard).or_default().push(id);
+        }
+        self.count_children(id);
+    }
+
+    pub fn remove_tree(&mut self, id: TreeId) -> Option<TreeMeta> {
+        let tree = self.trees.remove(&id)?;
+        self.forget_guard(tree.guard, id);
+        self.removable.remove(&id);
+        Some(tree)
+    }
+
+    fn forget_guard(&mut self, guard: Option<VolumeId>, id: TreeId) {
+        if let Some(guard) = guard
+            && let Some(points) = self.guarded.get_mut(&guard)
+        {
+            points.retain(|point| *point != id);
+            if points.is_empty() {
+                self.guarded.remove(&guard);
+            }
+        }
+    }
+
+    /// The points that are charged to a volume.
+    pub fn guarded_by(&self, volume: VolumeId) -> impl Iterator<Item = TreeId> + '_ {
+        self.guarded.get(&volume).into_iter().flatten().copied()
+    }
+
+    /// Whether C2 names the tree may have changed.
+    fn count_children(&mut self, id: TreeId) {
+        let children = self.children.get(&id).map_or(0, BTreeSet::len);
+        if children <= 1 && self.trees.contains_key(&id) {
+            self.removable.insert(id);
+        } else {
+            self.removable.remove(&id);
+        }
+    }
+
+    /// C4: whether what is kept beside trees and volumes is what a look at each of them finds.
+    pub fn is_kept_well(&self) -> bool {
+        let children = |tree: &TreeMeta| self.children.get(&tree.id).map_or(0, BTreeSet::len);
+        let removable = self.trees.values().filter(|tree| children(tree) <= 1).map(|tree| tree.id);
+        let mut guarded: BTreeMap<VolumeId, BTreeSet<TreeId>> = BTreeMap::new();
+        for tree in self.trees.values() {
+            tree.guard.map(|guard| guarded.entry(guard).or_default().insert(tree.id));
+        }
+        let mut snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>> = BTreeMap::new();
+        for volume in self.volumes.values() {
+            let origin = volume.state.lock().meta.origin.filter(|origin| self.volumes.contains_key(origin));
+            origin.map(|origin| snapshots.entry(origin).or_default().insert(volume.id));
+        }
+        let kept = self.guarded.iter().map(|(guard, points)| (*guard, points.iter().copied().collect()));
+        self.trees.values().all(|tree| tree.kind != TreeKind::Head)
+            && removable.eq(self.removable.iter().copied())
+            && kept.eq(guarded)
+            && self.snapshots.iter().filter(|(origin, _)| self.volumes.contains_key(origin)).eq(&snapshots)
+    }
+
     pub fn add_child(&mut self, parent: Option<TreeId>, child: TreeId) {
         if let Some(parent) = parent {
             self.children.entry(parent).or_default().insert(child);
+            self.count_children(parent);
         }
     }
 
@@ -44,6 +157,7 @@ impl Catalog {
             if children.is_empty() {
                 self.children.remove(&parent);
             }
+            self.count_children(parent);
             // Without that child more may be nobody's.
             self.searched.remove(&parent);
         }
@@ -59,19 +173,12 @@ impl Catalog {
 
     /// The next tree to remove or merge: one under way, else any that C2 names.
     pub fn next_removal(&self) -> Option<TreeId> {
-        let started = self.trees.values().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
+        let started = self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
         started.or_else(|| self.removable().next()).map(|t| t.id)
     }
 
-    /// The trees that C2 names. Both maps are walked side by side: with ten thousand snapshots a search for each tree's
-    /// children would be the longest part of a report.
     fn removable(&self) -> impl Iterator<Item = &TreeMeta> {
-        let mut families = self.children.iter().peekable();
-        self.trees.values().filter(move |tree| {
-            while families.next_if(|(parent, _)| **parent < tree.id).is_some() {}
-            let children = families.next_if(|(parent, _)| **parent == tree.id).map_or(0, |(_, family)| family.len());
-            tree.kind != TreeKind::Head && children <= 1
-        })
+        self.removable.iter().filter_map(|id| self.trees.get(id))
     }
 
     /// A point whose children may have ceased to use at least `least` blocks more than when it was last searched.

@@ -219,6 +219,7 @@ impl Group {
         let _gate = core.gate.write();
         core.meta.lock().sound()?;
         let catalog = self.catalog.read();
+        debug_assert!(catalog.is_kept_well(), "C4");
         let generation = core.generation.fetch_add(1, Ordering::AcqRel);
         let journal = core.journal.capture();
         let mut in_flight: Vec<Run> = Vec::new();

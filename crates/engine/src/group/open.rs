@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
 use crate::format::superblock::{DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
-use crate::group::{VolumeKind, VolumeState};
+use crate::group::{GroupAttributes, VolumeKind, VolumeState};
 use crate::journal::{Journal, Ring};
 use crate::map::Tree;
 use crate::placement::Placement;
@@ -133,7 +133,7 @@ impl Group {
             ),
             space: Space::new(Tree::default(), 0, pv_free),
             next_seq: Seq(1),
-            catalog: Catalog { epoch: 1, next_volume: 1, next_tree: 1, ..Catalog::default() },
+            catalog: Catalog::new(1, 1, 1, GroupAttributes::default()),
             sequence: 1,
             stream_blocks: Vec::new(),
         };
@@ -221,13 +221,7 @@ impl Group {
             }
         }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
-        let catalog = Catalog {
-            epoch: stream.epoch,
-            next_volume: stream.next_volume,
-            next_tree: stream.next_tree,
-            attributes: stream.attributes.clone(),
-            ..Catalog::default()
-        };
+        let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, stream.attributes.clone());
         let next_seq = Seq(journal.next.0.max(root.capture_seq));
         let read_only = config.read_only;
         let pvs = root.pvs.len();
@@ -257,7 +251,7 @@ impl Group {
         let (heads, others): (Vec<_>, Vec<_>) = stream.trees.iter().cloned().partition(|t| t.kind == TreeKind::Head);
         for tree in others {
             catalog.add_child(tree.parent, tree.id);
-            catalog.trees.insert(tree.id, tree);
+            catalog.insert_tree(tree);
         }
         for head in &heads {
             catalog.add_child(head.parent, head.id);
@@ -288,7 +282,7 @@ impl Group {
             if catalog.names.insert(meta.name.clone(), id).is_some() {
                 return Err(stream_corrupt("two volumes have one name"));
             }
-            catalog.volumes.insert(id, Arc::new(volume));
+            catalog.insert_volume(Arc::new(volume));
         }
         Ok(())
     }
@@ -441,14 +435,14 @@ impl Group {
         catalog.heads.insert(head.id, id);
         let state = State::new(meta, head, None, self.core.placement());
         let volume = Arc::new(Volume { core: self.core.clone(), id, state: Mutex::new(state) });
-        catalog.volumes.insert(id, volume.clone());
+        catalog.insert_volume(volume.clone());
         Ok(volume)
     }
 
     /// Recomputes promises and reserves from the counters.
     pub(super) fn settle_promises(&self) {
         let catalog = self.catalog.read();
-        let holdings = Holdings::of_all(&catalog);
+        let holdings = Holdings(&catalog);
         let mut shortfall = 0;
         let mut reserves = Vec::new();
         for volume in catalog.volumes.values() {

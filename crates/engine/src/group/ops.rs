@@ -339,7 +339,7 @@ impl Group {
         catalog.remove_child(point.parent, state.head.id);
         catalog.add_child(point.parent, id);
         catalog.add_child(Some(id), state.head.id);
-        catalog.trees.insert(id, point.clone());
+        catalog.insert_tree(point.clone());
         state.head = child_head(&point, state.head.id);
         state.set_parent(Some(&point));
         point
@@ -357,7 +357,7 @@ impl Group {
         }
         let state = State::new(meta, head, Some(point), self.core.placement());
         let volume = Volume { core: self.core.clone(), id, state: parking_lot::Mutex::new(state) };
-        catalog.volumes.insert(id, Arc::new(volume));
+        catalog.insert_volume(Arc::new(volume));
         Ok(())
     }
 
@@ -394,9 +394,10 @@ impl Group {
     }
 
     pub(super) fn apply_remove(&self, catalog: &mut Catalog, id: VolumeId) -> Result<()> {
-        let volume = catalog.volumes.remove(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let volume = catalog.remove_volume(id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
         let mut state = volume.state.lock();
         state.closed = true;
+        catalog.forget_snapshot(state.meta.origin, id);
         catalog.names.remove(&state.meta.name);
         let shortfall = state.shortfall();
         if !state.invalid() {
@@ -413,7 +414,7 @@ impl Group {
     /// A head that no volume has any more.
     fn bury(&self, catalog: &mut Catalog, head: TreeMeta) {
         catalog.heads.remove(&head.id);
-        catalog.trees.insert(head.id, TreeMeta { kind: TreeKind::Dying, ..head });
+        catalog.insert_tree(TreeMeta { kind: TreeKind::Dying, ..head });
     }
 
     /// Gives `target` the contents of `source`, a snapshot taken of it at any time; newer snapshots stay.
@@ -478,7 +479,8 @@ impl Group {
         if consume {
             from.closed = true;
             catalog.names.remove(&from.meta.name);
-            catalog.volumes.remove(&source);
+            catalog.forget_snapshot(from.meta.origin, source);
+            catalog.remove_volume(source);
         }
         let shortfall = state.shortfall() - shortfall;
         let mut space = self.core.space.lock();
@@ -759,7 +761,7 @@ impl Group {
         state.meta.attributes = meta.attributes.clone();
         drop(state);
         if reserve_changed {
-            let used = Holdings::of_one(catalog, meta.id).held(meta.id);
+            let used = Holdings(catalog).held(meta.id);
             let reserve = meta.reserve.map(|blocks| Reserve { blocks, used });
             self.core.space.lock().set_reserve(meta.id, reserve);
         }

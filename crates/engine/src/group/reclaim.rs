@@ -169,7 +169,7 @@ impl Group {
                     let gone = self.finish_merge(&mut catalog, &mut heir, id);
                     heir.parent = gone.parent;
                     let guard = gone.parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.guard);
-                    catalog.trees.insert(child, heir);
+                    catalog.insert_tree(heir);
                     return Ok(self.recount_reserve(&catalog, guard));
                 }
             }
@@ -179,7 +179,7 @@ impl Group {
 
     /// The dying point is merged: its counters become the child's.
     fn finish_merge(&self, catalog: &mut Catalog, child: &mut TreeMeta, id: TreeId) -> TreeMeta {
-        let gone = catalog.trees.remove(&id).expect("the caller looked at it");
+        let gone = catalog.remove_tree(id).expect("the caller looked at it");
         let lower = catalog.epoch_of(gone.parent);
         catalog.children.remove(&id);
         catalog.remove_child(gone.parent, id);
@@ -199,7 +199,7 @@ impl Group {
     pub(super) fn recount_reserve(&self, catalog: &Catalog, guard: Option<VolumeId>) -> Stepped {
         let Some(guard) = guard else { return Stepped::TreeDone };
         let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(guard) else { return Stepped::TreeDone };
-        let used = Holdings::of_one(catalog, guard).held(guard);
+        let used = Holdings(catalog).held(guard);
         self.core.space.lock().set_reserve(guard, Some(Reserve { blocks, used }));
         if used > blocks { Stepped::Overdrawn(guard) } else { Stepped::TreeDone }
     }
@@ -248,7 +248,7 @@ fn step_leaf(
         }
         None => {
             let parent = tree.parent;
-            catalog.trees.remove(&dying.id);
+            catalog.remove_tree(dying.id);
             catalog.remove_child(parent, dying.id);
             Ok(Stepped::TreeDone)
         }

@@ -3,12 +3,10 @@
 use super::catalog::Catalog;
 use super::{Group, GroupInfo, PvInfo, Stats, Volume, VolumeInfo};
 use crate::error::{Error, Result};
-use crate::fixed_hash::Map;
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::DATA_OFFSET;
 use crate::units::{Epoch, TreeId, VolumeId};
-use smallvec::SmallVec;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Group {
@@ -78,27 +76,62 @@ impl Group {
     /// All volumes, in the order of their creation.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
-        let holdings = Holdings::of_all(&catalog);
-        catalog.volumes.values().map(|volume| holdings.info(volume)).collect()
+        catalog.volumes.values().map(|volume| Holdings(&catalog).info(volume)).collect()
+    }
+
+    pub fn volume_count(&self) -> usize {
+        self.catalog.read().volumes.len()
     }
 
     pub fn volume_info(&self, id: VolumeId) -> Result<VolumeInfo> {
         let catalog = self.catalog.read();
         let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
-        Ok(Holdings::of_one(&catalog, id).info(volume))
+        Ok(Holdings(&catalog).info(volume))
     }
 
     /// The volumes of which `wanted` says so, by what was given with them and their size.
     pub fn volumes_where(&self, mut wanted: impl FnMut(&VolumeMeta) -> bool) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
-        let mut is_wanted = |volume: &&Arc<Volume>| wanted(&volume.state.lock().meta);
-        let chosen: Vec<&Arc<Volume>> = catalog.volumes.values().filter(|volume| is_wanted(volume)).collect();
-        let holdings = match &chosen[..] {
-            [] => return Vec::new(),
-            [one] => Holdings::of_one(&catalog, one.id),
-            _ => Holdings::of_all(&catalog),
-        };
-        chosen.into_iter().map(|volume| holdings.info(volume)).collect()
+        let chosen = catalog.volumes.values().filter(|volume| wanted(&volume.state.lock().meta));
+        chosen.map(|volume| Holdings(&catalog).info(volume)).collect()
+    }
+
+    /// The named volumes, their snapshots, the snapshots of these and so on, and the origins of all of them: what does not
+    /// take a look at every volume of the group. In the order of their creation; a name that nobody has is passed over.
+    pub fn family(&self, names: &[String]) -> Vec<VolumeInfo> {
+        let catalog = self.catalog.read();
+        let mut found: BTreeSet<VolumeId> = BTreeSet::new();
+        let mut ahead: Vec<VolumeId> = names.iter().filter_map(|name| catalog.names.get(name).copied()).collect();
+        while let Some(id) = ahead.pop() {
+            if found.insert(id) {
+                ahead.extend(catalog.snapshots_of(id));
+            }
+        }
+        let origin = |id: &VolumeId| catalog.volumes.get(id).and_then(|volume| volume.state.lock().meta.origin);
+        let mut above: Vec<VolumeId> = found.iter().filter_map(origin).collect();
+        while let Some(id) = above.pop() {
+            if found.insert(id) {
+                above.extend(origin(&id));
+            }
+        }
+        let volumes = found.iter().filter_map(|id| catalog.volumes.get(id));
+        volumes.map(|volume| Holdings(&catalog).info(volume)).collect()
+    }
+
+    /// The snapshots of a volume, without theirs.
+    pub fn snapshots_of(&self, id: VolumeId) -> Vec<VolumeInfo> {
+        let catalog = self.catalog.read();
+        let volumes = catalog.snapshots_of(id).filter_map(|id| catalog.volumes.get(&id));
+        volumes.map(|volume| Holdings(&catalog).info(volume)).collect()
+    }
+
+    /// The snapshots that have a reserve, while they are in order.
+    pub fn reserved(&self) -> Vec<VolumeInfo> {
+        let mut ids = self.core.space.lock().reserved();
+        ids.sort_unstable();
+        let catalog = self.catalog.read();
+        let volumes = ids.iter().filter_map(|id| catalog.volumes.get(id));
+        volumes.map(|volume| Holdings(&catalog).info(volume)).collect()
     }
 
     /// Whether `wanted` says so of any volume.
@@ -109,57 +142,34 @@ impl Group {
 
 /// What is held for snapshots, and for others through them. A volume's lock is held for a moment only: two reports that
 /// held one while they took another would wait for each other.
-pub(super) struct Holdings<'a> {
-    catalog: &'a Catalog,
-    /// The points that are charged to a volume.
-    guarded: Map<VolumeId, SmallVec<[TreeId; 1]>>,
-}
+pub(super) struct Holdings<'a>(pub &'a Catalog);
 
-impl<'a> Holdings<'a> {
-    pub fn of_all(catalog: &'a Catalog) -> Holdings<'a> {
-        Holdings::new(catalog, |_| true)
-    }
-
-    /// Of this volume only.
-    pub fn of_one(catalog: &'a Catalog, id: VolumeId) -> Holdings<'a> {
-        Holdings::new(catalog, |guard| guard == id)
-    }
-
-    fn new(catalog: &'a Catalog, wanted: impl Fn(VolumeId) -> bool) -> Holdings<'a> {
-        let mut guarded: Map<VolumeId, SmallVec<[TreeId; 1]>> = Map::default();
-        for tree in catalog.trees.values() {
-            if let Some(guard) = tree.guard.filter(|guard| wanted(*guard)) {
-                guarded.entry(guard).or_default().push(tree.id);
-            }
-        }
-        Holdings { catalog, guarded }
-    }
-
+impl Holdings<'_> {
     /// Blocks held for a snapshot: its own, and what the others under its point no longer use.
     pub fn held(&self, snapshot: VolumeId) -> u64 {
-        let points = self.guarded.get(&snapshot).into_iter().flatten();
-        points.flat_map(|point| self.catalog.children_of(*point)).map(|child| self.share(child, snapshot)).sum()
+        let children = self.0.guarded_by(snapshot).flat_map(|point| self.0.children_of(point));
+        children.map(|child| self.share(child, snapshot)).sum()
     }
 
     fn share(&self, child: TreeId, snapshot: VolumeId) -> u64 {
-        if let Some(volume) = self.catalog.heads.get(&child).and_then(|id| self.catalog.volumes.get(id)) {
+        if let Some(volume) = self.0.heads.get(&child).and_then(|id| self.0.volumes.get(id)) {
             let state = volume.state.lock();
             return match volume.id == snapshot {
                 true => state.head.own.max(0) as u64,
                 false => dead_above(&state.head, Epoch(0)),
             };
         }
-        let tree = self.catalog.trees.get(&child).filter(|tree| tree.kind == TreeKind::Point);
+        let tree = self.0.trees.get(&child).filter(|tree| tree.kind == TreeKind::Point);
         tree.map_or(0, |tree| dead_above(tree, Epoch(0)))
     }
 
     /// With one other child of its point left, that goes, too: with it what only it still held for this volume.
     fn merged(&self, head: TreeId, parent: Option<TreeId>) -> u64 {
         let Some(parent) = parent else { return 0 };
-        let mut others = self.catalog.children_of(parent).filter(|child| *child != head);
+        let mut others = self.0.children_of(parent).filter(|child| *child != head);
         let (Some(other), None) = (others.next(), others.next()) else { return 0 };
-        let lower = self.catalog.epoch_of(self.catalog.trees.get(&parent).and_then(|point| point.parent));
-        self.catalog.with_tree(other, |tree| dead_above(tree, lower)).unwrap_or(0)
+        let lower = self.0.epoch_of(self.0.trees.get(&parent).and_then(|point| point.parent));
+        self.0.with_tree(other, |tree| dead_above(tree, lower)).unwrap_or(0)
     }
 
     fn info(&self, volume: &Volume) -> VolumeInfo {
@@ -180,7 +190,7 @@ impl<'a> Holdings<'a> {
             chunk_blocks: meta.chunk_blocks,
             read_only: meta.read_only,
             full: meta.full,
-            origin: meta.origin.filter(|origin| self.catalog.volumes.contains_key(origin)),
+            origin: meta.origin.filter(|origin| self.0.volumes.contains_key(origin)),
             reserve: meta.reserve,
             attributes: meta.attributes,
             referenced,

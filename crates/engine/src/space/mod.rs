@@ -341,6 +341,11 @@ impl Space {
         self.reserves.get(&snapshot).copied()
     }
 
+    /// The snapshots that have a reserve, in no order.
+    pub fn reserved(&self) -> Vec<VolumeId> {
+        self.reserves.keys().copied().collect()
+    }
+
     /// Charges a snapshot (negative: credits). A snapshot without a reserve is charged nothing.
     pub fn charge(&mut self, snapshot: VolumeId, blocks: i64) {
         if let Some(reserve) = self.reserves.get_mut(&snapshot) {

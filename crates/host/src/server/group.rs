@@ -165,7 +165,7 @@ impl Server {
     /// Refuses more volumes than the administrator's limit.
     pub fn refuse_more_volumes(&self, more: usize) -> Result<()> {
         let most = self.group.info().attributes.max_volumes;
-        if most == 0 || (self.group.volumes().len() + more) as u64 <= most {
+        if most == 0 || (self.group.volume_count() + more) as u64 <= most {
             return Ok(());
         }
         let message = format!("Maximum number of logical volumes ({most}) reached in volume group {}", self.name);

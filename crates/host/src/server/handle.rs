@@ -71,8 +71,8 @@ impl Server {
             Request::Hello { .. } => {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
             }
-            Request::Report => return self.report(None),
-            Request::ReportOf { volumes } => return self.report(Some(&volumes)),
+            Request::Report => return self.report(None, false),
+            Request::ReportOf { volumes, members } => return self.report(Some(&volumes), members),
             Request::Places => return self.places(),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
             Request::Check => return self.check(false),
@@ -148,7 +148,7 @@ impl Server {
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         let at_risk = self.group.any_volume(needs_free_space);
-        let snapshots = self.group.volumes_where(|volume| volume.reserve.is_some());
+        let snapshots = self.group.reserved();
         for warning in self.warnings.look(&self.group.info(), at_risk, &snapshots) {
             if warning.is_new {
                 log::line(&warning.message);

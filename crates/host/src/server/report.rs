@@ -2,15 +2,16 @@
 
 use super::failure::Result;
 use super::openness;
-use super::state::Server;
+use super::state::{Server, is_pool};
 use crate::disks::PvSet;
 use crate::export::Node;
 use rowen_control::metadata::{Document, Origin};
 use rowen_control::wire::{GroupReport, NodeState, Outcome, VolumePlaces};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
-use rowen_engine::group::Group;
-use std::collections::HashMap;
+use rowen_engine::group::{Group, VolumeInfo};
+use rowen_engine::units::VolumeId;
+use std::collections::{HashMap, HashSet};
 
 /// The devices of the group's `count` physical volumes, in order.
 fn device_paths(pvs: &PvSet, count: usize) -> Vec<String> {
@@ -30,8 +31,9 @@ pub fn document(group: &Group, pvs: &PvSet, origin: Origin) -> Document {
 }
 
 impl Server {
-    /// The group; whether devices are open is looked up for the volumes in `of`, or for all.
-    pub fn report(&self, of: Option<&[String]>) -> Result<Outcome> {
+    /// The group, with the volumes in `of` and their relatives, or with all; whether devices are open is looked
+    /// up for the volumes in `of`, or for all.
+    pub fn report(&self, of: Option<&[String]>, members: bool) -> Result<Outcome> {
         let info = self.group.info();
         let paths = device_paths(&self.pvs, info.pvs.len());
         let nodes: HashMap<String, Node> =
@@ -44,8 +46,31 @@ impl Server {
             let open = open.contains(&(node.major, node.minor));
             NodeState { active: true, open, major: node.major, minor: node.minor }
         };
-        let report = GroupReport::new(info, &paths, self.group.volumes(), |volume| state(&volume.name));
+        let volumes = of.map_or_else(|| self.group.volumes(), |names| self.relatives(names, members));
+        let report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         Ok(Outcome::Report(Box::new(report)))
+    }
+
+    /// The named volumes with their families and, with `members`, the volumes of those that are pools with theirs; and the
+    /// pools of all of them.
+    fn relatives(&self, names: &[String], members: bool) -> Vec<VolumeInfo> {
+        let mut family = self.group.family(names);
+        let mut more: Vec<String> = Vec::new();
+        for pool in family.iter().filter(|volume| members && is_pool(volume) && names.contains(&volume.name)) {
+            let members = self.group.volumes_where(|volume| volume.attributes.pool == pool.name);
+            more.extend(members.into_iter().map(|member| member.name));
+        }
+        if !more.is_empty() {
+            more.extend_from_slice(names);
+            family = self.group.family(&more);
+        }
+        let known: HashSet<&String> = family.iter().map(|volume| &volume.name).collect();
+        let pools = family.iter().map(|volume| &volume.attributes.pool).filter(|pool| !pool.is_empty());
+        let pools: HashSet<&String> = pools.filter(|pool| !known.contains(pool)).collect();
+        let ids: Vec<VolumeId> = pools.into_iter().filter_map(|pool| self.group.find(pool)).collect();
+        family.extend(ids.into_iter().filter_map(|id| self.group.volume_info(id).ok()));
+        family.sort_by_key(|volume| volume.id);
+        family
     }
 
     /// Where the blocks of all volumes are. A volume that is removed meanwhile has none.

@@ -246,7 +246,7 @@ impl Server {
 
     /// The snapshots that are activated with `origin`.
     pub fn followers(&self, origin: VolumeId) -> impl Iterator<Item = VolumeInfo> {
-        let found = self.group.volumes_where(|volume| volume.origin == Some(origin) && volume.reserve.is_some());
+        let found = self.group.snapshots_of(origin);
         found.into_iter().filter(follows_origin)
     }
 }

@@ -173,6 +173,11 @@ pub fn all() -> impl Iterator<Item = &'static Field> {
 }
 
 impl Field {
+    /// Whether its value is about all volumes of a group, whichever are shown.
+    pub fn counts_all(&self) -> bool {
+        ["lv_count", "snap_count"].contains(&self.name)
+    }
+
     /// Whether its value needs to know where blocks are.
     pub fn needs_places(&self) -> bool {
         const NAMES: &[&str] = &[
