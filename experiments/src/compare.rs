@@ -1,5 +1,6 @@
 //! Two runs beside each other: what changed beyond the noise. `make bench-compare REV` makes the runs.
 
+use crate::catalogue;
 use crate::command::Result;
 use crate::measurement::{Measurement, Origin, Series, read_lines};
 use crate::report::words;
@@ -13,19 +14,23 @@ const LEAST: f64 = 0.1;
 /// What is compared: figures that were timed or modelled, of Rowen alone, and as ratios to the raw disk of the same round where
 /// there is one, so that the machine's weather cancels out.
 fn values(lines: &[Measurement]) -> BTreeMap<&Series, Vec<f64>> {
-    let raw: BTreeMap<(&str, &str, &str, &str, usize), f64> = lines
-        .iter()
-        .filter(|line| line.series.system == "raw" && line.series.origin == Origin::Measured)
-        .filter_map(|line| {
-            let s = &line.series;
-            Some(((&*s.experiment, &*s.place, &*s.metric, &*s.unit, line.round), line.figure?))
-        })
-        .collect();
+    // The row of the raw disk that a row is compared with shares these of its parameters.
+    let base = |s: &Series| -> Vec<Option<String>> {
+        let keys = catalogue::find(&s.experiment).map_or(&[][..], |experiment| experiment.base);
+        keys.iter().map(|key| s.parameters.get(*key).cloned()).collect()
+    };
+    let name = |line: &Measurement| {
+        let s = &line.series;
+        (s.experiment.clone(), s.place.clone(), s.metric.clone(), s.unit.clone(), base(s), line.round)
+    };
+    let is_raw = |line: &&Measurement| line.series.system == "raw" && line.series.origin == Origin::Measured;
+    let raw: BTreeMap<_, f64> =
+        lines.iter().filter(is_raw).filter_map(|line| Some((name(line), line.figure?))).collect();
     let mut values: BTreeMap<&Series, Vec<f64>> = BTreeMap::new();
     for line in lines.iter().filter(|line| line.series.system == "Rowen") {
         let Some(figure) = line.figure else { continue };
         let s = &line.series;
-        let of_raw = raw.get(&(&*s.experiment, &*s.place, &*s.metric, &*s.unit, line.round)).copied();
+        let of_raw = raw.get(&name(line)).copied();
         values.entry(s).or_default().push(figure / of_raw.filter(|_| s.origin == Origin::Measured).unwrap_or(1.0));
     }
     values
@@ -152,5 +157,21 @@ mod tests {
         assert!(text.contains("1 figures within the noise"), "{text}");
         let (text, _) = compare(&run(1.0), &[]);
         assert!(text.contains("gone"), "{text}");
+        // Only with the raw row of the same kind: that of another kind did not change.
+        let kinds = |by: f64| {
+            let of = |size: &str, all: Vec<Measurement>| {
+                let size = parameters(&[("size", size), ("path", "raw"), ("write", "random")]);
+                all.into_iter().map(move |line| {
+                    let parameters = size.clone();
+                    let series = Series { experiment: "hp-ux".into(), parameters, ..line.series };
+                    Measurement { series, ..line }
+                })
+            };
+            let small = of("8k", run(by)).collect::<Vec<_>>();
+            small.into_iter().chain(of("2048k", run(1.0))).collect::<Vec<_>>()
+        };
+        let (text, worse) = compare(&kinds(1.0), &kinds(0.3));
+        assert_eq!(worse, 0, "{text}");
+        assert!(text.contains("2 figures within the noise"), "{text}");
     }
 }

@@ -86,7 +86,7 @@ fn sweep(group: &str) {
             let _ = command::output_always(detach);
         }
     }
-    for name in [group.to_owned(), format!("{group}-b")] {
+    for name in [group.to_owned(), format!("{group}-b"), format!("{group}-c")] {
         let _ = std::fs::remove_dir_all(Path::new("/dev").join(name));
     }
 }

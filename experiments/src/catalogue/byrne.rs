@@ -30,6 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     published,
     sizes,
     passes: &Pass::ALL,
+    remarks: &[],
     mib: [16, 64, 400],
     seconds: [170.0, 1500.0],
 };

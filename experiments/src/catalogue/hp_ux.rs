@@ -34,6 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     published,
     sizes,
     passes: &Pass::ALL,
+    remarks: &[],
     mib: [32, 64, 512],
     seconds: [160.0, 900.0],
 };

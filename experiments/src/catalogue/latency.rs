@@ -27,6 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     published: Vec::new,
     sizes,
     passes: &Pass::ALL,
+    remarks: &[],
     mib: [16, 64, 256],
     seconds: [90.0, 900.0],
 };

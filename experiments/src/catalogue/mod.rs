@@ -44,6 +44,16 @@ pub struct Published {
     pub figure: f64,
 }
 
+/// The reason of a figure: shown below every table that has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Remark {
+    pub system: &'static str,
+    pub metric: &'static str,
+    /// What the row's parameters have among them.
+    pub parameters: &'static [(&'static str, &'static str)],
+    pub why: &'static str,
+}
+
 /// One experiment. The same body is run on the host and in user-mode-linux, timed and recorded.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -68,6 +78,8 @@ pub struct Experiment {
     pub sizes: fn(&Form) -> Sizes,
     /// Where it is run.
     pub passes: &'static [Pass],
+    /// Why a figure is as it is, where it is bad.
+    pub remarks: &'static [Remark],
     /// MiB that a large write moves: smoke, quick, full.
     pub mib: [u64; 3],
     /// About how many seconds it takes, quick and full.

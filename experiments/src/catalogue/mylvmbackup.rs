@@ -35,6 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     published,
     sizes,
     passes: &Pass::ALL,
+    remarks: &[],
     mib: [32, 96, 768],
     seconds: [90.0, 700.0],
 };

@@ -1,6 +1,7 @@
 //! The page: one file without anything from elsewhere, for a large screen, a phone and paper.
 
-use super::{Part, Section, Table, markdown, parts, svg, words};
+use super::{Part, Section, Table, markdown, parts, remarks, svg, words};
+use crate::catalogue::Experiment;
 use crate::measurement::Origin;
 use std::fmt::Write;
 
@@ -67,19 +68,19 @@ fn one(section: &Section<'_>) -> String {
         let _ = write!(out, "<li>{}</li>", escape(line));
     }
     out += "</ul>\n";
-    section.tables.iter().for_each(|table| out += &figures(table, experiment.axis));
+    section.tables.iter().for_each(|table| out += &figures(experiment, table));
     out + "</section>\n"
 }
 
-fn figures(table: &Table, axis: &str) -> String {
+fn figures(experiment: &Experiment, table: &Table) -> String {
     let mut out = format!("<h3>{}, {}</h3>\n", escape(&table.metric), escape(&table.unit));
     let parts = parts(table);
     for part in parts.iter().filter(|part| part.origin != Origin::Published) {
-        let plot = svg::plot(table, axis, part);
+        let plot = svg::plot(table, experiment.axis, part);
         let (class, title) = (class(part), escape(&part.title()));
         let _ = writeln!(out, "<figure class=\"{class}\"><figcaption>{title}</figcaption>{plot}</figure>");
     }
-    parts.iter().for_each(|part| out += &cells(table, part));
+    parts.iter().for_each(|part| out += &cells(experiment, table, part));
     out
 }
 
@@ -91,7 +92,7 @@ fn class(part: &Part) -> &'static str {
     }
 }
 
-fn cells(table: &Table, part: &Part) -> String {
+fn cells(experiment: &Experiment, table: &Table, part: &Part) -> String {
     let (class, title) = (class(part), escape(&part.title()));
     let mut out = format!("<div class=\"scroll {class}\"><table><caption>{title}</caption><thead><tr><th></th>");
     part.columns.iter().for_each(|at| _ = write!(out, "<th>{}</th>", escape(&table.columns[*at].system)));
@@ -101,5 +102,9 @@ fn cells(table: &Table, part: &Part) -> String {
         part.columns.iter().for_each(|at| _ = write!(out, "<td>{}</td>", escape(&markdown::text(&cells[*at]))));
         out += "</tr>";
     }
-    out + "</tbody></table></div>\n"
+    out += "</tbody></table></div>\n";
+    for (figure, why) in remarks(experiment, table, part) {
+        let _ = writeln!(out, "<p class=\"remark {class}\"><b>{}:</b> {}</p>", escape(&figure), escape(why));
+    }
+    out
 }

@@ -1,6 +1,7 @@
 //! An experiment's tables in Markdown, for the documentation.
 
-use super::{Cell, Section, Table, parts, words};
+use super::{Cell, Section, Table, parts, remarks, words};
+use crate::catalogue::Experiment;
 use crate::stats::number;
 use std::fmt::Write;
 
@@ -26,12 +27,12 @@ pub fn table(section: &Section<'_>) -> String {
     }
     out += "\nMedians (least to most) and, after the ×, the ratio to the raw disk of the same place.\n";
     for table in &section.tables {
-        out += &one(table);
+        out += &one(experiment, table);
     }
     out
 }
 
-fn one(table: &Table) -> String {
+fn one(experiment: &Experiment, table: &Table) -> String {
     let mut out = format!("\n## {}, {}\n", table.metric, table.unit);
     for part in parts(table) {
         let _ = write!(out, "\n*{}*\n\n| |", part.title());
@@ -43,6 +44,9 @@ fn one(table: &Table) -> String {
             part.columns.iter().for_each(|at| _ = write!(out, " {} |", text(&cells[*at])));
         }
         out.push('\n');
+        for (figure, why) in remarks(experiment, table, &part) {
+            let _ = write!(out, "\n{figure}: {why}\n");
+        }
     }
     out
 }

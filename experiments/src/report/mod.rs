@@ -7,7 +7,7 @@ mod html;
 mod markdown;
 mod svg;
 
-use crate::catalogue::{self, Experiment};
+use crate::catalogue::{self, Experiment, Remark};
 use crate::command::Result;
 use crate::measurement::{Measurement, Origin, Series};
 use crate::stats::Summary;
@@ -226,6 +226,26 @@ pub fn parts(table: &Table) -> Vec<Part> {
         part.rows = (0..table.rows.len()).filter(has_some).collect();
     }
     parts
+}
+
+/// Why figures of this part are as they are: which ones, and the reason.
+pub fn remarks(experiment: &Experiment, table: &Table, part: &Part) -> Vec<(String, &'static str)> {
+    let of_metric = experiment.remarks.iter().filter(|remark| remark.metric == table.metric);
+    let is_shown = |remark: &&Remark| {
+        let columns = part.columns.iter().filter(|at| table.columns[**at].system == remark.system);
+        columns.into_iter().any(|at| {
+            part.rows.iter().any(|row| {
+                let (parameters, cells) = &table.rows[*row];
+                matches!(cells[*at], Cell::Figure { .. })
+                    && remark.parameters.iter().all(|(key, value)| parameters.get(*key).is_some_and(|v| v == value))
+            })
+        })
+    };
+    let named = |remark: &Remark| {
+        let parameters = remark.parameters.iter().map(|(key, value)| format!("{key} {value}"));
+        (format!("{}, {}", remark.system, parameters.collect::<Vec<_>>().join(", ")), remark.why)
+    };
+    of_metric.filter(is_shown).map(named).collect()
 }
 
 /// A row's parameters in words.

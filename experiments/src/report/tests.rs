@@ -75,6 +75,22 @@ fn the_page_stands_alone_and_marks_what_is_not_measured() {
 }
 
 #[test]
+fn a_bad_figure_has_its_reason_below_it_and_nothing_else_has() {
+    let mut lines = lines();
+    assert!(!html::page(&sections(&lines)).contains("Rowen maps blocks of 4 KiB"), "a reason of nothing");
+    let bad = [("snapshot", "one, first write"), ("chunk", "64k"), ("ext2 block", "1k")];
+    lines.push(line(Origin::Modelled, "LVM classic", "7200 rpm disk", &bad, 0, 20.0));
+    assert!(!html::page(&sections(&lines)).contains("Rowen maps blocks of 4 KiB"), "it is not of another system");
+    lines.push(line(Origin::Modelled, "Rowen", "7200 rpm disk", &bad, 0, 20.0));
+    let sections = sections(&lines);
+    let (page, text) = (html::page(&sections), markdown::table(&sections[0]));
+    for (name, said) in [("page", &page), ("Markdown", &text)] {
+        assert_eq!(said.matches("Rowen maps blocks of 4 KiB").count(), 1, "in the {name}");
+    }
+    assert!(text.contains("Rowen, ext2 block 1k, snapshot one, first write: "), "{text}");
+}
+
+#[test]
 fn sizes_are_in_the_order_of_their_values() {
     let mut sizes = ["512k", "1m", "4k", "none", "64k"];
     sizes.sort_by_key(|size| natural(size));

@@ -171,10 +171,10 @@ fn measure(world: &mut World, asked: Option<usize>) -> Result<(Vec<Row>, usize)>
     progress.says("pvcreate, vgcreate, lvcreate -L 3G -n original, mkfs.ext2, mount".into());
     world.make_original()?;
 
-    let mut rounds = 0;
     let mut steps = Steps { world, progress: &progress, seed: 0 };
+    let mut rounds = 0;
     loop {
-        let mut pairs = Duration::ZERO;
+        let (round, mut pairs, mut more) = (Instant::now(), Duration::ZERO, 0);
         for (n, row) in rows.iter_mut().enumerate() {
             let begun = Instant::now();
             // Now one, now the other comes first: what the order does to them, it does to both.
@@ -186,14 +186,19 @@ fn measure(world: &mut World, asked: Option<usize>) -> Result<(Vec<Row>, usize)>
                 steps.without(row)?;
             }
             pairs += begun.elapsed();
+            let once = if rounds == 0 { work::ON_SNAPSHOT } else { 0 };
             if rounds == 0 {
                 steps.on_snapshot(row)?;
             }
+            // As long as the chunk sizes so far took, on the average, the others will.
+            let (done, rest) = (n as u32 + 1, (NEWBIGIN_CHUNKS.len() - n - 1) as u32);
+            let elapsed = started.elapsed() + round.elapsed() * rest / done;
+            let each = pairs * (done + rest) / done;
+            more = rounds_left(planned, rounds + 1, asked.is_some(), elapsed, each);
+            progress.left(u64::from(rest) * (work::PAIR + once) + more as u64 * chunks * work::PAIR + work::CHECK);
         }
         rounds += 1;
-        let left = rounds_left(planned, rounds, asked.is_some(), started.elapsed(), pairs);
-        progress.left(left as u64 * chunks * work::PAIR + work::CHECK);
-        if left == 0 {
+        if more == 0 {
             break;
         }
     }
