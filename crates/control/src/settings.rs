@@ -21,6 +21,20 @@ pub struct Settings {
     pub snapshot_threshold: u64,
     /// `monitor/command`: a program that is run when a threshold is crossed.
     pub command: Option<String>,
+    /// `server/processor_latency`: how long processors may take to wake while requests come densely.
+    pub processor_latency: ProcessorLatency,
+}
+
+/// How long processors may take to wake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProcessorLatency {
+    /// What suits the machine.
+    #[default]
+    Auto,
+    /// As long as they like.
+    Off,
+    /// So many microseconds.
+    Micros(u32),
 }
 
 impl Default for Settings {
@@ -33,6 +47,7 @@ impl Default for Settings {
             thresholds: vec![80, 90, 95],
             snapshot_threshold: 80,
             command: None,
+            processor_latency: ProcessorLatency::Auto,
         }
     }
 }
@@ -45,6 +60,7 @@ impl Settings {
             match (&entry.node, entry.name.as_str()) {
                 (Node::Section(section), "backup") => settings.read_backup(section)?,
                 (Node::Section(section), "monitor") => settings.read_monitor(section)?,
+                (Node::Section(section), "server") => settings.read_server(section)?,
                 // LVM also takes section and key in one word.
                 (Node::Value(_), name) if name.contains('/') => {
                     let (section, key) = name.split_once('/').unwrap_or_default();
@@ -55,6 +71,7 @@ impl Settings {
                     match section {
                         "backup" => settings.read_backup(&inner)?,
                         "monitor" => settings.read_monitor(&inner)?,
+                        "server" => settings.read_server(&inner)?,
                         _ => return Err(wrong(entry.line, format!("there is no setting \"{name}\""))),
                     }
                 }
@@ -98,6 +115,27 @@ impl Settings {
         }
         Ok(())
     }
+
+    fn read_server(&mut self, section: &Section) -> Result<(), Error> {
+        for entry in &section.entries {
+            match entry.name.as_str() {
+                "processor_latency" => self.processor_latency = latency(entry)?,
+                other => return Err(wrong(entry.line, format!("there is no setting \"server/{other}\""))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn latency(entry: &syntax::Entry) -> Result<ProcessorLatency, Error> {
+    match &entry.node {
+        Node::Value(Value::Text(word)) if word == "auto" => Ok(ProcessorLatency::Auto),
+        Node::Value(Value::Text(word)) if word == "off" => Ok(ProcessorLatency::Off),
+        Node::Value(Value::Number(number)) if (0..=1_000_000).contains(number) => {
+            Ok(ProcessorLatency::Micros(*number as u32))
+        }
+        _ => Err(wrong(entry.line, "\"processor_latency\" must be \"auto\", \"off\" or microseconds up to 1000000")),
+    }
 }
 
 fn switch(section: &Section, entry: &syntax::Entry) -> Result<bool, Error> {
@@ -135,13 +173,15 @@ mod tests {
     #[test]
     fn what_is_set_is_read() {
         let text = "backup {\n archive = 0\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
-                    monitor { thresholds = [70] snapshot_threshold = 50 }";
+                    monitor { thresholds = [70] snapshot_threshold = 50 }\n\
+                    server/processor_latency = 20";
         let expected = Settings {
             archive: false,
             retain_min: 3,
             thresholds: vec![70],
             snapshot_threshold: 50,
             command: Some("/bin/true".into()),
+            processor_latency: ProcessorLatency::Micros(20),
             ..Settings::default()
         };
         assert_eq!(Settings::read(text), Ok(expected));
@@ -157,6 +197,8 @@ mod tests {
             ("monitor { thresholds = [0] }", 1, "1 to 100"),
             ("monitor { thresholds = 80 }", 1, "list of percentages"),
             ("monitor { command = \"alert\" }", 1, "full path"),
+            ("server { processor_latency = \"fast\" }", 1, "auto"),
+            ("server { processor_latency = -1 }", 1, "auto"),
             ("archive = 1", 1, "no setting \"archive\""),
         ] {
             let error = Settings::read(text).unwrap_err();

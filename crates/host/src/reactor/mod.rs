@@ -7,10 +7,11 @@
 
 mod file;
 mod io;
-mod lookout;
+pub(crate) mod latency;
 mod mailbox;
 mod poller;
 mod ready;
+mod reply;
 mod ring;
 mod softirq;
 mod task;
@@ -20,12 +21,13 @@ mod time;
 mod worker;
 
 pub use ready::readable;
+pub(crate) use reply::{HEAD as REPLY_HEAD, Reply};
 
 pub(crate) use file::{FileTable, IoFile};
 pub(crate) use io::{IoRequest, Part, Payload, Progress, progress};
 pub(crate) use softirq::raised as softirq_raised;
 
-use lookout::{Lookout, Places};
+use latency::{Habit, Latency};
 use mailbox::{Mailbox, Message};
 use ring::Ring;
 use rowen_engine::runtime::{Runtime, Task};
@@ -86,35 +88,33 @@ pub struct Pool {
 impl Pool {
     /// Starts `workers` threads (at least one).
     pub fn start(workers: usize) -> std::io::Result<Pool> {
-        Pool::start_with(workers, true, Duration::ZERO)
+        Pool::start_with(workers, true, None)
     }
 
-    /// The same with workers that look out for news so long before they sleep, where news comes densely. They take
-    /// processor time for it that others may want.
-    pub fn start_alert(workers: usize, lookout: Duration) -> std::io::Result<Pool> {
-        Pool::start_with(workers, true, lookout)
+    /// The same with processors that wake so fast while the workers are busy.
+    pub fn start_alert(workers: usize, latency: Option<Arc<Latency>>) -> std::io::Result<Pool> {
+        Pool::start_with(workers, true, latency)
     }
 
     /// The same without io_uring: what [`Pool::start`] falls back to where the kernel forbids it.
     pub fn start_without_rings(workers: usize) -> std::io::Result<Pool> {
-        Pool::start_with(workers, false, Duration::ZERO)
+        Pool::start_with(workers, false, None)
     }
 
-    fn start_with(workers: usize, rings: bool, lookout: Duration) -> std::io::Result<Pool> {
-        let places = Places::new(std::thread::available_parallelism().map_or(1, usize::from));
+    fn start_with(workers: usize, rings: bool, latency: Option<Arc<Latency>>) -> std::io::Result<Pool> {
         let mailboxes: Vec<_> =
             (0..workers.max(1)).map(|index| Mailbox::new(index).map(Arc::new)).collect::<std::io::Result<_>>()?;
         let (made, answers) = mpsc::channel();
         let (decide, decisions): (Vec<_>, Vec<_>) = mailboxes.iter().map(|_| mpsc::channel::<bool>()).unzip();
         let mut threads = Vec::new();
         for (mailbox, told) in mailboxes.iter().zip(decisions) {
-            let (mailbox, made, lookout) = (mailbox.clone(), made.clone(), Lookout::new(lookout, places.clone()));
+            let (mailbox, made, habit) = (mailbox.clone(), made.clone(), Habit::new(latency.clone()));
             let body = move || {
-                let ring = if rings { Ring::new(mailbox.clone(), lookout).ok() } else { None };
+                let ring = if rings { Ring::new(mailbox.clone()).ok() } else { None };
                 let _ = made.send(ring.is_some());
                 // All workers have rings, or none has: a pool that could not be started tells nothing and ends them.
                 if let Ok(use_rings) = told.recv() {
-                    worker::run(mailbox, ring.filter(|_| use_rings));
+                    worker::run(mailbox, ring.filter(|_| use_rings), habit);
                 }
             };
             threads.push(std::thread::Builder::new().name(format!("rowen-io-{}", threads.len())).spawn(body)?);

@@ -4,9 +4,9 @@
 
 use super::file::{Forget, IoFile, SLOTS};
 use super::io::{IoRequest, Payload, Progress, progress};
-use super::lookout::Lookout;
 use super::mailbox::Mailbox;
 use super::ready::PollCell;
+use super::reply::{Reply, ReplyCell};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rowen_engine::disk::{DiskError, DiskOpKind};
 use slab::Slab;
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Entries queued between two turns; more wait in a list of our own.
 const SUBMISSIONS: u32 = 256;
@@ -52,6 +52,7 @@ pub(crate) type Finished = (IoRequest, Option<DiskError>);
 pub(crate) struct Harvest {
     pub finished: Vec<Finished>,
     pub polled: Vec<(Arc<PollCell>, i32)>,
+    pub replied: Vec<(Arc<ReplyCell>, Reply, i32)>,
 }
 
 struct Active {
@@ -65,13 +66,23 @@ struct Active {
 enum Entry {
     Part { request: u32, part: u32, done: u32, tries: u16 },
     Poll(Arc<PollCell>),
+    Reply(Box<Replying>),
+}
+
+/// A reply that is with the kernel, which reads `iov` and what it points to.
+struct Replying {
+    reply: Reply,
+    iov: [libc::iovec; 2],
+    cell: Arc<ReplyCell>,
 }
 
 pub(crate) struct Ring {
     ring: IoUring,
     mailbox: Arc<Mailbox>,
-    for_disks: Lookout,
-    for_requests: Lookout,
+    /// Replies of this turn, which go out after its disk requests.
+    replies: Vec<squeue::Entry>,
+    /// Replies that are with the kernel, or about to be.
+    replying: usize,
     backlog: VecDeque<squeue::Entry>,
     /// Where the transfer that was queued last ends.
     tail: Option<(RawFd, u64)>,
@@ -86,7 +97,7 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// To be called on the worker's own thread: the kernel binds the ring to the thread that makes it.
-    pub fn new(mailbox: Arc<Mailbox>, lookout: Lookout) -> io::Result<Ring> {
+    pub fn new(mailbox: Arc<Mailbox>) -> io::Result<Ring> {
         let deferred = IoUring::builder()
             .setup_clamp()
             .setup_cqsize(COMPLETIONS)
@@ -113,8 +124,8 @@ impl Ring {
         let mut new = Ring {
             ring,
             mailbox,
-            for_disks: lookout.clone(),
-            for_requests: lookout,
+            replies: Vec::new(),
+            replying: 0,
             backlog: VecDeque::new(),
             tail: None,
             active: Slab::new(),
@@ -127,9 +138,24 @@ impl Ring {
         Ok(new)
     }
 
-    /// Requests that are with the kernel.
+    /// Requests and replies that are with the kernel.
     pub fn busy(&self) -> bool {
-        !self.active.is_empty()
+        !self.active.is_empty() || self.replying > 0
+    }
+
+    /// Sends a reply at the end of this turn.
+    pub fn reply(&mut self, reply: Reply, cell: Arc<ReplyCell>) {
+        let iov = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
+        let mut replying = Box::new(Replying { reply, iov, cell });
+        let Replying { reply, iov, .. } = &mut *replying;
+        for (iov, part) in iov.iter_mut().zip(reply.parts()) {
+            // The kernel only reads from here.
+            *iov = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+        }
+        let entry = opcode::Writev::new(types::Fd(reply.fd()), iov.as_ptr(), iov.len() as u32);
+        let key = self.entries.insert(Entry::Reply(replying));
+        self.replies.push(entry.build().user_data(key as u64));
+        self.replying += 1;
     }
 
     /// Starts a request. Everything it names stays where it is until the kernel is done.
@@ -174,6 +200,9 @@ impl Ring {
 
     /// One round trip to the kernel, or none if there is nothing to tell and nothing to learn.
     pub fn turn(&mut self, mut wait: Wait, harvest: &mut Harvest) {
+        for entry in std::mem::take(&mut self.replies) {
+            self.push(entry);
+        }
         loop {
             self.fill();
             let (queued, told) = {
@@ -182,7 +211,7 @@ impl Ring {
             };
             let collected = !self.ring.completion().is_empty();
             match wait {
-                Wait::Until(limit) if !collected => self.wait(queued as u32, told, limit),
+                Wait::Until(limit) if !collected => self.enter(queued as u32, 1, limit),
                 _ if queued > 0 || told => self.enter(queued as u32, 0, None),
                 _ => {}
             }
@@ -193,41 +222,6 @@ impl Ring {
             // What was collected is not to wait for what is only now submitted.
             wait = Wait::No;
         }
-    }
-
-    /// Submits what is queued and waits for a completion: for a moment with open eyes if that is worth while, then
-    /// asleep.
-    fn wait(&mut self, queued: u32, told: bool, limit: Option<Duration>) {
-        let busy = self.busy();
-        if !self.lookout(busy).is_worth_while(limit) {
-            let begun = Instant::now();
-            self.enter(queued, 1, limit);
-            return self.lookout(busy).slept(begun.elapsed());
-        }
-        if queued > 0 || told {
-            self.enter(queued, 0, None);
-            if !self.ring.completion().is_empty() {
-                return;
-            }
-        }
-        // What happened is in the ring, or the ring says that the kernel has it ready: no system call to look.
-        let lookout = if busy { &mut self.for_disks } else { &mut self.for_requests };
-        let ring = &mut self.ring;
-        let found = lookout.look(|| {
-            let submission = ring.submission();
-            let ready = submission.taskrun() || submission.cq_overflow();
-            drop(submission);
-            ready || !ring.completion().is_empty()
-        });
-        match found {
-            true => self.enter(0, 0, None),
-            false => self.enter(0, 1, limit),
-        }
-    }
-
-    /// What is waited for differs in how soon it comes.
-    fn lookout(&mut self, busy: bool) -> &mut Lookout {
-        if busy { &mut self.for_disks } else { &mut self.for_requests }
     }
 
     fn enter(&mut self, submit: u32, want: u32, limit: Option<Duration>) {
@@ -352,9 +346,14 @@ impl Ring {
     fn completed(&mut self, key: usize, result: i32, harvest: &mut Harvest) {
         let (request, part, before, tries) = match &self.entries[key] {
             Entry::Part { request, part, done, tries } => (*request, *part, *done, *tries),
-            Entry::Poll(_) => {
-                if let Entry::Poll(cell) = self.entries.remove(key) {
-                    harvest.polled.push((cell, result));
+            Entry::Reply(_) | Entry::Poll(_) => {
+                match self.entries.remove(key) {
+                    Entry::Reply(done) => {
+                        self.replying -= 1;
+                        harvest.replied.push((done.cell, done.reply, result));
+                    }
+                    Entry::Poll(cell) => harvest.polled.push((cell, result)),
+                    Entry::Part { .. } => unreachable!("it was looked at just now"),
                 }
                 return;
             }

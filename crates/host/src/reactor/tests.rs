@@ -1,6 +1,7 @@
 //! The reactor's promises, with and without rings.
 
 use super::*;
+use rowen_engine::disk::PageBuf;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
@@ -12,7 +13,6 @@ fn pools() -> Vec<Pool> {
         Pool::start(3).unwrap(),
         Pool::start_without_rings(1).unwrap(),
         Pool::start_without_rings(3).unwrap(),
-        Pool::start_alert(2, Duration::from_micros(50)).unwrap(),
     ];
     assert!(!pools[2].has_rings() && !pools[3].has_rings());
     pools
@@ -223,5 +223,48 @@ fn dropping_the_pool_runs_what_is_queued_and_drops_what_waits() {
         assert_eq!(dropped.load(Ordering::SeqCst), 100);
         // Afterwards nothing hangs and nothing runs.
         runtime.spawn("late", Box::pin(async { unreachable!("the pool has stopped") }));
+    }
+}
+
+#[test]
+fn replies_arrive_whole_and_give_their_buffers_back() {
+    for pool in pools() {
+        let (read, write) = pipe();
+        let (fd, runtime) = (Arc::new(write), pool.runtime());
+        let (send, receive) = mpsc::channel();
+        const REPLIES: u8 = 20;
+        pool.block_on(async move {
+            for n in 0..REPLIES {
+                let (fd, send) = (fd.clone(), send.clone());
+                let reply = async move {
+                    let mut buf = PageBuf::zeroed(4096);
+                    buf.as_mut_slice().fill(n);
+                    let (sent, buf) = Reply::new(fd, &[n; 16], Some((buf, 100))).send_with_others().await;
+                    send.send((n, sent.is_ok(), buf.unwrap().as_slice()[4095])).unwrap();
+                };
+                runtime.spawn("reply", Box::pin(reply));
+            }
+        });
+        let mut bytes = vec![0; usize::from(REPLIES) * 116];
+        let mut file = std::fs::File::from(read);
+        std::io::Read::read_exact(&mut file, &mut bytes).unwrap();
+        let mut seen: Vec<u8> = bytes.chunks(116).map(|reply| reply[0]).collect();
+        assert!(bytes.chunks(116).all(|reply| reply.iter().all(|byte| *byte == reply[0])), "whole replies");
+        seen.sort();
+        assert_eq!(seen, (0..REPLIES).collect::<Vec<_>>(), "each once");
+        let mut answers: Vec<_> = (0..REPLIES).map(|_| receive.recv().unwrap()).collect();
+        answers.sort();
+        assert!(answers.iter().all(|(n, sent, byte)| *sent && byte == n));
+    }
+}
+
+#[test]
+fn a_reply_that_nobody_takes_is_an_error() {
+    for pool in pools() {
+        let (read, write) = pipe();
+        drop(read);
+        let (sent, buf) = pool.block_on(Reply::new(Arc::new(write), b"head", None).send_with_others());
+        assert_eq!(sent.unwrap_err().raw_os_error(), Some(libc::EPIPE));
+        assert!(buf.is_none());
     }
 }

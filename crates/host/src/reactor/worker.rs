@@ -5,9 +5,11 @@
 
 use super::file::Forget;
 use super::io::IoRequest;
+use super::latency::Habit;
 use super::mailbox::{Mailbox, Message};
 use super::poller::Poller;
 use super::ready::PollCell;
+use super::reply::{Reply, ReplyCell};
 use super::ring::{Harvest, Ring, Wait};
 use super::softirq::Softirqs;
 use super::task::TaskCell;
@@ -85,6 +87,18 @@ pub(crate) fn start_here(request: IoRequest, pool: &[Arc<Mailbox>]) -> Result<()
             Ok(())
         }
         Driver::Poll(_) => Err(request),
+    }
+}
+
+/// Sends a reply with this thread's ring. Without one it is given back.
+pub(crate) fn reply_here(reply: Reply, cell: &Arc<ReplyCell>) -> Result<(), Reply> {
+    let Some(local) = local() else { return Err(reply) };
+    match &mut *local.driver.borrow_mut() {
+        Driver::Ring(ring) => {
+            ring.reply(reply, cell.clone());
+            Ok(())
+        }
+        Driver::Poll(_) => Err(reply),
     }
 }
 
@@ -186,7 +200,7 @@ impl Local {
         }
     }
 
-    fn run(&self) {
+    fn run(&self, mut habit: Habit) {
         let mut messages = Vec::new();
         let mut batch = VecDeque::new();
         let mut harvest = Harvest::default();
@@ -208,14 +222,23 @@ impl Local {
             if idle && stopping && !self.busy() {
                 return;
             }
-            let wait =
-                if idle && self.mailbox.fall_asleep() { Wait::Until(self.timers.borrow().next()) } else { Wait::No };
+            let wait = if idle && self.mailbox.fall_asleep() {
+                Wait::Until(self.timers.borrow().next().into_iter().chain(habit.limit()).min())
+            } else {
+                Wait::No
+            };
             self.turn(wait, &mut harvest);
+            if let Wait::Until(_) = wait {
+                habit.slept();
+            }
             if idle {
                 self.mailbox.awake();
             }
             for (request, error) in harvest.finished.drain(..) {
                 request.finish(error);
+            }
+            for (cell, reply, result) in harvest.replied.drain(..) {
+                cell.sent(reply, result);
             }
             for (cell, answer) in harvest.polled.drain(..) {
                 cell.answer(answer);
@@ -239,7 +262,7 @@ impl Drop for AbortOnPanic {
 }
 
 /// The body of a worker thread. `ring` was made on this thread; without one the worker waits with `poll`.
-pub(crate) fn run(mailbox: Arc<Mailbox>, ring: Option<Ring>) {
+pub(crate) fn run(mailbox: Arc<Mailbox>, ring: Option<Ring>, habit: Habit) {
     let _guard = AbortOnPanic;
     let driver = match ring {
         Some(ring) => Driver::Ring(Box::new(ring)),
@@ -253,7 +276,7 @@ pub(crate) fn run(mailbox: Arc<Mailbox>, ring: Option<Ring>) {
         driver: RefCell::new(driver),
     });
     LOCAL.with(|slot| *slot.borrow_mut() = Some(local.clone()));
-    local.run();
+    local.run(habit);
     // Tasks that still wait are dropped with what would have woken them. Their destructors find no worker here.
     LOCAL.with(|slot| slot.borrow_mut().take());
     let refused = local.mailbox.close();

@@ -11,9 +11,10 @@ use super::{LAUNCHED_BY_COMMAND, log, report, systemd};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
+use crate::reactor::latency::{self, Latency};
 use crate::{devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
-use rowen_control::settings::Settings;
+use rowen_control::settings::{ProcessorLatency, Settings};
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, Group};
@@ -30,9 +31,6 @@ use std::time::Duration;
 const PREDECESSOR: Duration = Duration::from_secs(10);
 /// How long a server that a command started stays without anything to do.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long workers look out before they sleep: not at all, since it did not show to be worth its processor time
-/// (docs/bench.md).
-const LOOKOUT: Duration = Duration::ZERO;
 /// How often the main loop looks around by itself.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 
@@ -46,8 +44,6 @@ pub struct Options {
     /// Worker threads of the reactor.
     pub workers: usize,
     pub io_engine: IoEngine,
-    /// How long a worker that is asked densely looks out for the next request before it sleeps; zero: not at all.
-    pub lookout: Duration,
     /// Bound of the engine's node cache.
     pub cache_bytes: usize,
     /// How long to stay without anything to do; none: for ever.
@@ -60,7 +56,7 @@ pub struct Options {
 
 impl Options {
     /// The usual ones; the environment may change them, for tests and unusual hosts: `ROWEN_WORKERS`, `ROWEN_IO_ENGINE`
-    /// (`uring` or `sync`), `ROWEN_LOOKOUT_MICROS`, `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`, `ROWEN_RECORD_IO` (a file).
+    /// (`uring` or `sync`), `ROWEN_CACHE_MIB`, `ROWEN_IDLE_SECONDS`, `ROWEN_RECORD_IO` (a file).
     pub fn new(group: &str) -> Options {
         let launched = std::env::var_os(LAUNCHED_BY_COMMAND).is_some();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -70,7 +66,6 @@ impl Options {
             group: group.to_owned(),
             workers: number("ROWEN_WORKERS").unwrap_or(cores).clamp(1, 64),
             io_engine: std::env::var("ROWEN_IO_ENGINE").ok().and_then(|text| text.parse().ok()).unwrap_or_default(),
-            lookout: number("ROWEN_LOOKOUT_MICROS").map_or(LOOKOUT, |micros| Duration::from_micros(micros as u64)),
             cache_bytes: number("ROWEN_CACHE_MIB").map_or(Config::default().cache_bytes, |mib| mib.max(1) << 20),
             idle: launched.then_some(idle),
             record_io: std::env::var_os("ROWEN_RECORD_IO").filter(|path| !path.is_empty()).map(PathBuf::from),
@@ -160,8 +155,15 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
     })?;
+    let settings = settings::load().unwrap_or_else(|why| {
+        // Applications may be waiting for this server: a slip in a text file must not keep it from them.
+        why.lines().for_each(log::line);
+        log::line("the default settings are used");
+        Settings::default()
+    });
     let pool = Arc::new(
-        Pool::start_alert(options.workers, options.lookout).map_err(|e| internal("start the workers", name, e))?,
+        Pool::start_alert(options.workers, processor_latency(settings.processor_latency))
+            .map_err(|e| internal("start the workers", name, e))?,
     );
     let same_boot = served_since_boot(name);
     // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
@@ -179,12 +181,6 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Exports::new(name, &pool, keeper)?;
-    let settings = settings::load().unwrap_or_else(|why| {
-        // Applications may be waiting for this server: a slip in a text file must not keep it from them.
-        why.lines().for_each(log::line);
-        log::line("the default settings are used");
-        Settings::default()
-    });
     let archive = {
         let (group, pvs) = (group.clone(), pvs.clone());
         let describe = move |origin| report::document(&group, &pvs, origin);
@@ -205,6 +201,22 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     bring_back_nodes(&server, same_boot);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
+}
+
+/// What the workers ask of the processors. Without it they serve as well, and slower.
+fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
+    let micros = match wanted {
+        ProcessorLatency::Auto => latency::suitable()?,
+        ProcessorLatency::Off => return None,
+        ProcessorLatency::Micros(micros) => micros,
+    };
+    match Latency::new(micros) {
+        Ok(latency) => Some(latency),
+        Err(e) => {
+            log::line(format_args!("the processors' time to wake is left as it is: {e}"));
+            None
+        }
+    }
 }
 
 /// The disks, with a record of their I/O where one is asked for. One that cannot be made is no reason not to serve.

@@ -252,7 +252,7 @@ impl World {
         let dir = Path::new("/dev/shm").join(&group);
         fs::create_dir_all(&dir).unwrap();
         // As a server's.
-        let pool = Pool::start_alert(2, Duration::from_micros(50)).unwrap();
+        let pool = Pool::start(2).unwrap();
         let keeper = keeper::Client::connect_or_start_by(&server_program(), &group).unwrap();
         let exports = Some(Arc::new(Exports::new(&group, &pool, keeper).unwrap()));
         World { group, pool, exports, dir }

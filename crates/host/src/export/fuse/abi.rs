@@ -84,6 +84,18 @@ pub struct OutHeader {
     pub unique: u64,
 }
 
+impl OutHeader {
+    /// Before `len` bytes of an answer.
+    pub fn answer(unique: u64, len: usize) -> OutHeader {
+        OutHeader { len: (size_of::<OutHeader>() + len) as u32, error: 0, unique }
+    }
+
+    /// The whole of an answer that is a negative error number, or of a notice.
+    pub fn error(unique: u64, error: i32) -> OutHeader {
+        OutHeader { len: size_of::<OutHeader>() as u32, error, unique }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct InitIn {

@@ -20,7 +20,7 @@ pub mod request;
 mod request_test;
 
 use super::target::{Errno, Target};
-use crate::reactor::{readable, softirq_raised};
+use crate::reactor::{REPLY_HEAD, Reply, readable, softirq_raised};
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
 use request::{Args, Request};
@@ -181,7 +181,7 @@ impl Connection {
         let request = request::parse(header.opcode, &args, data);
         let unique = header.unique;
         if let Err(errno) = self.admit(&request) {
-            return self.answer(unique, Err(errno), &[]);
+            return self.answer_now(unique, Err(errno), &[]);
         }
         match request {
             Request::Write { offset, len } => {
@@ -249,7 +249,7 @@ impl Connection {
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         let buf = Arc::new(buf);
         let outcome = self.target.write(offset, len, buf.clone()).await;
-        self.answer(unique, outcome, bytemuck::bytes_of(&abi::WriteOut { size: len, pad: 0 }));
+        self.answer(unique, outcome, &abi::WriteOut { size: len, pad: 0 }).await;
         // A failed write may still be held by the disk; such a buffer is freed by its last holder.
         if let Some(buf) = Arc::into_inner(buf) {
             self.buffers.give(class, buf);
@@ -261,16 +261,19 @@ impl Connection {
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         let len = u64::from(len).min(self.target.size().saturating_sub(offset)) as u32;
         if len == 0 {
-            return self.answer(unique, Ok(()), &[]);
+            return self.answer_now(unique, Ok(()), &[]);
         }
         let class = Class::of(len as usize);
         let permit = self.budget.permit(class).await;
         match self.target.read(offset, len, self.buffers.take(class)).await {
             Ok(buf) => {
-                self.answer(unique, Ok(()), &buf.as_slice()[..len as usize]);
-                self.buffers.give(class, buf);
+                let header = abi::OutHeader::answer(unique, len as usize);
+                let reply = Reply::new(self.fd.clone(), bytemuck::bytes_of(&header), Some((buf, len as usize)));
+                if let Some(buf) = self.send(unique, reply).await {
+                    self.buffers.give(class, buf);
+                }
             }
-            Err(errno) => self.answer(unique, Err(errno), &[]),
+            Err(errno) => self.answer(unique, Err(errno), &()).await,
         }
         drop(permit);
     }
@@ -284,31 +287,31 @@ impl Connection {
             _ => (&self.counters.flushes, self.target.flush().await),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.answer(unique, outcome, &[]);
+        self.answer(unique, outcome, &()).await;
     }
 
     /// Requests that need nothing of the volume but its size.
     fn answer_at_once(&self, unique: u64, request: Request) {
         match request {
-            Request::GetAttr => self.answer(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
+            Request::GetAttr => self.answer_now(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
             // The size follows the volume's, and nothing else does.
             Request::SetAttr { size: Some(size) } if size != self.target.size() => {
-                self.answer(unique, Err(libc::EPERM), &[]);
+                self.answer_now(unique, Err(libc::EPERM), &[]);
             }
-            Request::SetAttr { .. } => self.answer(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
+            Request::SetAttr { .. } => self.answer_now(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
             Request::Open => {
                 // No page cache between the loop device and us, and direct writes side by side.
                 let flags = abi::open::DIRECT_IO | abi::open::NOFLUSH | abi::open::PARALLEL_DIRECT_WRITES;
-                self.answer(unique, Ok(()), bytemuck::bytes_of(&abi::OpenOut { flags, ..Default::default() }));
+                self.answer_now(unique, Ok(()), bytemuck::bytes_of(&abi::OpenOut { flags, ..Default::default() }));
             }
             Request::StatFs => {
                 let blocks = self.target.size() / 4096;
                 let stat =
                     abi::StatFsOut { blocks, files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
-                self.answer(unique, Ok(()), bytemuck::bytes_of(&stat));
+                self.answer_now(unique, Ok(()), bytemuck::bytes_of(&stat));
             }
-            Request::Acknowledge => self.answer(unique, Ok(()), &[]),
-            Request::Refuse(errno) => self.answer(unique, Err(errno), &[]),
+            Request::Acknowledge => self.answer_now(unique, Ok(()), &[]),
+            Request::Refuse(errno) => self.answer_now(unique, Err(errno), &[]),
             Request::Ignore => {}
             _ => unreachable!("requests for data are started, not answered at once"),
         }
@@ -329,16 +332,47 @@ impl Connection {
         abi::AttrOut { attr, ..Default::default() }
     }
 
-    fn answer(&self, unique: u64, outcome: Result<(), Errno>, data: &[u8]) {
-        let sent = match outcome {
-            Ok(()) => mount::send(&self.fd, unique, 0, data),
-            Err(errno) => {
-                self.counters.errors.fetch_add(1, Ordering::Relaxed);
-                mount::send(&self.fd, unique, -errno, &[])
-            }
+    /// Answers with the others of this turn. `data` is what a request that went well is answered with.
+    async fn answer<T: bytemuck::Pod>(&self, unique: u64, outcome: Result<(), Errno>, data: &T) {
+        let mut head = [0; REPLY_HEAD];
+        let data = bytemuck::bytes_of(data);
+        let header = match outcome {
+            Ok(()) => abi::OutHeader::answer(unique, data.len()),
+            Err(errno) => self.refusal(unique, errno),
         };
+        let len = header.len as usize;
+        head[..size_of::<abi::OutHeader>()].copy_from_slice(bytemuck::bytes_of(&header));
+        head[size_of::<abi::OutHeader>()..len].copy_from_slice(&data[..len - size_of::<abi::OutHeader>()]);
+        self.send(unique, Reply::new(self.fd.clone(), &head[..len], None)).await;
+    }
+
+    /// Gives back the reply's buffer.
+    async fn send(&self, unique: u64, reply: Reply) -> Option<PageBuf> {
+        // One that is the only one has nobody to go with, and somebody who waits for it alone.
+        let (sent, buf) = if self.under_way.is_one() { reply.send() } else { reply.send_with_others().await };
         softirq_raised();
-        // Refused only for a request that is not waited for any more (withdrawn, or the file was unmounted).
+        self.judge(unique, sent);
+        buf
+    }
+
+    /// Answers at once, for what is not asked often.
+    fn answer_now(&self, unique: u64, outcome: Result<(), Errno>, data: &[u8]) {
+        let (header, data) = match outcome {
+            Ok(()) => (abi::OutHeader::answer(unique, data.len()), data),
+            Err(errno) => (self.refusal(unique, errno), &[][..]),
+        };
+        let sent = mount::send(&self.fd, &header, data);
+        softirq_raised();
+        self.judge(unique, sent);
+    }
+
+    fn refusal(&self, unique: u64, errno: Errno) -> abi::OutHeader {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        abi::OutHeader::error(unique, -errno)
+    }
+
+    /// An answer is refused only for a request that is not waited for any more (withdrawn, or the file was unmounted).
+    fn judge(&self, unique: u64, sent: io::Result<()>) {
         if let Err(e) = sent
             && !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
         {

@@ -91,21 +91,21 @@ fn negotiate(fd: &OwnedFd) -> io::Result<bool> {
         max_pages: (super::MAX_WRITE / 4096) as u16,
         ..Default::default()
     };
-    send(fd, header.unique, 0, bytemuck::bytes_of(&answer))?;
+    let header = abi::OutHeader::answer(header.unique, size_of_val(&answer));
+    send(fd, &header, bytemuck::bytes_of(&answer))?;
     Ok(agreed & init::HAS_RESEND != 0)
 }
 
 /// Sends one reply. Message and data go out in one system call, so that a kill leaves all of it or nothing.
-pub fn send(fd: &OwnedFd, unique: u64, error: i32, data: &[u8]) -> io::Result<()> {
-    let header = abi::OutHeader { len: (size_of::<abi::OutHeader>() + data.len()) as u32, error, unique };
-    let parts = [IoSlice::new(bytemuck::bytes_of(&header)), IoSlice::new(data)];
+pub fn send(fd: &OwnedFd, header: &abi::OutHeader, data: &[u8]) -> io::Result<()> {
+    let parts = [IoSlice::new(bytemuck::bytes_of(header)), IoSlice::new(data)];
     let parts = if data.is_empty() { &parts[..1] } else { &parts[..] };
     Ok(rustix::io::writev(fd, parts).map(|_| ())?)
 }
 
 /// Asks the kernel to repeat every request that was read from this connection and not answered.
 pub fn resend(fd: &OwnedFd) -> io::Result<()> {
-    send(fd, 0, abi::NOTIFY_RESEND, &[])
+    send(fd, &abi::OutHeader::error(0, abi::NOTIFY_RESEND), &[])
 }
 
 /// Unmounts the file, which nothing uses any more, and ends its connection: copies of the mount in other mount namespaces

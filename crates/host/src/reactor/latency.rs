@@ -1,0 +1,194 @@
+//! Asking the kernel for processors that wake at once, while requests come densely.
+//!
+//! A processor that sleeps takes time to wake: a few microseconds where it sleeps lightly, a hundred where it sleeps
+//! deeply, tens in a virtual machine, where sleeping means leaving it. A small request that goes alone meets that four
+//! times on its way to the disk and back, so that it can take longer to be passed on than to be carried out. The kernel
+//! lets a process say how long waking may take (Documentation/power/pm_qos_interface.rst); at 0 an idle processor
+//! stays awake and looks for work, which takes nothing from whoever has work, but keeps the processor warm.
+//!
+//! Promises: nothing is asked for while no worker is woken [`DENSE`] times in [`WINDOW`], so an idle server lets the
+//! machine sleep; what was asked for ends with the process, however it ends.
+
+use parking_lot::Mutex;
+use std::fs::{File, OpenOptions, read_to_string};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const DEVICE: &str = "/dev/cpu_dma_latency";
+/// How long a worker's sleeps are counted before it decides.
+const WINDOW: Duration = Duration::from_millis(5);
+/// So many sleeps in a window are dense: a thousand requests a second that come one at a time, two sleeps for each.
+const DENSE: u32 = 10;
+/// What the kernel takes for "no wish" (PM_QOS_DEFAULT_VALUE).
+const NO_WISH: i32 = -1;
+/// Microseconds that let a processor sleep lightly and not deeply.
+const LIGHT_SLEEP: u32 = 10;
+/// In a virtual machine any sleep is a deep one. The wish is for all processors alike: with more of them, too many would
+/// be kept awake for one.
+const FEW: usize = 8;
+
+/// What suits this machine, in microseconds; none where nothing would be won or the price is too high.
+pub fn suitable() -> Option<u32> {
+    let driver = read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").ok()?;
+    suits(driver.trim(), std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn suits(driver: &str, processors: usize) -> Option<u32> {
+    match driver {
+        // Without a driver the kernel does not look at wishes.
+        "" | "none" => None,
+        "haltpoll" => (processors <= FEW).then_some(0),
+        _ => Some(LIGHT_SLEEP),
+    }
+}
+
+/// A wish to the kernel that workers make and withdraw: it stands while one of them holds it.
+pub struct Latency {
+    device: File,
+    micros: i32,
+    holders: Mutex<usize>,
+}
+
+impl Latency {
+    /// Waking shall take at most so many microseconds.
+    pub fn new(micros: u32) -> io::Result<Arc<Latency>> {
+        Ok(Latency::on(OpenOptions::new().write(true).open(DEVICE)?, micros))
+    }
+
+    fn on(device: File, micros: u32) -> Arc<Latency> {
+        Arc::new(Latency { device, micros: i32::try_from(micros).unwrap_or(i32::MAX), holders: Mutex::new(0) })
+    }
+
+    fn hold(&self) {
+        let mut holders = self.holders.lock();
+        *holders += 1;
+        if *holders == 1 {
+            self.tell(self.micros);
+        }
+    }
+
+    fn release(&self) {
+        let mut holders = self.holders.lock();
+        *holders -= 1;
+        if *holders == 0 {
+            self.tell(NO_WISH);
+        }
+    }
+
+    fn tell(&self, micros: i32) {
+        // A wish that is refused is one that was not made.
+        let _ = (&self.device).write_all(&micros.to_ne_bytes());
+    }
+}
+
+/// One worker's count of its sleeps.
+pub(crate) struct Habit {
+    latency: Option<Arc<Latency>>,
+    since: Instant,
+    sleeps: u32,
+    holding: bool,
+}
+
+impl Habit {
+    pub fn new(latency: Option<Arc<Latency>>) -> Habit {
+        Habit { latency, since: Instant::now(), sleeps: 0, holding: false }
+    }
+
+    /// How long the worker may sleep so that it can withdraw its wish in time.
+    pub fn limit(&self) -> Option<Duration> {
+        self.holding.then_some(WINDOW)
+    }
+
+    /// The worker slept and is awake again.
+    pub fn slept(&mut self) {
+        if self.latency.is_some() {
+            self.slept_until(Instant::now());
+        }
+    }
+
+    fn slept_until(&mut self, now: Instant) {
+        let Some(latency) = &self.latency else { return };
+        self.sleeps += 1;
+        let window = now.saturating_duration_since(self.since);
+        if window < WINDOW {
+            return;
+        }
+        let dense = window.as_nanos() * u128::from(DENSE) <= WINDOW.as_nanos() * u128::from(self.sleeps);
+        if dense != self.holding {
+            self.holding = dense;
+            if dense { latency.hold() } else { latency.release() }
+        }
+        (self.since, self.sleeps) = (now, 0);
+    }
+}
+
+impl Drop for Habit {
+    fn drop(&mut self) {
+        if let (true, Some(latency)) = (self.holding, &self.latency) {
+            latency.release();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// What the kernel would have been told since the last time.
+    fn told(pipe: &mut File) -> Vec<i32> {
+        let mut bytes = [0; 64];
+        match pipe.read(&mut bytes) {
+            Ok(len) => bytes[..len].chunks(4).map(|four| i32::from_ne_bytes(four.try_into().unwrap())).collect(),
+            Err(e) => {
+                assert_eq!(e.kind(), io::ErrorKind::WouldBlock);
+                Vec::new()
+            }
+        }
+    }
+
+    fn latency() -> (Arc<Latency>, File) {
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        (Latency::on(write.into(), 0), read.into())
+    }
+
+    fn sleeps(habit: &mut Habit, count: u32, apart: Duration) {
+        for _ in 0..count {
+            habit.slept_until(habit.since + apart * (habit.sleeps + 1));
+        }
+    }
+
+    #[test]
+    fn the_wish_stands_while_sleeps_are_dense() {
+        let (latency, mut pipe) = latency();
+        let mut habit = Habit::new(Some(latency));
+        sleeps(&mut habit, 100, WINDOW / DENSE * 2);
+        assert_eq!((told(&mut pipe), habit.limit()), (Vec::<i32>::new(), None), "too seldom");
+        sleeps(&mut habit, 100, WINDOW / DENSE);
+        assert_eq!((told(&mut pipe), habit.limit()), (vec![0], Some(WINDOW)), "once, not each time");
+        sleeps(&mut habit, 1, WINDOW);
+        assert_eq!((told(&mut pipe), habit.limit()), (vec![NO_WISH], None), "one sleep without news");
+    }
+
+    #[test]
+    fn the_last_worker_withdraws_it() {
+        let (latency, mut pipe) = latency();
+        let mut habits: Vec<_> = (0..3).map(|_| Habit::new(Some(latency.clone()))).collect();
+        habits.iter_mut().for_each(|habit| sleeps(habit, 100, WINDOW / 100));
+        assert_eq!(told(&mut pipe), [0]);
+        sleeps(&mut habits[1], 1, WINDOW);
+        habits.truncate(1);
+        assert!(told(&mut pipe).is_empty(), "one still wants it");
+        drop(habits);
+        assert_eq!(told(&mut pipe), [NO_WISH], "a worker that ends wants nothing");
+    }
+
+    #[test]
+    fn few_processors_of_a_virtual_machine_stay_awake() {
+        assert_eq!(suits("haltpoll", 2), Some(0));
+        assert_eq!(suits("haltpoll", 64), None);
+        assert_eq!(suits("intel_idle", 64), Some(LIGHT_SLEEP));
+        assert_eq!(suits("none", 2), None);
+    }
+}
