@@ -139,6 +139,10 @@ impl Fake {
                 }
             }
             Request::Activate { names, ignore_skip, auto } => {
+                let is_named = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
+                let mut inactive = group.volumes.iter().filter(|volume| !volume.node.active);
+                let merged = inactive.find(|volume| is_named(&volume.name)).map(|volume| volume.name.clone());
+                group.volumes.retain(|volume| !volume.is_waiting_to_merge() || volume.origin != merged);
                 for volume in &mut group.volumes {
                     let is_named = names.as_ref().is_none_or(|names| names.contains(&volume.name));
                     let is_skipped = volume.attributes.skip_activation && !ignore_skip;
@@ -213,7 +217,17 @@ impl Fake {
                 let pv = group.pvs.iter_mut().find(|pv| pv.path == path).unwrap();
                 change_tags(&mut pv.tags, &add, &remove);
             }
-            Request::Merge { snapshot } => group.volumes.retain(|volume| volume.name != snapshot),
+            Request::Merge { snapshot } => {
+                let is_open = |name: &str| group.volumes.iter().any(|volume| volume.name == name && volume.node.open);
+                let found = group.volumes.iter().find(|volume| volume.name == snapshot).unwrap();
+                let is_origin_open = is_open(found.origin.as_ref().unwrap());
+                if is_origin_open || is_open(&snapshot) {
+                    let mut waiting = group.volumes.iter_mut().filter(|volume| volume.name == snapshot);
+                    waiting.next().unwrap().attributes.merging = true;
+                    return Ok(Outcome::MergeWaits { is_origin_open });
+                }
+                group.volumes.retain(|volume| volume.name != snapshot);
+            }
             Request::AddPv { paths } => {
                 let path = &paths[0];
                 let message = format!(

@@ -231,16 +231,16 @@ options! {
     SetAuto None, "setautoactivation", Kind::YesNo, "Activate the volume when the group is activated at boot.";
     AddTag None, "addtag", Kind::Tag, "Add a tag; may be given more than once.";
     DelTag None, "deltag", Kind::Tag, "Remove a tag; may be given more than once.";
-    Refresh None, "refresh", Kind::Flag, "Accepted for LVM's clients: devices are always up to date.";
+    Refresh None, "refresh", Kind::Flag, "Carry out a merge that waits, where nothing is open; else devices are always up to date.";
     NoFsck Some('n'), "nofsck", Kind::Flag, "With -r: do not check the filesystem first.";
     FilesystemMode None, "fs", Kind::Word(&["ignore", "resize", "resize_fsadm"]), "ignore: leave the filesystem alone; resize: as -r.";
     Merge None, "merge", Kind::Flag, "Give the origin the snapshot's contents and remove the snapshot.";
     MergeSnapshot None, "mergesnapshot", Kind::Flag, "The same as --merge.";
     MergeThin None, "mergethin", Kind::Flag, "The same as --merge.";
     MergeMirrors None, "mergemirrors", Kind::Flag, "Refused: there are no mirrors.";
-    SplitSnapshot None, "splitsnapshot", Kind::Flag, "Refused: a snapshot holds nothing that could be a volume without its origin.";
+    SplitSnapshot None, "splitsnapshot", Kind::Flag, "Refused: a snapshot has no store that could be without its origin.";
     OriginName None, "originname", Kind::Text("LV"), "Name of the volume that the old contents stay in.";
-    PoolMetadata None, "poolmetadata", Kind::Text("LV"), "Refused: a pool has no metadata volume.";
+    PoolMetadata None, "poolmetadata", Kind::Text("LV"), "A volume that goes into the pool: its contents and its name go.";
     Repair None, "repair", Kind::Flag, "Refused: there is no pool metadata to repair; see rowen check.";
     StartPoll None, "startpoll", Kind::Flag, "Accepted for LVM's clients: nothing is polled.";
     Stripes Some('i'), "stripes", Kind::Number, "More than one: accepted with a warning, the volume is linear.";
@@ -261,7 +261,7 @@ options! {
     ResizeFs Some('r'), "resizefs", Kind::Flag, "Resize the filesystem with the volume: ext2/3/4, xfs, btrfs.";
     Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
 
-    All Some('a'), "all", Kind::Flag, "Accepted for LVM's clients: nothing is hidden.";
+    All Some('a'), "all", Kind::Flag, "Snapshots that wait to be merged, too.";
     Partial Some('P'), "partial", Kind::Flag, "Accepted for LVM's clients: a group with a device missing is not opened.";
     History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: no history is kept.";
     Foreign None, "foreign", Kind::Flag, "Accepted for LVM's clients: groups are bound to no host.";

@@ -161,7 +161,21 @@ impl Session<'_> {
 
     /// Finds what the words name: groups, volumes, tags. Without words: everything. The reports have all volumes of their
     /// groups where `counts_all` says that somebody counts them; else those that have to do with the named ones.
+    /// A snapshot that waits to be merged is found by its own name alone.
     pub fn select(&mut self, words: &[String], counts_all: bool) -> Result<Selection> {
+        let mut selection = self.select_all(words, counts_all)?;
+        for selected in &mut selection.groups {
+            let (report, is_named) =
+                (&selected.report, |name: &str| is_volume_named(&selected.report.name, name, words));
+            selected
+                .volumes
+                .retain(|name| is_named(name) || !report.volume(name).is_some_and(VolumeReport::is_waiting_to_merge));
+        }
+        Ok(selection)
+    }
+
+    /// The same, with the snapshots that wait to be merged.
+    pub fn select_all(&mut self, words: &[String], counts_all: bool) -> Result<Selection> {
         let mut selection = Selection::default();
         if words.is_empty() {
             let (reports, is_incomplete) = self.reports(&[])?;
@@ -267,6 +281,14 @@ impl Session<'_> {
             None => Err(Failure::failed(missing(&group, &volume))),
         }
     }
+}
+
+/// Whether a word names this very volume.
+fn is_volume_named(group: &str, volume: &str, words: &[String]) -> bool {
+    words.iter().any(|word| match Target::parse(word) {
+        Some(Target::Volume { group: of, volume: name }) => of == group && name == volume,
+        _ => false,
+    })
 }
 
 /// The volumes of the group that the words name; none where they may mean others, too.

@@ -553,9 +553,14 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "lvconvert",
-        summary: "Merge a snapshot into its origin",
+        summary: "Merge a snapshot into its origin, or make something else of a volume",
         is_lvm: true,
-        forms: &["--merge VG|VG/LV|@Tag ..."],
+        forms: &[
+            "--merge VG|VG/LV|@Tag ...",
+            "--type thin-pool [--poolmetadata LV] VG/LV",
+            "--type snapshot VG/LV_origin LV",
+            "--type thin --thinpool LV [--originname LV_new] VG/LV",
+        ],
         options: &[
             Merge,
             MergeSnapshot,
@@ -590,7 +595,13 @@ pub const COMMANDS: &[Command] = &[
             AutoBackup,
             ReportFormat,
         ],
-        examples: &[("lvconvert --merge vg0/before", "the origin as it was; the snapshot is gone")],
+        examples: &[
+            ("lvconvert --merge vg0/before", "the origin as it was; the snapshot is gone"),
+            (
+                "lvconvert --type thin --thinpool pool vg0/data",
+                "a thin volume; what it held stays, read-only, beside it",
+            ),
+        ],
         run: lvconvert::run,
     },
     Command {

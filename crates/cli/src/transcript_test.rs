@@ -490,9 +490,258 @@ fn snapshots_with_and_without_a_size() {
         E|  Failed to find logical volume \"vg0/nosuch\"
         rc=5
 
-        $ lvconvert --type thin --thinpool vg0/pool vg0/lv1
-        E|  Volumes are not converted: any of them has snapshots without it, and damage is for \"rowen check\" and \"rowen repair\".
+        $ lvconvert --type thin --thinpool vg0/pool vg0/free
+        E|  Thin pool pool not found.
         rc=5",
+    );
+}
+
+/// As the real LVM2 did it, but for the lines of its polling daemon.
+#[test]
+fn a_merge_waits_while_its_origin_is_open() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -s -L 16M -n s1 vg0/lv1
+        O|  Logical volume \"s1\" created.$
+        rc=0
+
+        $ lvcreate -s -L 16M -n s2 vg0/lv1
+        O|  Logical volume \"s2\" created.$
+        rc=0",
+    );
+    world.volume("lv1").node.open = true;
+    play(
+        &mut world,
+        "$ lvconvert --merge vg0/s1
+        O|  Delaying merge since origin is open.$
+        O|  Merging of snapshot vg0/s1 will occur on next activation of vg0/lv1.$
+        rc=0
+
+        $ lvs -a -o lv_name,lv_attr,lv_merging,lv_role,origin,lv_size,data_percent vg0
+        O|  LV   Attr       Merging    Role                                       Origin LSize   Data% $
+        O|  lv1  Owi-aos---    merging public,origin,thickorigin,multithickorigin        100.00m       $
+        O|  [s1] Swi-a-s---    merging public,snapshot,thicksnapshot              lv1     16.00m 0.00  $
+        O|  s2   swi-a-s---            public,snapshot,thicksnapshot              lv1     16.00m 0.00  $
+        rc=0
+
+        $ lvs -o lv_name vg0
+        O|  LV  $
+        O|  lv1 $
+        O|  s2  $
+        rc=0
+
+        $ lvs -o lv_name,lv_path,lv_full_name vg0/s1
+        O|  LV   Path LV    $
+        O|  [s1]      vg0/s1$
+        rc=0
+
+        $ vgs -o lv_count,snap_count vg0
+        O|  #LV #SN$
+        O|    2   2$
+        rc=0
+
+        $ lvconvert --merge vg0/s1
+        E|  Command on LV vg0/s1 is invalid on LV with properties: lv_is_merging_cow .
+        E|  Command not permitted on LV vg0/s1.
+        rc=5
+
+        $ lvremove vg0/s1
+        E|  Can't remove merging snapshot logical volume vg0/s1.
+        rc=5
+
+        $ lvcreate -s -L 8M -n s3 vg0/lv1
+        E|  Snapshots of an origin that has a merging snapshot are not supported.
+        rc=5
+
+        $ lvextend -L +4M vg0/s1
+        E|  Can't resize internal logical volume vg0/s1.
+        rc=5
+
+        $ lvrename vg0/s1 vg0/s9
+        E|  Cannot rename internal LV \"s1\".
+        rc=5
+
+        $ lvchange -pr vg0/s1
+        E|  Operation not permitted on hidden LV vg0/s1.
+        rc=5
+
+        $ lvcreate -L 4M -n s1 vg0
+        E|  Logical Volume \"s1\" already exists in volume group \"vg0\"
+        rc=5",
+    );
+    world.volume("lv1").node.open = false;
+    play(
+        &mut world,
+        "$ lvchange -an vg0/lv1
+        rc=0
+
+        $ lvs -a -o lv_name,lv_attr vg0
+        O|  LV   Attr      $
+        O|  lv1  Owi---s---$
+        O|  [s1] Swi-a-s---$
+        O|  s2   swi-a-s---$
+        rc=0
+
+        $ lvchange -ay vg0/lv1
+        rc=0
+
+        $ lvs -a -o lv_name,lv_attr,lv_merging vg0
+        O|  LV   Attr       Merging   $
+        O|  lv1  owi-a-s---           $
+        O|  s2   swi-a-s---           $
+        rc=0",
+    );
+    world.volume("s2").node.open = true;
+    play(
+        &mut world,
+        "$ lvconvert --merge vg0/s2
+        O|  Delaying merge since snapshot is open.$
+        O|  Merging of snapshot vg0/s2 will occur on next activation of vg0/lv1.$
+        rc=0",
+    );
+    world.volume("s2").node.open = false;
+    play(
+        &mut world,
+        "$ lvchange --refresh vg0/lv1
+        rc=0
+
+        $ lvs -a -o lv_name,lv_attr vg0
+        O|  LV   Attr      $
+        O|  lv1  -wi-a-----$
+        rc=0",
+    );
+}
+
+#[test]
+fn conversions() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -L 32M -n p1 vg0
+        O|  Logical volume \"p1\" created.$
+        rc=0
+
+        $ lvconvert --type thin-pool vg0/p1
+        E|  WARNING: Converting vg0/p1 to thin pool's data volume with metadata wiping.
+        E|  THIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)
+        E|Do you really want to convert vg0/p1? [y/n]: [n]
+        E|  Conversion aborted.
+        rc=5
+
+        $ lvconvert -y --type thin-pool vg0/p1
+        O|  Converted vg0/p1 to thin pool.$
+        E|  WARNING: Converting vg0/p1 to thin pool's data volume with metadata wiping.
+        E|  THIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)
+        rc=0
+
+        $ lvconvert -y --type thin-pool vg0/p1
+        E|  Command on LV vg0/p1 does not accept LV type thinpool.
+        E|  Command not permitted on LV vg0/p1.
+        rc=5
+
+        $ lvcreate -L 32M -n p2 vg0
+        O|  Logical volume \"p2\" created.$
+        rc=0
+
+        $ lvcreate -L 4M -n m2 vg0
+        O|  Logical volume \"m2\" created.$
+        rc=0
+
+        $ lvconvert -y --thinpool vg0/p2 --poolmetadata vg0/m2
+        O|  Converted vg0/p2 and vg0/m2 to thin pool.$
+        E|  WARNING: Converting vg0/p2 and vg0/m2 to thin pool's data and metadata volumes with metadata wiping.
+        E|  THIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)
+        rc=0
+
+        $ lvs -o lv_name,lv_attr,lv_size vg0
+        O|  LV   Attr       LSize  $
+        O|  lv1  -wi-a----- 100.00m$
+        O|  p1   twi-a-tz--  32.00m$
+        O|  p2   twi-a-tz--  32.00m$
+        rc=0
+
+        $ lvconvert --type thin --thinpool vg0/none vg0/lv1
+        E|  Thin pool none not found.
+        rc=5
+
+        $ lvconvert --type thin --thinpool vg0/p1 --originname orig vg0/lv1
+        O|  Logical volume \"orig\" created.$
+        O|  Converted vg0/lv1 to thin volume with external origin vg0/orig.$
+        rc=0
+
+        $ lvs -o lv_name,lv_attr,lv_size,origin,pool_lv,lv_role vg0
+        O|  LV   Attr       LSize   Origin Pool Role                        $
+        O|  lv1  Vwi-a-tz-- 100.00m orig   p1   public,snapshot,thinsnapshot$
+        O|  orig ori------- 100.00m             public,origin,extthinorigin $
+        O|  p1   twi-aotz--  32.00m             private                     $
+        O|  p2   twi-a-tz--  32.00m             private                     $
+        rc=0
+
+        $ lvcreate -L 16M -n base vg0
+        O|  Logical volume \"base\" created.$
+        rc=0
+
+        $ lvcreate -L 16M -n store vg0
+        O|  Logical volume \"store\" created.$
+        rc=0
+
+        $ lvconvert --type snapshot vg0/none vg0/store
+        E|  Couldn't find origin volume none in Volume group vg0.
+        rc=5
+
+        $ lvconvert -y --type snapshot vg0/base vg0/store
+        O|  Logical volume vg0/store converted to snapshot.$
+        E|  WARNING: Converting logical volume vg0/store to snapshot exception store.
+        E|  THIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)
+        rc=0
+
+        $ lvs -o lv_name,lv_attr,lv_size,origin vg0/base vg0/store
+        O|  LV    Attr       LSize  Origin$
+        O|  base  owi-a-s--- 16.00m       $
+        O|  store swi-a-s--- 16.00m base  $
+        rc=0
+
+        $ lvconvert -y -s vg0/base vg0/store
+        E|  Command on LV vg0/store does not accept LV type snapshot.
+        E|  Command not permitted on LV vg0/store.
+        rc=5
+
+        $ lvconvert -y --splitsnapshot vg0/base
+        E|  Command on LV vg0/base does not accept LV type linear.
+        E|  Command not permitted on LV vg0/base.
+        rc=5
+
+        $ lvconvert -y --splitsnapshot vg0/store
+        E|  Snapshot vg0/store is not split off: it has no store that could be without its origin. Remove it to end it.
+        rc=5
+
+        $ lvconvert --type linear vg0/base
+        O|  Logical volume vg0/base successfully converted.$
+        E|  WARNING: vg0/base already has image count of 1.
+        rc=0
+
+        $ lvconvert -m0 vg0/base
+        O|  Logical volume vg0/base successfully converted.$
+        E|  WARNING: vg0/base already has image count of 1.
+        rc=0
+
+        $ lvconvert --type striped vg0/base
+        E|  Logical volume vg0/base is already of requested type linear.
+        rc=5
+
+        $ lvconvert vg0/base
+        E|  Command on LV vg0/base does not accept LV type linear.
+        E|  Command not permitted on LV vg0/base.
+        rc=5
+
+        $ lvconvert vg0/none
+        E|  Failed to find logical volume \"vg0/none\"
+        rc=5
+
+        $ lvconvert
+        E|  No command with matching syntax recognised.  Run 'lvconvert --help' for more information.
+        rc=3",
     );
 }
 

@@ -105,7 +105,8 @@ pub enum Request {
         add: Vec<String>,
         remove: Vec<String>,
     },
-    /// Gives the snapshot's origin the snapshot's contents and removes the snapshot.
+    /// Gives the snapshot's origin the snapshot's contents and removes the snapshot: at once, or, while one of them is in
+    /// use, when the origin is next activated.
     Merge {
         snapshot: String,
     },
@@ -175,6 +176,10 @@ pub enum Outcome {
     Report(Box<GroupReport>),
     Places(Vec<VolumePlaces>),
     Created(Vec<Created>),
+    /// A merge will be carried out when the origin is next activated: the origin or, if not that, the snapshot is in use.
+    MergeWaits {
+        is_origin_open: bool,
+    },
     Check(CheckOutcome),
     Stats(StatsReport),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
@@ -411,7 +416,6 @@ pub struct AttributeChange {
     pub add_tags: Vec<String>,
     pub remove_tags: Vec<String>,
     pub pool: Option<String>,
-    pub merging: Option<bool>,
 }
 
 impl AttributeChange {
@@ -423,7 +427,6 @@ impl AttributeChange {
         if let Some(pool) = &self.pool {
             after.pool.clone_from(pool);
         }
-        after.merging = self.merging.unwrap_or(after.merging);
         change_tags(&mut after.tags, &self.add_tags, &self.remove_tags);
         after
     }
@@ -737,6 +740,12 @@ impl VolumeReport {
             snapshot_used_blocks: info.snapshot_used,
             node,
         }
+    }
+
+    /// A snapshot that waits to be merged into its origin. Nothing but its origin's activation or removal concerns it, so
+    /// reports leave it out unless it is asked for.
+    pub fn is_waiting_to_merge(&self) -> bool {
+        self.attributes.merging && self.origin.is_some()
     }
 
     /// A thin pool: a thin volume, never written and never activated, that names itself as its pool. Its size is what the

@@ -1,5 +1,6 @@
 //! lvchange: activation, permission, tags and flags.
 
+use super::volumes::refuse_waiting;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
@@ -36,7 +37,6 @@ impl Change {
             add_tags: args.tags(Opt::AddTag),
             remove_tags: args.tags(Opt::DelTag),
             pool: None,
-            merging: None,
         };
         let full = match args.yes_no(Opt::ErrorWhenFull) {
             Some(true) => Some(FullPolicy::Fail),
@@ -69,7 +69,14 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::failed(format!("--{long} makes no sense here: there are no mirrors or RAID volumes.")));
     }
     let mut selection = session.select_by(args)?;
-    for selected in &selection.groups {
+    for selected in &mut selection.groups {
+        if let Err(failure) = refuse_hidden(selected) {
+            session.tell(&failure);
+            selection.is_incomplete = true;
+        }
+        if args.has(Opt::Refresh) {
+            refresh(session, selected)?;
+        }
         if pretends && change.is_nothing() {
             let full = |name: &String| format!("Logical volume {}/{name} changed.", selected.report.name);
             selected.volumes.iter().for_each(|name| session.console.say(full(name)));
@@ -85,6 +92,26 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         }
     }
     selection.end()
+}
+
+/// Snapshots that wait to be merged are not changed; that is told, and the others are.
+fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
+    let report = &selected.report;
+    let (hidden, others): (Vec<String>, Vec<String>) =
+        selected.volumes.drain(..).partition(|name| report.volume(name).is_some_and(VolumeReport::is_waiting_to_merge));
+    selected.volumes = others;
+    hidden.iter().filter_map(|name| report.volume(name)).try_for_each(|volume| refuse_waiting(report, volume))
+}
+
+/// A device is always as its volume is; what can be made good is a merge that waited for the origin to be closed.
+fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
+    let active = selected.volumes.iter().filter_map(|name| selected.report.volume(name)).filter(|v| v.node.active);
+    let waiting = active.flat_map(|origin| selected.report.snapshots_of(&origin.name));
+    let waiting: Vec<String> = waiting.filter(|one| one.is_waiting_to_merge()).map(|one| one.name.clone()).collect();
+    for snapshot in waiting {
+        session.change(&selected.report.name, Request::Merge { snapshot })?;
+    }
+    Ok(())
 }
 
 fn change_all(session: &mut Session<'_>, selected: &SelectedGroup, change: &Change) -> Result {

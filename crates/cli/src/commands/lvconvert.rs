@@ -1,37 +1,140 @@
-//! lvconvert --merge: the origin gets the snapshot's contents at once, and the snapshot is gone. Every other conversion is
-//! refused.
+//! lvconvert: merging snapshots, and the conversions that have a meaning where snapshots have no stores and pools no data
+//! of their own. What a conversion destroys in LVM it destroys here, after the same question; the others are refused.
 
-use super::volumes::{Role, role};
+use super::lvcreate;
+use super::volumes::{Role, extents_of, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
-use rowen_control::wire::Request;
+use rowen_control::names;
+use rowen_control::paths::Target;
+use rowen_control::wire::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
-    let conversions = [
-        Opt::Type,
-        Opt::Thin,
-        Opt::ThinPool,
-        Opt::Snapshot,
-        Opt::SplitSnapshot,
-        Opt::Repair,
-        Opt::Mirrors,
-        Opt::MergeMirrors,
-        Opt::ConvertStripes,
-    ];
-    if conversions.into_iter().any(|option| args.has(option)) {
-        return Err(Failure::failed(
-            "Volumes are not converted: any of them has snapshots without it, and damage is for \"rowen check\" and \"rowen repair\".",
-        ));
+    if args.has(Opt::Merge) || args.has(Opt::MergeSnapshot) || args.has(Opt::MergeThin) {
+        return merge_all(session, args);
     }
-    let is_merge = args.has(Opt::Merge) || args.has(Opt::MergeSnapshot) || args.has(Opt::MergeThin);
-    if !is_merge || args.positionals.is_empty() {
+    super::volumes::refuse_redundancy(args)?;
+    match args.text(Opt::Type) {
+        _ if args.has(Opt::MergeMirrors) => Err(Failure::failed("There are no mirrors that could be merged.")),
+        _ if args.has(Opt::SplitSnapshot) => split(session, args),
+        Some("thin-pool") => pool(session, args),
+        Some("snapshot") => snapshot(session, args),
+        Some("thin") => thin(session, args),
+        Some("linear") => linear(session, args),
+        Some("striped") => {
+            let (report, volume) = one(session, args, 0)?;
+            permit(&report, &volume, &[Role::Plain])?;
+            let full = full(&report, &volume);
+            Err(Failure::failed(format!("Logical volume {full} is already of requested type linear.")))
+        }
+        _ if args.has(Opt::Thin) => thin(session, args),
+        _ if args.has(Opt::ThinPool) => pool(session, args),
+        _ if args.has(Opt::Snapshot) => snapshot(session, args),
+        _ if args.has(Opt::Mirrors) => linear(session, args),
+        _ if args.has(Opt::Repair) => {
+            let (report, volume) = one(session, args, 0)?;
+            Err(Failure::failed(format!(
+                "{} is not repaired by itself: \"rowen check {group}\" tells what is damaged, \"rowen repair {group}\" mends it.",
+                full(&report, &volume),
+                group = report.name
+            )))
+        }
+        _ => {
+            let (report, volume) = one(session, args, 0)?;
+            permit(&report, &volume, &[])
+        }
+    }
+}
+
+fn full(report: &GroupReport, volume: &VolumeReport) -> String {
+    format!("{}/{}", report.name, volume.name)
+}
+
+/// The volume that the command line names at this place; those after the first need not say their group again.
+fn one(session: &mut Session<'_>, args: &Args, place: usize) -> Result<(GroupReport, VolumeReport)> {
+    let word = args.positionals.get(place).ok_or(Failure::NoForm)?;
+    session.one_volume(word, |group, name| format!("Failed to find logical volume \"{group}/{name}\""))
+}
+
+/// The same, with the report of the whole group.
+fn one_of_all(
+    session: &mut Session<'_>,
+    word: &str,
+    missing: impl Fn(&str, &str) -> String,
+) -> Result<(GroupReport, VolumeReport)> {
+    let (report, volume) = session.one_volume(word, missing)?;
+    Ok((session.report(&report.name)?, volume))
+}
+
+/// The name of a volume of this group in an option's value or a later operand: `LV`, `VG/LV` or a path.
+fn name_in(report: &GroupReport, text: &str) -> Result<String> {
+    match Target::parse(text) {
+        Some(Target::Volume { group, volume }) if group == report.name => Ok(volume),
+        Some(Target::Volume { group, .. }) => {
+            Err(Failure::usage(format!("Please use a single volume group name (\"{}\" or \"{group}\")", report.name)))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// LVM's refusal of a volume of another kind.
+fn permit(report: &GroupReport, volume: &VolumeReport, roles: &[Role]) -> Result {
+    if roles.contains(&role(volume)) && !volume.is_waiting_to_merge() {
+        return Ok(());
+    }
+    let kind = match role(volume) {
+        Role::Pool => "thinpool",
+        Role::Thin => "thin",
+        Role::Snapshot => "snapshot",
+        Role::Plain => "linear",
+    };
+    let full = full(report, volume);
+    Err(Failure::failed(format!(
+        "Command on LV {full} does not accept LV type {kind}.\nCommand not permitted on LV {full}."
+    )))
+}
+
+/// A volume whose contents are about to go must be closed, and nobody's origin.
+fn permit_destruction(report: &GroupReport, volume: &VolumeReport) -> Result {
+    permit(report, volume, &[Role::Plain])?;
+    let full = full(report, volume);
+    if volume.node.open {
+        return Err(Failure::failed(format!("Logical volume {full} in use.")));
+    }
+    match report.snapshots_of(&volume.name).next() {
+        Some(snapshot) => {
+            Err(Failure::failed(format!("Cannot convert logical volume {full}: it has snapshots ({}).", snapshot.name)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Warns of what is lost, and asks.
+fn confirm(session: &mut Session<'_>, args: &Args, warning: &str, what: &str) -> Result {
+    session.console.complain(format!(
+        "WARNING: Converting {warning}\nTHIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)"
+    ));
+    if args.is_sure() || session.console.asks(&format!("Do you really want to convert {what}?")) {
+        return Ok(());
+    }
+    Err(Failure::failed("Conversion aborted."))
+}
+
+// ---- merging ------------------------------------------------------------------------------------------------
+
+fn merge_all(session: &mut Session<'_>, args: &Args) -> Result {
+    if args.positionals.is_empty() {
         return Err(Failure::NoForm);
     }
     let mut end = Ok(());
     for word in &args.positionals {
-        if let Err(failure) = merge(session, word) {
+        let merged = match Target::parse(word) {
+            Some(Target::Tag(_) | Target::Group(_)) => merge_of(session, word),
+            _ => merge_named(session, word),
+        };
+        if let Err(failure) = merged {
             let code = failure.exit_code();
             if code != crate::failure::exit::FAILED {
                 return Err(failure);
@@ -43,21 +146,244 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     end
 }
 
-fn merge(session: &mut Session<'_>, word: &str) -> Result {
+/// The snapshots among what a group's name or a tag stands for.
+fn merge_of(session: &mut Session<'_>, word: &String) -> Result {
+    let selection = session.select(std::slice::from_ref(word), true)?;
+    let mut end = selection.end();
+    for selected in &selection.groups {
+        let chosen = selected.volumes.iter().filter_map(|name| selected.report.volume(name));
+        for snapshot in chosen.filter(|volume| volume.origin.is_some()) {
+            if let Err(failure) = merge(session, &selected.report, snapshot) {
+                session.tell(&failure);
+                end = Err(Failure::Told);
+            }
+        }
+    }
+    end
+}
+
+fn merge_named(session: &mut Session<'_>, word: &str) -> Result {
     let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
     let (report, snapshot) = session.one_volume(word, missing)?;
+    merge(session, &report, &snapshot)
+}
+
+fn merge(session: &mut Session<'_>, report: &GroupReport, snapshot: &VolumeReport) -> Result {
     let (group, name) = (&report.name, &snapshot.name);
-    let Some(origin) = snapshot.origin.clone() else {
+    let Some(origin) = &snapshot.origin else {
         return Err(Failure::failed(format!("\"{group}/{name}\" is not a mergeable logical volume.")));
     };
-    session.change(group, Request::Merge { snapshot: name.clone() })?;
-    if role(&snapshot) == Role::Thin {
-        session.console.say(format!("Volume {group}/{name} replaced origin {group}/{origin}."));
-    } else {
-        session.console.say(format!("Merging of volume {group}/{name} started."));
-        session.console.say(format!("{group}/{origin}: Merged: 100.00%"));
-        session.console.say(format!("Merge of snapshot into logical volume {group}/{origin} has finished."));
-        session.console.say(format!("Logical volume \"{name}\" successfully removed."));
+    let is_thin = role(snapshot) == Role::Thin;
+    if snapshot.is_waiting_to_merge() {
+        return Err(Failure::failed(match is_thin {
+            true => format!(
+                "Cannot merge snapshot {group}/{name} into the origin {group}/{origin} with merging snapshot {group}/{name}."
+            ),
+            false => format!(
+                "Command on LV {group}/{name} is invalid on LV with properties: lv_is_merging_cow .\n\
+                 Command not permitted on LV {group}/{name}."
+            ),
+        }));
+    }
+    match (session.change(group, Request::Merge { snapshot: name.clone() })?, is_thin) {
+        (Outcome::MergeWaits { is_origin_open }, _) => {
+            let open = match (is_origin_open, is_thin) {
+                (true, true) => "origin volume",
+                (true, false) => "origin",
+                (false, _) => "snapshot",
+            };
+            let thin = if is_thin { "thin " } else { "" };
+            session.console.say(format!("Delaying merge since {open} is open."));
+            session.console.say(format!(
+                "Merging of {thin}snapshot {group}/{name} will occur on next activation of {group}/{origin}."
+            ));
+        }
+        (_, true) => session.console.say(format!("Volume {group}/{name} replaced origin {group}/{origin}.")),
+        (_, false) => {
+            session.console.say(format!("Merging of volume {group}/{name} started."));
+            session.console.say(format!("{group}/{origin}: Merged: 100.00%"));
+            session.console.say(format!("Merge of snapshot into logical volume {group}/{origin} has finished."));
+            session.console.say(format!("Logical volume \"{name}\" successfully removed."));
+        }
+    }
+    Ok(())
+}
+
+// ---- conversions --------------------------------------------------------------------------------------------
+
+/// In LVM what is split off is the store, which can be attached again.
+fn split(session: &mut Session<'_>, args: &Args) -> Result {
+    let (report, volume) = one(session, args, 0)?;
+    permit(&report, &volume, &[Role::Snapshot])?;
+    Err(Failure::failed(format!(
+        "Snapshot {} is not split off: it has no store that could be without its origin. Remove it to end it.",
+        full(&report, &volume)
+    )))
+}
+
+/// What is one image already stays so, and that is a success in LVM.
+fn linear(session: &mut Session<'_>, args: &Args) -> Result {
+    let (report, volume) = one(session, args, 0)?;
+    permit(&report, &volume, &[Role::Plain])?;
+    let full = full(&report, &volume);
+    session.console.complain(format!("WARNING: {full} already has image count of 1."));
+    session.console.say(format!("Logical volume {full} successfully converted."));
+    Ok(())
+}
+
+/// A volume becomes a pool of its size; its contents, and the volume given for the pool's metadata, go.
+fn pool(session: &mut Session<'_>, args: &Args) -> Result {
+    let word = match (args.positionals.first(), args.text(Opt::ThinPool)) {
+        (Some(word), None) => word.as_str(),
+        (None, Some(word)) => word,
+        _ => return Err(Failure::NoForm),
+    };
+    let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
+    let (report, data) = one_of_all(session, word, missing)?;
+    permit_destruction(&report, &data)?;
+    let metadata = match args.text(Opt::PoolMetadata) {
+        None => None,
+        Some(text) => {
+            let name = name_in(&report, text)?;
+            let found = report.volume(&name).filter(|found| found.name != data.name);
+            let found = found.ok_or_else(|| Failure::failed(format!("Unknown pool metadata LV {text}.")))?;
+            permit_destruction(&report, found)?;
+            Some(found)
+        }
+    };
+    let chunk_blocks = lvcreate::pool_chunk_blocks(args)?;
+    let what = match metadata {
+        None => full(&report, &data),
+        Some(metadata) => format!("{} and {}", full(&report, &data), full(&report, metadata)),
+    };
+    let warning = match metadata {
+        None => format!("{what} to thin pool's data volume with metadata wiping."),
+        Some(_) => format!("{what} to thin pool's data and metadata volumes with metadata wiping."),
+    };
+    confirm(session, args, &warning, &what)?;
+    let gone = [Some(&data), metadata].into_iter().flatten().map(|volume| volume.name.clone()).collect();
+    session.change(&report.name, Request::Remove { names: gone })?;
+    let mut attributes = data.attributes.clone();
+    attributes.pool.clone_from(&data.name);
+    let spec = VolumeSpec {
+        name: data.name.clone(),
+        uuid: session.backend.fresh_uuid(),
+        kind: VolumeKind::Thin,
+        blocks: data.blocks,
+        sector: data.sector,
+        chunk_blocks,
+        full: lvcreate::full_policy(args),
+        attributes,
+    };
+    session.change(&report.name, Request::CreateVolume { spec, activate: false })?;
+    session.console.say(format!("Converted {what} to thin pool."));
+    Ok(())
+}
+
+/// A volume becomes a snapshot of another, with its size set aside: LVM's store that is attached, empty.
+fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
+    let [origin_word, store_word] = &args.positionals[..] else { return Err(Failure::NoForm) };
+    let no_origin = |group: &str, name: &str| format!("Couldn't find origin volume {name} in Volume group {group}.");
+    let (report, origin) = one_of_all(session, origin_word, no_origin)?;
+    let group = &report.name;
+    let name = name_in(&report, store_word)?;
+    let Some(store) = report.volume(&name) else {
+        return Err(Failure::failed(format!("Failed to find logical volume \"{group}/{name}\"")));
+    };
+    permit_destruction(&report, store)?;
+    permit(&report, &origin, &[Role::Plain, Role::Thin, Role::Snapshot])?;
+    if store.name == origin.name {
+        return Err(Failure::failed("Unable to use LV as both snapshot and origin."));
+    }
+    if args.yes_no(Opt::Zero) == Some(false) {
+        return Err(Failure::failed(format!(
+            "{group}/{name} holds no snapshot's store that could be used again: leave out --zero n to make a new snapshot."
+        )));
+    }
+    let chunk_blocks = lvcreate::chunk_blocks(args)?;
+    let warning = format!("logical volume {group}/{name} to snapshot exception store.");
+    confirm(session, args, &warning, &format!("{group}/{name}"))?;
+    session.change(group, Request::Remove { names: vec![name.clone()] })?;
+    // What the volume held is given back in the background.
+    let now = session.report(group)?;
+    session.free_extents(&now, extents_of(&now, store.blocks))?;
+    let mut spec = lvcreate::new_snapshot(session, args, &origin, name.clone(), Some(store.blocks), chunk_blocks);
+    spec.attributes = store.attributes.clone();
+    session.change(group, Request::Snapshot { specs: vec![spec], freeze: true })?;
+    session.console.say(format!("Logical volume {group}/{name} converted to snapshot."));
+    Ok(())
+}
+
+/// A volume becomes a thin one in a pool. What it held stays, read-only, in a volume of another name: its external origin.
+fn thin(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some(pool) = args.text(Opt::ThinPool) else { return Err(Failure::NoForm) };
+    let (report, volume) = one(session, args, 0)?;
+    let report = session.report(&report.name)?;
+    let group = &report.name;
+    let pool = name_in(&report, pool)?;
+    match report.volume(&pool) {
+        None => return Err(Failure::failed(format!("Thin pool {pool} not found."))),
+        Some(found) => permit(&report, found, &[Role::Pool])?,
+    }
+    permit(&report, &volume, &[Role::Plain, Role::Thin])?;
+    let full = full(&report, &volume);
+    if volume.node.open {
+        return Err(Failure::failed(format!(
+            "Logical volume {full} in use.\nIts contents change hands while nobody has it open: unmount it and try again."
+        )));
+    }
+    let origin_name = match args.text(Opt::OriginName) {
+        None => names::automatic(report.volumes.iter().map(|volume| volume.name.as_str())),
+        Some(text) => name_in(&report, text)?,
+    };
+    lvcreate::check_name(group, &origin_name)?;
+    if report.volume(&origin_name).is_some() {
+        return Err(Failure::failed(format!(
+            "Logical Volume \"{origin_name}\" already exists in volume group \"{group}\""
+        )));
+    }
+    let origin = VolumeReport { name: origin_name.clone(), ..volume.clone() };
+    let mut spec = lvcreate::new_snapshot(session, args, &origin, volume.name.clone(), None, volume.chunk_blocks);
+    spec.attributes.pool = pool;
+    spec.attributes.skip_activation = volume.attributes.skip_activation;
+    spec.activate = volume.node.active;
+    spec.read_only = volume.read_only;
+    replace_by_snapshot(session, group, &volume, &origin_name, spec)?;
+    session.console.say(format!("Logical volume \"{origin_name}\" created."));
+    session.console.say(format!("Converted {full} to thin volume with external origin {group}/{origin_name}."));
+    Ok(())
+}
+
+/// Gives the volume another name, and its name to a snapshot of it. What fails is undone.
+fn replace_by_snapshot(
+    session: &mut Session<'_>,
+    group: &str,
+    volume: &VolumeReport,
+    new_name: &str,
+    spec: rowen_control::wire::SnapshotSpec,
+) -> Result {
+    let (from, to) = (volume.name.clone(), new_name.to_owned());
+    let undo = [
+        Request::SetPermission { name: to.clone(), read_only: volume.read_only },
+        Request::Rename { from: to.clone(), to: from.clone() },
+        Request::Activate { names: Some(vec![from.clone()]), ignore_skip: true, auto: false },
+    ];
+    let steps = [
+        Request::Deactivate { names: Some(vec![from.clone()]) },
+        Request::Rename { from, to: to.clone() },
+        Request::SetPermission { name: to, read_only: true },
+        Request::Snapshot { specs: vec![spec], freeze: true },
+    ];
+    for (done, step) in steps.into_iter().enumerate() {
+        let Err(failure) = session.change(group, step) else { continue };
+        // From the last step that was done backwards: its undoing is as far from the end of `undo`.
+        for request in undo.into_iter().rev().take(done).rev() {
+            let is_idle = matches!(request, Request::Activate { .. }) && !volume.node.active;
+            if !is_idle && let Err(also) = session.change(group, request) {
+                session.tell(&also);
+            }
+        }
+        return Err(failure);
     }
     Ok(())
 }

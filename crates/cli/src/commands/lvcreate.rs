@@ -111,7 +111,7 @@ fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String
     Ok((group, name))
 }
 
-fn check_name(group: &str, name: &str) -> Result {
+pub fn check_name(group: &str, name: &str) -> Result {
     names::check_volume(name).map_err(|why| match why {
         Refusal::ReservedPrefix(_) | Refusal::ReservedPart(_) => Failure::usage(why.to_string()),
         _ => Failure::usage(format!("Logical volume name \"{name}\" is invalid.")),
@@ -227,7 +227,7 @@ fn warn_placement(session: &mut Session<'_>, args: &Args, report: &GroupReport) 
 }
 
 /// The chunk size of a thin pool, in blocks. LVM's may be much larger; nothing is copied here, so the largest will do.
-fn pool_chunk_blocks(args: &Args) -> Result<u32> {
+pub fn pool_chunk_blocks(args: &Args) -> Result<u32> {
     const LEAST: u64 = 64 << 10;
     match args.size(Opt::ChunkSize).map(|size| size.bytes) {
         Some(bytes) if bytes > MOST_CHUNK && bytes % LEAST == 0 && bytes <= 1 << 30 => {
@@ -238,7 +238,7 @@ fn pool_chunk_blocks(args: &Args) -> Result<u32> {
 }
 
 /// What writes to a pool's volumes do when the group is full.
-fn full_policy(args: &Args) -> FullPolicy {
+pub fn full_policy(args: &Args) -> FullPolicy {
     if args.yes_no(Opt::ErrorWhenFull) == Some(true) { FullPolicy::Fail } else { FullPolicy::Hold }
 }
 
@@ -451,6 +451,10 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     };
     if origin.is_pool() {
         return Err(Failure::failed(format!("Thin pool {group}/{origin_name} has no contents to take a snapshot of.")));
+    }
+    let is_merged_into = report.snapshots_of(&origin_name).any(VolumeReport::is_waiting_to_merge);
+    if is_merged_into && role(origin) != Role::Thin {
+        return Err(Failure::failed("Snapshots of an origin that has a merging snapshot are not supported."));
     }
     let is_store = args.has(Opt::SharedStore);
     if is_store && name.is_none() {

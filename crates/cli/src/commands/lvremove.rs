@@ -1,7 +1,7 @@
-//! lvremove: volumes, and what goes with them. A snapshot with a size goes with its origin, and a pool's volumes with the
-//! pool, as in LVM. Snapshots without a size stay whole when their origin goes.
+//! lvremove: volumes, and what goes with them. A snapshot with a size, or one that waits to be merged, goes with its
+//! origin, and a pool's volumes with the pool, as in LVM. Other snapshots without a size stay whole when their origin goes.
 
-use super::volumes::{Role, members, role, sized_snapshots};
+use super::volumes::{Role, dependent_snapshots, members, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -37,11 +37,11 @@ pub fn with_dependents(report: &GroupReport, volume: &VolumeReport) -> Vec<Strin
     let mut names = Vec::new();
     if role(volume) == Role::Pool {
         for member in members(report, &volume.name) {
-            names.extend(sized_snapshots(report, &member.name));
+            names.extend(dependent_snapshots(report, &member.name));
             names.push(member.name.clone());
         }
     } else {
-        names.extend(sized_snapshots(report, &volume.name));
+        names.extend(dependent_snapshots(report, &volume.name));
     }
     names.push(volume.name.clone());
     let mut seen = std::collections::BTreeSet::new();
@@ -58,6 +58,12 @@ fn remove_one(
 ) -> Result<Vec<String>> {
     let names: Vec<String> = with_dependents(report, volume).into_iter().filter(|name| !gone.contains(name)).collect();
     let full = format!("{}/{}", report.name, volume.name);
+    if let Some(origin) = volume.origin.as_ref().filter(|_| volume.is_waiting_to_merge()) {
+        return Err(Failure::failed(match role(volume) {
+            Role::Thin => format!("Unable to remove {full}, volume is merged to {}/{origin}.", report.name),
+            _ => format!("Can't remove merging snapshot logical volume {full}."),
+        }));
+    }
     // What is in use is refused whatever the answer, so nobody is asked first.
     let is_free = names.iter().all(|name| report.volume(name).is_none_or(|volume| !volume.node.open));
     if !args.is_sure() && is_free {

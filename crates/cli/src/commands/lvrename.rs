@@ -32,10 +32,13 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::usage("Old and new logical volume names must differ"));
     }
     let report = session.report_of(&group, vec![from.clone(), to.clone()])?;
-    if report.volume(&from).is_none() {
+    let Some(volume) = report.volume(&from) else {
         return Err(Failure::failed(format!(
             "Existing logical volume \"{from}\" not found in volume group \"{group}\""
         )));
+    };
+    if volume.is_waiting_to_merge() {
+        return Err(Failure::failed(format!("Cannot rename internal LV \"{from}\".")));
     }
     if report.volume(&to).is_some() {
         return Err(Failure::failed(format!("Logical Volume \"{to}\" already exists in volume group \"{group}\"")));

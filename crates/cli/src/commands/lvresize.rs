@@ -43,6 +43,9 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     let Some((word, pvs)) = args.positionals.split_first() else { return Err(Failure::NoForm) };
     let missing = |group: &str, name: &str| format!("Logical volume {name} not found in volume group {group}.");
     let (report, volume) = session.one_volume(word, missing)?;
+    if volume.is_waiting_to_merge() {
+        return Err(Failure::failed(format!("Can't resize internal logical volume {}/{}.", report.name, volume.name)));
+    }
     super::volumes::check_pvs(session, &report, pvs)?;
     let old = extents_of(&report, shown_blocks(&volume));
     if !has_size {

@@ -51,7 +51,10 @@ fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> 
 
 pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, kind(args, Kind::Volume, Kind::Segment))?;
-    let mut selection = session.select(&args.positionals, shape.counts_all())?;
+    let mut selection = match args.has(Opt::All) {
+        true => session.select_all(&args.positionals, shape.counts_all())?,
+        false => session.select(&args.positionals, shape.counts_all())?,
+    };
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
     let text = of_volumes(session, &shape, &selection.groups)?;
     show(session, args, &text);

@@ -290,7 +290,8 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
                 session.change(name, Request::Activate { names: None, ignore_skip, auto })?;
             }
         }
-        let active = session.report(name)?.volumes.iter().filter(|volume| volume.node.active).count();
+        let report = session.report(name)?;
+        let active = report.volumes.iter().filter(|volume| volume.node.active && !volume.is_waiting_to_merge()).count();
         session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
         Ok(())
     })

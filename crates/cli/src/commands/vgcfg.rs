@@ -235,7 +235,6 @@ impl Plan {
             add_tags,
             remove_tags,
             pool: other_pool(document, report, now, then),
-            ..AttributeChange::default()
         };
         if change != AttributeChange::default() {
             let request = Request::SetAttributes { name: name.clone(), change };

@@ -83,6 +83,25 @@ pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     found
 }
 
+/// The snapshots that go when the volume goes: those with a size, and one that waits to be merged into it.
+pub fn dependent_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
+    let waiting = report.snapshots_of(name).find(|snapshot| snapshot.is_waiting_to_merge());
+    let mut found = sized_snapshots(report, name);
+    if let Some(waiting) = waiting.filter(|waiting| !found.contains(&waiting.name)) {
+        found.extend(sized_snapshots(report, &waiting.name));
+        found.push(waiting.name.clone());
+    }
+    found
+}
+
+/// Refuses what is done to a volume by its name, where that volume is a snapshot that waits to be merged.
+pub fn refuse_waiting(report: &GroupReport, volume: &VolumeReport) -> Result {
+    match volume.is_waiting_to_merge() {
+        true => Err(Failure::failed(format!("Operation not permitted on hidden LV {}/{}.", report.name, volume.name))),
+        false => Ok(()),
+    }
+}
+
 /// The volumes of a pool.
 pub fn members<'a>(report: &'a GroupReport, pool: &'a str) -> impl Iterator<Item = &'a VolumeReport> {
     report.members_of(pool)

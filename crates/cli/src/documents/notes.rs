@@ -74,6 +74,11 @@ pub const REFUSED: &[(&str, &str)] = &[
         "placement is linear: put the redundancy under the \
       physical volumes (md, hardware) or above (the application)",
     ),
+    (
+        "`lvconvert --splitsnapshot`, `--type snapshot --zero n`",
+        "a snapshot has no store apart from its origin that could be used again",
+    ),
+    ("`lvconvert --type thin` of a volume that is in use", "its contents change hands: close it first"),
     ("`pvmove`", "extents cannot be moved yet; copy a snapshot to a volume elsewhere"),
     (
         "`vgsplit`, `vgmerge`, `vgimportclone`",

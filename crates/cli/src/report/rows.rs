@@ -59,7 +59,10 @@ pub fn refine(row: Row<'_>, about: About) -> Vec<Row<'_>> {
     match about {
         About::Group | About::Nothing => vec![row],
         About::Volume if row.volume.is_some() || row.pv.is_some() => vec![row],
-        About::Volume => group.report.volumes.iter().map(|volume| Row { volume: Some(volume), ..row }).collect(),
+        About::Volume => {
+            let shown = group.report.volumes.iter().filter(|volume| !volume.is_waiting_to_merge());
+            shown.map(|volume| Row { volume: Some(volume), ..row }).collect()
+        }
         About::Segment if row.segment.is_some() => vec![row],
         About::Segment => refine(row, About::Volume).into_iter().flat_map(of_segments).collect(),
         About::Pv if row.pv.is_some() || row.volume.is_some() => vec![row],

@@ -139,7 +139,8 @@ impl Value {
     /// The order of rows. What is not there, or below zero, comes last.
     pub fn order(&self, other: &Value) -> Ordering {
         match (self, other) {
-            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            // A hidden name's bracket is no part of it.
+            (Value::Text(a), Value::Text(b)) => a.trim_start_matches('[').cmp(b.trim_start_matches('[')),
             (Value::List(a), Value::List(b)) => a.is_empty().cmp(&b.is_empty()).then_with(|| a.cmp(b)),
             _ => self.rank().cmp(&other.rank()),
         }

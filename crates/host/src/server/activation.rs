@@ -1,13 +1,21 @@
 //! Which volumes have nodes.
 
 use super::failure::{Failure, Result};
+use super::merge::is_waiting;
 use super::state::{Server, follows_origin, is_pool};
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::group::{VolumeInfo, VolumeState};
 
 impl Server {
-    /// Makes the nodes of the named volumes, or of all. What cannot be activated is told; the rest is active.
-    pub fn activate(&self, names: Option<&[String]>, ignore_skip: bool, auto: bool) -> Result<Outcome> {
+    /// Makes the nodes of the named volumes, or of all, after the merges that wait for it. What cannot be activated is
+    /// told; the rest is active.
+    pub fn activate(
+        &self,
+        names: Option<&[String]>,
+        ignore_skip: bool,
+        auto: bool,
+        tell: &mut dyn FnMut(Outcome),
+    ) -> Result<Outcome> {
         let by_name = names.is_some();
         let chosen = self.with_relatives(names)?;
         let wanted = chosen.into_iter().filter(|volume| {
@@ -15,11 +23,13 @@ impl Server {
             let not_now = auto && !volume.attributes.autoactivate;
             // An invalid snapshot is an error for who names it, and nothing to wait for when all are activated.
             let hopeless = volume.state == VolumeState::Invalid && !by_name;
-            !(is_pool(volume) || skipped || not_now || hopeless)
+            !(is_pool(volume) || is_waiting(volume) || skipped || not_now || hopeless)
         });
-        let failures: Vec<Failure> = wanted
-            .filter_map(|volume| self.switch_on(&volume).and_then(|_| self.note_active(&volume, true)).err())
-            .collect();
+        let mut on = |volume| {
+            let volume = self.merge_before_activation(volume, tell)?;
+            self.switch_on(&volume).and_then(|_| self.note_active(&volume, true))
+        };
+        let failures: Vec<Failure> = wanted.filter_map(|volume| on(volume).err()).collect();
         Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
     }
 

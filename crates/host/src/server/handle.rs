@@ -9,8 +9,11 @@ use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 
 impl Handler for Server {
     fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
-        let (takes_space, is_change) = (takes_space(&request), changes_metadata(&request));
-        let outcome = self.carry_out(request).unwrap_or_else(Outcome::from);
+        let takes_space = takes_space(&request);
+        let may_merge =
+            matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
+        let is_change = may_merge || changes_metadata(&request);
+        let outcome = self.carry_out(request, interim).unwrap_or_else(Outcome::from);
         // A request that failed may have done a part of its work.
         if is_change && !caller.no_backup && !self.end.is_destroyed() && !self.end.is_renamed() {
             self.archive.changed(&caller.command);
@@ -66,7 +69,7 @@ fn takes_space(request: &Request) -> bool {
 }
 
 impl Server {
-    fn carry_out(&self, request: Request) -> Result<Outcome> {
+    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         match request {
             Request::Hello { .. } => {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
@@ -100,7 +103,7 @@ impl Server {
             Request::CreateVolume { spec, activate } => self.create_volume(spec, activate),
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),
-            Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto),
+            Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto, tell),
             Request::Deactivate { names } => self.deactivate(names.as_deref()),
             Request::Resize { name, blocks, force } => self.resize(&name, blocks, force),
             Request::SetReserve { name, blocks } => self.set_reserve(&name, blocks),

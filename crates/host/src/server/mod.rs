@@ -26,6 +26,7 @@ mod group;
 mod handle;
 mod listen;
 mod log;
+mod merge;
 mod openness;
 mod presence;
 mod report;

@@ -45,6 +45,7 @@ impl Server {
 
     pub fn remove(&self, names: &[String]) -> Result<Outcome> {
         let volumes = self.find_all(names)?;
+        self.settle_merges_before_removal(&volumes)?;
         self.remove_volumes(&volumes)?;
         Ok(Outcome::Ok)
     }
@@ -145,17 +146,6 @@ impl Server {
         Ok(Outcome::Ok)
     }
 
-    /// LVM's merge: the origin gets the snapshot's contents, and the snapshot goes.
-    pub fn merge(&self, snapshot: &str) -> Result<Outcome> {
-        let source = self.find(snapshot)?;
-        let Some(origin) = source.origin else {
-            let message = format!("Logical volume {}/{snapshot} is not a snapshot of any volume.", self.name);
-            return Err(Failure::new(ErrorKind::Invalid, message));
-        };
-        let target = self.told(self.group.volume_info(origin), snapshot)?;
-        self.replace_contents(target, source, true)
-    }
-
     /// Gives `target` the contents that `source` has; every snapshot stays.
     pub fn revert(&self, target: &str, source: &str) -> Result<Outcome> {
         let (target, source) = (self.find(target)?, self.find(source)?);
@@ -163,7 +153,7 @@ impl Server {
     }
 
     /// The kernel may hold pages of the old contents, so the devices are taken away around the change.
-    fn replace_contents(&self, target: VolumeInfo, source: VolumeInfo, consume: bool) -> Result<Outcome> {
+    pub fn replace_contents(&self, target: VolumeInfo, source: VolumeInfo, consume: bool) -> Result<Outcome> {
         let mut touched = vec![target.clone()];
         if consume {
             touched.push(source.clone());

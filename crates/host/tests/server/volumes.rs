@@ -24,6 +24,8 @@ pub const TESTS: &[Test] = &[
     ("volumes::reserved_snapshots_follow_their_origin", reserved_snapshots_follow_their_origin),
     ("volumes::activation_minds_its_marks", activation_minds_its_marks),
     ("volumes::merge_and_revert_replace_the_contents", merge_and_revert_replace_the_contents),
+    ("volumes::a_merge_waits_for_the_next_activation", a_merge_waits_for_the_next_activation),
+    ("volumes::a_waiting_merge_goes_with_its_origin", a_waiting_merge_goes_with_its_origin),
     ("volumes::devices_follow_a_resize", devices_follow_a_resize),
     ("volumes::a_mounted_volume_is_renamed", a_mounted_volume_is_renamed),
     ("volumes::tags_and_marks_of_a_group_outlive_its_server", tags_and_marks_of_a_group_outlive_its_server),
@@ -309,7 +311,7 @@ fn merge_and_revert_replace_the_contents() {
     write(&node, 3, 0, 1 << 20);
     assert!(starts_with(&node, 3, 1 << 20));
     let holder = File::open(&node).unwrap();
-    let (kind, message) = vg.refusal(Request::Merge { snapshot: "one".into() });
+    let (kind, message) = vg.refusal(Request::Revert { target: "lv".into(), source: "one".into() });
     assert!(kind == ErrorKind::InUse && message.contains("cannot be replaced while it is in use"), "{message}");
     drop(holder);
     vg.ask(Request::Revert { target: "lv".into(), source: "one".into() });
@@ -318,6 +320,84 @@ fn merge_and_revert_replace_the_contents() {
     assert!(starts_with(&node, 2, 1 << 20) && starts_with(&vg.node("one"), 1, 1 << 20));
     assert!(!vg.node("two").exists());
     assert_eq!(vg.names(), ["lv", "one"]);
+}
+
+fn activate(vg: &Vg, name: &str) {
+    vg.ask(Request::Activate { names: Some(vec![name.into()]), ignore_skip: false, auto: false });
+}
+
+fn deactivate(vg: &Vg, name: &str) {
+    vg.ask(Request::Deactivate { names: Some(vec![name.into()]) });
+}
+
+fn is_waiting(vg: &Vg, name: &str) -> bool {
+    vg.report().volume(name).unwrap().is_waiting_to_merge()
+}
+
+fn a_merge_waits_for_the_next_activation() {
+    let vg = Vg::make(&[192 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 32 * MIB, true);
+    let merge = |snapshot: &str| Request::Merge { snapshot: snapshot.into() };
+    let before = Mounted::ext4(&node);
+    fs::write(before.point.join("file"), "as it was").unwrap();
+    vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "one", Some(16 * MIB_BLOCKS))], freeze: true });
+    vg.snapshot("lv", "two");
+    fs::write(before.point.join("file"), "changed").unwrap();
+    assert_eq!(vg.ask(merge("one")), Outcome::MergeWaits { is_origin_open: true });
+    assert!(is_waiting(&vg, "one") && !is_waiting(&vg, "two"));
+    // Of a volume that waits for one, no other snapshot is merged; and the one does not go by itself.
+    let (kind, message) = vg.refusal(merge("two"));
+    assert!(kind == ErrorKind::Exists && message.contains("with merging snapshot"), "{message}");
+    assert_eq!(vg.refusal(Request::Remove { names: vec!["one".into()] }).0, ErrorKind::InUse);
+    // A server that dies forgets nothing, and does nothing of it while the volume is in use.
+    vg.signal_server(rustix::process::Signal::KILL);
+    assert_eq!(fs::read_to_string(before.point.join("file")).unwrap(), "changed");
+    assert!(is_waiting(&vg, "one"));
+    // Activating what is active is no activation.
+    activate(&vg, "lv");
+    assert!(is_waiting(&vg, "one"));
+    drop(before);
+    deactivate(&vg, "lv");
+    vg.signal_server(rustix::process::Signal::KILL);
+    assert!(is_waiting(&vg, "one"));
+    activate(&vg, "lv");
+    assert_eq!(vg.names(), ["lv", "two"]);
+    let after = Mounted::at(&node);
+    assert_eq!(fs::read_to_string(after.point.join("file")).unwrap(), "as it was");
+    drop(after);
+
+    // While the snapshot is in use the origin is activated as it is, and the merge goes on waiting.
+    write(&node, 7, 0, 4096);
+    let snapshot = vg.node("two");
+    let holder = File::open(&snapshot).unwrap();
+    assert_eq!(vg.ask(merge("two")), Outcome::MergeWaits { is_origin_open: false });
+    deactivate(&vg, "lv");
+    activate(&vg, "lv");
+    assert!(is_waiting(&vg, "two") && starts_with(&node, 7, 4096));
+    drop(holder);
+    // Asked for again, with nothing open: now.
+    assert_eq!(vg.ask(merge("two")), Outcome::Ok);
+    assert!(!starts_with(&node, 7, 4096) && !snapshot.exists());
+    assert_eq!(vg.names(), ["lv"]);
+}
+
+fn a_waiting_merge_goes_with_its_origin() {
+    let vg = Vg::make(&[128 * MIB]);
+    for (origin, together) in [("lv", false), ("other", true)] {
+        let node = vg.create(origin, VolumeKind::Thick, 16 * MIB, true);
+        let name = format!("{origin}-snap");
+        write(&node, 1, 0, 4096);
+        vg.snapshot(origin, &name);
+        let holder = File::open(&node).unwrap();
+        vg.ask(Request::Merge { snapshot: name.clone() });
+        drop(holder);
+        assert!(is_waiting(&vg, &name));
+        let mut names = vec![origin.to_owned()];
+        names.extend(together.then(|| name.clone()));
+        vg.ask(Request::Remove { names });
+        let left = vg.report().volume(&name).map(|volume| volume.attributes.merging);
+        assert_eq!(left, if together { None } else { Some(false) });
+    }
 }
 
 fn devices_follow_a_resize() {

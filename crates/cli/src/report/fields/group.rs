@@ -63,7 +63,8 @@ fields! { REST: Group, vg;
     "pv_count", "#PV", Number 3, "Number of physical volumes.", |group| Value::count(group.pvs.len());
     "vg_missing_pv_count", "#PV Missing", Number 11, "Always 0: a group with one missing is not opened.",
         |_: &GroupReport| Value::Number(0);
-    "lv_count", "#LV", Number 3, "Number of volumes, snapshots included.", |group| Value::count(group.volumes.len());
+    "lv_count", "#LV", Number 3, "Number of volumes, snapshots included, but for those that wait to be merged.",
+        |group| Value::count(group.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).count());
     "snap_count", "#SN", Number 3, "Number of snapshots that depend on their origins.", snapshots;
     "vg_seqno", "Seq", Number 3, "Revision of the metadata; it rises with each change.",
         |group| Value::number(group.sequence);

@@ -26,12 +26,14 @@ pub fn lv(row: &Row<'_>, value: fn(&Lv<'_>) -> Value) -> Value {
 
 fields! { FIELDS: Volume, lv;
     "lv_uuid", "LV UUID", Text 38, "Identifier of the volume.", |lv| Value::text(lvm_text(lv.volume.uuid));
-    "lv_name", "LV", Text 4, "Name of the volume.", |lv| Value::text(&lv.volume.name);
+    "lv_name", "LV", Text 4, "Name of the volume; in brackets while it waits to be merged.",
+        |lv| Value::text(shown_name(lv.volume));
     "lv_full_name", "LV", Text 4, "Name with the group's before it: VG/LV.",
         |lv| Value::text(format!("{}/{}", lv.group.report.name, lv.volume.name));
-    "lv_path", "Path", Text 4, "Path of the block device; blank for pools, which have none.",
+    "lv_path", "Path", Text 4, "Path of the block device; blank for pools, and for snapshots that wait to be merged.",
         |lv| match role(lv.volume) {
             Role::Pool => Value::text(""),
+            _ if lv.volume.is_waiting_to_merge() => Value::text(""),
             _ => Value::text(node_path(&lv.group.report.name, &lv.volume.name)),
         };
     "lv_dm_path", "DMPath", Text 6, "Path of the block device in /dev/mapper.",
@@ -41,8 +43,11 @@ fields! { FIELDS: Volume, lv;
     "lv_role", "Role", List 4, "What it is to other volumes.", roles;
     "lv_initial_image_sync", "InitImgSync", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
     "lv_image_synced", "ImgSynced", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
-    "lv_merging", "Merging", Flag 10, "Set while a snapshot waits to be merged into its origin.",
-        |lv| Value::flag(lv.volume.attributes.merging, "merging");
+    "lv_merging", "Merging", Flag 10, "Set while a snapshot waits to be merged into its origin, and for an origin that is no thin volume.",
+        |lv| {
+            let is_origin = role(lv.volume) != Role::Thin && is_merged_into(lv);
+            Value::flag(is_origin || lv.volume.is_waiting_to_merge(), "merging")
+        };
     "lv_converting", "Converting", Flag 10, "Blank: nothing is ever between two kinds.", |_| Value::flag(false, "");
     "lv_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; always the group's.",
         |_| Value::text("inherit");
@@ -72,7 +77,7 @@ fields! { FIELDS: Volume, lv;
     "seg_count", "#Seg", Number 4, "Number of segments: one for each physical volume that it is on.",
         |lv| Value::count(lv.group.shares(&lv.volume.name).len().max(1));
     "origin", "Origin", Text 6, "The volume that it is a snapshot of.",
-        |lv| Value::text(lv.volume.origin.as_deref().unwrap_or_default());
+        |lv| Value::text(lv.volume.origin.as_deref().map(|name| origin_name(lv, name)).unwrap_or_default());
     "origin_uuid", "Origin UUID", Text 38, "Identifier of the volume that it is a snapshot of.",
         |lv| uuid_of(lv, lv.volume.origin.as_deref());
     "origin_size", "OSize", Size 5, "Of a snapshot that depends on its origin, and of such an origin: the contents' size.",
@@ -116,6 +121,25 @@ fields! { FIELDS: Volume, lv;
     "writecache_block_size", "WCacheBlkSize", Number 13, "Always -1: there are no caches.", |_| Value::Number(-1);
 }
 
+/// What waits to be merged is nobody's to name: LVM shows such a name in brackets.
+fn shown_name(volume: &VolumeReport) -> String {
+    if volume.is_waiting_to_merge() { format!("[{}]", volume.name) } else { volume.name.clone() }
+}
+
+fn origin_name(lv: &Lv<'_>, name: &str) -> String {
+    lv.group.volume(name).map_or_else(|| name.to_owned(), shown_name)
+}
+
+/// What thin volumes of a pool begin with, without being in that pool itself.
+fn is_external_origin(lv: &Lv<'_>) -> bool {
+    let own = &lv.volume.attributes.pool;
+    own.is_empty() && lv.group.snapshots(&lv.volume.name).any(|snapshot| role(snapshot) == Role::Thin)
+}
+
+fn is_merged_into(lv: &Lv<'_>) -> bool {
+    lv.group.snapshots(&lv.volume.name).any(VolumeReport::is_waiting_to_merge)
+}
+
 /// A pool has no device; it counts as active, since its volumes can always be used.
 pub fn is_active(volume: &VolumeReport) -> bool {
     volume.node.active || volume.is_pool()
@@ -157,6 +181,10 @@ fn roles(lv: &Lv<'_>) -> Value {
         words.extend((count > 0).then_some(one));
         words.extend((count > 1).then_some(many));
     }
+    if is_external_origin(lv) {
+        words.retain(|word| !word.ends_with("thinorigin"));
+        words.push("extthinorigin");
+    }
     match role(lv.volume) {
         Role::Snapshot => words.extend(["snapshot", "thicksnapshot"]),
         Role::Thin if lv.volume.origin.is_some() => words.extend(["snapshot", "thinsnapshot"]),
@@ -195,13 +223,12 @@ pub fn attr(lv: &Lv<'_>) -> String {
     let volume = lv.volume;
     let role = role(volume);
     let is_origin = lv.group.is_origin(&volume.name);
-    let is_merged_into = lv.group.snapshots(&volume.name).any(|snapshot| snapshot.attributes.merging);
     let kind = match role {
         Role::Pool => 't',
-        Role::Snapshot if volume.attributes.merging => 'S',
+        _ if volume.is_waiting_to_merge() => 'S',
         Role::Snapshot => 's',
-        _ if is_merged_into => 'O',
-        _ if is_origin => 'o',
+        _ if is_merged_into(lv) => 'O',
+        _ if is_origin || is_external_origin(lv) => 'o',
         Role::Thin => 'V',
         Role::Plain => '-',
     };

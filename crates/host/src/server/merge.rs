@@ -1,0 +1,115 @@
+//! Merges: a volume gets the contents that a snapshot of it has, and the snapshot goes. While one of the two is in use the
+//! merge waits, as in LVM, for the next activation of the origin.
+//!
+//! Promises
+//!
+//! * A merge that waits is a mark on the snapshot, in the journal before the answer. The merge itself is one record of the
+//!   engine and takes the mark with it: a server that is killed in between leaves the one or the other.
+//! * A volume has one merge waiting, at most.
+//! * A snapshot that waits gets no new device, and goes only with its origin.
+
+use super::failure::{Failure, Result};
+use super::log;
+use super::state::Server;
+use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
+use rowen_engine::units::VolumeId;
+
+/// A snapshot that waits to be merged into its origin.
+pub fn is_waiting(volume: &VolumeInfo) -> bool {
+    volume.attributes.merging && volume.origin.is_some()
+}
+
+impl Server {
+    /// LVM's merge: now, or when the origin is next activated. Asked for once more, one that waits is tried again.
+    pub fn merge(&self, snapshot: &str) -> Result<Outcome> {
+        let source = self.find(snapshot)?;
+        let Some(origin) = source.origin else {
+            let message = format!("Logical volume {}/{snapshot} is not a snapshot of any volume.", self.name);
+            return Err(Failure::new(ErrorKind::Invalid, message));
+        };
+        let target = self.told(self.group.volume_info(origin), snapshot)?;
+        let pair = format!("Cannot merge snapshot {}/{snapshot} into the", self.name);
+        if target.read_only {
+            let message = format!("{pair} read-only origin {}/{}. (Use lvchange -p rw).", self.name, target.name);
+            return Err(Failure::new(ErrorKind::Denied, message));
+        }
+        if let Some(other) = self.waiting_for(target.id).filter(|other| other.id != source.id) {
+            let message =
+                format!("{pair} origin {0}/{1} with merging snapshot {0}/{2}.", self.name, target.name, other.name);
+            return Err(Failure::new(ErrorKind::Exists, message));
+        }
+        if source.state == VolumeState::Invalid || target.state == VolumeState::Invalid {
+            let invalid = if source.state == VolumeState::Invalid { snapshot } else { &target.name };
+            return Err(self.failure(&rowen_engine::error::Error::InvalidSnapshot, invalid));
+        }
+        let is_origin_open = self.refuse_use(&target.name).is_err();
+        match self.replace_contents(target, source.clone(), true) {
+            Err(failure) if failure.kind == ErrorKind::InUse => {
+                self.mark(&source, true)?;
+                Ok(Outcome::MergeWaits { is_origin_open })
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn mark(&self, snapshot: &VolumeInfo, merging: bool) -> Result<()> {
+        if snapshot.attributes.merging == merging {
+            return Ok(());
+        }
+        self.set_attributes(snapshot.id, &snapshot.name, Attributes { merging, ..snapshot.attributes.clone() })
+    }
+
+    /// The snapshot that waits to be merged into `origin`.
+    pub fn waiting_for(&self, origin: VolumeId) -> Option<VolumeInfo> {
+        self.group.snapshots_of(origin).into_iter().find(is_waiting)
+    }
+
+    /// Carries out what waits for the activation of `origin`, which has no device yet, and tells how the origin is then.
+    /// While the snapshot is still in use, the merge goes on waiting: the notice says so.
+    pub fn merge_before_activation(&self, origin: VolumeInfo, tell: &mut dyn FnMut(Outcome)) -> Result<VolumeInfo> {
+        let Some(snapshot) = self.waiting_for(origin.id) else { return Ok(origin) };
+        if self.node(&origin.name).is_some() {
+            return Ok(origin);
+        }
+        if snapshot.state == VolumeState::Invalid {
+            // It outgrew its reserve while it waited: there is nothing to merge any more.
+            self.mark(&snapshot, false)?;
+            return Ok(origin);
+        }
+        let (id, name) = (origin.id, origin.name.clone());
+        match self.replace_contents(origin, snapshot.clone(), true) {
+            Ok(_) => {
+                log::line(format_args!("{} was merged into {name}", snapshot.name));
+            }
+            Err(failure) if failure.kind == ErrorKind::InUse => {
+                let message = format!(
+                    "Postponing pending snapshot merge for origin logical volume {0}/{name}: {0}/{1} is in use.",
+                    self.name, snapshot.name
+                );
+                log::line(&message);
+                tell(Outcome::Notice { message });
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.told(self.group.volume_info(id), &name)
+    }
+
+    /// Refuses to remove snapshots that wait, other than with their origins; ends the waiting of those whose origins go
+    /// without them.
+    pub fn settle_merges_before_removal(&self, volumes: &[VolumeInfo]) -> Result<()> {
+        let goes = |id: VolumeId| volumes.iter().any(|volume| volume.id == id);
+        for volume in volumes {
+            if is_waiting(volume) && !volume.origin.is_some_and(goes) {
+                let message = format!("Can't remove merging snapshot logical volume {}/{}.", self.name, volume.name);
+                return Err(Failure::new(ErrorKind::InUse, message));
+            }
+        }
+        for volume in volumes {
+            if let Some(left) = self.waiting_for(volume.id).filter(|left| !goes(left.id)) {
+                self.mark(&left, false)?;
+            }
+        }
+        Ok(())
+    }
+}
