@@ -44,7 +44,7 @@ pub struct Published {
     pub figure: f64,
 }
 
-/// The reason of a figure: shown below every table that has it.
+/// The reason of a figure: shown below every table that has it and in which it is worse than the raw disk's.
 #[derive(Clone, Copy, Debug)]
 pub struct Remark {
     pub system: &'static str,

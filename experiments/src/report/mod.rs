@@ -228,6 +228,16 @@ pub fn parts(table: &Table) -> Vec<Part> {
     parts
 }
 
+/// Whether a figure is a fifth worse than the raw disk's, or compared with nothing.
+fn is_bad(cell: &Cell, unit: &str) -> bool {
+    match cell {
+        Cell::Figure { ratio: None, .. } => true,
+        Cell::Figure { ratio: Some(ratio), .. } if unit.ends_with("/s") => *ratio < 0.8,
+        Cell::Figure { ratio: Some(ratio), .. } => *ratio > 1.25,
+        _ => false,
+    }
+}
+
 /// Why figures of this part are as they are: which ones, and the reason.
 pub fn remarks(experiment: &Experiment, table: &Table, part: &Part) -> Vec<(String, &'static str)> {
     let of_metric = experiment.remarks.iter().filter(|remark| remark.metric == table.metric);
@@ -236,7 +246,7 @@ pub fn remarks(experiment: &Experiment, table: &Table, part: &Part) -> Vec<(Stri
         columns.into_iter().any(|at| {
             part.rows.iter().any(|row| {
                 let (parameters, cells) = &table.rows[*row];
-                matches!(cells[*at], Cell::Figure { .. })
+                is_bad(&cells[*at], &table.unit)
                     && remark.parameters.iter().all(|(key, value)| parameters.get(*key).is_some_and(|v| v == value))
             })
         })

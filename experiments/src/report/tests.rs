@@ -91,6 +91,14 @@ fn a_bad_figure_has_its_reason_below_it_and_nothing_else_has() {
 }
 
 #[test]
+fn what_is_as_good_as_the_raw_disk_needs_no_reason() {
+    let figure = |ratio| Cell::Figure { summary: Summary::of(&[1.0]).unwrap(), ratio };
+    assert!(is_bad(&figure(None), "s") && is_bad(&figure(Some(0.5)), "MB/s") && is_bad(&figure(Some(2.0)), "ms"));
+    assert!(!is_bad(&figure(Some(0.95)), "MB/s") && !is_bad(&figure(Some(0.5)), "ms"));
+    assert!(!is_bad(&Cell::Empty, "s") && !is_bad(&Cell::NotRun(String::new()), "s"));
+}
+
+#[test]
 fn sizes_are_in_the_order_of_their_values() {
     let mut sizes = ["512k", "1m", "4k", "none", "64k"];
     sizes.sort_by_key(|size| natural(size));
