@@ -23,8 +23,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             nobarrier is no option of these filesystems any more. ZFS stands as the document gave it. The functions are what an lxc \
             command did, 1 or 0, with Rowen in a thin pool and thick. Image storage: the pool has a volume of the image. Copy on \
             write: a snapshot takes less than half of what the container has. Block based: block.filesystem is an option. \
-            Container transfer: export --optimized-storage. Nesting: a container with security.nesting can make what such a pool is \
-            made of. Of the others only that the command works is shown, not that nothing was copied.",
+            Container transfer: export --optimized-storage gives a stream of the back end's. Nesting: a container with \
+            security.nesting can make what such a pool is made of. Storage quota: writing ends at the size that was given. Of the \
+            others only that the command works is shown, not that nothing was copied.",
     systems: &[System::Directory, System::Btrfs, System::Rowen],
     axis: "filesystem",
     base: &[],
