@@ -189,11 +189,9 @@ impl Context {
         }
     }
 
-    /// There is no such figure, and why.
+    /// There is no such figure, and why; of a recorded run: none on the modelled disks.
     pub fn not_run(&self, key: Key, unit: &str, reason: &str) {
-        if !self.recording {
-            (self.tell)(&Event::NotRun { key, unit: unit.to_owned(), reason: reason.to_owned() });
-        }
+        (self.tell)(&Event::NotRun { key, unit: unit.to_owned(), reason: reason.to_owned() });
     }
 
     /// A section whose figure is its time: in this run, or on the disks of the models.

@@ -204,6 +204,11 @@ impl Part<'_> {
         let mut sections = Vec::new();
         let mut told = |event: Event| match event {
             Event::Section { .. } => sections.push(event),
+            Event::NotRun { .. } => {
+                for place in [BARRACUDA_ES.name, X25_M.name] {
+                    note(self.experiment, &event, place, self.sink, self.progress);
+                }
+            }
             Event::Step { .. } => note(self.experiment, &event, "recording", self.sink, self.progress),
             _ => {}
         };

@@ -41,12 +41,18 @@ pub enum Change {
 }
 
 /// A change counts when the medians lie further apart than `least` (a share, 0.1 for a tenth) and further than the rounds
-/// of either side scatter: three times the median distance from the median, of the side that scatters more.
+/// of either side scatter: three times the median distance from the median, of the side that scatters more; and when no more
+/// than one in twenty pairs of rounds says the opposite, so that few rounds must lie apart altogether.
 pub fn change(before: &[f64], after: &[f64], least: f64) -> Change {
     let (Some(b), Some(a)) = (Summary::of(before), Summary::of(after)) else { return Change::Noise };
     let scatter = |values: &[f64], middle: f64| median(&values.iter().map(|v| (v - middle).abs()).collect::<Vec<_>>());
     let noise = 3.0 * scatter(before, b.median).max(scatter(after, a.median));
     let difference = a.median - b.median;
+    let pairs = before.iter().flat_map(|b| after.iter().map(move |a| a - b));
+    let opposite = pairs.filter(|found| found * difference <= 0.0).count();
+    if opposite * 20 > before.len() * after.len() {
+        return Change::Noise;
+    }
     if difference.abs() <= noise || difference.abs() <= least * b.median.abs() {
         Change::Noise
     } else if difference > 0.0 {
@@ -90,6 +96,8 @@ mod tests {
         assert_eq!(change(&calm, &[105.0, 105.0, 105.0, 105.0, 105.0], 0.1), Change::Noise);
         assert_eq!(change(&[60.0, 140.0, 100.0, 80.0, 120.0], &[130.0; 5], 0.1), Change::Noise);
         assert_eq!(change(&[], &calm, 0.1), Change::Noise);
+        // The medians lie far apart and most rounds near them, but one of few on each side says the opposite.
+        assert_eq!(change(&[100.0, 101.0, 99.0, 140.0], &[130.0, 131.0, 129.0, 90.0], 0.1), Change::Noise);
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn one(context: &Context, stack: &Stack<'_>, round: usize, step: &dyn Fn(&str, f
     command::run("dd", &["if=/dev/urandom", &to, "bs=1M", &count, "oflag=direct", "status=none"])?;
     let levels = match system {
         System::Raw => vec![0],
-        _ if context.recording => vec![0, 1, 10],
+        _ if context.recording => context.pick(&[0, 1], &[0, 1, 10], &[0, 1, 10]),
         _ => context.pick(&[0, 1], &[0, 1, 10, 100], &[0, 1, 10, 100, 1000]),
     };
     for (at, count) in levels.iter().enumerate() {

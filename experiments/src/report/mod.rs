@@ -10,6 +10,8 @@ mod svg;
 use crate::catalogue::{self, Experiment, Remark};
 use crate::command::Result;
 use crate::measurement::{Measurement, Origin, Series};
+use crate::model::hdd::BARRACUDA_ES;
+use crate::model::ssd::X25_M;
 use crate::stats::Summary;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,7 +117,11 @@ fn table(
     let of_metric = |series: &&&Series| series.metric == metric && series.unit == unit;
     let column = |series: &Series| Column {
         // What was not run stands where its figures would.
-        origin: if series.origin == Origin::NotRun { Origin::Measured } else { series.origin },
+        origin: match series.origin {
+            Origin::NotRun if [BARRACUDA_ES.name, X25_M.name].contains(&&*series.place) => Origin::Modelled,
+            Origin::NotRun => Origin::Measured,
+            origin => origin,
+        },
         place: series.place.clone(),
         system: series.system.clone(),
     };

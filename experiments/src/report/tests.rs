@@ -31,6 +31,7 @@ fn lines() -> Vec<Measurement> {
     }
     lines.push(line(Origin::NotRun, "LVM classic", "inside", &big, 0, 0.0));
     lines.push(line(Origin::Modelled, "Rowen", "7200 rpm disk", &four, 0, 70.0));
+    lines.push(line(Origin::NotRun, "LVM classic", "7200 rpm disk", &four, 0, 0.0));
     lines.push(line(Origin::Published, "CentOS", "document", &four, 0, 1.3));
     lines
 }
@@ -55,6 +56,11 @@ fn ratios_are_of_one_round_and_one_place() {
     assert_eq!(*ratio, None, "a modelled figure was compared with a measured one");
     assert_eq!(cell(table, "LVM classic", "inside", Some("512k")), &Cell::NotRun("the disk is <small>".into()));
     assert_eq!(cell(table, "Rowen", "inside", Some("512k")), &Cell::Empty);
+    let place = |system: &str| {
+        table.columns.iter().find(|c| c.system == system && c.place == "7200 rpm disk").map(|c| c.origin)
+    };
+    assert_eq!(place("LVM classic"), place("Rowen"), "what has no modelled figure stands apart from those that have");
+    assert_eq!(cell(table, "LVM classic", "7200 rpm disk", Some("4k")), &Cell::NotRun("the disk is <small>".into()));
     let chunks: Vec<_> = table.rows.iter().map(|(p, _)| p.get("chunk").cloned()).collect();
     assert_eq!(chunks, [None, Some("4k".into()), Some("512k".into())]);
 }
