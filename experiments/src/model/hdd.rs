@@ -93,6 +93,8 @@ pub struct Hdd {
     /// Share of the square root in the seek curve, for reads and writes.
     bend: [f64; 2],
     answers: Agenda,
+    /// When the interface is free.
+    interface: Nanos,
     reads: Vec<Waiting>,
     /// Writes for which the cache has no room.
     writes: std::collections::VecDeque<Waiting>,
@@ -140,6 +142,7 @@ impl Hdd {
             cylinders: at.track / HEADS,
             bend,
             answers: Agenda::default(),
+            interface: 0,
             reads: Vec::new(),
             writes: Default::default(),
             flushes: Vec::new(),
@@ -212,9 +215,15 @@ impl Hdd {
             self.flushes.push((id, self.epoch));
             self.epoch += 1;
         } else {
-            let done = self.now + self.command() + transfer(len, self.sheet.interface_rate);
+            let done = self.transferred(self.now, len);
             self.answers.plan(done, id);
         }
+    }
+
+    /// When so many bytes have passed between the cache and the system, one request after another, and the command is over.
+    fn transferred(&mut self, now: Nanos, len: u64) -> Nanos {
+        self.interface = self.interface.max(now) + transfer(len, self.sheet.interface_rate);
+        self.interface + self.command()
     }
 
     fn command(&self) -> Nanos {
@@ -288,7 +297,8 @@ impl Disk for Hdd {
         let waiting = Waiting { id, offset, len: len.min(self.sheet.capacity - offset), durable };
         match request.op {
             Op::Read if self.holds(offset, offset + len) => {
-                self.answers.plan(now + self.command() + transfer(len, self.sheet.interface_rate), id);
+                let done = self.transferred(now, len);
+                self.answers.plan(done, id);
             }
             Op::Read => self.reads.push(waiting),
             Op::Write if self.writes.is_empty() && self.has_room(len) => self.cached(waiting),
