@@ -34,23 +34,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     published,
     sizes,
     passes: &Pass::ALL,
-    remarks: &[
-        Remark {
-            system: "Rowen",
-            metric: "response time",
-            parameters: &[("path", "raw"), ("size", "8k"), ("state", "attempt 2")],
-            why: "Attempt 1 put its writes in new places. The first write over one of them waits for a flush, which makes the places \
+    remarks: &[Remark {
+        system: "Rowen",
+        metric: "response time",
+        parameters: &[("path", "raw"), ("size", "8k"), ("state", "attempt 2")],
+        why: "Attempt 1 put its writes in new places. The first write over one of them waits for a flush, which makes the places \
                   of all of them certain; the others wait for nothing. It is one request of as many as there are MiB, and takes as \
                   long as a disk that turns takes to empty its cache.",
-        },
-        Remark {
-            system: "Rowen",
-            metric: "response time",
-            parameters: &[("path", "raw"), ("size", "8k"), ("state", "no mirror"), ("write", "sequential")],
-            why: "The snapshot of the kind before was just removed, and the checkpoint that gives its room back falls in here: two \
-                  flushes for the few requests of this row.",
-        },
-    ],
+    }],
     mib: [32, 64, 512],
     seconds: [160.0, 900.0],
 };
