@@ -48,6 +48,19 @@ fn a_list_explains_its_own_commands_alone() {
 }
 
 #[test]
+fn lines_may_come_in_any_order() {
+    let theirs = "######## a\n$ vgscan\nO|  head\nO|  b\nO|  a\nrc=0\n";
+    let steps = |text: &str| transcript::parse(text).unwrap();
+    let found = |ours: &str| {
+        let rules = rules::parse("why: no order\ncommand: ^vgscan\nany-order: ^  [ab]$\n").unwrap();
+        compare(&steps(theirs), &steps(ours), &rules.iter().collect::<Vec<_>>()).differences.len()
+    };
+    assert_eq!(found(&theirs.replace("O|  b\nO|  a", "O|  a\nO|  b")), 0);
+    assert_eq!(found(&theirs.replace("O|  b\nO|  a", "O|  a\nO|  a")), 1);
+    assert_eq!(found("######## a\n$ vgscan\nO|  a\nO|  head\nO|  b\nrc=0\n"), 1);
+}
+
+#[test]
 fn what_explains_nothing_is_told() {
     let list = "why: none\ncommand: .\nmask: \\d\\.00m\nmask: never there\n";
     assert_eq!(verdict(LVM, list), (2, 0, 0, 2));

@@ -10,9 +10,10 @@
 //! mask: a pattern; on both sides, what it finds becomes ~
 //! lvm-only: a pattern; lines of LVM2's side in which it is found are dropped
 //! rowen-only: a pattern; lines of Rowen's side in which it is found are dropped
+//! any-order: a pattern; on both sides, the lines in which it is found are sorted
 //! ```
 //!
-//! An entry ends with an empty line and may have many of the last three. It applies to commands that differ, and each of its
+//! An entry ends with an empty line and may have many of the last four. It applies to commands that differ, and each of its
 //! patterns must change something of one of them.
 
 use crate::transcript::{Outcome, Step, Stream};
@@ -30,6 +31,8 @@ pub enum Side {
 enum Action {
     Mask,
     Drop(Side),
+    /// The lines that match come in any order.
+    Sort,
 }
 
 struct Pattern {
@@ -71,6 +74,7 @@ impl Rule {
                         .filter(|line| !pattern.regex.is_match(line.trim_end_matches('\n')))
                         .collect(),
                     Action::Drop(_) => continue,
+                    Action::Sort => sorted(text, &pattern.regex),
                 };
                 if new != *text {
                     pattern.used.set(true);
@@ -86,6 +90,16 @@ impl Rule {
     pub fn unused(&self) -> impl Iterator<Item = usize> {
         self.patterns.iter().filter(|pattern| !pattern.used.get()).map(|pattern| pattern.line)
     }
+}
+
+/// The text with those of its lines that match in order, in the places where such lines were.
+fn sorted(text: &str, regex: &Regex) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_one = |line: &&&str| regex.is_match(line.trim_end_matches('\n'));
+    let mut matching: Vec<&str> = lines.iter().filter(is_one).copied().collect();
+    matching.sort_unstable();
+    let mut matching = matching.into_iter();
+    lines.iter().map(|line| if is_one(&line) { matching.next().unwrap_or(line) } else { line }).collect()
 }
 
 /// Reads a list.
@@ -130,6 +144,7 @@ fn rule(entry: &[(usize, &str, &str)]) -> Result<Rule, String> {
             "mask" => add(Action::Mask)?,
             "lvm-only" => add(Action::Drop(Side::Lvm))?,
             "rowen-only" => add(Action::Drop(Side::Rowen))?,
+            "any-order" => add(Action::Sort)?,
             _ => return Err(format!("line {line}: no key is called {key}")),
         }
     }

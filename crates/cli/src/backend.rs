@@ -28,7 +28,7 @@ pub struct Consent {
 /// Why the world did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A person must agree first: the question, and what is said when the answer is no.
+    /// A person must agree first: the whole question, as it is printed, and what is said when the answer is no.
     Confirm {
         question: String,
         refused: String,

@@ -1,5 +1,6 @@
 //! Where a command's words go, and where answers come from. Two leading blanks stand before every line, as in LVM. A
-//! reader that went away ends nothing: what cannot be written is dropped.
+//! reader that went away ends nothing: what cannot be written is dropped. Answers to questions, and the lines of a shell, are
+//! read from standard input, screen or not, as LVM does: `echo y | lvremove ...` works.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -9,6 +10,8 @@ pub struct Console<'a> {
     err: &'a mut dyn Write,
     /// Answers to questions; none: nobody is there to ask.
     answers: Option<&'a mut dyn BufRead>,
+    /// `-qq`: nothing is said of what was done.
+    is_silent: bool,
     /// Whether `err` is a screen, on which a line can be written over.
     shows_progress: bool,
     progress_is_shown: bool,
@@ -16,7 +19,7 @@ pub struct Console<'a> {
 
 impl<'a> Console<'a> {
     pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write, answers: Option<&'a mut dyn BufRead>) -> Console<'a> {
-        Console { out, err, answers, shows_progress: false, progress_is_shown: false }
+        Console { out, err, answers, is_silent: false, shows_progress: false, progress_is_shown: false }
     }
 
     /// Shows progress where standard error is a screen.
@@ -25,8 +28,16 @@ impl<'a> Console<'a> {
         self
     }
 
+    /// Whether lines about what was done are left out.
+    pub fn set_silent(&mut self, is_silent: bool) {
+        self.is_silent = is_silent;
+    }
+
     /// A line on standard output.
     pub fn say(&mut self, line: impl AsRef<str>) {
+        if self.is_silent {
+            return;
+        }
         self.raw_out(&format!("  {}\n", line.as_ref()));
     }
 
@@ -69,25 +80,34 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Asks a question (without its `[y/n]`). Without a terminal the answer is no, and the question is shown all the same.
+    /// Asks a question (without its `[y/n]: `). Where no answer comes it is no, and the question is shown all the same.
     pub fn asks(&mut self, question: &str) -> bool {
-        self.clear_progress();
-        if self.answers.is_none() {
-            self.raw_err(&format!("{question} [y/n]: [n]\n"));
-            return false;
-        }
+        self.asks_exactly(&format!("{question} [y/n]: "))
+    }
+
+    /// The same with the whole question.
+    pub fn asks_exactly(&mut self, question: &str) -> bool {
+        self.flush();
         loop {
-            self.raw_err(&format!("{question} [y/n]: "));
+            self.raw_err(question);
             let _unread = self.err.flush();
-            let mut line = String::new();
-            let read = self.answers.as_mut().map_or(Ok(0), |answers| answers.read_line(&mut line));
+            let Some(line) = self.read_line() else {
+                self.raw_err("[n]\n");
+                return false;
+            };
             match line.trim().to_ascii_lowercase().as_str() {
                 "y" | "yes" => return true,
                 "n" | "no" => return false,
-                _ if !matches!(read, Ok(1..)) => return false,
-                _ => {}
+                other => self.complain(format!("WARNING: Invalid input '{other}'.")),
             }
         }
+    }
+
+    /// The next line of standard input; none at its end.
+    pub fn read_line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.answers.as_mut().map_or(Ok(0), |answers| answers.read_line(&mut line));
+        matches!(read, Ok(1..)).then_some(line)
     }
 
     pub fn flush(&mut self) {

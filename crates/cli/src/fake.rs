@@ -355,7 +355,8 @@ impl Backend for Fake {
                 return Err(Trouble::other(ErrorKind::Exists, format!("{why}\n{not_done}")));
             }
             if !consent.yes {
-                let question = format!("Really INITIALIZE physical volume \"{path}\" of volume group \"{group}\"");
+                let question =
+                    format!("Really INITIALIZE physical volume \"{path}\" of volume group \"{group}\" [y/n]? ");
                 return Err(Trouble::Confirm { question, refused: not_done });
             }
         }

@@ -14,6 +14,7 @@ mod options;
 mod parse;
 mod report;
 mod session;
+mod shell;
 mod table;
 mod world;
 
@@ -29,7 +30,7 @@ use failure::{Failure, exit};
 use options::Opt;
 use rowen_control::wire::Caller;
 use session::Session;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -40,8 +41,7 @@ fn main() -> ExitCode {
     }
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::stderr());
     let mut input = io::stdin().lock();
-    let answers: Option<&mut dyn BufRead> = if io::stdin().is_terminal() { Some(&mut input) } else { None };
-    let console = Console::new(&mut out, &mut err, answers).with_progress();
+    let console = Console::new(&mut out, &mut err, Some(&mut input)).with_progress();
     let code = run(&mut world::Host, console, &program, &words);
     let _unread = out.flush();
     ExitCode::from(code)
@@ -62,39 +62,39 @@ pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, prog
 
 fn run_multi_call(session: &mut Session<'_>, called: &str, words: &[String]) -> u8 {
     let (name, rest) = match words {
+        [] if called == "lvm" => return shell::run(session),
         [] => {
             session.console.raw_out(&help::overview());
             return exit::OK;
         }
         [name, rest @ ..] => (name.as_str(), rest),
     };
-    let tool = if called == "lvm" { "lvm" } else { "rowen" };
-    match name {
-        "help" | "--help" | "-h" => match rest {
-            [] => {
-                session.console.raw_out(&help::overview());
-                exit::OK
-            }
-            [about, ..] => match table::find(about) {
-                Some(command) => {
-                    session.console.raw_out(&help::of_command(command));
-                    exit::OK
-                }
-                None => {
-                    session.console.say(format!("{about}: no such command."));
-                    session.console.complain("Run `help --help' for more information.");
-                    exit::USAGE
-                }
-            },
-        },
-        _ => match table::find(if name == "--version" { "version" } else { name }) {
-            Some(command) => run_command(session, command, rest),
-            None => {
-                session.console.complain(format!("No such command.  Try '{tool} help'."));
-                exit::NO_COMMAND
-            }
-        },
+    run_named(session, name, rest).unwrap_or_else(|| {
+        let tool = if called == "lvm" { "lvm" } else { "rowen" };
+        session.console.complain(format!("No such command.  Try '{tool} help'."));
+        exit::NO_COMMAND
+    })
+}
+
+/// Runs the command of this name, or shows help; none: there is no such command.
+fn run_named(session: &mut Session<'_>, name: &str, rest: &[String]) -> Option<u8> {
+    if !matches!(name, "help" | "--help" | "-h") {
+        let command = table::find(if name == "--version" { "version" } else { name })?;
+        return Some(run_command(session, command, rest));
     }
+    let text = match rest {
+        [] => help::overview(),
+        [about, ..] => match table::find(about) {
+            Some(command) => help::of_command(command),
+            None => {
+                session.console.say(format!("{about}: no such command."));
+                session.console.complain("Run `help --help' for more information.");
+                return Some(exit::USAGE);
+            }
+        },
+    };
+    session.console.raw_out(&text);
+    Some(exit::OK)
 }
 
 fn run_command(session: &mut Session<'_>, command: &'static table::Command, words: &[String]) -> u8 {
@@ -103,6 +103,11 @@ fn run_command(session: &mut Session<'_>, command: &'static table::Command, word
         Err(failure) => {
             for line in failure.lines(&help::called(command)) {
                 session.console.raw_err(&format!("{line}\n"));
+            }
+            // A command with one form tells it; which of several was meant is anybody's guess.
+            if let (Failure::NoForm, [form]) = (&failure, command.forms) {
+                session.console.complain("Correct command syntax is:");
+                session.console.raw_out(&format!("  {} {form}\n\n", help::called(command)));
             }
             failure.exit_code()
         }
@@ -117,6 +122,7 @@ fn try_command(session: &mut Session<'_>, command: &'static table::Command, word
         return Err(Failure::usage(format!("The argument {word:?} contains characters that cannot be used.")));
     }
     let args = parse::parse(command, words)?;
+    session.console.set_silent(args.count(Opt::Quiet) > 1);
     if args.has(Opt::Help) || args.has(Opt::LongHelp) {
         session.console.raw_out(&help::of_command(command));
         return Ok(());

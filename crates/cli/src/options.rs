@@ -32,6 +32,18 @@ pub enum Kind {
     Config,
 }
 
+impl Opt {
+    /// Whether it may be given more than once.
+    pub fn may_repeat(self) -> bool {
+        use Opt::*;
+        matches!(
+            self,
+            AddTag | DelTag | Fields | Sort | Select | ConfigReport | Devices | Rebuild // what they name adds up
+                | Force | Verbose | Debug | Quiet // more of it
+        )
+    }
+}
+
 impl Kind {
     /// How help shows the value.
     pub fn shown(self) -> String {
@@ -133,7 +145,7 @@ options! {
     Version None, "version", Kind::Flag, "Show the version.";
     Verbose Some('v'), "verbose", Kind::Flag, "Say more.";
     Debug Some('d'), "debug", Kind::Flag, "Accepted for LVM's clients; does nothing.";
-    Quiet Some('q'), "quiet", Kind::Flag, "With lvremove, twice: leave out messages of success.";
+    Quiet Some('q'), "quiet", Kind::Flag, "Twice: leave out messages of success.";
     Yes Some('y'), "yes", Kind::Flag, "Answer every question with yes.";
     Test Some('t'), "test", Kind::Flag, "Check the command and change nothing.";
     Config None, "config", Kind::Config, "Settings for this command; those about reports are obeyed.";
@@ -142,6 +154,8 @@ options! {
     DriverLoaded None, "driverloaded", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     NoLocking None, "nolocking", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     NoHints None, "nohints", Kind::Flag, "Accepted for LVM's clients; does nothing.";
+    MetadataCopies None, "metadatacopies", Kind::Word(&["0", "1", "2"]), "Accepted for LVM's clients; does nothing.";
+    GroupMetadataCopies None, "metadatacopies", Kind::Text("all|unmanaged|Number"), "Accepted for LVM's clients; does nothing.";
     NoUdevSync None, "noudevsync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     AutoBackup Some('A'), "autobackup", Kind::YesNo, "Keep a copy of the metadata after the change (the default).";
     AddDev None, "adddev", Kind::Text("PV"), "Add the physical volume at this path to the devices file.";
@@ -183,7 +197,7 @@ options! {
     DataAlignmentOffset None, "dataalignmentoffset", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
     BootAreaSize None, "bootloaderareasize", Kind::Size('m'), "Accepted for LVM's clients; does nothing.";
     LabelSector None, "labelsector", Kind::Number, "Accepted for LVM's clients; does nothing.";
-    MetadataType Some('M'), "metadatatype", Kind::Word(&["lvm2"]), "Accepted for LVM's clients; does nothing.";
+    MetadataType Some('M'), "metadatatype", Kind::Word(&["lvm2", "2"]), "Accepted for LVM's clients; does nothing.";
     MetadataIgnore None, "metadataignore", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     PvMetadataCopies None, "pvmetadatacopies", Kind::Word(&["0", "1", "2"]), "Accepted for LVM's clients; does nothing.";
     VgMetadataCopies None, "vgmetadatacopies", Kind::Text("all|unmanaged|Number"), "Accepted for LVM's clients; does nothing.";
@@ -320,7 +334,6 @@ pub const COMMON: &[Opt] = &[
     Opt::DriverLoaded,
     Opt::NoLocking,
     Opt::NoHints,
-    Opt::NoUdevSync,
     Opt::Journal,
     Opt::LockOptions,
     Opt::Devices,

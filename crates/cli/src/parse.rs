@@ -165,7 +165,21 @@ pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
             args.positionals.push(word.clone());
         }
     }
+    refuse_repeated(&args)?;
     Ok(args)
+}
+
+/// As LVM: who says two things is asked which.
+fn refuse_repeated(args: &Args) -> Result {
+    for (at, (option, _)) in args.options.iter().enumerate() {
+        if !option.may_repeat() && args.options[..at].iter().any(|(other, _)| other == option) {
+            let spec = option.spec();
+            let letter = spec.short.map_or_else(String::new, |letter| format!("-{letter}/"));
+            let line = format!("Option {letter}--{} may not be repeated.", spec.long);
+            return Err(Failure::Value { why: None, line });
+        }
+    }
+    Ok(())
 }
 
 fn parse_letters(
@@ -203,7 +217,12 @@ fn find_long(command: &Command, name: &str) -> Result<&'static Spec> {
     if let Some(exact) = all(command).find(|spec| spec.long == name) {
         return Ok(exact);
     }
-    let candidates: Vec<&Spec> = all(command).filter(|spec| !name.is_empty() && spec.long.starts_with(name)).collect();
+    let mut candidates: Vec<&Spec> =
+        all(command).filter(|spec| !name.is_empty() && spec.long.starts_with(name)).collect();
+    // As LVM lists them: those without a letter first, then by letter.
+    candidates.sort_by_key(|spec| {
+        (spec.short.map(|short| (short.to_ascii_lowercase(), short.is_ascii_uppercase())), spec.long)
+    });
     match candidates[..] {
         [only] => Ok(only),
         [] => Err(Failure::Getopt(format!("{}: unrecognized option '--{name}'", command.name))),
@@ -224,21 +243,12 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
         let line = format!("Invalid argument for --{}: {value}", spec.long);
         Err(Failure::Value { why, line })
     };
-    let size = |parsed: std::result::Result<Sign, SizeError>, allows_sign: bool| match parsed {
-        Err(why) => Some(why.to_string()),
-        Ok(Sign::None) => None,
-        Ok(_) if allows_sign => None,
-        Ok(Sign::Plus) => Some("A plus sign makes no sense here.".to_owned()),
-        Ok(Sign::Minus) => Some("A size cannot be negative.".to_owned()),
-    };
-    let signed = |unit: char| Size::parse(&value, unit).map(|size| size.sign);
-    let extents = || Extents::parse(&value).map(|extents| extents.sign);
     let wrong = match spec.kind {
         Kind::Flag | Kind::Text(_) => return Ok(value),
-        Kind::Size(unit) => size(signed(unit), false),
-        Kind::Change(unit) => size(signed(unit), true),
-        Kind::Extents => size(extents(), false),
-        Kind::ExtentsChange => size(extents(), true),
+        Kind::Size(unit) => check_size(&value, unit).and_then(|sign| check_sign("Size", sign, Sign::Minus)),
+        Kind::Change(unit) => check_size(&value, unit).map(drop),
+        Kind::Extents => check_extents(&value).and_then(|sign| check_sign("Extents", sign, Sign::Minus)),
+        Kind::ExtentsChange => check_extents(&value).map(drop),
         Kind::Units => {
             // LVM looks at units only once the command runs, hence the other form of refusal.
             let is_unit = Units::parse(&value).is_some();
@@ -255,6 +265,10 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
         Kind::Permission if value == "r" || value == "rw" => return Ok(value),
         Kind::Tag if names::tag(&value).is_some() => return Ok(value),
         Kind::Word(words) if words.contains(&value.as_str()) => return Ok(value),
+        // LVM knows of more kinds than any program makes, and warns before it refuses.
+        Kind::Word(_) if spec.id == Opt::Type => {
+            return refused(Some(format!("WARNING: Unrecognised segment type {value}")));
+        }
         Kind::YesNo
         | Kind::Number
         | Kind::SignedNumber
@@ -265,9 +279,52 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
         | Kind::Word(_) => return refused(None),
     };
     match wrong {
-        Some(why) => refused(Some(why)),
-        None => Ok(value),
+        Ok(()) => Ok(value),
+        Err(why) => refused(why),
     }
+}
+
+/// Why a value is refused; there may be no words for it.
+type Why = Option<String>;
+
+/// The sign of a size.
+fn check_size(text: &str, unit: char) -> std::result::Result<Sign, Why> {
+    Size::parse(text, unit).map(|size| size.sign).map_err(|why| Some(why.to_string()))
+}
+
+/// The sign of a number of extents, or of a share.
+fn check_extents(text: &str) -> std::result::Result<Sign, Why> {
+    Extents::parse(text).map(|extents| extents.sign).map_err(|why| match why {
+        // LVM leaves it at the line that names the value.
+        SizeError::NoSize => None,
+        other => Some(other.to_string()),
+    })
+}
+
+fn check_sign(what: &str, sign: Sign, refused: Sign) -> std::result::Result<(), Why> {
+    if sign != refused {
+        return Ok(());
+    }
+    let wrong = if sign == Sign::Plus { "positive" } else { "negative" };
+    Err(Some(format!("{what} may not be {wrong}.")))
+}
+
+/// Refuses a size, or extents, with that sign, in a command where it makes no sense.
+pub fn refuse_sign(args: &Args, refused: Sign) -> Result {
+    for (option, what) in [(Opt::NewSize, "Size"), (Opt::NewExtents, "Extents")] {
+        let sign = match option {
+            Opt::NewSize => args.size(option).map(|size| size.sign),
+            _ => args.extents(option).map(|extents| extents.sign),
+        };
+        if let Some(Err(why)) = sign.map(|sign| check_sign(what, sign, refused)) {
+            let value = args.text(option).unwrap_or_default();
+            return Err(Failure::Value {
+                why,
+                line: format!("Invalid argument for --{}: {value}", option.spec().long),
+            });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

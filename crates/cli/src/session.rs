@@ -9,7 +9,7 @@ use crate::report::Kind;
 use crate::report::fields::Field;
 use crate::report::select::Criteria;
 use rowen_control::names;
-use rowen_control::paths::Target;
+use rowen_control::paths::{self, Target};
 use rowen_control::wire::{ErrorKind, GroupReport, Outcome, Request, VolumeReport};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,8 +52,11 @@ pub fn no_group(name: &str) -> String {
 impl Session<'_> {
     /// Asks a group's server; notices go to standard error.
     pub fn ask(&mut self, group: &str, request: Request) -> Answer<Outcome> {
-        if names::check_form(group).is_err() {
-            return Err(Trouble::other(ErrorKind::NotFound, no_group(group)));
+        match names::check_form(group) {
+            Ok(()) => {}
+            // One that is too long is not there; other forms no group can have.
+            Err(names::Refusal::TooLong) => return Err(Trouble::other(ErrorKind::NotFound, no_group(group))),
+            Err(_) => return Err(Trouble::other(ErrorKind::NotFound, paths::bad_group(group))),
         }
         let console = &mut self.console;
         self.backend.ask(group, request, &mut |outcome| match outcome {
@@ -126,6 +129,15 @@ impl Session<'_> {
         Ok((reports, is_incomplete))
     }
 
+    fn skip_tag(&mut self, tag: &str) {
+        self.console.complain(format!("Skipping invalid tag @{tag}."));
+    }
+
+    /// The group's report, unless the group is exported: then nothing of it may be used.
+    pub fn usable_report(&mut self, group: &str) -> Result<GroupReport> {
+        unless_exported(self.report(group)?)
+    }
+
     /// The groups that have the tag.
     pub fn tagged_groups(&mut self, tag: &str) -> Result<Vec<String>> {
         let mut tagged = Vec::new();
@@ -180,7 +192,7 @@ impl Session<'_> {
         if words.is_empty() {
             let (reports, is_incomplete) = self.reports(&[])?;
             selection.is_incomplete = is_incomplete;
-            for report in reports {
+            for report in reports.into_iter().filter(|report| !report.attributes.exported) {
                 let volumes = report.volumes.iter().map(|volume| volume.name.clone()).collect();
                 selection.groups.push(SelectedGroup { report, volumes, is_whole: true });
             }
@@ -188,13 +200,23 @@ impl Session<'_> {
         }
         let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
         let meant = if counts_all { None } else { Some(words) };
+        // As LVM: who names nothing but a tag that is none gets what nothing named would.
+        if words.iter().all(|word| matches!(Target::parse(word), Some(Target::Tag(tag)) if names::tag(&tag).is_none()))
+        {
+            words.iter().for_each(|word| self.skip_tag(&word[1..]));
+            return self.select(&[], counts_all);
+        }
         for word in words {
             match Target::parse(word) {
                 None => {
-                    self.console.complain(format!("Invalid path for Logical Volume: \"{word}\"."));
+                    self.console.complain(paths::refusal(word));
                     selection.is_incomplete = true;
                 }
                 Some(Target::Tag(tag)) => {
+                    if names::tag(&tag).is_none() {
+                        self.skip_tag(&tag);
+                        continue;
+                    }
                     for group in self.backend.groups()? {
                         let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
                         let selected = &mut selection.groups[at];
@@ -251,6 +273,7 @@ impl Session<'_> {
             Some(volumes) => self.report_by(group, Request::ReportOf { volumes, members: true }),
             None => self.report(group),
         };
+        let report = report.and_then(unless_exported);
         let place = match report {
             Ok(report) => {
                 selection.groups.push(SelectedGroup { report, volumes: Vec::new(), is_whole: false });
@@ -273,9 +296,12 @@ impl Session<'_> {
         missing: impl Fn(&str, &str) -> String,
     ) -> Result<(GroupReport, VolumeReport)> {
         let Some(Target::Volume { group, volume }) = Target::parse(word) else {
-            return Err(Failure::usage(format!("\"{word}\": please give the logical volume as VG/LV.")));
+            return Err(match Target::parse(word) {
+                None => Failure::usage(paths::refusal(word)),
+                Some(_) => Failure::usage("Please specify a logical volume path."),
+            });
         };
-        let report = self.report_of(&group, vec![volume.clone()])?;
+        let report = unless_exported(self.report_of(&group, vec![volume.clone()])?)?;
         match report.volume(&volume).cloned() {
             Some(found) => Ok((report, found)),
             None => Err(Failure::failed(missing(&group, &volume))),
@@ -289,6 +315,14 @@ fn is_volume_named(group: &str, volume: &str, words: &[String]) -> bool {
         Some(Target::Volume { group: of, volume: name }) => of == group && name == volume,
         _ => false,
     })
+}
+
+/// The group's report, or LVM's refusal of a group that has left this host.
+pub fn unless_exported(report: GroupReport) -> Result<GroupReport> {
+    if report.attributes.exported {
+        return Err(Failure::failed(format!("Volume group {} is exported", report.name)));
+    }
+    Ok(report)
 }
 
 /// The volumes of the group that the words name; none where they may mean others, too.

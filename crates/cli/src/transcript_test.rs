@@ -64,7 +64,7 @@ fn command_lines_that_make_no_sense() {
         rc=3
 
         $ lvs --no
-        E|lvs: option '--no' is ambiguous; possibilities: '--noheadings' '--nosuffix' '--nolocking' '--nohints' '--noudevsync'
+        E|lvs: option '--no' is ambiguous; possibilities: '--noheadings' '--nohints' '--nolocking' '--nosuffix'
         E|  Error during parsing of command line.
         rc=3
 
@@ -274,13 +274,13 @@ fn volumes_are_made_or_refused() {
         rc=3
 
         $ lvcreate -L 99999999999T -n big vg0
-        E|  Size is too big.
+        E|  Size is too big (>=16EiB).
         E|  Invalid argument for --size: 99999999999T
         E|  Error during parsing of command line.
         rc=3
 
         $ lvcreate -L 4E -n big vg0
-        E|  Volume group \"vg0\" has insufficient free space (149 extents): 1099511627776 required.
+        E|  Volume too large (4.00 EiB) for extent size 4.00 MiB. Upper limit is less than <16.00 PiB.
         rc=5
 
         $ lvcreate -L 3.3M -n lvround vg0
@@ -373,7 +373,7 @@ fn volumes_are_made_or_refused() {
         rc=0
 
         $ lvcreate -l 100%FREE -n none vg0
-        E|  Unable to create new logical volume with no extents.
+        E|  Calculated size of logical volume is 0 extents. Needs to be larger.
         rc=5",
     );
 }
@@ -786,7 +786,7 @@ fn thin_pools_and_volumes() {
         rc=0
 
         $ lvcreate -V 1G -n x -T vg0/nopool
-        E|  Thin pool nopool not found in volume group vg0.
+        E|  Pool nopool not found in Volume group vg0.
         rc=5
 
         $ lvs vg0
@@ -894,7 +894,7 @@ fn resizing() {
         rc=5
 
         $ lvextend -l +18446744073709551615 vg0/lv1
-        E|  Size is too big.
+        E|  Size is too big (>=16EiB).
         E|  Invalid argument for --extents: +18446744073709551615
         E|  Error during parsing of command line.
         rc=3
@@ -1098,16 +1098,89 @@ fn rowens_own_commands() {
 }
 
 #[test]
-fn questions_take_an_answer_from_a_terminal() {
+fn questions_take_their_answer_from_standard_input() {
     let mut world = with_group();
     let words: Vec<String> = ["vg0/lv1"].map(str::to_owned).to_vec();
     let refused = world.run_words("lvremove", &words, Some("what\nn\n"));
     assert_eq!(refused.code, 5);
     assert_eq!(refused.err.matches("[y/n]: ").count(), 2);
+    assert!(refused.err.contains("WARNING: Invalid input 'what'."), "{}", refused.err);
     let ended = world.run_words("lvremove", &words, Some(""));
     assert_eq!(ended.code, 5);
     let agreed = world.run_words("/usr/sbin/lvremove", &words, Some("y\n"));
     assert_eq!((agreed.code, agreed.out.as_str()), (0, "  Logical volume \"lv1\" successfully removed.\n"));
+}
+
+#[test]
+fn what_a_command_line_may_not_leave_open() {
+    play(
+        &mut with_group(),
+        "$ lvs -a -a
+        E|  Option -a/--all may not be repeated.
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ lvs --noheadings -o lv_name -o +lv_size vg0/lv1
+        O|  lv1  100.00m$
+        rc=0
+
+        $ lvremove -f -f vg0/
+        E|  Failed to find logical volume \"vg0/\"
+        rc=5
+
+        $ vgs vg0/
+        E|  Invalid volume group name vg0/.
+        E|  Run `vgs --help' for more information.
+        rc=3
+
+        $ lvremove
+        O|  lvremove VG|LV|Tag|Select ...$
+        O|$
+        E|  No command with matching syntax recognised.  Run 'lvremove --help' for more information.
+        E|  Correct command syntax is:
+        rc=3
+
+        $ lvcreate -V 1G -n x vg0
+        E|  Please specify name of existing pool.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvcreate -s -L 48M -n s vg0/lv1
+        O|  Logical volume \"s\" created.$
+        rc=0
+
+        $ lvchange -an vg0/s
+        E|Change of snapshot vg0/s will also change its origin vg0/lv1. Proceed? [y/n]: [n]
+        E|  Logical volume vg0/s not changed.
+        rc=5
+
+        $ lvcreate -l 1 -ky -n k vg0
+        O|  Logical volume \"k\" created.$
+        rc=0
+
+        $ lvs --noheadings -o lv_attr vg0/k
+        O|  -wi------k$
+        rc=0
+
+        $ lvchange -an -y vg0
+        rc=0
+
+        $ vgexport vg0
+        O|  Volume group \"vg0\" successfully exported$
+        rc=0
+
+        $ lvs vg0/lv1
+        E|  Volume group vg0 is exported
+        rc=5
+
+        $ lvs
+        rc=0
+
+        $ vgremove -ff -y vg0
+        E|  Volume group vg0 is exported
+        rc=5
+",
+    );
 }
 
 #[test]
@@ -1122,7 +1195,7 @@ fn help_and_versions() {
     }
     let names = world.run("rowen commands").out;
     assert!(names.lines().any(|name| name == "lvcreate") && !names.contains("serve"));
-    assert!(world.run("lvm").out.contains("lvcreate"));
+    assert!(world.run("rowen").out.contains("lvcreate"));
     assert_eq!(world.run("lvm lvs --noheadings").code, 0);
 }
 
@@ -1157,9 +1230,8 @@ fn groups_have_tags() {
         rc=0
 
         $ vgchange --addtag -x v
-        E|  Invalid argument for --addtag: -x
-        E|  Error during parsing of command line.
-        rc=3
+        O|  Volume group \"v\" successfully changed$
+        rc=0
 
         $ vgchange --addtag t nosuch
         E|  Volume group \"nosuch\" not found
@@ -1172,7 +1244,7 @@ fn groups_have_tags() {
         rc=0
 
         $ vgs --noheadings -o tags v
-        O|  a.b/c-d,last,lxd_pool,zz$
+        O|  -x,a.b/c-d,last,lxd_pool,zz$
         rc=0
 
         $ vgchange v
@@ -1250,8 +1322,7 @@ fn groups_are_changed_as_a_whole() {
         rc=5
 
         $ vgimport
-        E|  Please supply volume groups or use --select for selection or use -a for all.
-        E|  Run `vgimport --help' for more information.
+        E|  No command with matching syntax recognised.  Run 'vgimport --help' for more information.
         rc=3
 
         $ vgck v
@@ -1291,8 +1362,7 @@ fn groups_are_changed_as_a_whole() {
         rc=5
 
         $ vgreduce w
-        E|  Please enter physical volume paths or option -a
-        E|  Run `vgreduce --help' for more information.
+        E|  No command with matching syntax recognised.  Run 'vgreduce --help' for more information.
         rc=3",
     );
     world.findings.push("tree 3 is damaged".to_owned());
@@ -1319,6 +1389,7 @@ fn physical_volumes_are_changed() {
         O|  Physical volume \"/dev/ubda\" changed$
         O|  1 physical volume changed / 1 physical volume not changed$
         E|  Can't change tag on Physical Volume /dev/ubdb not in volume group
+        E|  Physical volume /dev/ubdb not changed
         rc=5
 
         $ pvchange -x n /dev/ubda
@@ -1342,8 +1413,8 @@ fn physical_volumes_are_changed() {
         rc=5
 
         $ pvresize /dev/nonexist
-        O|  0 physical volume(s) resized or updated / 1 physical volume(s) not resized$
-        E|  Failed to find device \"/dev/nonexist\".
+        O|  0 physical volume(s) resized or updated / 0 physical volume(s) not resized$
+        E|  Cannot use /dev/nonexist: device not found
         rc=5
 
         $ pvck /dev/ubda
@@ -1429,6 +1500,7 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         rc=5
 
         $ lvcreate -L 8M --type nosuch -n r v
+        E|  WARNING: Unrecognised segment type nosuch
         E|  Invalid argument for --type: nosuch
         E|  Error during parsing of command line.
         rc=3
@@ -1471,7 +1543,7 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         rc=0
 
         $ lvcreate --type thin --thinpool nopool -n ext2 v/plain
-        E|  Thin pool nopool not found in volume group v.
+        E|  Pool nopool not found in Volume group v.
         rc=5
 
         $ lvchange --alloc normal v/plain

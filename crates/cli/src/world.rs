@@ -65,6 +65,14 @@ fn wait_for_end(group: &str, process: u32) -> Answer<()> {
     Ok(())
 }
 
+/// Why a file was not read, in LVM's words where it is not there.
+fn unreadable(path: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{path}: stat failed: No such file or directory"),
+        _ => format!("{path}: read failed: {error}"),
+    }
+}
+
 /// A process that has ended and only waits to be noticed holds nothing.
 fn is_alive(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -240,8 +248,7 @@ impl Backend for Host {
     }
 
     fn read_text(&mut self, path: &str) -> Answer<String> {
-        std::fs::read_to_string(path)
-            .map_err(|e| Trouble::other(ErrorKind::NotFound, format!("{path}: read failed: {e}")))
+        std::fs::read_to_string(path).map_err(|e| Trouble::other(ErrorKind::NotFound, unreadable(path, &e)))
     }
 
     fn udev_properties(&mut self, path: &str) -> Vec<(&'static str, String)> {

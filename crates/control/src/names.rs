@@ -31,7 +31,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Empty => f.write_str("Name is zero length."),
-            Refusal::LeadingHyphen => f.write_str("Name cannot start with '-'."),
+            Refusal::LeadingHyphen => f.write_str("Name cannot start with hyphen."),
             Refusal::BadCharacter => {
                 f.write_str("Name contains invalid character, valid set includes: [a-zA-Z0-9.-_+].")
             }
@@ -89,7 +89,7 @@ pub fn pair_too_long(group: &str, volume: &str) -> Option<String> {
 pub fn tag(text: &str) -> Option<&str> {
     let tag = text.strip_prefix('@').unwrap_or(text);
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_+.-/=!:&#".contains(&byte);
-    let is_tag = !tag.is_empty() && tag.len() <= 1024 && !tag.starts_with('-') && tag.bytes().all(is_letter);
+    let is_tag = !tag.is_empty() && tag.len() <= 1024 && tag.bytes().all(is_letter);
     is_tag.then_some(tag)
 }
 
@@ -141,8 +141,9 @@ mod tests {
     fn tags() {
         assert_eq!(tag("lv.metal-stack.io/csi-lvm-driver"), Some("lv.metal-stack.io/csi-lvm-driver"));
         assert_eq!(tag("@t7"), Some("t7"));
+        assert_eq!(tag("-x"), Some("-x"));
         assert_eq!(tag("ceph.type=block"), Some("ceph.type=block"));
-        for bad in ["bad tag", "", "@", "-x", "a,b"] {
+        for bad in ["bad tag", "", "@", "a,b"] {
             assert_eq!(tag(bad), None, "{bad}");
         }
     }

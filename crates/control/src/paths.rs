@@ -10,7 +10,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// What `text` names; `None` when it is a path that leads nowhere near a group.
+    /// What `text` names; `None` when it is a path that leads nowhere near a group ([`refusal`] says so). `VG/` is a volume
+    /// without a name, which no group has: who meant a volume and lost its name must not get the group.
     pub fn parse(text: &str) -> Option<Target> {
         if let Some(tag) = text.strip_prefix('@') {
             return Some(Target::Tag(tag.to_owned()));
@@ -19,19 +20,41 @@ impl Target {
             let (group, volume) = split_mapper_name(name)?;
             return Some(Target::Volume { group, volume });
         }
-        let name = text.strip_prefix("/dev/").unwrap_or(text);
+        let name = without_dev(text);
         if name.is_empty() || name.starts_with('/') {
             return None;
         }
-        let name = name.strip_suffix('/').unwrap_or(name);
         match name.split_once('/') {
             None => Some(Target::Group(name.to_owned())),
-            Some((group, volume)) if !volume.is_empty() && !volume.contains('/') => {
-                Some(Target::Volume { group: group.to_owned(), volume: volume.to_owned() })
+            Some((group, rest)) => {
+                let volume = rest.trim_start_matches('/');
+                (!volume.contains('/')).then(|| Target::Volume { group: group.to_owned(), volume: volume.to_owned() })
             }
-            Some(_) => None,
         }
     }
+}
+
+/// A name or path without the `/dev/` before it.
+fn without_dev(text: &str) -> &str {
+    let path = text.trim_start_matches('/');
+    match path.strip_prefix("dev/") {
+        Some(name) if path.len() < text.len() => name.trim_start_matches('/'),
+        _ => text,
+    }
+}
+
+/// LVM's lines for what [`Target::parse`] cannot read.
+pub fn refusal(text: &str) -> String {
+    let name = without_dev(text);
+    if name.is_empty() {
+        return bad_group(name);
+    }
+    format!("\"{name}\": Invalid path for Logical Volume.")
+}
+
+/// LVM's lines for a group whose name no group can have.
+pub fn bad_group(name: &str) -> String {
+    format!("Volume group name \"{name}\" has invalid characters.\nCannot process volume group {name}")
 }
 
 /// The name under `/dev/mapper`.
@@ -79,15 +102,21 @@ mod tests {
     fn all_ways_to_write_a_target() {
         assert_eq!(Target::parse("vg0"), Some(Target::Group("vg0".into())));
         assert_eq!(Target::parse("/dev/vg0"), Some(Target::Group("vg0".into())));
-        assert_eq!(Target::parse("/dev/vg0/"), Some(Target::Group("vg0".into())));
+        assert_eq!(Target::parse("/dev/vg0/"), volume("vg0", ""));
+        assert_eq!(Target::parse("vg0/"), volume("vg0", ""));
+        assert_eq!(Target::parse("vg0//lv1"), volume("vg0", "lv1"));
+        assert_eq!(Target::parse("//dev//vg0/lv1"), volume("vg0", "lv1"));
+        assert_eq!(Target::parse("dev/lv1"), volume("dev", "lv1"));
         assert_eq!(Target::parse("vg0/lv1"), volume("vg0", "lv1"));
         assert_eq!(Target::parse("/dev/vg0/lv1"), volume("vg0", "lv1"));
         assert_eq!(Target::parse("/dev/mapper/vg0-a+b_c.d--e"), volume("vg0", "a+b_c.d-e"));
         assert_eq!(Target::parse("@t7"), Some(Target::Tag("t7".into())));
-        for nothing in ["", "/dev/", "/", "//", "a//b", "a/b/c", "/dev/mapper/plain", "/dev/mapper/-x", "/tmp/x"] {
+        for nothing in ["", "/dev/", "/", "//", "a/b/c", "a//b/", "/dev/mapper/plain", "/dev/mapper/-x", "/tmp/x"] {
             let parsed = Target::parse(nothing);
             assert!(parsed.is_none(), "{nothing}: {parsed:?}");
         }
+        assert_eq!(refusal("/dev/../x/y"), "\"../x/y\": Invalid path for Logical Volume.");
+        assert!(refusal("/dev/").starts_with("Volume group name \"\" has invalid characters.\n"));
     }
 
     #[test]

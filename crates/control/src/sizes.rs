@@ -43,9 +43,12 @@ pub enum ShareOf {
 }
 
 /// Why a size was not understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeError {
+    NoNumber,
     NoSize,
+    /// A percentage of something that is not known.
+    NoShare(String),
     NotSectors,
     TooBig,
 }
@@ -53,9 +56,11 @@ pub enum SizeError {
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            SizeError::NoNumber => "Size requires number argument.",
             SizeError::NoSize => "Can't parse size argument.",
+            SizeError::NoShare(of) => return write!(f, "Specified %{of} is unknown."),
             SizeError::NotSectors => "Size is not a multiple of 512. Try using 512 or 1024.",
-            SizeError::TooBig => "Size is too big.",
+            SizeError::TooBig => "Size is too big (>=16EiB).",
         })
     }
 }
@@ -88,6 +93,9 @@ impl Size {
     /// Reads a size; a bare number counts `default_unit` (a unit's letter).
     pub fn parse(text: &str, default_unit: char) -> Result<Size, SizeError> {
         let (sign, text) = split_sign(text);
+        if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return Err(SizeError::NoNumber);
+        }
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
         let mut letters = suffix.chars();
@@ -104,7 +112,7 @@ impl Size {
         if unit == 1 && bytes % SECTOR != 0 {
             return Err(SizeError::NotSectors);
         }
-        let bytes = bytes.div_ceil(SECTOR) * SECTOR;
+        let bytes = bytes.checked_next_multiple_of(SECTOR).ok_or(SizeError::TooBig)?;
         Ok(Size { sign, bytes })
     }
 }
@@ -123,9 +131,6 @@ fn scaled(number: &str, unit: u64) -> Result<u64, SizeError> {
     let parts = 10u128.pow(fraction.len() as u32);
     let above: u128 = if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| SizeError::NoSize)? };
     let bytes = u128::from(whole) * u128::from(unit) + (above * u128::from(unit)).div_ceil(parts);
-    if bytes > u128::from(MAX_BYTES) {
-        return Err(SizeError::TooBig);
-    }
     u64::try_from(bytes).map_err(|_| SizeError::TooBig)
 }
 
@@ -146,7 +151,11 @@ impl Extents {
             "%P" | "%PV" | "%PVS" => Some(ShareOf::Pvs),
             "%O" | "%OR" | "%ORI" | "%ORIG" | "%ORIGI" | "%ORIGIN" => Some(ShareOf::Origin),
             "%L" | "%LV" => Some(ShareOf::Volume),
-            _ => return Err(SizeError::NoSize),
+            "%" => return Err(SizeError::NoSize),
+            other => match other.strip_prefix('%') {
+                Some(_) => return Err(SizeError::NoShare(suffix[1..].to_owned())),
+                None => return Err(SizeError::NoSize),
+            },
         };
         let count = number.parse().map_err(|_| SizeError::TooBig)?;
         if count > MAX_BYTES / SECTOR {
@@ -210,15 +219,16 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in
-            ["10X", "", "G", ".", "1.2.3g", "1 G", "0x10", "1GG", "1bb", "+-1", "1e5", "NaN", "inf", "1,5g", "½g"]
-        {
+        for text in ["10X", ".", "1.2.3g", "1 G", "0x10", "1GG", "1bb", "1e5", "1,5g"] {
             assert_eq!(bytes(text), Err(SizeError::NoSize), "{text}");
+        }
+        for text in ["", "G", "+-1", "NaN", "inf", "½g", "vg0"] {
+            assert_eq!(bytes(text), Err(SizeError::NoNumber), "{text}");
         }
         for text in ["1000b", "1023b", "1b"] {
             assert_eq!(bytes(text), Err(SizeError::NotSectors), "{text}");
         }
-        for text in ["5E", "16E", "99999999999999999999", "18446744073709551615E", "8388609T"] {
+        for text in ["16E", "99999999999999999999", "18446744073709551615E", "16777216T"] {
             assert_eq!(bytes(text), Err(SizeError::TooBig), "{text}");
         }
     }
@@ -230,9 +240,10 @@ mod tests {
         assert_eq!(Extents::parse("+100%ORIGIN"), parsed(Sign::Plus, 100, Some(ShareOf::Origin)));
         assert_eq!(Extents::parse("20%vg"), parsed(Sign::None, 20, Some(ShareOf::Group)));
         assert_eq!(Extents::parse("5"), parsed(Sign::None, 5, None));
-        for text in ["", "%FREE", "5%", "5%X", "5x", "-", "1.5"] {
+        for text in ["", "%FREE", "5%", "5x", "-", "1.5"] {
             assert_eq!(Extents::parse(text), Err(SizeError::NoSize), "{text}");
         }
+        assert_eq!(Extents::parse("5%x"), Err(SizeError::NoShare("x".to_owned())));
         assert_eq!(Extents::parse("99999999999999999999"), Err(SizeError::TooBig));
         assert_eq!(share(10, 447), 44);
         assert_eq!(share_up(20, 26), 6);

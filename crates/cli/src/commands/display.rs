@@ -119,6 +119,8 @@ fn volume_colons(lv: &Lv<'_>) -> String {
     let is_active = is_active(volume);
     // Readable; writable; made read-only by activation.
     let access = match (volume.read_only, is_active) {
+        // LVM's device of a pool is there to hold it, not to be written.
+        _ if role(volume) == Role::Pool => 7,
         (false, _) => 3,
         (true, true) => 5,
         (true, false) => 1,

@@ -1,11 +1,11 @@
 //! lvchange: activation, permission, tags and flags.
 
-use super::volumes::refuse_waiting;
+use super::volumes::{Role, refuse_waiting, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
 use crate::session::{SelectedGroup, Session};
-use rowen_control::wire::{AttributeChange, FullPolicy, Request, VolumeReport};
+use rowen_control::wire::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
 
 /// What is accepted and asks for no change.
 const DOES_NOTHING: &[Opt] = &[Opt::Refresh, Opt::Monitor, Opt::Poll, Opt::Resync, Opt::SyncAction, Opt::Rebuild];
@@ -69,6 +69,9 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::failed(format!("--{long} makes no sense here: there are no mirrors or RAID volumes.")));
     }
     let mut selection = session.select_by(args)?;
+    if activation.is_some() && (!change.is_nothing() || pretends) {
+        session.console.complain("WARNING: Combining activation change with other commands is not advised.");
+    }
     for selected in &mut selection.groups {
         if let Err(failure) = refuse_hidden(selected) {
             session.tell(&failure);
@@ -77,13 +80,21 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         if args.has(Opt::Refresh) {
             refresh(session, selected)?;
         }
+        if args.text(Opt::Persistent) == Some("n") {
+            for name in &selected.volumes {
+                let full = format!("{}/{name}", selected.report.name);
+                session.console.complain(format!("Minor number is already not persistent for {full}."));
+            }
+            selection.is_incomplete = true;
+            continue;
+        }
         if pretends && change.is_nothing() {
             let full = |name: &String| format!("Logical volume {}/{name} changed.", selected.report.name);
             selected.volumes.iter().for_each(|name| session.console.say(full(name)));
         }
         let outcome = if change.is_nothing() { Ok(()) } else { change_all(session, selected, &change) };
         let outcome = outcome.and_then(|()| match activation {
-            Some(activation) => activate(session, selected, activation, args.has(Opt::IgnoreSkip)),
+            Some(activation) => activate(session, args, selected, activation),
             None => Ok(()),
         });
         if let Err(failure) = outcome {
@@ -131,8 +142,10 @@ fn change_one(session: &mut Session<'_>, group: &str, volume: &VolumeReport, cha
     let mut is_refused = false;
     match change.read_only {
         Some(wanted) if wanted == volume.read_only => {
-            let state = if wanted { "read only" } else { "writable" };
-            session.console.complain(format!("Logical volume \"{group}/{name}\" is already {state}."));
+            session.console.complain(match wanted {
+                true => format!("Logical volume \"{group}/{name}\" is already read only."),
+                false => format!("Logical volume {group}/{name} is already writable."),
+            });
             is_refused = true;
         }
         Some(read_only) => {
@@ -158,12 +171,24 @@ fn change_one(session: &mut Session<'_>, group: &str, volume: &VolumeReport, cha
     if is_refused { Err(Failure::Told) } else { Ok(()) }
 }
 
-fn activate(session: &mut Session<'_>, selected: &SelectedGroup, activation: Activation, ignore_skip: bool) -> Result {
+fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, activation: Activation) -> Result {
+    let ignore_skip = args.has(Opt::IgnoreSkip);
     // A pool has no device of its own.
     let is_pool = |name: &String| selected.report.volume(name).is_some_and(VolumeReport::is_pool);
-    let names: Vec<String> = selected.volumes.iter().filter(|name| !is_pool(name)).cloned().collect();
+    let mut names: Vec<String> = selected.volumes.iter().filter(|name| !is_pool(name)).cloned().collect();
+    let mut end = Ok(());
+    // Who names the group means all of it.
+    if !selected.is_whole && !args.has(Opt::Yes) {
+        names.retain(|name| {
+            let goes = agrees_to_all(session, &selected.report, name, &selected.volumes);
+            if !goes {
+                end = Err(Failure::Told);
+            }
+            goes
+        });
+    }
     if names.is_empty() {
-        return Ok(());
+        return end;
     }
     let names = Some(names);
     let request = match activation {
@@ -172,5 +197,22 @@ fn activate(session: &mut Session<'_>, selected: &SelectedGroup, activation: Act
         Activation::Auto => Request::Activate { names, ignore_skip, auto: true },
     };
     session.change(&selected.report.name, request)?;
-    Ok(())
+    end
+}
+
+/// A snapshot that goes with its origin takes that, and the origin's other such snapshots, along: asks whether that is meant.
+/// One whose origin was named, too, is not asked about.
+fn agrees_to_all(session: &mut Session<'_>, report: &GroupReport, name: &str, named: &[String]) -> bool {
+    let Some(volume) = report.volume(name).filter(|volume| role(volume) == Role::Snapshot) else { return true };
+    let Some(origin) = volume.origin.as_ref().filter(|origin| !named.contains(origin)) else { return true };
+    let group = &report.name;
+    let others = report.snapshots_of(origin).filter(|other| role(other) == Role::Snapshot).count() - 1;
+    let and_others = if others > 0 { format!(" and {others} other snapshot(s)") } else { String::new() };
+    let question =
+        format!("Change of snapshot {group}/{name} will also change its origin {group}/{origin}{and_others}. Proceed?");
+    let agrees = session.console.asks(&question);
+    if !agrees {
+        session.console.complain(format!("Logical volume {group}/{name} not changed."));
+    }
+    agrees
 }

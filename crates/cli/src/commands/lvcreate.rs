@@ -4,20 +4,22 @@
 //! measured against. It holds no space back from the group. A snapshot without a size shares the group's free space, of
 //! thick volumes too; where LVM would refuse, this is the better way.
 
-use super::volumes::{Role, extent_bytes, role};
+use super::volumes::{Role, extent_bytes, extents_of, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
-use crate::session::Session;
+use crate::session::{Session, unless_exported};
 use rowen_control::names::{self, Refusal};
-use rowen_control::paths::Target;
+use rowen_control::paths::{self, Target};
 use rowen_control::sizes::{self, ShareOf};
-use rowen_control::units::sentence;
+use rowen_control::units::{Units, sentence};
 use rowen_control::wire::{
     Attributes, FullPolicy, GroupReport, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
 };
 use rowen_engine::units::BLOCK_SIZE;
 
+/// As many as LVM counts.
+const MOST_EXTENTS: u64 = u32::MAX as u64;
 const LEAST_CHUNK: u64 = 4 << 10;
 const MOST_CHUNK: u64 = 512 << 10;
 /// Neighbours of a redirected write land beside it within this much, unless `-c` says otherwise.
@@ -34,9 +36,13 @@ enum What {
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if args.has(Opt::Size) && args.has(Opt::Extents) {
-        return Err(Failure::usage("Please specify only one of --size and --extents."));
+        return Err(Failure::usage("Please specify either size or extents (not both)."));
     }
-    for (option, size) in [(Opt::Size, args.size(Opt::Size)), (Opt::VirtualSize, args.size(Opt::VirtualSize))] {
+    if args.number(Opt::Stripes) == Some(0) {
+        return Err(Failure::usage("--stripes may not be zero."));
+    }
+    for option in [Opt::Size, Opt::VirtualSize, Opt::ChunkSize] {
+        let size = args.size(option);
         if size.is_some_and(|size| size.bytes == 0) {
             return Err(Failure::usage(format!("--{} may not be zero.", option.spec().long)));
         }
@@ -45,7 +51,11 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::usage("--extents may not be zero."));
     }
     super::volumes::refuse_redundancy(args)?;
-    match what(args)? {
+    let what = what(args)?;
+    if args.number(Opt::Stripes).is_some_and(|stripes| stripes > 1) && !args.has(Opt::StripeSize) {
+        session.console.say("Using default stripesize 64.00 KiB.");
+    }
+    match what {
         What::Plain => plain(session, args),
         What::Snapshot => snapshot(session, args),
         What::Pool => pool(session, args),
@@ -56,13 +66,16 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
 fn what(args: &Args) -> Result<What> {
     let has_size = args.has(Opt::Size) || args.has(Opt::Extents);
     let has_virtual = args.has(Opt::VirtualSize);
-    let is_snapshot = args.has(Opt::Snapshot) || args.text(Opt::Type) == Some("snapshot");
+    let is_snapshot = is_snapshot(args);
     Ok(match args.text(Opt::Type) {
         Some("thin-pool") if has_size && !has_virtual => What::Pool,
         Some("thin") if has_virtual => What::Thin,
         // Of a volume of any kind: it becomes a snapshot that is counted in the pool.
         Some("thin") if has_origin(args) => What::Snapshot,
-        None if args.has(Opt::Thin) && !has_size && !has_virtual && has_origin(args) => What::Snapshot,
+        None if args.has(Opt::Thin) && !has_size && !has_virtual && !args.positionals.is_empty() => What::Snapshot,
+        _ if is_snapshot && has_virtual && names_volume(args) => {
+            return Err(Failure::failed("Please either create snapshot or thin volume."));
+        }
         // A sparse volume: LVM makes it as a snapshot of nothing.
         _ if is_snapshot && has_virtual => What::Thin,
         _ if is_snapshot => What::Snapshot,
@@ -77,8 +90,18 @@ fn what(args: &Args) -> Result<What> {
 /// Whether a volume is named to start from.
 fn has_origin(args: &Args) -> bool {
     let is_pool_named = args.has(Opt::ThinPool) || args.text(Opt::Type) == Some("thin");
+    is_pool_named && names_volume(args)
+}
+
+/// Whether the first operand is a volume.
+fn names_volume(args: &Args) -> bool {
     let volume = args.positionals.first().and_then(|word| Target::parse(word));
-    is_pool_named && matches!(volume, Some(Target::Volume { .. }))
+    matches!(volume, Some(Target::Volume { .. }))
+}
+
+/// Whether a snapshot is asked for; with a virtual size and without an origin that is a sparse volume, in no pool.
+fn is_snapshot(args: &Args) -> bool {
+    args.has(Opt::Snapshot) || args.text(Opt::Type) == Some("snapshot")
 }
 
 /// A name that may say its group: `LV`, `VG/LV`, `/dev/VG/LV`.
@@ -100,10 +123,10 @@ fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String
     };
     let group = match (positional.map(super::vg::group_name).transpose()?, named_group) {
         (Some(group), Some(named)) if group != named => {
-            return Err(Failure::usage(format!("Please use a single volume group name (\"{group}\" or \"{named}\")")));
+            return Err(Failure::usage(format!("Inconsistent volume group names given: \"{named}\" and \"{group}\"")));
         }
         (Some(group), _) | (None, Some(group)) => group,
-        (None, None) => return Err(Failure::usage("Please specify the volume group's name.")),
+        (None, None) => return Err(Failure::NoForm),
     };
     if let Some(name) = &name {
         check_name(&group, name)?;
@@ -114,6 +137,7 @@ fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String
 pub fn check_name(group: &str, name: &str) -> Result {
     names::check_volume(name).map_err(|why| match why {
         Refusal::ReservedPrefix(_) | Refusal::ReservedPart(_) => Failure::usage(why.to_string()),
+        _ if name.contains('/') => Failure::usage(paths::refusal(name)),
         _ => Failure::usage(format!("Logical volume name \"{name}\" is invalid.")),
     })?;
     names::pair_too_long(group, name).map_or(Ok(()), |told| Err(Failure::failed(told)))
@@ -127,10 +151,10 @@ fn report_for(
     mut others: Vec<String>,
     args: &Args,
 ) -> Result<GroupReport> {
-    let Some(name) = name else { return session.report(group) };
+    let Some(name) = name else { return session.usable_report(group) };
     others.push(name.clone());
     others.extend(args.text(Opt::ThinPool).map(|pool| split_name(pool).1));
-    session.report_of(group, others)
+    unless_exported(session.report_of(group, others)?)
 }
 
 /// The name, if it is free; a made-up one if none was given.
@@ -153,29 +177,63 @@ fn single(args: &Args) -> Option<&str> {
 }
 
 /// Bytes as extents, rounded up; says so when asked.
-fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> u64 {
+fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> Result<u64> {
     let extent = extent_bytes(report);
     let extents = bytes.div_ceil(extent);
+    if extents > MOST_EXTENTS {
+        return Err(Failure::failed(format!(
+            "Volume too large ({}) for extent size {}. Upper limit is less than {}.",
+            sentence(bytes),
+            sentence(extent),
+            sentence(MOST_EXTENTS.saturating_mul(extent))
+        )));
+    }
     if bytes % extent != 0 {
         let size = sentence(extents.saturating_mul(extent));
         session.console.say(format!("Rounding up size to full physical extent {size}"));
     }
-    extents
+    Ok(extents)
 }
 
-/// The size of what is made, in extents; `origin` is what `%ORIGIN` is taken of.
-fn size_in_extents(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin: Option<u64>) -> Result<u64> {
+/// What `%ORIGIN` is taken of.
+struct OriginExtents {
+    extents: u64,
+    /// The most that a snapshot of it can use.
+    most_useful: u64,
+}
+
+/// The size of what is made, in extents.
+fn size_in_extents(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    origin: Option<OriginExtents>,
+) -> Result<u64> {
     if let Some(size) = args.size(Opt::Size) {
-        return Ok(rounded(session, report, size.bytes));
+        return rounded(session, report, size.bytes);
     }
     let extents = args.extents(Opt::Extents).ok_or(Failure::NoForm)?;
     let count = match (extents.of, origin) {
-        (None, _) => extents.count,
-        (Some(ShareOf::Group), _) => sizes::share(extents.count, report.extents),
-        (Some(ShareOf::Free | ShareOf::Pvs), _) => {
-            sizes::share(extents.count, session.free_extents(report, report.extents)?)
+        (None, _) => extents.count.min(MOST_EXTENTS),
+        (Some(ShareOf::Group), _) => {
+            let wanted = sizes::share(extents.count, report.extents);
+            let free = session.free_extents(report, wanted)?;
+            if wanted > free {
+                let left = Units::default().words(free.saturating_mul(extent_bytes(report)));
+                let asked = extents.count;
+                session.console.say(format!("Reducing {asked}%VG to remaining free space {left} in VG."));
+            }
+            wanted.min(free)
         }
-        (Some(ShareOf::Origin), Some(most)) => sizes::share_up(extents.count, most),
+        // More than all of what is free is all of it.
+        (Some(ShareOf::Free | ShareOf::Pvs), _) => {
+            let free = session.free_extents(report, report.extents)?;
+            sizes::share(extents.count, free).min(free)
+        }
+        // The share is of the contents; the table of what is where needs its room besides.
+        (Some(ShareOf::Origin), Some(origin)) => {
+            sizes::share_up(extents.count, origin.extents).saturating_add(origin.most_useful - origin.extents)
+        }
         (Some(ShareOf::Origin), None) => {
             return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only."));
         }
@@ -184,6 +242,9 @@ fn size_in_extents(session: &mut Session<'_>, args: &Args, report: &GroupReport,
         }
     };
     match count {
+        0 if matches!(extents.of, Some(ShareOf::Group | ShareOf::Free | ShareOf::Pvs)) => {
+            Err(Failure::failed("Calculated size of logical volume is 0 extents. Needs to be larger."))
+        }
         0 => Err(Failure::failed("Unable to create new logical volume with no extents.")),
         count => Ok(count),
     }
@@ -210,9 +271,6 @@ fn check_room(session: &mut Session<'_>, report: &GroupReport, extents: u64) -> 
 /// sense is refused.
 fn warn_placement(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result {
     let stripes = args.number(Opt::Stripes).unwrap_or(1);
-    if stripes == 0 {
-        return Err(Failure::usage("Number of stripes (0) must be between 1 and 128."));
-    }
     super::volumes::check_pvs(session, report, args.positionals.get(1..).unwrap_or_default())?;
     let pvs = report.pvs.len() as u64;
     if stripes > pvs {
@@ -295,13 +353,12 @@ fn plain(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
     let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
+    let extents = size_in_extents(session, args, &report, None)?;
     let name = free_name(&report, name)?;
     warn_placement(session, args, &report)?;
-    let extents = size_in_extents(session, args, &report, None)?;
     check_room(session, &report, extents)?;
-    // LVM marks any volume only when told to, and then still makes its device: the mark counts from the next activation.
     let attributes = attributes(session, args, false);
-    let activate = args.activation() != Some(Activation::No);
+    let activate = becomes_active(args, &attributes);
     let spec = VolumeSpec {
         name: name.clone(),
         uuid: session.backend.fresh_uuid(),
@@ -368,6 +425,9 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
         check_name(&group, name)?;
     }
     let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
+    if let Some(name) = name.as_ref().filter(|name| report.volume(name).is_some()) {
+        return Err(Failure::failed(format!("Logical volume {name} already exists in Volume group {group}.")));
+    }
     let name = free_name(&report, name)?;
     let spec = pool_spec(session, args, &report, &name)?;
     session.change(&group, Request::CreateVolume { spec, activate: false })?;
@@ -382,10 +442,23 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     for name in name.iter().chain(&pool) {
         check_name(&group, name)?;
     }
-    let report = report_for(session, &group, name.as_ref(), pool.iter().cloned().collect(), args)?;
-    let name = free_name(&report, name)?;
+    let report = match &pool {
+        // It may have to be given a name that no volume has.
+        None => session.usable_report(&group)?,
+        Some(pool) => report_for(session, &group, name.as_ref(), vec![pool.clone()], args)?,
+    };
+    let has_size = args.has(Opt::Size) || args.has(Opt::Extents);
+    let pool = match pool {
+        None if is_snapshot(args) => None,
+        None if !has_size => return Err(Failure::usage("Please specify name of existing pool.")),
+        None => {
+            let taken = report.volumes.iter().map(|volume| volume.name.as_str()).chain(name.as_deref());
+            Some(names::automatic(taken))
+        }
+        named => named,
+    };
     let virtual_size = args.size(Opt::VirtualSize).ok_or(Failure::NoForm)?;
-    let extents = rounded(session, &report, virtual_size.bytes);
+    let extents = rounded(session, &report, virtual_size.bytes)?;
     let new_pool = match &pool {
         None => None,
         Some(pool) => match report.volume(pool) {
@@ -393,11 +466,19 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
             Some(_) => {
                 return Err(Failure::failed(format!("Logical volume {group}/{pool} is not a thin pool.")));
             }
-            None if args.has(Opt::Size) || args.has(Opt::Extents) => Some(pool_spec(session, args, &report, pool)?),
+            None if has_size => Some(pool_spec(session, args, &report, pool)?),
             None => {
-                return Err(Failure::failed(format!("Thin pool {pool} not found in volume group {group}.")));
+                return Err(Failure::failed(format!("Pool {pool} not found in Volume group {group}.")));
             }
         },
+    };
+    let name = match name {
+        // The next after the pool's.
+        None => {
+            let taken = report.volumes.iter().map(|volume| volume.name.as_str()).chain(pool.as_deref());
+            names::automatic(taken)
+        }
+        named => free_name(&report, named)?,
     };
     if new_pool.is_some() && pool.as_ref() == Some(&name) {
         return Err(Failure::usage("The thin volume and its pool need different names."));
@@ -405,7 +486,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     let of_pool = pool.as_ref().and_then(|pool| report.volume(pool)).map(|pool| pool.full);
     let mut attributes = attributes(session, args, false);
     attributes.pool = pool.unwrap_or_default();
-    let activate = args.activation() != Some(Activation::No);
+    let activate = becomes_active(args, &attributes);
     let spec = VolumeSpec {
         name: name.clone(),
         uuid: session.backend.fresh_uuid(),
@@ -490,7 +571,7 @@ fn named_pool(report: &GroupReport, pool: &str) -> Result<String> {
     match report.volume(pool) {
         Some(found) if found.is_pool() => Ok(pool.to_owned()),
         Some(_) => Err(Failure::failed(format!("Logical volume {group}/{pool} is not a thin pool."))),
-        None => Err(Failure::failed(format!("Thin pool {pool} not found in volume group {group}."))),
+        None => Err(Failure::failed(format!("Pool {pool} not found in Volume group {group}."))),
     }
 }
 
@@ -505,7 +586,8 @@ fn reserve(
     // LVM's table has an entry for each chunk of its own default size when none is given.
     let chunk = if args.has(Opt::ChunkSize) { u64::from(chunk_blocks) * BLOCK_SIZE } else { LEAST_CHUNK };
     let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
-    let mut extents = size_in_extents(session, args, report, Some(most))?;
+    let of = OriginExtents { extents: extents_of(report, origin.blocks), most_useful: most };
+    let mut extents = size_in_extents(session, args, report, Some(of))?;
     if extents > most {
         let size = |extents: u64| sentence(extents.saturating_mul(extent_bytes(report)));
         let (asked, useful) = (size(extents), size(most));

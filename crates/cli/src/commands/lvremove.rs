@@ -3,14 +3,13 @@
 
 use super::volumes::{Role, dependent_snapshots, members, role};
 use crate::failure::{Failure, Result};
-use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
 use rowen_control::wire::{GroupReport, Request, VolumeReport};
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if !args.names_something() {
-        return Err(Failure::usage("Please enter one or more logical volume paths"));
+        return Err(Failure::NoForm);
     }
     let mut selection = session.select_by(args)?;
     for selected in std::mem::take(&mut selection.groups) {
@@ -86,10 +85,8 @@ fn remove_one(
         }
     }
     session.change(&report.name, Request::Remove { names: names.clone() })?;
-    if args.count(Opt::Quiet) < 2 {
-        for name in &names {
-            session.console.say(format!("Logical volume \"{name}\" successfully removed."));
-        }
+    for name in &names {
+        session.console.say(format!("Logical volume \"{name}\" successfully removed."));
     }
     Ok(names)
 }

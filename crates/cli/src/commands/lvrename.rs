@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
-use crate::session::Session;
+use crate::session::{Session, unless_exported};
 use rowen_control::names::{self, Refusal};
 use rowen_control::paths::Target;
 use rowen_control::wire::Request;
@@ -12,8 +12,13 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         [group, from, to] => (super::vg::group_name(group)?, last_part(from), to),
         [from, to] => match Target::parse(from) {
             Some(Target::Volume { group, volume }) => (group, volume, to),
-            _ => return Err(Failure::usage("Path required for Logical Volume \"".to_owned() + from + "\"")),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "Path required for Logical Volume \"{from}\".\nPlease provide a valid volume group name"
+                )));
+            }
         },
+        [_, _, _, more, ..] => return Err(Failure::Operand(more.clone())),
         _ => return Err(Failure::NoForm),
     };
     let to = match Target::parse(to) {
@@ -31,7 +36,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if from == to {
         return Err(Failure::usage("Old and new logical volume names must differ"));
     }
-    let report = session.report_of(&group, vec![from.clone(), to.clone()])?;
+    let report = unless_exported(session.report_of(&group, vec![from.clone(), to.clone()])?)?;
     let Some(volume) = report.volume(&from) else {
         return Err(Failure::failed(format!(
             "Existing logical volume \"{from}\" not found in volume group \"{group}\""

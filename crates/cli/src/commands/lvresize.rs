@@ -4,7 +4,7 @@ use super::filesystem::{self, Filesystem};
 use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
-use crate::parse::Args;
+use crate::parse::{Args, refuse_sign};
 use crate::session::Session;
 use rowen_control::sizes::{self, ShareOf, Sign};
 use rowen_control::units::sentence;
@@ -36,11 +36,26 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     }
     // A pool's metadata grows by itself: to ask for that alone is to ask for nothing.
     let has_size = args.has(Opt::NewSize) || args.has(Opt::NewExtents);
-    if (args.has(Opt::NewSize) && args.has(Opt::NewExtents)) || (!has_size && !args.has(Opt::MorePoolMetadata)) {
+    match direction {
+        Direction::Up => refuse_sign(args, Sign::Minus)?,
+        Direction::Down => refuse_sign(args, Sign::Plus)?,
+        Direction::Either => {}
+    }
+    let Some((word, pvs)) = args.positionals.split_first() else { return Err(Failure::NoForm) };
+    if args.has(Opt::NewSize) && args.has(Opt::NewExtents) {
+        return Err(Failure::usage("Please specify either size or extents but not both."));
+    }
+    if !has_size && !args.has(Opt::MorePoolMetadata) {
         return Err(Failure::NoForm);
     }
+    let is_zero = |option: Opt| match option {
+        Opt::NewSize => args.size(option).is_some_and(|size| size.bytes == 0),
+        _ => args.extents(option).is_some_and(|extents| extents.count == 0),
+    };
+    if let Some(option) = [Opt::NewSize, Opt::NewExtents].into_iter().find(|option| is_zero(*option)) {
+        return Err(Failure::usage(format!("--{} may not be zero.", option.spec().long)));
+    }
     super::volumes::refuse_redundancy(args)?;
-    let Some((word, pvs)) = args.positionals.split_first() else { return Err(Failure::NoForm) };
     let missing = |group: &str, name: &str| format!("Logical volume {name} not found in volume group {group}.");
     let (report, volume) = session.one_volume(word, missing)?;
     if volume.is_waiting_to_merge() {
@@ -52,7 +67,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         session.console.say(format!("Logical volume {}/{} successfully resized.", report.name, volume.name));
         return Ok(());
     }
-    let wanted = wanted_extents(session, args, &report, &volume, old, direction)?;
+    let wanted = wanted_extents(session, args, &report, &volume, old)?;
     let (new, is_capped) = capped(session, &report, &volume, wanted);
     let resizes_filesystem = filesystem::is_wanted(args);
     check_direction(old, new, direction, is_capped || resizes_filesystem)?;
@@ -107,7 +122,6 @@ fn wanted_extents(
     report: &GroupReport,
     volume: &VolumeReport,
     old: u64,
-    direction: Direction,
 ) -> Result<u64> {
     let full = format!("{}/{}", report.name, volume.name);
     let (sign, amount) = if let Some(size) = args.size(Opt::NewSize) {
@@ -122,15 +136,6 @@ fn wanted_extents(
         let extents = args.extents(Opt::NewExtents).ok_or(Failure::NoForm)?;
         (extents.sign, share_of(report, volume, extents.count, extents.of)?)
     };
-    match (sign, direction) {
-        (Sign::Plus, Direction::Down) => {
-            return Err(Failure::usage("Positive sign not permitted with this command; use lvextend."));
-        }
-        (Sign::Minus, Direction::Up) => {
-            return Err(Failure::usage("Negative argument not permitted with this command; use lvreduce."));
-        }
-        _ => {}
-    }
     let new = match sign {
         Sign::None => amount,
         Sign::Plus => old.checked_add(amount).ok_or_else(|| too_large(&full))?,

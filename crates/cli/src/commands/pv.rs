@@ -19,7 +19,7 @@ pub fn with_questions<T>(
 ) -> Result<T> {
     match act(session, consent) {
         Err(Trouble::Confirm { question, refused }) => {
-            if !session.console.asks(&question) {
+            if !session.console.asks_exactly(&question) {
                 return Err(Failure::failed(refused));
             }
             consent.yes = true;
@@ -32,11 +32,12 @@ pub fn with_questions<T>(
 /// Each of the paths in turn; one that fails does not stop the others.
 fn each(session: &mut Session<'_>, args: &Args, act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
     if args.positionals.is_empty() {
-        return Err(Failure::usage("Please enter a physical volume path."));
+        return Err(Failure::NoForm);
     }
     let mut end = Ok(());
     for path in &args.positionals {
-        if let Err(failure) = act(session, path) {
+        let is_there = super::vg::refuse_missing(session, std::slice::from_ref(path));
+        if let Err(failure) = is_there.and_then(|()| act(session, path)) {
             session.tell(&failure);
             end = Err(Failure::Told);
         }

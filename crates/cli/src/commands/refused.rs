@@ -8,6 +8,11 @@ fn refused(why: &str) -> Result {
     Err(Failure::failed(why))
 }
 
+/// The same, where something is asked for at all.
+fn refused_if_named(args: &Args, why: &str) -> Result {
+    if args.positionals.is_empty() { Err(Failure::NoForm) } else { refused(why) }
+}
+
 pub fn pvmove(_session: &mut Session<'_>, _args: &Args) -> Result {
     refused(
         "Moving extents is not supported: snapshots share blocks, and all of their maps would have to change.\n\
@@ -15,27 +20,33 @@ pub fn pvmove(_session: &mut Session<'_>, _args: &Args) -> Result {
     )
 }
 
-pub fn vgsplit(_session: &mut Session<'_>, _args: &Args) -> Result {
-    refused(
+pub fn vgsplit(_session: &mut Session<'_>, args: &Args) -> Result {
+    refused_if_named(
+        args,
         "Splitting a volume group is not supported: its volumes share its space and its journal.\n\
          Copy the volumes to a volume group on other physical volumes.",
     )
 }
 
-pub fn vgmerge(_session: &mut Session<'_>, _args: &Args) -> Result {
-    refused(
+pub fn vgmerge(_session: &mut Session<'_>, args: &Args) -> Result {
+    refused_if_named(
+        args,
         "Merging volume groups is not supported: each has a history of snapshots of its own.\n\
          Copy the volumes of the one to the other, and extend that with the physical volumes.",
     )
 }
 
-pub fn vgimportclone(_session: &mut Session<'_>, _args: &Args) -> Result {
-    refused(
+pub fn vgimportclone(_session: &mut Session<'_>, args: &Args) -> Result {
+    refused_if_named(
+        args,
         "Importing a clone is not supported: blocks carry the identifier of their volume group.\n\
          Open the copy on another host, or with the original detached.",
     )
 }
 
-pub fn vgconvert(_session: &mut Session<'_>, _args: &Args) -> Result {
-    refused("There is one format of metadata, and nothing to convert; LVM's own volume groups are not opened.")
+pub fn vgconvert(_session: &mut Session<'_>, args: &Args) -> Result {
+    refused_if_named(
+        args,
+        "There is one format of metadata, and nothing to convert; LVM's own volume groups are not opened.",
+    )
 }

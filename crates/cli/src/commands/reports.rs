@@ -1,6 +1,7 @@
 //! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report is about. What it shows of them is the report
 //! module's.
 
+use super::vg::known_group;
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -76,7 +77,7 @@ pub fn named_reports(session: &mut Session<'_>, words: &[String]) -> Result<(Vec
         match Target::parse(word) {
             Some(Target::Tag(tag)) => names.extend(session.tagged_groups(&tag)?),
             Some(Target::Group(name)) => names.push(name),
-            _ => return Err(Failure::usage(format!("Invalid volume group name {word}."))),
+            _ => names.push(known_group(word)?),
         }
     }
     let (mut reports, is_incomplete) = match names.is_empty() && !words.is_empty() {
@@ -118,12 +119,15 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> 
     let mut labels = session.backend.labels()?;
     labels.sort_by(|a, b| a.path.cmp(&b.path));
     let (tags, paths): (Vec<&String>, Vec<&String>) = args.positionals.iter().partition(|word| word.starts_with('@'));
-    let paths: Vec<String> = paths.into_iter().map(|path| session.backend.absolute(path)).collect();
+    let words = paths;
+    let paths: Vec<String> = words.iter().map(|path| session.backend.absolute(path)).collect();
     let mut devices = Devices { labels: Vec::new(), reports: Vec::new(), is_incomplete: false };
-    for path in &paths {
+    for (path, word) in paths.iter().zip(words) {
         if !labels.iter().any(|label| &label.path == path) {
             let told = match session.backend.exists(path) {
-                false => format!("Failed to find device \"{path}\"."),
+                // Where LVM knows of no physical volume at all, it says it so.
+                false if labels.is_empty() => format!("Failed to find device \"{word}\"."),
+                false => format!("Cannot use {word}: device not found"),
                 true if args.has(Opt::Fields) => format!("No physical volume label read from {path}."),
                 true => format!("Failed to find physical volume \"{path}\"."),
             };

@@ -24,7 +24,7 @@ fn refuse_operands(args: &Args) -> Result {
 pub fn lvscan(session: &mut Session<'_>, args: &Args) -> Result {
     refuse_operands(args)?;
     let (reports, is_incomplete) = named_reports(session, &[])?;
-    for group in &reports {
+    for group in reports.iter().filter(|group| !group.attributes.exported) {
         for volume in group.volumes.iter().filter(|volume| args.has(Opt::All) || !volume.is_waiting_to_merge()) {
             let state = if is_active(volume) { "ACTIVE" } else { "inactive" };
             let kind = match role(volume) {

@@ -6,11 +6,12 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
 use crate::report::Kind;
+use crate::report::fields::is_active;
 use crate::report::select::Criteria;
-use crate::session::Session;
+use crate::session::{Session, unless_exported};
 use rowen_control::names;
-use rowen_control::paths::Target;
-use rowen_control::wire::{AllocPolicy, GroupChange, GroupReport, Request};
+use rowen_control::paths::{Target, bad_group};
+use rowen_control::wire::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
@@ -25,13 +26,31 @@ pub fn group_name(word: &str) -> Result<String> {
     }
 }
 
-pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
-    let Some((name, paths)) = args.positionals.split_first() else {
-        return Err(Failure::usage("Please provide volume group name and physical volumes"));
-    };
-    if paths.is_empty() {
-        return Err(Failure::usage("Please enter physical volume name(s)"));
+/// The group that a word names, where groups are looked up.
+pub fn known_group(word: &str) -> Result<String> {
+    let name = word.strip_prefix("/dev/").unwrap_or(word);
+    match Target::parse(word) {
+        Some(Target::Group(name)) => Ok(name),
+        _ if name.is_empty() => Err(Failure::failed(bad_group(name))),
+        _ => Err(Failure::usage(format!("Invalid volume group name {name}."))),
     }
+}
+
+/// Refuses what is to be a physical volume and is not there, by the name that it was given.
+pub fn refuse_missing(session: &mut Session<'_>, paths: &[String]) -> Result {
+    for path in paths {
+        let full = session.backend.absolute(path);
+        if path.is_empty() || !session.backend.exists(&full) {
+            return Err(Failure::failed(format!("No device found for {path}.")));
+        }
+    }
+    Ok(())
+}
+
+pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some((name, paths)) = args.positionals.split_first().filter(|(_, paths)| !paths.is_empty()) else {
+        return Err(Failure::NoForm);
+    };
     if args.yes_no(Opt::Clustered) == Some(true) {
         return Err(Failure::failed("A volume group belongs to one host: clustered groups are not supported."));
     }
@@ -49,9 +68,13 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(refused(format!("/dev/{name}: already exists in filesystem")));
     }
     let extent = args.size(Opt::ExtentSize).map_or(DEFAULT_EXTENT_BYTES, |size| size.bytes);
+    if extent == 0 {
+        return Err(Failure::usage("Physical extent size may not be zero"));
+    }
     if !extent.is_power_of_two() || !(LEAST_EXTENT_BYTES..=MOST_EXTENT_BYTES).contains(&extent) {
         return Err(Failure::usage("Physical extent size must be a power of 2 in the range 4 KiB to 1 GiB."));
     }
+    refuse_missing(session, paths)?;
     if !session.is_test {
         let notes = with_questions(session, consent(args), |session, consent| {
             session.backend.vgcreate(name, extent / BLOCK_SIZE, paths, consent)
@@ -77,7 +100,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
 pub fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
     let mut end = Ok(());
     for word in words {
-        let name = group_name(word)?;
+        let name = known_group(word)?;
         if let Err(failure) = act(session, &name) {
             session.tell(&failure);
             end = Err(Failure::Told);
@@ -88,11 +111,11 @@ pub fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Sessi
 
 pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
     if !args.names_something() {
-        return Err(Failure::usage("Please enter one or more volume group paths"));
+        return Err(Failure::NoForm);
     }
     let groups = chosen_groups(session, args)?;
     each(session, &groups, |session, name| {
-        let report = session.report(name)?;
+        let report = session.usable_report(name)?;
         let count = report.volumes.len();
         if count > 0 && !args.is_sure() {
             let question =
@@ -124,19 +147,22 @@ fn in_order_of_removal(report: &GroupReport) -> Vec<String> {
 }
 
 pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
-    let Some((name, paths)) = args.positionals.split_first() else {
-        return Err(Failure::usage("Please enter volume group name and physical volume(s)"));
+    let Some((name, paths)) = args.positionals.split_first().filter(|(_, paths)| !paths.is_empty()) else {
+        return Err(Failure::NoForm);
     };
-    if paths.is_empty() {
-        return Err(Failure::usage("Please enter physical volume(s)"));
-    }
-    let name = group_name(name)?;
-    session.report(&name)?;
+    let name = known_group(name)?;
+    unless_exported(session.report_of(&name, Vec::new())?)?;
+    refuse_missing(session, paths)?;
     let paths: Vec<String> = paths.iter().map(|path| session.backend.absolute(path)).collect();
     if args.has(Opt::Yes) && !session.is_test {
         label_plain_devices(session, &paths)?;
     }
+    let labels = session.backend.labels()?;
+    let fresh: Vec<&String> = paths.iter().filter(|path| !labels.iter().any(|label| label.path == **path)).collect();
+    let created: Vec<String> =
+        fresh.iter().map(|path| format!("Physical volume \"{path}\" successfully created.")).collect();
     session.change(&name, Request::AddPv { paths })?;
+    created.iter().for_each(|line| session.console.say(line));
     session.console.say(format!("Volume group \"{name}\" successfully extended"));
     Ok(())
 }
@@ -224,7 +250,7 @@ pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<S
     for word in words {
         let found = match Target::parse(word) {
             Some(Target::Tag(tag)) => session.tagged_groups(&tag)?,
-            _ => vec![group_name(word)?],
+            _ => vec![known_group(word)?],
         };
         names.extend(found);
     }
@@ -263,21 +289,24 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::NoForm);
     }
     let groups = chosen_groups(session, args)?;
+    let is_named = !args.positionals.is_empty();
     each(session, &groups, |session, name| {
+        let report = session.report(name)?;
+        if report.attributes.exported && !is_named {
+            return Ok(());
+        }
+        let report = unless_exported(report)?;
         if let Some(why) = is_refused {
-            session.report(name)?;
             return Err(Failure::failed(why));
         }
         if change != GroupChange::default() {
-            refuse_no_change(&session.report(name)?, &change)?;
+            refuse_no_change(&report, &change)?;
             session.change(name, Request::ChangeGroup { change: change.clone() })?;
             session.console.say(format!("Volume group \"{name}\" successfully changed"));
-        } else if activation.is_none() {
-            session.report(name)?;
         }
         let Some(activation) = activation else { return Ok(()) };
         // A group that is not to be activated at boot is passed over, without a word.
-        if activation == Activation::Auto && !session.report(name)?.attributes.autoactivate {
+        if activation == Activation::Auto && !report.attributes.autoactivate {
             return Ok(());
         }
         match activation {
@@ -291,7 +320,12 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
             }
         }
         let report = session.report(name)?;
-        let active = report.volumes.iter().filter(|volume| volume.node.active && !volume.is_waiting_to_merge()).count();
+        // Who has just switched all off is told of no pools, which have no devices to switch.
+        let counts = |volume: &&VolumeReport| match activation {
+            Activation::No => volume.node.active,
+            Activation::Yes | Activation::Auto => is_active(volume),
+        };
+        let active = report.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).filter(counts).count();
         session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
         Ok(())
     })

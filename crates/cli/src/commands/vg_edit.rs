@@ -1,18 +1,18 @@
 //! vgreduce, vgrename, vgexport, vgimport, vgck and vgmknodes: changes of a group as a whole.
 
-use super::vg::{each, group_name, named_groups};
+use super::vg::{each, known_group, named_groups};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::session::{Session, unexpected};
+use crate::session::{Session, unexpected, unless_exported};
 use rowen_control::names;
 use rowen_control::wire::{GroupChange, GroupReport, Outcome, Request};
 
 pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     let [from, to] = &args.positionals[..] else {
-        return Err(Failure::usage("Old and new volume group names need specifying"));
+        return Err(Failure::NoForm);
     };
-    let from = group_name(from)?;
+    let from = known_group(from)?;
     let to = to.strip_prefix("/dev/").unwrap_or(to);
     let invalid = |why: String| Failure::failed(format!("{why}\nNew volume group name \"{to}\" is invalid."));
     names::check_form(to).map_err(|why| invalid(why.to_string()))?;
@@ -21,7 +21,7 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let report = session.report(&from)?;
     if session.backend.groups()?.iter().any(|group| group == to) {
-        return Err(Failure::failed(format!("New volume group \"{to}\" already exists")));
+        return Err(Failure::failed(format!("New VG name \"{to}\" already exists")));
     }
     if session.backend.exists(&format!("/dev/{to}")) {
         return Err(invalid(format!("/dev/{to}: already exists in filesystem")));
@@ -41,9 +41,7 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
 /// The groups that the words name, or all with `-a`, of which there must be words or that.
 fn chosen(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
     match (args.positionals.is_empty(), args.has(Opt::AllGroups)) {
-        (true, false) => {
-            Err(Failure::usage("Please supply volume groups or use --select for selection or use -a for all."))
-        }
+        (true, false) => Err(Failure::NoForm),
         (false, true) => Err(Failure::usage("No arguments permitted when using -a for all.")),
         _ => named_groups(session, &args.positionals),
     }
@@ -86,7 +84,12 @@ fn set_exported(session: &mut Session<'_>, name: &str, exported: bool) -> Result
 pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
     let groups = named_groups(session, &args.positionals)?;
     let updates = args.has(Opt::UpdateMetadata);
+    let is_named = !args.positionals.is_empty();
     each(session, &groups, |session, name| {
+        match session.report_of(name, Vec::new()).and_then(unless_exported) {
+            Err(_) if !is_named => return Ok(()),
+            report => report?,
+        };
         if updates {
             session.change(name, Request::Checkpoint)?;
             return Ok(());
@@ -109,12 +112,12 @@ pub fn make_nodes(session: &mut Session<'_>, args: &Args) -> Result {
 
 pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
     let Some((name, paths)) = args.positionals.split_first() else {
-        return Err(Failure::usage("Please give volume group name and physical volume paths"));
+        return Err(Failure::NoForm);
     };
-    let name = group_name(name)?;
+    let name = known_group(name)?;
     let (all, missing) = (args.has(Opt::AllEmpty), args.has(Opt::RemoveMissing));
     match (paths.is_empty(), all || missing) {
-        (true, false) => return Err(Failure::usage("Please enter physical volume paths or option -a")),
+        (true, false) => return Err(Failure::NoForm),
         (false, true) => {
             return Err(Failure::usage("Please don't give both physical volume paths and -a or --removemissing."));
         }
@@ -131,9 +134,15 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let paths = if all { all_but_used(&report) } else { paths.to_vec() };
     let mut end = Ok(());
-    for path in &paths {
-        let path = session.backend.absolute(path);
-        let outcome = reduce_by(session, &report, &path);
+    for word in &paths {
+        let path = session.backend.absolute(word);
+        let outcome = match report.pvs.iter().any(|pv| pv.path == path) {
+            true => reduce_by(session, &report, &path),
+            false if session.backend.exists(&path) => {
+                Err(Failure::failed(format!("Failed to find physical volume \"{path}\".")))
+            }
+            false => Err(Failure::failed(format!("Cannot use {word}: device not found"))),
+        };
         match outcome {
             Ok(()) => session.console.say(format!("Removed \"{path}\" from volume group \"{name}\"")),
             // With -a, those that are used stay, and that is no failure.

@@ -37,7 +37,7 @@ pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
 
 pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
     let [word] = &args.positionals[..] else {
-        return Err(Failure::usage("Please specify a *single* volume group to restore."));
+        return Err(Failure::NoForm);
     };
     let group = group_name(word)?;
     rowen_control::names::check_form(&group)
@@ -54,7 +54,9 @@ pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
     });
     let document = document.map_err(|failure| {
         session.tell(&failure);
-        Failure::failed("Couldn't read volume group metadata from file.\nRestore failed.")
+        Failure::failed(format!(
+            "WARNING: couldn't read volume group metadata from file.\nFailed to read VG {group} from {path}\nRestore failed."
+        ))
     })?;
     let report = session.report(&group)?;
     let plan = Plan::new(&document, &report, args.has(Opt::ForceLong))

@@ -31,9 +31,9 @@ pub fn check_pvs(session: &mut Session<'_>, report: &GroupReport, words: &[Strin
     for word in words {
         // `/dev/sdb:0-99` names extents of it.
         let path = word.split_once(':').map_or(word.as_str(), |(path, _)| path);
-        let path = session.backend.absolute(path);
+        let full = session.backend.absolute(path);
         let is_tag = word.starts_with('@');
-        if !is_tag && !report.pvs.iter().any(|pv| pv.path == path) {
+        if !is_tag && !report.pvs.iter().any(|pv| pv.path == full) {
             return Err(Failure::failed(format!("Physical Volume \"{path}\" not found in Volume Group \"{name}\".")));
         }
     }

@@ -10,7 +10,7 @@ use std::fmt::Write;
 fn operands(command: &Command) -> &'static str {
     let has = |what: &str| command.forms.iter().any(|form| form.contains(what));
     match () {
-        () if has("VG/LV") => "lvs",
+        () if has("VG/LV") || has("|LV") || command.forms.iter().any(|form| form.ends_with(" LV")) => "lvs",
         () if has("PV") && has("VG") => "vgs_and_files",
         () if has("PV") || has("PATH") => "files",
         () if has("VG") => "vgs",

@@ -34,12 +34,15 @@ struct Checked {
 
 /// What becomes of a device that is a member of a group.
 #[derive(Clone, Copy)]
-enum ForMember<'a> {
+enum ForMember {
     Initialise,
-    Add { to: &'a str },
+    Add,
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    if path.as_os_str().is_empty() {
+        return Err(OpenError { path: path.to_owned(), reason: Reason::Missing }.into());
+    }
     let path = std::path::absolute(path).map_err(|source| Error::Io { path: path.to_owned(), what: "find", source })?;
     if path.as_os_str().as_bytes().contains(&b'\n') {
         return Err(Error::BadPath(path));
@@ -55,7 +58,7 @@ fn label_of(path: &Path) -> rowen_engine::error::Result<Option<PvLabel>> {
 }
 
 /// Every check that comes before a device becomes a physical volume.
-fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked, Error> {
+fn check(path: &Path, member: ForMember, consent: Consent) -> Result<Checked, Error> {
     // The label first: "already in a group" says more than "in use", which a member of an open group is as well.
     let owned = path.to_owned();
     let label = match label_of(path) {
@@ -68,12 +71,12 @@ fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked
     };
     if let Some(group) = label.as_ref().and_then(|label| label.group.as_ref()).map(|group| group.group_name.clone()) {
         match member {
-            ForMember::Add { to } => return Err(Error::AddMember { path: owned, group, to: to.to_owned() }),
+            ForMember::Add => return Err(Error::AddMember { path: owned, group }),
             ForMember::Initialise if consent.force < 2 => return Err(Error::InitialiseMember { path: owned, group }),
             ForMember::Initialise if !consent.yes => {
                 return Err(Error::Confirm {
                     question: format!(
-                        "Really INITIALIZE physical volume \"{}\" of volume group \"{group}\"",
+                        "Really INITIALIZE physical volume \"{}\" of volume group \"{group}\" [y/n]? ",
                         path.display()
                     ),
                     refused: format!("{}: physical volume not initialized.", path.display()),
@@ -93,7 +96,7 @@ fn check(path: &Path, member: ForMember<'_>, consent: Consent) -> Result<Checked
         && !consent.yes
     {
         return Err(Error::Confirm {
-            question: format!("WARNING: {name} signature detected on {}. Wipe it?", path.display()),
+            question: format!("WARNING: {name} signature detected on {}. Wipe it? [y/n]: ", path.display()),
             refused: format!("Aborted wiping of {name}.\n{}: physical volume not initialized.", path.display()),
         });
     }
@@ -142,7 +145,7 @@ pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
         if !consent.yes {
             return Err(Error::Confirm {
                 question: format!(
-                    "{}\nReally WIPE LABELS from physical volume \"{}\" of volume group \"{group}\"",
+                    "  {}\nReally WIPE LABELS from physical volume \"{}\" of volume group \"{group}\" [y/n]? ",
                     notes[0],
                     path.display()
                 ),
@@ -170,10 +173,10 @@ pub struct NewMember {
 }
 
 impl NewMember {
-    /// Checks that `path` can join the group `to`; `fresh` becomes its identifier when it is no physical volume yet.
-    pub fn check(path: &Path, fresh: Uuid, to: &str, consent: Consent) -> Result<NewMember, Error> {
+    /// Checks that `path` can join a group; `fresh` becomes its identifier when it is no physical volume yet.
+    pub fn check(path: &Path, fresh: Uuid, consent: Consent) -> Result<NewMember, Error> {
         let path = absolute(path)?;
-        let checked = check(&path, ForMember::Add { to }, consent)?;
+        let checked = check(&path, ForMember::Add, consent)?;
         let uuid = checked.label.as_ref().map_or(fresh, |label| label.pv_uuid);
         let is_new = checked.label.is_none();
         Ok(NewMember { checked, uuid, is_new })
@@ -200,7 +203,7 @@ impl NewMember {
 }
 
 /// Checks all of `pvs`, none of which may be named twice.
-fn check_members(pvs: &[(PathBuf, Uuid)], to: &str, consent: Consent) -> Result<Vec<NewMember>, Error> {
+fn check_members(pvs: &[(PathBuf, Uuid)], consent: Consent) -> Result<Vec<NewMember>, Error> {
     let mut seen = HashSet::new();
     // Before any is held: the second open of one device would only say that it is in use.
     for (path, _) in pvs {
@@ -208,7 +211,7 @@ fn check_members(pvs: &[(PathBuf, Uuid)], to: &str, consent: Consent) -> Result<
             return Err(Error::GivenTwice(path.clone()));
         }
     }
-    pvs.iter().map(|(path, fresh)| NewMember::check(path, *fresh, to, consent)).collect()
+    pvs.iter().map(|(path, fresh)| NewMember::check(path, *fresh, consent)).collect()
 }
 
 /// Makes a group over `pvs`, each with the identifier that it gets when it is no physical volume yet.
@@ -222,7 +225,7 @@ pub fn vgcreate(
     if scan::scan()?.groups().iter().any(|group| group.name == name) {
         return Err(Error::GroupExists(name.to_owned()));
     }
-    let members = check_members(pvs, name, consent)?;
+    let members = check_members(pvs, consent)?;
     let mut notes = Vec::new();
     for member in &members {
         notes.extend(member.prepare()?);

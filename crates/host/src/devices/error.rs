@@ -31,7 +31,6 @@ pub enum Error {
     AddMember {
         path: PathBuf,
         group: String,
-        to: String,
     },
     DamagedLabel {
         path: PathBuf,
@@ -76,10 +75,10 @@ fn join(paths: &[PathBuf]) -> String {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Open(OpenError { path, reason: Reason::Missing }) => {
+            Error::Open(OpenError { path, reason: Reason::Missing | Reason::NotADisk(_) }) => {
                 write!(f, "No device found for {}.", path.display())
             }
-            Error::Open(error) => write!(f, "Cannot use {error}."),
+            Error::Open(error) => write!(f, "{error}."),
             Error::BadPath(path) => write!(f, "Cannot use {path:?}: its path contains a line break."),
             Error::GivenTwice(path) => write!(f, "Physical volume {} was given more than once.", path.display()),
             Error::NotAPv(path) => write!(f, "No PV found on device {}.", path.display()),
@@ -96,10 +95,10 @@ impl fmt::Display for Error {
                  {0}: physical volume label not removed.",
                 path.display()
             ),
-            Error::AddMember { path, group, to } => write!(
+            Error::AddMember { path, group } => write!(
                 f,
                 "Physical volume '{0}' is already in volume group '{group}'\n\
-                 Unable to add physical volume '{0}' to volume group '{to}'\n\
+                 Unable to add physical volume '{0}' to volume group '{group}'\n\
                  {0}: physical volume not initialized.",
                 path.display()
             ),
@@ -136,7 +135,7 @@ impl fmt::Display for Error {
                 uuids::lvm_text(*uuid),
                 join(paths)
             ),
-            Error::Confirm { question, refused } => write!(f, "{question} [y/n]: [n]\n{refused}"),
+            Error::Confirm { question, refused } => write!(f, "{question}[n]\n{refused}"),
             Error::Io { path, what, source } => write!(f, "Cannot {what} {}: {source}.", path.display()),
             Error::Engine { path, source } => write!(f, "Cannot use {}: {source}.", path.display()),
         }

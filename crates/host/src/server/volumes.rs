@@ -186,7 +186,7 @@ impl Server {
         }
         let checked = paths
             .iter()
-            .map(|path| NewMember::check(Path::new(path), uuids::fresh(), &self.name, Consent::default()))
+            .map(|path| NewMember::check(Path::new(path), uuids::fresh(), Consent::default()))
             .collect::<std::result::Result<Vec<_>, _>>()?;
         for member in checked {
             let (path, uuid) = (member.path().to_owned(), member.uuid);

@@ -5,6 +5,7 @@ use super::group::extents;
 use crate::report::Row;
 use crate::report::value::Value;
 use rowen_control::uuids::lvm_text;
+use rowen_engine::format::superblock::DATA_OFFSET;
 
 fn of_row(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
     value(row)
@@ -24,8 +25,8 @@ fields! { LABEL: Label, of_row;
 }
 
 fields! { FIELDS: Pv, of_row;
-    "pe_start", "1st PE", Size 7, "Where the first extent is on the device.",
-        |row| row.pv.map_or(Value::None, |pv| Value::Size(pv.data_offset_bytes));
+    "pe_start", "1st PE", Size 7, "Where the first extent is on the device, or will be.",
+        |row| Value::Size(row.pv.map_or(DATA_OFFSET, |pv| pv.data_offset_bytes));
     "pv_size", "PSize", Size 5, "Size that the group can use.",
         |row| match (row.group, row.pv) {
             (Some(group), Some(pv)) => extents(group.report, pv.extents),

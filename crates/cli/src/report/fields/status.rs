@@ -14,8 +14,8 @@ fields! { DEVICE: VolumeDevice, lv;
     "lv_kernel_read_ahead", "KRahead", Size 7, "Blank: the kernel decides.", |_| Value::None;
     "lv_permissions", "LPerms", Text 8, "Whether its block device may be written.",
         |lv| Value::text(match (is_active(lv.volume), lv.volume.read_only) {
-            (false, _) => "unknown",
-            (true, true) => "read-only",
+            (_, true) => "read-only",
+            (false, false) => "unknown",
             (true, false) => "writeable",
         });
     "lv_suspended", "Suspended", Flag 10, "Set while its input and output are held.",

@@ -40,7 +40,7 @@ fields! { FIELDS: Volume, lv;
         |lv| Value::text(mapper_path(&lv.group.report.name, &lv.volume.name));
     "lv_parent", "Parent", Text 6, "Blank: no volume is a component of another.", |_| Value::None;
     "lv_layout", "Layout", List 10, "How its space is arranged.", layout;
-    "lv_role", "Role", List 4, "What it is to other volumes.", roles;
+    "lv_role", "Role", List 10, "What it is to other volumes.", roles;
     "lv_initial_image_sync", "InitImgSync", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
     "lv_image_synced", "ImgSynced", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
     "lv_merging", "Merging", Flag 10, "Set while a snapshot waits to be merged into its origin, and for an origin that is no thin volume.",
@@ -61,11 +61,11 @@ fields! { FIELDS: Volume, lv;
         |lv| if role(lv.volume) == Role::Pool { Value::text(super::rowen::when_full(lv.volume)) } else { Value::text("") };
     "lv_active", "Active", Text 6, "Whether it has a block device.",
         |lv| Value::text(if is_active(lv.volume) { "active" } else { "" });
-    "lv_active_locally", "ActLocal", Flag 14, "Set if it has a block device on this machine.",
+    "lv_active_locally", "ActLocal", Flag 10, "Set if it has a block device on this machine.",
         |lv| Value::flag(is_active(lv.volume), "active locally");
     "lv_active_remotely", "ActRemote", Flag 10, "Blank: a group is open on one machine only.",
         |_| Value::flag(false, "active remotely");
-    "lv_active_exclusively", "ActExcl", Flag 18, "Set if it has a block device: only one machine can have it.",
+    "lv_active_exclusively", "ActExcl", Flag 10, "Set if it has a block device: only one machine can have it.",
         |lv| Value::flag(is_active(lv.volume), "active exclusively");
     "lv_major", "Maj", Number 3, "Always -1: device numbers are never fixed.", |_| Value::Number(-1);
     "lv_minor", "Min", Number 3, "Always -1: device numbers are never fixed.", |_| Value::Number(-1);

@@ -18,7 +18,8 @@ struct Reader<'a> {
 }
 
 pub fn parse(text: &str, prefix: &'static str) -> Result<Option<Criteria>> {
-    if text.is_empty() {
+    // Who chooses all chooses as if nothing was said.
+    if text.is_empty() || text.trim() == "all" {
         return Ok(None);
     }
     if matches!(text.trim(), "help" | "?") {
