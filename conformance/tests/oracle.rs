@@ -7,7 +7,7 @@ mod common;
 use common::{Scratch, here, rowen};
 use rowen_conformance::compare::compare;
 use rowen_conformance::rules::{self, Rule};
-use rowen_conformance::transcript::{self, Step};
+use rowen_conformance::transcript;
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 /// Of each disk, in both worlds.
 const DISK: &str = "256M";
 const LEAST_COMMANDS: usize = 300;
+/// More would take memory, and the longest script has its time anyway.
+const MOST_GUESTS: usize = 4;
 /// Slow machines take their time; only a world that hangs takes this long.
 const LIMIT: Duration = Duration::from_secs(1100);
 
@@ -40,7 +42,8 @@ impl World {
         World { child: command.spawn().unwrap(), transcript: output.join(format!("{name}.txt")), log }
     }
 
-    fn steps(&mut self, until: Instant) -> Vec<Step> {
+    /// What it wrote down, once it has ended.
+    fn text(&mut self, until: Instant) -> String {
         let said = |world: &World| fs::read_to_string(&world.log).unwrap_or_default();
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < until, "{} is not finished in time: {}", self.transcript.display(), said(self));
@@ -49,7 +52,7 @@ impl World {
         let text = fs::read_to_string(&self.transcript).unwrap_or_default();
         let steps = transcript::parse(&text).unwrap_or_else(|e| panic!("{e}: {}", said(self)));
         assert!(!steps.is_empty(), "nothing was recorded: {}", said(self));
-        steps
+        text
     }
 }
 
@@ -77,8 +80,51 @@ fn list(name: &str) -> Vec<Rule> {
     rules::parse(&fs::read_to_string(here().join(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-fn start_lvm(scratch: &Scratch, scripts: &Path, output: &Path) -> World {
+/// The scripts of a folder, in order.
+fn scripts_in(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    files
+}
+
+/// The scripts dealt out to so many guests, each about the same number of commands.
+fn dealt(scripts: &[PathBuf], guests: usize) -> Vec<Vec<PathBuf>> {
+    let commands = |script: &PathBuf| fs::read_to_string(script).unwrap().lines().count();
+    let mut sized: Vec<(usize, &PathBuf)> = scripts.iter().map(|script| (commands(script), script)).collect();
+    sized.sort_by(|a, b| b.cmp(a));
+    let mut hands: Vec<(usize, Vec<PathBuf>)> = vec![(0, Vec::new()); guests];
+    for (size, script) in sized {
+        let least = hands.iter_mut().min_by_key(|(sum, _)| *sum).unwrap();
+        least.0 += size;
+        least.1.push(script.clone());
+    }
+    hands.into_iter().map(|(_, scripts)| scripts).filter(|scripts| !scripts.is_empty()).collect()
+}
+
+/// Several transcripts as one, in the order of scripts.
+fn joined(texts: &[String]) -> String {
+    let mut sections: Vec<&str> = Vec::new();
+    for text in texts {
+        let mut starts: Vec<usize> = text.match_indices("\n######## ").map(|(at, _)| at + 1).collect();
+        starts.insert(0, 0);
+        starts.push(text.len());
+        sections.extend(starts.windows(2).map(|ends| &text[ends[0]..ends[1]]));
+    }
+    sections.sort_unstable();
+    sections.concat()
+}
+
+/// A guest of its own for these scripts.
+fn start_lvm(scratch: &Scratch, scripts: &[PathBuf], output: &Path, guest: usize) -> World {
     let oracle = here().join("oracle");
+    let name = format!("lvm-{guest}");
+    let folder = output.join(&name);
+    let _none_yet = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    for script in scripts {
+        fs::copy(script, folder.join(script.file_name().unwrap())).unwrap();
+    }
     let mut command = Command::new(tool("linux.uml").unwrap());
     command.args([
         "mem=1G",
@@ -92,25 +138,22 @@ fn start_lvm(scratch: &Scratch, scripts: &Path, output: &Path) -> World {
     ]);
     command.arg(format!("init={}", oracle.join("guest.sh").display()));
     for (index, name) in ["a", "b", "c", "d"].iter().enumerate() {
-        let disk = scratch.0.join(name);
+        let disk = scratch.0.join(format!("{guest}-{name}"));
         let size = DISK.trim_end_matches('M').parse::<u64>().unwrap() << 20;
         File::create(&disk).unwrap().set_len(size).unwrap();
         command.arg(format!("ubd{index}={}", disk.display()));
     }
     command.arg(format!("record={}", oracle.join("record.sh").display()));
     command.arg(format!("world={}", oracle.join("lvm.sh").display()));
-    command.arg(format!("out={}", output.join("lvm.txt").display()));
-    command.arg(format!("scripts={}", scripts.display()));
-    World::start("lvm", &mut command, output)
+    command.arg(format!("out={}", output.join(format!("{name}.txt")).display()));
+    command.arg(format!("scripts={}", folder.display()));
+    World::start(&name, &mut command, output)
 }
 
-fn start_rowen(scratch: &Scratch, scripts: &Path, output: &Path) -> World {
+fn start_rowen(scratch: &Scratch, scripts: &[PathBuf], output: &Path) -> World {
     let oracle = here().join("oracle");
-    let mut files: Vec<PathBuf> = fs::read_dir(scripts).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
-    files.sort();
     let mut command = Command::new("bash");
-    command.arg(oracle.join("record.sh")).arg(oracle.join("rowen.sh")).arg(output.join("rowen.txt")).args(files);
+    command.arg(oracle.join("record.sh")).arg(oracle.join("rowen.sh")).arg(output.join("rowen.txt")).args(scripts);
     command.env("ROWEN", rowen()).env("WORLD_DIR", &scratch.0).env("DISK", DISK);
     World::start("rowen", &mut command, output)
 }
@@ -140,14 +183,23 @@ fn the_same_commands_do_the_same_as_on_lvm2() {
     let scripts = std::env::var_os("ROWEN_SCRIPTS").map_or_else(|| here().join("scripts"), PathBuf::from);
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
     fs::create_dir_all(&output).unwrap();
-    for name in ["lvm.txt", "rowen.txt"] {
+    let scripts = scripts_in(&scripts);
+    // A guest has one processor, and most of the time is theirs.
+    let guests = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_GUESTS);
+    let hands = dealt(&scripts, guests);
+    for name in (0..hands.len()).map(|guest| format!("lvm-{guest}.txt")).chain(["lvm.txt".into(), "rowen.txt".into()]) {
         let _none_yet = fs::remove_file(output.join(name));
     }
     let (their_scratch, our_scratch) = (Scratch::new("lvm"), Scratch::new("rowen"));
     let until = Instant::now() + LIMIT;
-    let mut lvm = start_lvm(&their_scratch, &scripts, &output);
+    let mut lvm: Vec<World> =
+        hands.iter().enumerate().map(|(guest, scripts)| start_lvm(&their_scratch, scripts, &output, guest)).collect();
     let mut rowen = start_rowen(&our_scratch, &scripts, &output);
-    let (ours, theirs) = (rowen.steps(until), lvm.steps(until));
+    let ours = transcript::parse(&rowen.text(until)).unwrap();
+    let texts: Vec<String> = lvm.iter_mut().map(|guest| guest.text(until)).collect();
+    let text = joined(&texts);
+    fs::write(output.join("lvm.txt"), &text).unwrap();
+    let theirs = transcript::parse(&text).unwrap();
 
     let (wanted, gaps) = (list("differences.txt"), list("gaps.txt"));
     let rules: Vec<&Rule> = wanted.iter().chain(&gaps).collect();

@@ -1154,6 +1154,13 @@ fn what_a_command_line_may_not_leave_open() {
         E|  Logical volume vg0/s not changed.
         rc=5
 
+        $ lvcreate -s -n free vg0/lv1
+        O|  Logical volume \"free\" created.$
+        rc=0
+
+        $ lvchange -an vg0/free
+        rc=0
+
         $ lvcreate -l 1 -ky -n k vg0
         O|  Logical volume \"k\" created.$
         rc=0
@@ -1181,6 +1188,27 @@ fn what_a_command_line_may_not_leave_open() {
         rc=5
 ",
     );
+}
+
+#[test]
+fn one_command_merges_one_snapshot_into_an_origin() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -s -L 48M -n s1 vg0/lv1
+        O|  Logical volume \"s1\" created.$
+        rc=0
+
+        $ lvcreate -s -L 48M -n s2 vg0/lv1
+        O|  Logical volume \"s2\" created.$
+        rc=0
+",
+    );
+    let words = ["--merge", "vg0/s1", "vg0/s2"].map(str::to_owned);
+    let merged = world.run_words("lvconvert", &words, None);
+    assert_eq!(merged.code, 5, "{merged:?}");
+    assert_eq!(merged.err, "  Cannot merge snapshot vg0/s2 into the origin vg0/lv1 with merging snapshot vg0/s2.\n");
+    assert!(world.groups[0].volume("s1").is_none() && world.groups[0].volume("s2").is_some());
 }
 
 #[test]

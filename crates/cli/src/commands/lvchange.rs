@@ -200,13 +200,17 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     end
 }
 
-/// A snapshot that goes with its origin takes that, and the origin's other such snapshots, along: asks whether that is meant.
-/// One whose origin was named, too, is not asked about.
+/// A snapshot that goes with its origin (it has a size) takes that, and the origin's other such snapshots, along: asks whether
+/// that is meant. One whose origin was named, too, is not asked about.
 fn agrees_to_all(session: &mut Session<'_>, report: &GroupReport, name: &str, named: &[String]) -> bool {
-    let Some(volume) = report.volume(name).filter(|volume| role(volume) == Role::Snapshot) else { return true };
+    let follows = |volume: &&VolumeReport| role(volume) == Role::Snapshot && volume.reserve_blocks.is_some();
+    let Some(volume) = report.volume(name).filter(follows) else { return true };
     let Some(origin) = volume.origin.as_ref().filter(|origin| !named.contains(origin)) else { return true };
     let group = &report.name;
-    let others = report.snapshots_of(origin).filter(|other| role(other) == Role::Snapshot).count() - 1;
+    // A report about a snapshot leaves out its siblings.
+    let family = session.report_of(group, vec![origin.clone()]);
+    let all = family.map_or(1, |family| family.snapshots_of(origin).filter(follows).count());
+    let others = all.saturating_sub(1);
     let and_others = if others > 0 { format!(" and {others} other snapshot(s)") } else { String::new() };
     let question =
         format!("Change of snapshot {group}/{name} will also change its origin {group}/{origin}{and_others}. Proceed?");

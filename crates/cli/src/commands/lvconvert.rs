@@ -10,6 +10,7 @@ use crate::session::Session;
 use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::wire::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
+use std::collections::BTreeSet;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if args.has(Opt::Merge) || args.has(Opt::MergeSnapshot) || args.has(Opt::MergeThin) {
@@ -129,10 +130,11 @@ fn merge_all(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::NoForm);
     }
     let mut end = Ok(());
+    let mut origins = Origins::new();
     for word in &args.positionals {
         let merged = match Target::parse(word) {
-            Some(Target::Tag(_) | Target::Group(_)) => merge_of(session, word),
-            _ => merge_named(session, word),
+            Some(Target::Tag(_) | Target::Group(_)) => merge_of(session, word, &mut origins),
+            _ => merge_named(session, word, &mut origins),
         };
         if let Err(failure) = merged {
             let code = failure.exit_code();
@@ -146,14 +148,17 @@ fn merge_all(session: &mut Session<'_>, args: &Args) -> Result {
     end
 }
 
+/// The origins that the command has merged a snapshot into, each with its group: a second one would undo the first.
+type Origins = BTreeSet<(String, String)>;
+
 /// The snapshots among what a group's name or a tag stands for.
-fn merge_of(session: &mut Session<'_>, word: &String) -> Result {
+fn merge_of(session: &mut Session<'_>, word: &String, origins: &mut Origins) -> Result {
     let selection = session.select(std::slice::from_ref(word), true)?;
     let mut end = selection.end();
     for selected in &selection.groups {
         let chosen = selected.volumes.iter().filter_map(|name| selected.report.volume(name));
         for snapshot in chosen.filter(|volume| volume.origin.is_some()) {
-            if let Err(failure) = merge(session, &selected.report, snapshot) {
+            if let Err(failure) = merge(session, &selected.report, snapshot, origins) {
                 session.tell(&failure);
                 end = Err(Failure::Told);
             }
@@ -162,30 +167,37 @@ fn merge_of(session: &mut Session<'_>, word: &String) -> Result {
     end
 }
 
-fn merge_named(session: &mut Session<'_>, word: &str) -> Result {
+fn merge_named(session: &mut Session<'_>, word: &str, origins: &mut Origins) -> Result {
     let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
     let (report, snapshot) = session.one_volume(word, missing)?;
-    merge(session, &report, &snapshot)
+    merge(session, &report, &snapshot, origins)
 }
 
-fn merge(session: &mut Session<'_>, report: &GroupReport, snapshot: &VolumeReport) -> Result {
+fn merge(session: &mut Session<'_>, report: &GroupReport, snapshot: &VolumeReport, origins: &mut Origins) -> Result {
     let (group, name) = (&report.name, &snapshot.name);
     let Some(origin) = &snapshot.origin else {
         return Err(Failure::failed(format!("\"{group}/{name}\" is not a mergeable logical volume.")));
     };
     let is_thin = role(snapshot) == Role::Thin;
+    let merging = format!(
+        "Cannot merge snapshot {group}/{name} into the origin {group}/{origin} with merging snapshot {group}/{name}."
+    );
+    let target = (group.clone(), origin.clone());
+    if !is_thin && origins.contains(&target) {
+        return Err(Failure::failed(merging));
+    }
     if snapshot.is_waiting_to_merge() {
         return Err(Failure::failed(match is_thin {
-            true => format!(
-                "Cannot merge snapshot {group}/{name} into the origin {group}/{origin} with merging snapshot {group}/{name}."
-            ),
+            true => merging,
             false => format!(
                 "Command on LV {group}/{name} is invalid on LV with properties: lv_is_merging_cow .\n\
                  Command not permitted on LV {group}/{name}."
             ),
         }));
     }
-    match (session.change(group, Request::Merge { snapshot: name.clone() })?, is_thin) {
+    let outcome = session.change(group, Request::Merge { snapshot: name.clone() })?;
+    origins.insert(target);
+    match (outcome, is_thin) {
         (Outcome::MergeWaits { is_origin_open }, _) => {
             let open = match (is_origin_open, is_thin) {
                 (true, true) => "origin volume",
