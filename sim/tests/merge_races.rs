@@ -3,6 +3,7 @@
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};
+use rowen_engine::runtime::yield_now;
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::Setup;
 use rowen_sim::exec::World;
@@ -49,4 +50,49 @@ fn no_node_is_lost_where_a_neighbour_went() {
         let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
         assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
     }
+}
+
+/// Whole leaves go and their neighbour stays as it was: its range alone grows. Then it is written while the merge is
+/// between its old end and its new one.
+#[test]
+fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
+    const STRIDE: u64 = 2 * LEAF;
+    const LEAVES: u64 = 96;
+    let mut inside = 0;
+    for seed in 0..8 {
+        let world = World::new(seed);
+        let (disks, group) = Setup::small(1, 96).make(&world).unwrap();
+        let client = Client::new(world.handle(), group, Arc::default());
+        world.run(async {
+            let blocks = LEAVES * STRIDE;
+            let spec = VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail };
+            let vol = client.create(spec).await.unwrap();
+            // In order and with holes: each leaf is as full as leaves get, and begins at a multiple of the stride.
+            for block in (0..blocks).step_by(2) {
+                client.write(vol, block * 8, 8, &[]).await.unwrap();
+            }
+            let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+            let mut rng = Rng::new(seed);
+            let kept = rng.below(4);
+            let gone = (kept + 1) * STRIDE..(LEAVES - rng.below(3)) * STRIDE;
+            client.zero(vol, gone.start * 8, (gone.end - gone.start) * 8, false).await.unwrap();
+            client.checkpoint().await.unwrap();
+            client.remove(&[snapshot]).await.unwrap();
+            let begun = client.group.stats().reclaim_steps;
+            let wait = 2 + rng.below(LEAVES / 3);
+            while client.group.stats().reclaim_steps < begun + wait && client.group.info().reclaim_left > 0 {
+                yield_now().await;
+            }
+            let left = client.group.info().reclaim_left;
+            // A block that has no place yet: the others are the volume's own by now, and are written where they are.
+            client.write(vol, (kept * STRIDE + 2 * rng.below(LEAF) + 1) * 8, 8, &[]).await.unwrap();
+            inside += u64::from(left > 1 && client.group.info().reclaim_left > 1);
+            client.group.reclaim_idle().await.unwrap();
+            client.verify_all(vol).await.unwrap();
+            client.close().await.unwrap();
+        });
+        let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
+        assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
+    }
+    assert!(inside > 0, "nothing was written beside the merge");
 }

@@ -454,8 +454,8 @@ impl NodeOwner for TreeOwner<'_> {
     fn release(&mut self, node: NodeRef) {
         self.meta.release(node, self.generation, self.cache);
     }
-    fn owned(&self, birth: Epoch, _first_key: u64, end_key: Option<u64>) -> bool {
-        self.ownership.owns(birth, end_key)
+    fn owned(&self, birth: Epoch, key: u64) -> bool {
+        self.ownership.owns(birth, key.checked_add(1))
     }
     fn birth(&self) -> Epoch {
         self.birth

@@ -71,8 +71,7 @@ impl NodeOwner for Owner<'_> {
             self.blocks.waiting.push(node);
         }
     }
-    fn owned(&self, birth: Epoch, first_key: u64, end_key: Option<u64>) -> bool {
-        assert!(end_key.is_none_or(|end| first_key < end));
+    fn owned(&self, birth: Epoch, _key: u64) -> bool {
         birth > self.last_snapshot
     }
     fn birth(&self) -> Epoch {
@@ -663,7 +662,7 @@ impl NodeOwner for Lenient<'_> {
         MetaBlock(self.0.next)
     }
     fn release(&mut self, _node: NodeRef) {}
-    fn owned(&self, birth: Epoch, _first_key: u64, _end_key: Option<u64>) -> bool {
+    fn owned(&self, birth: Epoch, _key: u64) -> bool {
         birth.0 > 0
     }
     fn birth(&self) -> Epoch {

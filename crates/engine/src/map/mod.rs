@@ -17,8 +17,9 @@
 //! - I5. No node is empty; an empty tree has no root. All leaves are at level 0 and all paths are equally long. A
 //!   root that is not a leaf has two children at least.
 //! - I6. A node is changed in place if and only if its generation is the owner's *and* the owner calls it its
-//!   own. Any other change makes a new node, with the owner's birth and generation, and the path above it follows.
-//! - I7. A node that a tree ceases to use is released exactly once, if and only if the owner calls it its own.
+//!   own for all keys of its range. Any other change makes a new node, with the owner's birth and generation, and the path above it follows.
+//! - I7. A node that a tree ceases to use is released exactly once, if and only if the owner calls it its own for the key of its
+//!   first entry. Its range does not tell: that has grown where a neighbour went, in this tree and not in another that has the node, too.
 //! - I8. A function that returns [`MapError`] has changed nothing: neither tree nor cache nor owner nor output.
 //!
 //! # Who may call what at once
@@ -91,9 +92,9 @@ pub trait NodeOwner {
     /// An owned node that this tree uses no more. One of the current generation is out of the cache already; an
     /// older one stays there for a checkpoint under way, until the owner calls [`NodeCache::forget`].
     fn release(&mut self, node: NodeRef);
-    /// May this tree change and free a node of that birth which covers `[first_key, end_key)`? No: it is shared
-    /// with a snapshot. The answer must not change during a call.
-    fn owned(&self, birth: Epoch, first_key: u64, end_key: Option<u64>) -> bool;
+    /// Is a node of that birth this tree's own at `key`? No: it is shared with a snapshot. One that is its own at a key is so at
+    /// all smaller ones: what a tree takes over, it takes over in the order of the keys. The answer must not change during a call.
+    fn owned(&self, birth: Epoch, key: u64) -> bool;
     /// The birth of new nodes.
     fn birth(&self) -> Epoch;
     /// The checkpoint generation of new nodes.
@@ -169,6 +170,10 @@ struct Place {
 impl Place {
     fn root(node: NodeRef) -> Place {
         Place { node, first: 0, end: None }
+    }
+
+    fn last_key(&self) -> u64 {
+        self.end.map_or(u64::MAX, |end| end - 1)
     }
 
     /// The `i`th child of this place's node.

@@ -151,7 +151,7 @@ fn hold<O: NodeOwner + ?Sized>(
 fn hold_node<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &O, place: Place, level: u8) -> Result<Held, MapError> {
     let node = fetch(cache, place.node, level)?;
     check_range(&node, &place)?;
-    let owned = owner.owned(place.node.birth, place.first, place.end);
+    let owned = super::replace::owned(owner, &node);
     Ok(Held { node, place, owned, in_place: in_place(owner, &place) })
 }
 

@@ -51,7 +51,12 @@ pub(super) struct Change<'a> {
 
 /// I6.
 pub(super) fn in_place<O: NodeOwner + ?Sized>(owner: &O, place: &Place) -> bool {
-    place.node.generation == owner.generation() && owner.owned(place.node.birth, place.first, place.end)
+    place.node.generation == owner.generation() && owner.owned(place.node.birth, place.last_key())
+}
+
+/// I7.
+pub(super) fn owned<O: NodeOwner + ?Sized>(owner: &O, node: &Node) -> bool {
+    owner.owned(node.this().birth, node.entries()[0].key())
 }
 
 /// Appends an extent, as a part of the last one if it continues that (I1).

@@ -1,6 +1,6 @@
 //! Taking extents out of one leaf without touching any other node's range.
 
-use super::replace::in_place;
+use super::replace::{in_place, owned};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
 use crate::format::node::{CAPACITY, Entry, Extent, Node};
 
@@ -25,9 +25,10 @@ pub fn shrink_leaf<O: NodeOwner + ?Sized>(
         let node = fetch(cache, place.node, level)?;
         let child = node.child_at(at);
         let below = place.child(&node, child);
-        above.push((place, node, child, level));
+        above.push((place, node, child));
         place = below;
     }
+    let leaf = fetch(cache, place.node, 0)?;
     let copied = std::iter::once(&place).chain(above.iter().rev().map(|(place, ..)| place));
     let copies = copied.take_while(|place| !in_place(owner, place)).count();
     if copies > 0 && !owner.can_alloc(copies) {
@@ -35,12 +36,12 @@ pub fn shrink_leaf<O: NodeOwner + ?Sized>(
     }
     // From here on nothing fails.
     let entries: Vec<Entry> = extents.iter().map(Entry::leaf).collect();
-    let mut renamed = put(cache, owner, &place, 0, &entries);
-    for (place, node, child, level) in above.iter().rev() {
+    let mut renamed = put(cache, owner, &place, &leaf, &entries);
+    for (place, node, child) in above.iter().rev() {
         let Some(name) = renamed else { return Ok(()) };
         let mut entries = node.entries().to_vec();
         entries[*child] = Entry::interior(entries[*child].key(), name);
-        renamed = put(cache, owner, place, *level, &entries);
+        renamed = put(cache, owner, place, node, &entries);
     }
     if renamed.is_some() {
         tree.root = renamed;
@@ -53,16 +54,16 @@ fn put<O: NodeOwner + ?Sized>(
     cache: &NodeCache,
     owner: &mut O,
     place: &Place,
-    level: u8,
+    old: &Node,
     entries: &[Entry],
 ) -> Option<NodeRef> {
     if in_place(owner, place) {
-        cache.insert_dirty(Node::new(place.node, level, entries));
+        cache.insert_dirty(Node::new(place.node, old.level(), entries));
         return None;
     }
     let name = NodeRef { addr: owner.alloc(), generation: owner.generation(), birth: owner.birth() };
-    cache.insert_dirty(Node::new(name, level, entries));
-    if owner.owned(place.node.birth, place.first, place.end) {
+    cache.insert_dirty(Node::new(name, old.level(), entries));
+    if owned(owner, old) {
         owner.release(place.node);
     }
     Some(name)

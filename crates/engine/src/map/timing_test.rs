@@ -15,7 +15,7 @@ impl NodeOwner for Owner {
         MetaBlock(self.0)
     }
     fn release(&mut self, _node: NodeRef) {}
-    fn owned(&self, _birth: Epoch, _first_key: u64, _end_key: Option<u64>) -> bool {
+    fn owned(&self, _birth: Epoch, _key: u64) -> bool {
         true
     }
     fn birth(&self) -> Epoch {
@@ -99,7 +99,7 @@ fn replace_with_a_copied_path() {
         fn release(&mut self, node: NodeRef) {
             self.2.forget(node.addr);
         }
-        fn owned(&self, _birth: Epoch, _first_key: u64, _end_key: Option<u64>) -> bool {
+        fn owned(&self, _birth: Epoch, _key: u64) -> bool {
             true
         }
         fn birth(&self) -> Epoch {

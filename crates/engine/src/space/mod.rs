@@ -167,7 +167,7 @@ impl NodeOwner for FreeOwner<'_> {
     fn release(&mut self, node: NodeRef) {
         self.meta.release(node, self.generation, self.cache);
     }
-    fn owned(&self, _: Epoch, _: u64, _: Option<u64>) -> bool {
+    fn owned(&self, _: Epoch, _: u64) -> bool {
         true
     }
     fn birth(&self) -> Epoch {
