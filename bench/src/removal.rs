@@ -12,7 +12,7 @@ pub fn latency(bench: &Bench) -> Result {
     let own = if bench.settings.quick { GIB } else { 10 * GIB };
     let rounds = if bench.settings.quick { 2 } else { bench.settings.rounds.min(3) };
     let span = bench.settings.span.min(512 * MIB);
-    let pv = bench.sparse("pv", own + 2 * span + GIB)?;
+    let pv = bench.written("pv", own + 2 * span + GIB)?;
     let lab = bench.group(bench.disks(&pv.path)?, Config::default())?;
     let writer = lab.filled(bench, span, CHUNK)?;
     let what = format!("4 KiB random write QD32 while a snapshot of {} GiB is deleted, p99 / without", own / GIB);

@@ -166,7 +166,7 @@ impl Bench {
         self.pool.block_on(future)
     }
 
-    /// A scratch file of this size, sparse.
+    /// A scratch file of this size, sparse. Not for scattered writes: they make it a file of as many pieces.
     pub fn sparse(&self, name: &str, size: u64) -> Result<Scratch> {
         let path = self.settings.dir.join(format!("rowen-bench-{}-{name}", std::process::id()));
         let scratch = Scratch { path, size };
@@ -194,10 +194,11 @@ impl Bench {
         Ok(Arc::new(Raw { disks: self.disks(&file.path)?, pv: PvIndex(0), base: 0 }))
     }
 
-    /// A new group on these disks.
+    /// A new group on these disks. Its UUID is of this process alone: what another left in the journal's place of the same file
+    /// is not taken for its own.
     pub fn group(&self, disks: Arc<dyn Disks>, config: Config) -> Result<Lab> {
         let spec = NewGroup {
-            uuid: uuid(1),
+            uuid: uuid(u64::from(std::process::id()) << 32 | 1),
             name: "bench".to_owned(),
             extent_blocks: 1024,
             pvs: (0..disks.count() as u64).map(|n| NewPv { uuid: uuid(2 + n) }).collect(),

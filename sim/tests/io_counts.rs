@@ -1,13 +1,14 @@
 //! Cost is counted before it is timed: what each operation asks of the disks, exactly.
 #![allow(clippy::unwrap_used)]
 
-use rowen_engine::group::{Config, FullPolicy, VolumeKind};
+use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
 use rowen_engine::map::NODE_COST;
 use rowen_sim::client::{Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Counts, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
+use rowen_sim::rng::Rng;
 use std::sync::Arc;
 
 struct Bench {
@@ -149,4 +150,34 @@ fn dirty_nodes_are_bounded_also_when_each_write_meets_another_leaf() {
     // Those under way together were let in before: each may add the nodes of its paths.
     let slack = 16 * 6 * NODE_COST;
     assert!(stats.dirty_most < 3 * DIRTY as u64 + slack, "{stats:?}");
+}
+
+#[test]
+fn recovery_reads_what_lies_together_at_once() {
+    const WRITES: u64 = 1024;
+    let world = World::new(3);
+    let setup = Setup { config: Config::default(), ..Setup::small(1, 512) };
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: 1 << 16, chunk_blocks: 1, full: FullPolicy::Fail };
+    world.run(async move {
+        let vol = client.create(spec).await.unwrap();
+        client.checkpoint().await.unwrap();
+        for round in 0..WRITES / 16 {
+            let writes = (0..16).map(|n| {
+                let client = client.clone();
+                let block = (round * 16 + n).wrapping_mul(0x9E37_79B1) % (1 << 16);
+                Box::pin(async move { client.write(vol, block * 8, 8, &[]).await }) as Op
+            });
+            client.together(writes.collect()).await.into_iter().for_each(|outcome| outcome.unwrap());
+        }
+    });
+    // Killed: nothing was flushed, and each record has to be proven by its data.
+    let image = disks.moment().killed(&mut Rng::new(3));
+    let world = World::new(4);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let group = world.run(Group::open(disks.clone(), world.handle(), setup.config.clone())).unwrap();
+    assert_eq!(group.stats().recovered, WRITES);
+    let reads = disks.counts().reads;
+    assert!(reads < WRITES / 16, "{reads} reads to prove {WRITES} blocks that lie side by side");
 }

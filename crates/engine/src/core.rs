@@ -27,7 +27,7 @@ use std::task::{Poll, Waker};
 /// writes, what became dirty meanwhile, and some room so that nobody waits who need not.
 const DIRTY_BOUND: u64 = 3;
 /// Nodes that are read together where many are wanted.
-const READS_TOGETHER: usize = 32;
+pub const READS_TOGETHER: usize = 32;
 
 /// Counters since the group was opened; see [`crate::group::Stats`].
 #[derive(Default)]

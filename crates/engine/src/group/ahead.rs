@@ -50,15 +50,11 @@ impl Group {
         .await;
     }
 
-    /// Brings the nodes of the free tree around the blocks that these records took.
-    pub(super) async fn free_ahead(&self, records: &[(Seq, Record, bool)]) {
+    /// Brings the nodes of the free tree around these blocks.
+    pub(super) async fn free_ahead(&self, blocks: impl Fn() -> Vec<u64>) {
         self.bring(|| {
             let tree = self.core.space.lock().free_tree();
-            let writes = records.iter().filter_map(|(_, record, _)| match record {
-                Record::Write { extents, .. } => Some(extents),
-                _ => None,
-            });
-            writes.flatten().map(|extent| (tree, extent.vg_block.0)).collect()
+            blocks().into_iter().map(|block| (tree, block)).collect()
         })
         .await;
     }
@@ -81,4 +77,13 @@ impl Group {
             _ => None,
         }
     }
+}
+
+/// The first blocks of what these records took.
+pub(super) fn blocks_taken(records: &[(Seq, Record, bool)]) -> Vec<u64> {
+    let writes = records.iter().filter_map(|(_, record, _)| match record {
+        Record::Write { extents, .. } => Some(extents),
+        _ => None,
+    });
+    writes.flatten().map(|extent| extent.vg_block.0).collect()
 }

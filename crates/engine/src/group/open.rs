@@ -4,12 +4,13 @@
 //! below the highest marker on trust, the others if the data that they name is on the disk (rule R6). It writes nothing
 //! until it takes its own checkpoint at the end, so that it can be interrupted and begun again at any time.
 
+use super::ahead::blocks_taken;
 use super::catalog::Catalog;
 use super::label::read_superblock;
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
-use crate::core::{Absorb, Core, Event, count};
-use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segments, start};
+use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
+use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
@@ -26,6 +27,7 @@ use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,8 +38,9 @@ const JOURNAL_MAX: u64 = 64 << 20;
 const SCAN: u64 = 4 << 20;
 /// Blocks of data read at once to prove a record: as much as the largest request of an export.
 const PROOF_BLOCKS: u64 = 256;
-/// Such reads under way together.
+/// Such reads under way together, and how much they read at most: it is in memory meanwhile.
 const PROOFS_UNDER_WAY: usize = 32;
+const PROOF_BLOCKS_UNDER_WAY: u64 = 8 * PROOF_BLOCKS;
 
 /// The first eight bytes of the group's UUID: carried by every metadata block.
 fn tag_of(uuid: Uuid) -> u64 {
@@ -228,8 +231,11 @@ impl Group {
         let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
         let group = Group::assemble(disks, runtime, config, root, parts);
         group.build_catalog(&stream)?;
-        for (start, len) in &stream.to_free {
-            group.add_free(*start, start + len).await?;
+        for runs in stream.to_free.chunks(group.window()) {
+            group.free_ahead(|| runs.iter().map(|(start, _)| *start).collect()).await;
+            for (start, len) in runs {
+                group.add_free(*start, start + len).await?;
+            }
         }
         group.replay(applied).await?;
         group.settle_promises();
@@ -303,7 +309,8 @@ impl Group {
         let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
         for (at, (_, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
-                self.free_ahead(&applied[at..applied.len().min(at + window)]).await;
+                let records = &applied[at..applied.len().min(at + window)];
+                self.free_ahead(|| blocks_taken(records)).await;
             }
             let runs: Vec<(u64, u64)> = match record {
                 Record::Write { extents, .. } => extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect(),
@@ -548,11 +555,14 @@ async fn find_root(disks: &dyn Disks) -> Result<(u64, GroupRoot)> {
     Ok((sequence, group))
 }
 
-async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {
-    let mut segments = Default::default();
+fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
+    let mut segments = Segments::new();
     placement.map_blocks(VgBlock(block), blocks, 0, &mut segments);
-    let buf = PageBuf::zeroed((blocks * BLOCK_SIZE) as usize);
-    let buf = start(disks, DiskOp::Read { segments, buf }).await?;
+    start(disks, DiskOp::Read { segments, buf: PageBuf::zeroed((blocks * BLOCK_SIZE) as usize) })
+}
+
+async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {
+    let buf = start_read(disks, placement, block, blocks).await?;
     Ok(buf.expect("a read gives its buffer back"))
 }
 
@@ -648,10 +658,28 @@ pub(super) async fn read_stream(
         own = next;
     }
     let mut bytes = Vec::new();
+    let mut ahead: VecDeque<Option<Completion>> = VecDeque::new();
+    let mut to_come = entries.iter();
     for (number, entry) in entries.iter().enumerate() {
         let decode = |block: &[u8]| decode_page(block, root.generation, number as u64, entry, tag);
-        bytes.extend(either(disks, placement, [entry.copy_a, entry.copy_b], decode, bad).await?);
         places.push(entry.copy_a);
+        // The first copies are read together; one that is not good, and all where both copies are wanted, again and alone.
+        if bad.is_none() {
+            while ahead.len() < READS_TOGETHER
+                && let Some(entry) = to_come.next()
+            {
+                let inside = entry.copy_a < placement.blocks();
+                ahead.push_back(inside.then(|| start_read(disks, placement, entry.copy_a, 1)));
+            }
+            if let Some(Some(read)) = ahead.pop_front()
+                && let Ok(Some(buf)) = read.await
+                && let Ok(page) = decode(&buf.as_slice()[..BLOCK_SIZE as usize])
+            {
+                bytes.extend(page);
+                continue;
+            }
+        }
+        bytes.extend(either(disks, placement, [entry.copy_a, entry.copy_b], decode, bad).await?);
     }
     if bytes.len() as u64 != root.stream_len {
         return Err(stream_corrupt("it is not as long as the superblock says"));
@@ -779,19 +807,30 @@ async fn scan_journal(
     Ok(scan)
 }
 
-/// A read of data that a record names, under way: which record, the checksum wanted once the piece is added, how much.
+/// Data that a record names and that has to be looked at, with how much of it was.
 struct Proof {
     record: usize,
-    bytes: usize,
-    /// Begins an extent, whose checksum starts anew.
-    begins: bool,
-    /// Ends an extent, whose checksum must be this.
-    ends: Option<u32>,
-    read: crate::disk::Completion,
+    start: u64,
+    end: u64,
+    /// The checksum that it must have.
+    wanted: u32,
+    /// The checksum of what lies before here.
+    crc: u32,
+    at: u64,
 }
 
-/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Many
-/// reads are under way together: after a crash the disk may be slow to answer each.
+/// A read of proofs' data, under way.
+struct ProofRead {
+    start: u64,
+    end: u64,
+    /// Which proofs it is for.
+    proofs: Range<usize>,
+    read: Completion,
+}
+
+/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Writes
+/// that followed each other lie side by side, mostly: what touches is read together, and many reads are under way at a time,
+/// as the disk may be slow to answer each.
 async fn prove(
     disks: &dyn Disks,
     placement: &Placement,
@@ -809,56 +848,68 @@ async fn prove(
             (seq, record, good)
         })
         .collect();
-    let mut under_way: VecDeque<Proof> = VecDeque::new();
-    let mut crc = 0;
-    for number in 0..proven.len() {
-        let (seq, record, good) = &proven[number];
+    let mut proofs = Vec::new();
+    for (number, (seq, record, good)) in proven.iter().enumerate() {
         let Record::Write { extents, .. } = record else { continue };
         if !good || *seq < marker {
             continue;
         }
-        let extents = extents.clone();
         for extent in extents {
-            let (mut at, len) = (extent.vg_block.0, u64::from(extent.len));
-            let end = at.checked_add(len).filter(|end| *end <= placement.blocks() && len > 0);
+            let (start, len) = (extent.vg_block.0, u64::from(extent.len));
+            let end = start.checked_add(len).filter(|end| *end <= placement.blocks() && len > 0);
             let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
-            // Piece by piece: a record may name any length.
-            while at < end {
-                if under_way.len() >= PROOFS_UNDER_WAY {
-                    settle_proof(&mut under_way, &mut proven, &mut crc).await?;
-                }
-                let blocks = (end - at).min(PROOF_BLOCKS);
-                let mut segments = Segments::new();
-                placement.map_blocks(VgBlock(at), blocks, 0, &mut segments);
-                let bytes = (blocks * BLOCK_SIZE) as usize;
-                let read = start(disks, DiskOp::Read { segments, buf: PageBuf::zeroed(bytes) });
-                let begins = at == extent.vg_block.0;
-                at += blocks;
-                let ends = (at == end).then_some(extent.data_crc);
-                under_way.push_back(Proof { record: number, bytes, begins, ends, read });
+            proofs.push(Proof { record: number, start, end, wanted: extent.data_crc, crc: 0, at: start });
+        }
+    }
+    proofs.sort_by_key(|proof| proof.start);
+    let mut under_way: VecDeque<ProofRead> = VecDeque::new();
+    let mut blocks_under_way = 0;
+    let mut next = 0;
+    while let Some(first) = proofs.get(next) {
+        let (mut at, mut end) = (first.start, first.end);
+        let touching = proofs[next + 1..].iter().take_while(|proof| {
+            let fits = proof.start <= end && proof.end.max(end) - at <= PROOF_BLOCKS;
+            end = if fits { end.max(proof.end) } else { end };
+            fits
+        });
+        let together = next..next + 1 + touching.count();
+        next = together.end;
+        // Piece by piece: a record may name any length.
+        while at < end {
+            let blocks = (end - at).min(PROOF_BLOCKS);
+            while under_way.len() >= PROOFS_UNDER_WAY || blocks_under_way + blocks > PROOF_BLOCKS_UNDER_WAY {
+                blocks_under_way -= settle_proofs(&mut under_way, &mut proofs, &mut proven).await?;
             }
+            let read = start_read(disks, placement, at, blocks);
+            under_way.push_back(ProofRead { start: at, end: at + blocks, proofs: together.clone(), read });
+            blocks_under_way += blocks;
+            at += blocks;
         }
     }
     while !under_way.is_empty() {
-        settle_proof(&mut under_way, &mut proven, &mut crc).await?;
+        settle_proofs(&mut under_way, &mut proofs, &mut proven).await?;
     }
     Ok(proven)
 }
 
-/// Waits for the oldest read and judges it. Reads end in the order in which they began, so one checksum is enough.
-async fn settle_proof(
-    under_way: &mut VecDeque<Proof>,
+/// Waits for the oldest read and judges what it completes. Returns how many blocks it read.
+async fn settle_proofs(
+    under_way: &mut VecDeque<ProofRead>,
+    proofs: &mut [Proof],
     proven: &mut [(Seq, Record, bool)],
-    crc: &mut u32,
-) -> Result<()> {
-    let Some(proof) = under_way.pop_front() else { return Ok(()) };
-    let data = proof.read.await?.expect("a read gives its buffer back");
-    let before = if proof.begins { 0 } else { *crc };
-    *crc = crc32c::crc32c_append(before, &data.as_slice()[..proof.bytes]);
-    if proof.ends.is_some_and(|wanted| wanted != *crc) {
-        proven[proof.record].2 = false;
+) -> Result<u64> {
+    let Some(ProofRead { start, end, proofs: together, read }) = under_way.pop_front() else { return Ok(0) };
+    let data = read.await?.expect("a read gives its buffer back");
+    for proof in &mut proofs[together] {
+        let to = proof.end.min(end);
+        let bytes = ((proof.at - start) * BLOCK_SIZE) as usize..((to - start) * BLOCK_SIZE) as usize;
+        proof.crc = crc32c::crc32c_append(proof.crc, &data.as_slice()[bytes]);
+        proof.at = to;
+        if to == proof.end && proof.crc != proof.wanted {
+            proven[proof.record].2 = false;
+        }
     }
-    Ok(())
+    Ok(end - start)
 }
 
 impl Group {
