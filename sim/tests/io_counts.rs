@@ -181,3 +181,37 @@ fn recovery_reads_what_lies_together_at_once() {
     let reads = disks.counts().reads;
     assert!(reads < WRITES / 16, "{reads} reads to prove {WRITES} blocks that lie side by side");
 }
+
+#[test]
+fn removal_gives_way_to_writes_and_ends_under_them() {
+    const BLOCKS: u64 = 1 << 14;
+    let bench = Bench::new();
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+    let setup = bench.client.clone();
+    let dying = bench.world.run(async move {
+        let dying = setup.create(spec).await.unwrap();
+        // With holes, so that each block is an extent.
+        for round in 0..BLOCKS / 64 {
+            let writes = (0..32).map(|n| {
+                let client = setup.clone();
+                Box::pin(async move { client.write(dying, (round * 64 + 2 * n) * 8, 8, &[]).await }) as Op
+            });
+            setup.together(writes.collect()).await.into_iter().for_each(|outcome| outcome.unwrap());
+        }
+        setup.checkpoint().await.unwrap();
+        dying
+    });
+    let steps = || bench.client.group.stats().reclaim_steps;
+    bench.cost(async |client, _| client.remove(&[dying]).await.unwrap());
+    let (mut most, mut waves) = (0, 0);
+    while bench.client.group.info().reclaim_left > 0 {
+        let before = steps();
+        bench.cost(async |client, vol| write(client, vol, waves % 512 * 8, 8).await);
+        most = most.max(steps() - before);
+        waves += 1;
+        assert!(waves < 10_000, "it does not end under constant writes");
+    }
+    assert!(steps() > BLOCKS / 2 / 168, "{}", steps());
+    // A write takes less than a rest here, so it meets the steps between two rests at most.
+    assert!(most <= 32, "{most} of {} steps beside one write", steps());
+}

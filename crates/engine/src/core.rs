@@ -8,10 +8,10 @@ use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::Node;
 use crate::group::{Config, Group};
-use crate::journal::Journal;
+use crate::journal::{Journal, Pressure};
 use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
 use crate::placement::Placement;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, yield_now};
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::{AllocError, Hands, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
@@ -19,13 +19,24 @@ use crate::volume::state::UNWRITTEN;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Writes that change a map wait while this many times the bytes that start a checkpoint are dirty: what one checkpoint
 /// writes, what became dirty meanwhile, and some room so that nobody waits who need not.
 const DIRTY_BOUND: u64 = 3;
+/// Freed runs that may wait for a checkpoint before one is taken for them: the more, the fewer checkpoints a removal needs, each
+/// of which may have to write most of the free tree anew. They are in memory, and in the checkpoint's stream.
+const PENDING_RUNS: RangeInclusive<u64> = 16 << 10..=64 << 10;
+/// So many of them to a metadata block, that is, a 32nd of the metadata area for the stream.
+const PENDING_RUNS_TO_A_BLOCK: u64 = 8;
+/// Work in the background rests after so many steps, of some tens of microseconds each...
+const STEPS_BETWEEN_RESTS: u32 = 16;
+/// ... for this long, if there were writes meanwhile.
+const REST: Duration = Duration::from_millis(1);
 /// Nodes that are read together where many are wanted.
 pub const READS_TOGETHER: usize = 32;
 
@@ -49,6 +60,13 @@ pub struct Counters {
 
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The gait of work in the background: see [`Core::pace`].
+#[derive(Default)]
+pub struct Pace {
+    steps: u32,
+    writes: u64,
 }
 
 /// A place where tasks wait for something to change.
@@ -365,10 +383,34 @@ impl Core {
 
     /// Starts a checkpoint when much is dirty or much waits to be freed.
     pub fn space_use_changed(&self) {
-        const PENDING_RUNS: usize = 32 << 10;
-        if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || self.space.lock().pending_runs() > PENDING_RUNS
-        {
+        let pending = self.space.lock().pending_runs();
+        if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || pending > 2 * self.pending_bound() {
             self.want_checkpoint();
+        }
+    }
+
+    /// Freed runs with which removal takes a checkpoint. The foreground's bound is twice that.
+    pub fn pending_bound(&self) -> usize {
+        let runs = self.meta.lock().total() * PENDING_RUNS_TO_A_BLOCK;
+        runs.clamp(*PENDING_RUNS.start(), *PENDING_RUNS.end()) as usize
+    }
+
+    /// Lets others run after a step in the background, and rests now and then while there are writes: one step after the other
+    /// would take a processor and the disk's queue from them. Who waits for what the background gives back writes nothing, and it
+    /// does not rest; nor when the journal fills up.
+    pub async fn pace(&self, pace: &mut Pace) {
+        yield_now().await;
+        pace.steps += 1;
+        if pace.steps < STEPS_BETWEEN_RESTS {
+            return;
+        }
+        let counters = &self.counters;
+        let writes = [&counters.writes_in_place, &counters.writes_redirected];
+        let writes = writes.map(|counter| counter.load(Ordering::Relaxed)).iter().sum();
+        let busy = std::mem::replace(&mut pace.writes, writes) != writes;
+        pace.steps = 0;
+        if busy && self.journal.pressure() == Pressure::Low && !self.closed.load(Ordering::Acquire) {
+            self.runtime.sleep(REST).await;
         }
     }
 

@@ -9,7 +9,7 @@
 use super::catalog::Catalog;
 use super::label::write_superblock;
 use super::{Group, Root};
-use crate::core::count;
+use crate::core::{Pace, count};
 use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
@@ -161,6 +161,7 @@ impl Group {
         count(&self.core.counters.checkpoints);
         self.core.journal.checkpointed(&captured.journal);
         self.core.meta.lock().finish_commit(&self.core.cache);
+        let mut pace = Pace::default();
         loop {
             let done = self
                 .core
@@ -172,7 +173,7 @@ impl Group {
             if done {
                 break;
             }
-            yield_now().await;
+            self.core.pace(&mut pace).await;
         }
         if self.orphaned(&self.catalog.read()).is_some() {
             self.want_reclaim();

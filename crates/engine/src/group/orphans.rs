@@ -17,13 +17,12 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::reclaim::{PENDING_RUNS, Stepped};
-use crate::core::{Ownership, TreeOwner, count};
+use super::reclaim::Stepped;
+use crate::core::{Ownership, Pace, TreeOwner, count};
 use crate::error::{Error, Result};
 use crate::format::node::CAPACITY;
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, Extents, MapError, NodeRef};
-use crate::runtime::yield_now;
 use crate::units::{Epoch, TreeId};
 use crate::volume::state::UNWRITTEN;
 use std::cell::RefCell;
@@ -57,12 +56,12 @@ impl Group {
 
     /// Searches a point from one end to the other. Gives up when removal, which frees more, has something to do.
     pub(super) async fn free_orphans(self: &Arc<Self>, point: TreeId) -> Result<Stepped> {
-        let mut cursor = 0;
+        let (mut cursor, mut pace) = (0, Pace::default());
         loop {
             if self.core.closed.load(Ordering::Acquire) || self.catalog.read().next_removal().is_some() {
                 return Ok(Stepped::More);
             }
-            if self.core.space.lock().pending_runs() > PENDING_RUNS {
+            if self.pending_full() {
                 self.checkpoint().await?;
             }
             count(&self.core.counters.reclaim_steps);
@@ -72,7 +71,7 @@ impl Group {
                 Ok(None) | Err(Error::NoSpace { .. }) => break,
                 Err(error) => return Err(error),
             }
-            yield_now().await;
+            self.core.pace(&mut pace).await;
         }
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();

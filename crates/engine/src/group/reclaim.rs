@@ -19,7 +19,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::report::Holdings;
-use crate::core::{Absorb, Core, count};
+use crate::core::{Absorb, Core, Pace, count};
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};
@@ -30,9 +30,6 @@ use crate::volume::Volume;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Freed runs that may wait for a checkpoint before removal takes one itself.
-pub(super) const PENDING_RUNS: usize = 16 << 10;
 
 pub(super) enum Stepped {
     More,
@@ -89,9 +86,10 @@ impl Group {
         if !started {
             self.begin_removal(id).await?;
         }
-        if self.core.space.lock().pending_runs() > PENDING_RUNS {
+        if self.pending_full() {
             self.checkpoint().await?;
         }
+        let mut pace = Pace::default();
         loop {
             count(&self.core.counters.reclaim_steps);
             let stepped = self.core.with_nodes_privileged(|| self.step(id)).await?;
@@ -106,14 +104,18 @@ impl Group {
                     return Ok(true);
                 }
                 Stepped::More => {
-                    if self.core.space.lock().pending_runs() > PENDING_RUNS || self.core.closed.load(Ordering::Acquire)
-                    {
+                    if self.pending_full() || self.core.closed.load(Ordering::Acquire) {
                         return Ok(true);
                     }
-                    yield_now().await;
+                    self.core.pace(&mut pace).await;
                 }
             }
         }
+    }
+
+    /// Whether so much waits to be freed that removal takes a checkpoint.
+    pub(super) fn pending_full(&self) -> bool {
+        self.core.space.lock().pending_runs() > self.core.pending_bound()
     }
 
     /// Marks a tree as dying and tells its child (L1, L3).
