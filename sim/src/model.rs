@@ -12,8 +12,8 @@ use crate::oracle::{Since, Vol};
 use crate::rng::Rng;
 use rowen_engine::disk::{DiskOp, Disks};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, Group, Stats, VolumeKind, VolumeState};
-use std::collections::BTreeMap;
+use rowen_engine::group::{FullPolicy, Group, Stats, VolumeInfo, VolumeKind, VolumeState};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -652,7 +652,40 @@ impl Model {
         vols.into_iter().try_for_each(|vol| self.verify_all(vol))
     }
 
+    /// What is told of one volume, and of a family, is what is told of all.
+    fn check_parts(&self) -> Step {
+        let group = &self.client.group;
+        let all = group.volumes();
+        let told = |info: &VolumeInfo| format!("{info:?}");
+        for info in &all {
+            let alone = group.volume_info(info.id)?;
+            if told(&alone) != told(info) {
+                return wrong(format!("{alone:?} alone, {info:?} among all"));
+            }
+        }
+        let Some(first) = all.get(self.seen.steps as usize % all.len().max(1)) else { return Ok(()) };
+        let mut family = BTreeSet::from([first.id]);
+        // Origins are older: in the order of creation one look down and one up finds all.
+        for info in &all {
+            if info.origin.is_some_and(|origin| family.contains(&origin)) {
+                family.insert(info.id);
+            }
+        }
+        for info in all.iter().rev() {
+            if family.contains(&info.id) {
+                family.extend(info.origin);
+            }
+        }
+        let found: Vec<String> = group.family(std::slice::from_ref(&first.name)).iter().map(told).collect();
+        let expected: Vec<String> = all.iter().filter(|info| family.contains(&info.id)).map(told).collect();
+        if found != expected {
+            return wrong(format!("the family of {} is {found:?}, it should be {expected:?}", first.name));
+        }
+        Ok(())
+    }
+
     fn check_referenced(&mut self) -> Step {
+        self.check_parts()?;
         for info in self.client.group.volumes() {
             let expected = self.accounts.referenced(number(info.uuid));
             if info.referenced != expected {

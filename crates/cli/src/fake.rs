@@ -254,8 +254,8 @@ impl Fake {
                 self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
             }
             Request::Report => return Ok(Outcome::Report(Box::new(group.clone()))),
-            Request::ReportOf { volumes, members } => {
-                return Ok(Outcome::Report(Box::new(part(group, volumes, members))));
+            Request::ReportOf { volumes, thorough } => {
+                return Ok(Outcome::Report(Box::new(part(group, volumes, thorough))));
             }
             // One after the other, as thick volumes are laid out.
             Request::Places => {
@@ -277,11 +277,11 @@ impl Fake {
 }
 
 /// What a server would tell of these volumes: nothing that a command might miss is there by accident.
-fn part(group: &GroupReport, names: Vec<String>, members: bool) -> GroupReport {
+fn part(group: &GroupReport, names: Vec<String>, thorough: bool) -> GroupReport {
     // What was looked into may not be changed afterwards.
     let group = &group.clone();
     let pools: Vec<&String> = names.iter().filter(|name| group.volume(name).is_some_and(|v| v.is_pool())).collect();
-    let is_member = |v: &VolumeReport| members && pools.iter().any(|pool| **pool == v.attributes.pool);
+    let is_member = |v: &VolumeReport| thorough && pools.iter().any(|pool| **pool == v.attributes.pool);
     let chosen: Vec<&VolumeReport> = group.volumes.iter().filter(|v| names.contains(&v.name) || is_member(v)).collect();
     let above = |v: &VolumeReport| -> Vec<String> {
         let next = |name: &String| group.volume(name).and_then(|v| v.origin.clone());
@@ -295,6 +295,7 @@ fn part(group: &GroupReport, names: Vec<String>, members: bool) -> GroupReport {
     let kept = |v: &VolumeReport| is_pool_of(v) || family.iter().any(|other| other.name == v.name);
     let mut part = group.clone();
     part.volumes.retain(|v| kept(v));
+    part.volumes.iter_mut().for_each(|v| v.node.open &= thorough && names.contains(&v.name));
     part
 }
 

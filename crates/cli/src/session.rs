@@ -11,7 +11,7 @@ use crate::report::select::Criteria;
 use rowen_control::names;
 use rowen_control::paths::{self, Target};
 use rowen_control::wire::{ErrorKind, GroupReport, Outcome, Request, VolumeReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// How often space that is being freed is looked for, and how many looks without any change are enough.
@@ -42,6 +42,16 @@ pub struct SelectedGroup {
     pub volumes: Vec<String>,
     /// The group itself was named, rather than volumes of it.
     pub is_whole: bool,
+}
+
+impl SelectedGroup {
+    /// Adds the volumes of which `wanted` says so, each once.
+    fn add(&mut self, wanted: impl Fn(&VolumeReport) -> bool) {
+        let known: HashSet<&String> = self.volumes.iter().collect();
+        let is_new = |volume: &&VolumeReport| wanted(volume) && !known.contains(&volume.name);
+        let new: Vec<String> = self.report.volumes.iter().filter(is_new).map(|v| v.name.clone()).collect();
+        self.volumes.extend(new);
+    }
 }
 
 /// LVM's two lines for a group that is not there.
@@ -78,9 +88,10 @@ impl Session<'_> {
         self.report_by(group, Request::Report)
     }
 
-    /// The same with these volumes and their relatives only, but not with all volumes of pools ([`Request::ReportOf`]).
+    /// The same with these volumes and their relatives only, but not with all volumes of pools, and not whether devices are
+    /// open ([`Request::ReportOf`]).
     pub fn report_of(&mut self, group: &str, volumes: Vec<String>) -> Result<GroupReport> {
-        self.report_by(group, Request::ReportOf { volumes, members: false })
+        self.report_by(group, Request::ReportOf { volumes, thorough: false })
     }
 
     fn report_by(&mut self, group: &str, request: Request) -> Result<GroupReport> {
@@ -223,25 +234,14 @@ impl Session<'_> {
                         // A group that has the tag stands for all of its volumes.
                         let is_whole = selected.report.attributes.tags.contains(&tag);
                         selected.is_whole |= is_whole;
-                        let tagged =
-                            selected.report.volumes.iter().filter(|v| is_whole || v.attributes.tags.contains(&tag));
-                        let fresh: Vec<String> =
-                            tagged.map(|v| v.name.clone()).filter(|name| !selected.volumes.contains(name)).collect();
-                        selected.volumes.extend(fresh);
+                        selected.add(|volume| is_whole || volume.attributes.tags.contains(&tag));
                     }
                 }
                 Some(Target::Group(group)) => {
                     let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
                     let selected = &mut selection.groups[at];
                     selected.is_whole = true;
-                    let fresh: Vec<String> = selected
-                        .report
-                        .volumes
-                        .iter()
-                        .map(|v| v.name.clone())
-                        .filter(|name| !selected.volumes.contains(name))
-                        .collect();
-                    selected.volumes.extend(fresh);
+                    selected.add(|_| true);
                 }
                 Some(Target::Volume { group, volume }) => {
                     let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
@@ -270,7 +270,7 @@ impl Session<'_> {
             return *place;
         }
         let report = match meant.and_then(|words| volumes_of(group, words)) {
-            Some(volumes) => self.report_by(group, Request::ReportOf { volumes, members: true }),
+            Some(volumes) => self.report_by(group, Request::ReportOf { volumes, thorough: true }),
             None => self.report(group),
         };
         let report = report.and_then(unless_exported);
@@ -301,7 +301,8 @@ impl Session<'_> {
                 Some(_) => Failure::usage("Please specify a logical volume path."),
             });
         };
-        let report = unless_exported(self.report_of(&group, vec![volume.clone()])?)?;
+        let report = self.report_by(&group, Request::ReportOf { volumes: vec![volume.clone()], thorough: true })?;
+        let report = unless_exported(report)?;
         match report.volume(&volume).cloned() {
             Some(found) => Ok((report, found)),
             None => Err(Failure::failed(missing(&group, &volume))),

@@ -9,11 +9,11 @@
 //!
 //! Counts of blocks are named `..._blocks` or `blocks` (4 KiB each), counts of extents `..._extents`, bytes `..._bytes`.
 
+use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
@@ -35,13 +35,13 @@ pub enum Request {
     /// Answered by [`Outcome::Report`].
     Report,
     /// The same for commands that are about these volumes, which may not be there. Of the group's volumes it has these,
-    /// their origins and snapshots at whatever distance, their pools and, with `members`, the volumes of those that are
-    /// pools: with ten thousand volumes a report of all would take longer than all the rest of a command. Whether a
-    /// device is open is looked up for these volumes alone: that search goes through all processes of the host.
+    /// their origins and snapshots at whatever distance, and their pools: with ten thousand volumes a report of all would
+    /// take longer than all the rest of a command. With `thorough` it has also the volumes of those that are pools, and
+    /// tells whether devices of these volumes are open: that search goes through all processes of the host.
     ReportOf {
         volumes: Vec<String>,
         #[serde(default)]
-        members: bool,
+        thorough: bool,
     },
     /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
     Places,
@@ -523,13 +523,15 @@ pub struct GroupReport {
 /// Where a report's volumes are, found once for all who ask. It is no part of what the report says: it is neither
 /// compared nor copied. Who changes the volumes of a report that was looked into takes a copy first.
 #[derive(Debug, Default)]
-pub struct Index(OnceLock<Places>);
+pub struct Index {
+    by_name: OnceLock<Map<String, usize>>,
+    relations: OnceLock<Relations>,
+}
 
 #[derive(Debug, Default)]
-struct Places {
-    by_name: HashMap<String, usize>,
-    by_origin: HashMap<String, Vec<usize>>,
-    by_pool: HashMap<String, Vec<usize>>,
+struct Relations {
+    by_origin: Map<String, Vec<usize>>,
+    by_pool: Map<String, Vec<usize>>,
 }
 
 impl Clone for Index {
@@ -555,8 +557,8 @@ impl GroupReport {
         volumes: Vec<engine::VolumeInfo>,
         mut node: impl FnMut(&engine::VolumeInfo) -> NodeState,
     ) -> GroupReport {
-        let is_origin: HashSet<u64> = volumes.iter().filter_map(|volume| volume.origin).map(|id| id.0).collect();
-        let names: HashMap<u64, String> = volumes
+        let is_origin: Set<u64> = volumes.iter().filter_map(|volume| volume.origin).map(|id| id.0).collect();
+        let names: Map<u64, String> = volumes
             .iter()
             .filter(|volume| is_origin.contains(&volume.id.0))
             .map(|volume| (volume.id.0, volume.name.clone()))
@@ -600,28 +602,28 @@ impl GroupReport {
     }
 
     pub fn volume(&self, name: &str) -> Option<&VolumeReport> {
-        self.places().by_name.get(name).and_then(|at| self.volumes.get(*at))
+        let places = || self.volumes.iter().enumerate().map(|(at, volume)| (volume.name.clone(), at)).collect();
+        self.index.by_name.get_or_init(places).get(name).and_then(|at| self.volumes.get(*at))
     }
 
     /// The volumes that name this one as their origin.
     pub fn snapshots_of(&self, name: &str) -> impl Iterator<Item = &VolumeReport> {
-        self.at(self.places().by_origin.get(name))
+        self.at(self.relations().by_origin.get(name))
     }
 
     /// The volumes that name this pool, without the pool itself.
     pub fn members_of(&self, pool: &str) -> impl Iterator<Item = &VolumeReport> {
-        self.at(self.places().by_pool.get(pool))
+        self.at(self.relations().by_pool.get(pool))
     }
 
     fn at<'a>(&'a self, places: Option<&'a Vec<usize>>) -> impl Iterator<Item = &'a VolumeReport> {
         places.into_iter().flatten().filter_map(|at| self.volumes.get(*at))
     }
 
-    fn places(&self) -> &Places {
-        self.index.0.get_or_init(|| {
-            let mut places = Places::default();
+    fn relations(&self) -> &Relations {
+        self.index.relations.get_or_init(|| {
+            let mut places = Relations::default();
             for (at, volume) in self.volumes.iter().enumerate() {
-                places.by_name.insert(volume.name.clone(), at);
                 if let Some(origin) = &volume.origin {
                     add(&mut places.by_origin, origin, at);
                 }
@@ -635,7 +637,7 @@ impl GroupReport {
 }
 
 /// Adds a place under a name, which is copied only when it is new.
-fn add(to: &mut HashMap<String, Vec<usize>>, name: &str, at: usize) {
+fn add(to: &mut Map<String, Vec<usize>>, name: &str, at: usize) {
     match to.get_mut(name) {
         Some(places) => places.push(at),
         None => drop(to.insert(name.to_owned(), vec![at])),

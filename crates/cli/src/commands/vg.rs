@@ -13,6 +13,7 @@ use rowen_control::names;
 use rowen_control::paths::{Target, bad_group};
 use rowen_control::wire::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
+use std::collections::BTreeSet;
 
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
 const LEAST_EXTENT_BYTES: u64 = 4 << 10;
@@ -136,12 +137,10 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
 /// All volumes, what depends on another before it.
 fn in_order_of_removal(report: &GroupReport) -> Vec<String> {
     let mut order = Vec::new();
+    let mut seen = BTreeSet::new();
     for volume in &report.volumes {
-        for name in super::lvremove::with_dependents(report, volume) {
-            if !order.contains(&name) {
-                order.push(name);
-            }
-        }
+        let names = super::lvremove::with_dependents(report, volume);
+        order.extend(names.into_iter().filter(|name| seen.insert(name.clone())));
     }
     order
 }

@@ -45,7 +45,43 @@ pub struct Part {
     text: String,
 }
 
-type Cells = [Vec<String>];
+/// The cells of all rows, one after the other: with ten thousand rows a text for each would take longer than all the rest.
+pub struct Cells {
+    columns: usize,
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Cells {
+    pub fn new(columns: usize) -> Cells {
+        Cells { columns, text: String::new(), ends: Vec::new() }
+    }
+
+    /// Adds the next cell, which `write` appends.
+    pub fn add(&mut self, write: impl FnOnce(&mut String)) {
+        write(&mut self.text);
+        self.ends.push(self.text.len());
+    }
+
+    fn rows(&self) -> usize {
+        self.ends.len().checked_div(self.columns).unwrap_or(0)
+    }
+
+    fn cell(&self, row: usize, column: usize) -> &str {
+        let at = row * self.columns + column;
+        let begin = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[begin..self.ends[at]]
+    }
+
+    fn column(&self, column: usize) -> impl Iterator<Item = &str> {
+        (0..self.rows()).map(move |row| self.cell(row, column))
+    }
+}
+
+/// How many columns of a screen a text takes.
+fn width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
 
 impl Layout {
     /// A report that stands by itself.
@@ -79,28 +115,26 @@ impl Layout {
 
     fn text(&self, fields: &[&Field], cells: &Cells) -> String {
         // Without rows there is no heading either.
-        if cells.is_empty() {
+        if cells.rows() == 0 {
             return String::new();
         }
         let is_kept = |at: usize, field: &Field| {
-            let is_empty = cells.iter().all(|row| row[at].is_empty());
             let is_compacted = |only: &Vec<&Field>| only.is_empty() || only.iter().any(|one| one.name == field.name);
-            !(is_empty && self.compact.as_ref().is_some_and(is_compacted))
+            !(self.compact.as_ref().is_some_and(is_compacted) && cells.column(at).all(str::is_empty))
         };
-        let kept: Vec<usize> = (0..fields.len()).filter(|at| is_kept(*at, fields[*at])).collect();
-        let fields: Vec<&Field> = kept.iter().map(|at| fields[*at]).collect();
-        let cells: Vec<Vec<&str>> = cells.iter().map(|row| kept.iter().map(|at| row[*at].as_str()).collect()).collect();
-        if self.is_turned { self.turned(&fields, &cells) } else { self.lines(&fields, &cells) }
+        let kept: Vec<(usize, &Field)> =
+            fields.iter().copied().enumerate().filter(|(at, field)| is_kept(*at, field)).collect();
+        if self.is_turned { self.turned(&kept, cells) } else { self.lines(&kept, cells) }
     }
 
-    fn lines(&self, fields: &[&Field], cells: &[Vec<&str>]) -> String {
+    fn lines(&self, fields: &[(usize, &Field)], cells: &Cells) -> String {
         let widths = self.widths(fields, cells);
         let mut text = String::new();
         if self.headings != Headings::None {
             let headings: Vec<String> = fields
                 .iter()
                 .zip(&widths)
-                .map(|(field, width)| match width {
+                .map(|((_, field), width)| match width {
                     // LVM cuts a heading that is wider than all values.
                     Some(width) => format!("{:<width$.width$}", self.heading(field)),
                     None => self.heading(field).to_owned(),
@@ -108,23 +142,22 @@ impl Layout {
                 .collect();
             let _infallible = writeln!(text, "  {}", headings.join(&self.separator));
         }
-        for row in cells {
-            let padded: Vec<String> = fields
-                .iter()
-                .zip(&widths)
-                .zip(row)
-                .map(|((field, width), cell)| {
-                    self.prefixed(
-                        field,
-                        &match (width, field.kind.is_right()) {
-                            (Some(width), true) => format!("{cell:>width$}"),
-                            (Some(width), false) => format!("{cell:<width$}"),
-                            (None, _) => (*cell).to_owned(),
-                        },
-                    )
-                })
-                .collect();
-            let _infallible = writeln!(text, "  {}", padded.join(&self.separator));
+        for row in 0..cells.rows() {
+            text.push_str("  ");
+            for (place, ((at, field), least)) in fields.iter().zip(&widths).enumerate() {
+                if place > 0 {
+                    text.push_str(&self.separator);
+                }
+                let cell = cells.cell(row, *at);
+                let blanks = least.map_or(0, |least| least.saturating_sub(width(cell)));
+                let (before, after) = if field.kind.is_right() { (blanks, 0) } else { (0, blanks) };
+                self.prefixed(&mut text, field, |text| {
+                    text.extend(std::iter::repeat_n(' ', before));
+                    text.push_str(cell);
+                    text.extend(std::iter::repeat_n(' ', after));
+                });
+            }
+            text.push('\n');
         }
         text
     }
@@ -134,34 +167,33 @@ impl Layout {
     }
 
     /// The width of each column; none where columns are not aligned.
-    fn widths(&self, fields: &[&Field], cells: &[Vec<&str>]) -> Vec<Option<usize>> {
-        let measured = if self.is_streamed { &cells[..cells.len().min(1)] } else { cells };
-        fields
-            .iter()
-            .enumerate()
-            .map(|(at, field)| {
-                let widest = measured.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-                let least = if self.headings == Headings::Names { field.name.len() } else { field.width };
-                self.is_aligned.then_some(widest.max(least))
-            })
-            .collect()
+    fn widths(&self, fields: &[(usize, &Field)], cells: &Cells) -> Vec<Option<usize>> {
+        let measured = if self.is_streamed { 1 } else { usize::MAX };
+        let of_column = |(at, field): &(usize, &Field)| {
+            let widest = cells.column(*at).take(measured).map(width).max().unwrap_or(0);
+            let least = if self.headings == Headings::Names { field.name.len() } else { field.width };
+            widest.max(least)
+        };
+        fields.iter().map(|column| self.is_aligned.then(|| of_column(column))).collect()
     }
 
-    fn prefixed(&self, field: &Field, cell: &str) -> String {
-        match self.prefixes {
-            None => cell.to_owned(),
-            Some(is_quoted) => {
-                let quote = if is_quoted { "'" } else { "" };
-                format!("LVM2_{}={quote}{cell}{quote}", field.name.to_ascii_uppercase())
-            }
-        }
+    fn prefixed(&self, text: &mut String, field: &Field, cell: impl FnOnce(&mut String)) {
+        let Some(is_quoted) = self.prefixes else { return cell(text) };
+        let quote = if is_quoted { "'" } else { "" };
+        let _infallible = write!(text, "LVM2_{}={quote}", field.name.to_ascii_uppercase());
+        cell(text);
+        text.push_str(quote);
     }
 
-    fn turned(&self, fields: &[&Field], cells: &[Vec<&str>]) -> String {
+    fn turned(&self, fields: &[(usize, &Field)], cells: &Cells) -> String {
         let mut text = String::new();
-        for (at, field) in fields.iter().enumerate() {
+        for (at, field) in fields {
             let heading = (self.headings != Headings::None).then(|| self.heading(field).to_owned());
-            let values = cells.iter().map(|row| self.prefixed(field, row[at]));
+            let values = cells.column(*at).map(|cell| {
+                let mut value = String::new();
+                self.prefixed(&mut value, field, |text| text.push_str(cell));
+                value
+            });
             let line: Vec<String> = heading.into_iter().chain(values).collect();
             let _infallible = writeln!(text, "  {}", line.join(&self.separator));
         }
@@ -173,11 +205,10 @@ impl Layout {
             Form::JsonTyped => cell.to_owned(),
             _ => serde_json::Value::from(cell).to_string(),
         };
-        let rows: Vec<String> = cells
-            .iter()
+        let rows: Vec<String> = (0..cells.rows())
             .map(|row| {
-                let pairs: Vec<String> =
-                    fields.iter().zip(row).map(|(field, cell)| format!("\"{}\":{}", field.name, value(cell))).collect();
+                let pair = |(at, field): (usize, &&Field)| format!("\"{}\":{}", field.name, value(cells.cell(row, at)));
+                let pairs: Vec<String> = fields.iter().enumerate().map(pair).collect();
                 format!("                  {{{}}}", pairs.join(", "))
             })
             .collect();

@@ -17,7 +17,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use fields::{About, Field, Section, Segment};
 use index::{Indexed, Share};
-use layout::{Form, Layout};
+use layout::{Cells, Form, Layout};
 use rowen_control::wire::{PvReport, VolumeReport};
 use select::Criteria;
 use settings::Settings;
@@ -313,33 +313,44 @@ impl Shape {
         self.layout.part(self.kind.key(), &self.fields, &cells)
     }
 
-    fn cells(&self, mut rows: Vec<Row<'_>>) -> Vec<Vec<String>> {
+    fn cells(&self, mut rows: Vec<Row<'_>>) -> Cells {
         let shows_selected = self.fields.iter().any(|field| field.section == Section::Special);
         if !shows_selected {
             rows.retain(|row| row.is_selected);
         }
-        if !self.sort.is_empty() {
-            // Each row's keys once, not for each comparison.
-            let keys =
-                |row: &Row<'_>| -> Vec<Value> { self.sort.iter().map(|(field, _)| (field.value)(row)).collect() };
-            let mut keyed: Vec<(Vec<Value>, Row<'_>)> = rows.into_iter().map(|row| (keys(&row), row)).collect();
-            keyed.sort_by(|(a, _), (b, _)| self.order(a, b));
-            rows = keyed.into_iter().map(|(_, row)| row).collect();
-        }
         let is_typed = self.layout.form == Form::JsonTyped;
-        let show = |row: &Row<'_>, field: &&Field| {
-            let value = (field.value)(row);
-            if is_typed { value.show_typed(&self.style) } else { value.show(&self.style) }
-        };
-        rows.iter().map(|row| self.fields.iter().map(|field| show(row, field)).collect()).collect()
+        let mut cells = Cells::new(self.fields.len());
+        for at in self.in_order(&rows) {
+            for field in &self.fields {
+                let value = (field.value)(&rows[at]);
+                cells.add(|text| match is_typed {
+                    true => text.push_str(&value.show_typed(&self.style)),
+                    false => value.show_to(&self.style, text),
+                });
+            }
+        }
+        cells
     }
 
-    fn order(&self, a: &[Value], b: &[Value]) -> Ordering {
-        let by_key = |((a, b), (_, is_reversed)): ((&Value, &Value), &(&Field, bool))| {
-            if *is_reversed { b.order(a) } else { a.order(b) }
+    /// The rows' places, in the order of the report.
+    fn in_order(&self, rows: &[Row<'_>]) -> Vec<usize> {
+        // Each row's keys once, not for each comparison; and none that are the same in all rows, as often the group's name.
+        let mut keys: Vec<(Vec<Value>, bool)> = Vec::with_capacity(self.sort.len());
+        for (field, is_reversed) in &self.sort {
+            let column: Vec<Value> = rows.iter().map(|row| (field.value)(row)).collect();
+            if column.windows(2).any(|pair| pair[0] != pair[1]) {
+                keys.push((column, *is_reversed));
+            }
+        }
+        let mut places: Vec<usize> = (0..rows.len()).collect();
+        let order = |a: usize, b: usize| {
+            let by_key = |(column, is_reversed): &(Vec<Value>, bool)| {
+                if *is_reversed { column[b].order(&column[a]) } else { column[a].order(&column[b]) }
+            };
+            keys.iter().map(by_key).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
         };
-        let mut orders = a.iter().zip(b).zip(&self.sort).map(by_key);
-        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        places.sort_by(|a, b| order(*a, *b));
+        places
     }
 
     /// Full reports: the text that joins the parts.

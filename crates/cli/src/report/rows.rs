@@ -9,7 +9,13 @@ impl Shape {
     /// The rows that the report shows of these, each with whether it meets the criteria.
     pub fn rows<'a>(&self, coarse: impl IntoIterator<Item = Row<'a>>) -> Vec<Row<'a>> {
         let about = self.rows_about();
-        let mut rows: Vec<Row<'a>> = coarse.into_iter().flat_map(|row| refine(row, about)).collect();
+        let mut rows: Vec<Row<'a>> = Vec::new();
+        for row in coarse {
+            match is_fine(&row, about) {
+                true => rows.push(row),
+                false => rows.extend(refine(row, about)),
+            }
+        }
         for row in &mut rows {
             row.is_selected = self.is_met(*row);
         }
@@ -32,7 +38,13 @@ pub fn of_group<'a>(group: &'a Indexed<'a>) -> Row<'a> {
 
 /// One row for each of the volumes named.
 pub fn of_volumes<'a>(group: &'a Indexed<'a>, names: &'a [String]) -> impl Iterator<Item = Row<'a>> {
-    names.iter().filter_map(|name| group.volume(name)).map(|volume| Row { volume: Some(volume), ..of_group(group) })
+    let all = &group.report.volumes;
+    // Most often they are all, as they come: none has to be looked for.
+    let named = names.iter().enumerate().filter_map(|(at, name)| match all.get(at) {
+        Some(volume) if volume.name == *name => Some(volume),
+        _ => group.volume(name),
+    });
+    named.map(|volume| Row { volume: Some(volume), ..of_group(group) })
 }
 
 /// The row of a labelled device, with the group that has been reported for it.
@@ -53,21 +65,28 @@ pub fn of_kind<'a>(kind: Kind, group: &'a Indexed<'a>) -> Vec<Row<'a>> {
     }
 }
 
+/// Whether the row has no parts of that kind but itself.
+fn is_fine(row: &Row<'_>, about: About) -> bool {
+    match about {
+        _ if row.group.is_none() => true,
+        About::Group | About::Nothing => true,
+        About::Volume | About::Pv => row.volume.is_some() || row.pv.is_some(),
+        About::Segment => row.segment.is_some(),
+        About::Piece => row.piece.is_some(),
+    }
+}
+
 /// The row's parts.
 pub fn refine(row: Row<'_>, about: About) -> Vec<Row<'_>> {
-    let Some(group) = row.group else { return vec![row] };
+    let Some(group) = row.group.filter(|_| !is_fine(&row, about)) else { return vec![row] };
     match about {
         About::Group | About::Nothing => vec![row],
-        About::Volume if row.volume.is_some() || row.pv.is_some() => vec![row],
         About::Volume => {
             let shown = group.report.volumes.iter().filter(|volume| !volume.is_waiting_to_merge());
             shown.map(|volume| Row { volume: Some(volume), ..row }).collect()
         }
-        About::Segment if row.segment.is_some() => vec![row],
         About::Segment => refine(row, About::Volume).into_iter().flat_map(of_segments).collect(),
-        About::Pv if row.pv.is_some() || row.volume.is_some() => vec![row],
         About::Pv => group.report.pvs.iter().map(|pv| Row { pv: Some(pv), ..row }).collect(),
-        About::Piece if row.piece.is_some() => vec![row],
         About::Piece => refine(row, About::Pv).into_iter().flat_map(of_pieces).collect(),
     }
 }

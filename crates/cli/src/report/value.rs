@@ -93,6 +93,15 @@ impl Value {
         Value::Flag(Some(is_set), word)
     }
 
+    /// Appends what a report shows.
+    pub fn show_to(&self, style: &Style, to: &mut String) {
+        match self {
+            Value::None => {}
+            Value::Text(text) => to.push_str(text),
+            _ => to.push_str(&self.show(style)),
+        }
+    }
+
     pub fn show(&self, style: &Style) -> String {
         match self {
             Value::None => String::new(),

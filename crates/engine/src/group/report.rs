@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::{Group, GroupInfo, PvInfo, Stats, Volume, VolumeInfo};
 use crate::error::{Error, Result};
+use crate::fixed_hash::Map;
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::DATA_OFFSET;
 use crate::units::{Epoch, TreeId, VolumeId};
@@ -76,7 +77,19 @@ impl Group {
     /// All volumes, in the order of their creation.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
-        catalog.volumes.values().map(|volume| Holdings(&catalog).info(volume)).collect()
+        let mut sums = Sums::default();
+        let mut volumes: Vec<VolumeInfo> = Vec::with_capacity(catalog.volumes.len());
+        for volume in catalog.volumes.values() {
+            let state = volume.state.lock();
+            sums.add(&catalog, &state.head, Some(volume.id));
+            volumes.push(bare_info(&catalog, &state.meta, &state.head));
+        }
+        catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
+        for volume in &mut volumes {
+            volume.snapshot_used = sums.held.get(&volume.id).copied().unwrap_or(0);
+            volume.freed_if_removed += sums.merged.get(&volume.id).copied().unwrap_or(0);
+        }
+        volumes
     }
 
     pub fn volume_count(&self) -> usize {
@@ -174,27 +187,70 @@ impl Holdings<'_> {
 
     fn info(&self, volume: &Volume) -> VolumeInfo {
         let state = volume.state.lock();
-        let (meta, head) = (state.meta.clone(), state.head.id);
-        let (parent, referenced, own) = (state.head.parent, state.head.written, state.head.own.max(0) as u64);
+        let (head, parent) = (state.head.id, state.head.parent);
+        let info = bare_info(self.0, &state.meta, &state.head);
         drop(state);
         VolumeInfo {
-            freed_if_removed: own + self.merged(head, parent),
-            snapshot_used: self.held(meta.id),
-            id: meta.id,
-            name: meta.name,
-            uuid: meta.uuid,
-            kind: meta.kind,
-            state: meta.state,
-            blocks: meta.blocks,
-            sector: meta.sector,
-            chunk_blocks: meta.chunk_blocks,
-            read_only: meta.read_only,
-            full: meta.full,
-            origin: meta.origin.filter(|origin| self.0.volumes.contains_key(origin)),
-            reserve: meta.reserve,
-            attributes: meta.attributes,
-            referenced,
-            exclusive: own,
+            freed_if_removed: info.freed_if_removed + self.merged(head, parent),
+            snapshot_used: self.held(info.id),
+            ..info
+        }
+    }
+}
+
+/// What a volume says of itself: without what is held for it elsewhere.
+fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInfo {
+    let own = head.own.max(0) as u64;
+    let meta = meta.clone();
+    VolumeInfo {
+        id: meta.id,
+        name: meta.name,
+        uuid: meta.uuid,
+        kind: meta.kind,
+        state: meta.state,
+        blocks: meta.blocks,
+        sector: meta.sector,
+        chunk_blocks: meta.chunk_blocks,
+        read_only: meta.read_only,
+        full: meta.full,
+        origin: meta.origin.filter(|origin| catalog.volumes.contains_key(origin)),
+        reserve: meta.reserve,
+        attributes: meta.attributes,
+        referenced: head.written,
+        exclusive: own,
+        freed_if_removed: own,
+        snapshot_used: 0,
+    }
+}
+
+/// The same as [`Holdings`] tells of each volume, for all of them at once: each tree adds what it has to the sums of others.
+/// Of thousands of volumes most were never written to since, and add nothing.
+#[derive(Default)]
+struct Sums {
+    held: Map<VolumeId, u64>,
+    merged: Map<VolumeId, u64>,
+}
+
+impl Sums {
+    /// `of`: the volume whose head the tree is.
+    fn add(&mut self, catalog: &Catalog, tree: &TreeMeta, of: Option<VolumeId>) {
+        if tree.own <= 0 && tree.dead.is_empty() {
+            return;
+        }
+        let Some(parent) = tree.parent.and_then(|parent| catalog.trees.get(&parent)) else { return };
+        if let Some(guard) = parent.guard {
+            let share = match (of, tree.kind) {
+                (Some(of), _) if of == guard => tree.own.max(0) as u64,
+                (Some(_), _) | (None, TreeKind::Point) => dead_above(tree, Epoch(0)),
+                _ => 0,
+            };
+            *self.held.entry(guard).or_default() += share;
+        }
+        let mut others = catalog.children_of(parent.id).filter(|child| *child != tree.id);
+        if let (Some(other), None) = (others.next(), others.next())
+            && let Some(other) = catalog.heads.get(&other)
+        {
+            *self.merged.entry(*other).or_default() += dead_above(tree, catalog.epoch_of(parent.parent));
         }
     }
 }

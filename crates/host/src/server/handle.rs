@@ -74,8 +74,8 @@ impl Server {
             Request::Hello { .. } => {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
             }
-            Request::Report => return self.report(None, false),
-            Request::ReportOf { volumes, members } => return self.report(Some(&volumes), members),
+            Request::Report => return self.report(None, true),
+            Request::ReportOf { volumes, thorough } => return self.report(Some(&volumes), thorough),
             Request::Places => return self.places(),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
             Request::Check => return self.check(false),

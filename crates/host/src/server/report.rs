@@ -32,13 +32,13 @@ pub fn document(group: &Group, pvs: &PvSet, origin: Origin) -> Document {
 
 impl Server {
     /// The group, with the volumes in `of` and their relatives, or with all; whether devices are open is looked
-    /// up for the volumes in `of`, or for all.
-    pub fn report(&self, of: Option<&[String]>, members: bool) -> Result<Outcome> {
+    /// up for the volumes in `of` if this is to be `thorough`, or for all.
+    pub fn report(&self, of: Option<&[String]>, thorough: bool) -> Result<Outcome> {
         let info = self.group.info();
         let paths = device_paths(&self.pvs, info.pvs.len());
         let nodes: HashMap<String, Node> =
             self.exports.active().into_iter().map(|node| (node.name.clone(), node)).collect();
-        let is_asked = |node: &&Node| of.is_none_or(|names| names.contains(&node.name));
+        let is_asked = |node: &&Node| of.is_none_or(|names| thorough && names.contains(&node.name));
         let numbers: Vec<(u32, u32)> = nodes.values().filter(is_asked).map(|node| (node.major, node.minor)).collect();
         let open = openness::in_use(&numbers);
         let state = |name: &str| {
@@ -46,7 +46,7 @@ impl Server {
             let open = open.contains(&(node.major, node.minor));
             NodeState { active: true, open, major: node.major, minor: node.minor }
         };
-        let volumes = of.map_or_else(|| self.group.volumes(), |names| self.relatives(names, members));
+        let volumes = of.map_or_else(|| self.group.volumes(), |names| self.relatives(names, thorough));
         let report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         Ok(Outcome::Report(Box::new(report)))
     }
