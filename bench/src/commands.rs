@@ -4,6 +4,11 @@ use crate::world::{Bench, Result, text};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How often, and after which pauses, the world is taken away.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// One group's name and the directories of its world. Dropped, it removes the group and ends its server.
 pub struct World<'a> {
@@ -32,6 +37,7 @@ impl World<'_> {
 
     /// Runs a command, which must succeed.
     pub fn run(&self, words: &[&str]) -> Result {
+        self.bench.go_on()?;
         let output = self.command(words).output();
         let output = output.map_err(|e| format!("{}: {e}", self.bench.settings.rowen.display()))?;
         if output.status.success() {
@@ -43,6 +49,7 @@ impl World<'_> {
     /// Runs a command, which must succeed; gives the milliseconds that it took, and those that it and the server had a
     /// processor: of use where others take the processors, too. The latter are exact to ten, so only sums mean something.
     pub fn time(&self, words: &[&str]) -> Result<(f64, f64)> {
+        self.bench.go_on()?;
         let server = self.server()?;
         let before = processor_time(&server);
         let begun = std::time::Instant::now();
@@ -94,11 +101,29 @@ fn processor_time(process: &str) -> f64 {
     (ticks(11) + ticks(12)) * 10.0
 }
 
+impl World<'_> {
+    /// Whether the group's server runs.
+    fn is_served(&self) -> bool {
+        self.server().is_ok_and(|process| std::path::Path::new(&process).exists())
+    }
+}
+
 impl Drop for World<'_> {
     fn drop(&mut self) {
-        // What is left by then is told by the directory that cannot be removed; there is nobody to tell more.
-        let _ = self.command(&["vgremove", "-f", &self.group]).output();
-        let _ = self.command(&["stop", &self.group]).output();
-        let _ = std::fs::remove_dir_all(&self.dir);
+        // Something on the host may look into a new device for a moment, and then the group is in use.
+        let mut why = String::new();
+        for _ in 0..TRIES {
+            let removed = self.command(&["vgremove", "-f", &self.group]).output();
+            // Of a group that was never made, or is gone, only its server may be left.
+            let stopped = self.command(&["stop", &self.group]).output();
+            if !self.is_served() && std::fs::remove_dir_all(&self.dir).is_ok() {
+                return;
+            }
+            let words = [removed, stopped].into_iter().flatten();
+            why = words.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).collect();
+            std::thread::sleep(PAUSE);
+        }
+        // Its directory is needed to remove what is left by hand.
+        eprintln!("rowen-bench: {} is left, with what it serves: {}", self.dir.display(), why.trim_end());
     }
 }

@@ -135,6 +135,7 @@ fn run(args: Args) -> Result<bool, String> {
     let bench = Bench::new(args.settings, work, std::io::stderr().is_terminal())?;
     let mut failed = Vec::new();
     for (name, seconds, body) in chosen {
+        bench.go_on()?;
         bench.begin(seconds);
         bench.step(name, 0.0);
         if let Err(why) = body(&bench) {

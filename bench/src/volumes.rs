@@ -103,12 +103,18 @@ fn measure(bench: &Bench, world: &World<'_>, volumes: u64, most: f64, times: usi
     Ok(())
 }
 
-/// Makes the volumes in this process, which a command for each would take long for.
+/// Makes the volumes in this process, which a command for each would take longer for.
 fn populate(bench: &Bench, path: &std::path::Path, volumes: u64) -> Result {
     let disks = bench.disks(path)?;
     let runtime = bench.pool.runtime();
     let opened = bench.block_on(async move { Group::open(disks, runtime, Config::default()).await });
     let lab = Lab::of(opened.map_err(text)?);
+    let made = make(bench, &lab, volumes);
+    // Also when that failed: the group's disks are held until it is closed.
+    lab.close(bench).and(made)
+}
+
+fn make(bench: &Bench, lab: &Lab, volumes: u64) -> Result {
     let attributes = Attributes { pool: POOL.to_owned(), created: 1, skip_activation: true, ..Attributes::default() };
     let volume = |name: String, blocks: u64, n: u64| NewVolume {
         name,
@@ -151,5 +157,5 @@ fn populate(bench: &Bench, path: &std::path::Path, volumes: u64) -> Result {
         let group: Arc<Group> = lab.group.clone();
         made.extend(bench.block_on(async move { group.snapshot(&specs).await }).map_err(text)?);
     }
-    lab.close(bench)
+    Ok(())
 }

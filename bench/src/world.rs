@@ -9,12 +9,13 @@ use rowen_engine::group::{
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_host::disks::{IoEngine, OpenMode, PvSet};
 use rowen_host::reactor::Pool;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub const MIB: u64 = 1 << 20;
@@ -55,6 +56,8 @@ pub struct Bench {
     pub pool: Pool,
     pub rows: RefCell<Vec<Row>>,
     progress: RefCell<Progress>,
+    /// Somebody wants the run to end; what it has made is taken away first.
+    interrupted: Arc<AtomicBool>,
 }
 
 struct Progress {
@@ -118,7 +121,21 @@ impl Bench {
         let pool = Pool::start(cores).map_err(text)?;
         let now = Instant::now();
         let progress = Progress { begun: now, done: 0.0, all: work, part: 0.0, now: 0.0, shown: now, visible };
-        Ok(Bench { settings, pool, rows: RefCell::default(), progress: RefCell::new(progress) })
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // The second time it ends at once.
+            signal_hook::flag::register_conditional_shutdown(signal, 2, interrupted.clone()).map_err(text)?;
+            signal_hook::flag::register(signal, interrupted.clone()).map_err(text)?;
+        }
+        Ok(Bench { settings, pool, rows: RefCell::default(), progress: RefCell::new(progress), interrupted })
+    }
+
+    /// An error once somebody wants the run to end.
+    pub fn go_on(&self) -> Result {
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => Err("interrupted".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// An experiment of about so many seconds begins.
@@ -217,6 +234,7 @@ impl Bench {
     }
 
     pub fn run<T: Target>(&self, target: &Arc<T>, job: &Job) -> Result<Report> {
+        self.go_on()?;
         load::run(&self.pool, target, job)
     }
 
