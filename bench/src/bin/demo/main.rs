@@ -89,11 +89,12 @@ fn run(options: &Options) -> Result<()> {
     }
     let mut world = World::new(&options.dir)?;
     let outcome = measure(&mut world, options.rounds);
+    let cleaned = world.clean();
+    if let Ok((rows, rounds)) = &outcome {
+        print!("{}", table::render(rows, *rounds));
+    }
     // What is left behind is worse news than why the run ended.
-    world.clean()?;
-    let (rows, rounds) = outcome?;
-    print!("{}", table::render(&rows, rounds));
-    Ok(())
+    cleaned.and(outcome.map(drop))
 }
 
 /// What the user sees meanwhile: a bar on a terminal, lines elsewhere.

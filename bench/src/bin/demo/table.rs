@@ -107,7 +107,7 @@ pub fn render(rows: &[Row], rounds: usize) -> String {
         "After every write a checksum proved that the snapshot (the origin, for writes on the snapshot) still held"
             .into(),
     );
-    line("the old content. The group was checked at the end, and all of it is removed.".into());
+    line("the old content. The group was checked at the end.".into());
     text
 }
 

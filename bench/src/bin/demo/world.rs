@@ -266,8 +266,16 @@ impl World {
         }
         let node = Path::new("/dev").join(GROUP);
         if self.dir.join("run").join(GROUP).exists() || node.exists() {
+            // Another namespace may have copied a mount, and a look at the device takes a moment: a few tries.
+            let until = Instant::now() + Duration::from_secs(20);
+            let removed = loop {
+                let removed = self.rowen_always(&["vgremove", "-f", GROUP]);
+                if removed.is_ok() || !node.exists() || Instant::now() > until {
+                    break removed;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            };
             // Either may have nothing to do; what counts is looked at below.
-            let removed = self.rowen_always(&["vgremove", "-f", GROUP]);
             let _ended = self.rowen_always(&["stop", GROUP]);
             if node.exists() {
                 let why = if let Err(Failure::Told(why)) = removed { format!(" ({why})") } else { String::new() };
