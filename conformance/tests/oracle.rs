@@ -205,7 +205,8 @@ fn the_same_commands_do_the_same_as_on_lvm2() {
     let rules: Vec<&Rule> = wanted.iter().chain(&gaps).collect();
     let verdict = compare(&theirs, &ours, &rules);
     let mut problems = verdict.differences;
-    for (name, rules) in [("differences.txt", &wanted), ("gaps.txt", &gaps)] {
+    let whole = std::env::var_os("ROWEN_SCRIPTS").is_none();
+    for (name, rules) in [("differences.txt", &wanted), ("gaps.txt", &gaps)].into_iter().filter(|_| whole) {
         for line in rules.iter().flat_map(Rule::unused) {
             problems.push(format!("{name}, line {line}: nothing differs in this way: take it out"));
         }
@@ -220,6 +221,5 @@ fn the_same_commands_do_the_same_as_on_lvm2() {
         output.display()
     );
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    let whole = std::env::var_os("ROWEN_SCRIPTS").is_none();
     assert!(!whole || programs >= LEAST_COMMANDS, "only {programs} commands were compared");
 }
