@@ -1154,6 +1154,9 @@ fn what_a_command_line_may_not_leave_open() {
         E|  Logical volume vg0/s not changed.
         rc=5
 
+        $ lvchange -ay vg0/s
+        rc=0
+
         $ lvcreate -s -n free vg0/lv1
         O|  Logical volume \"free\" created.$
         rc=0

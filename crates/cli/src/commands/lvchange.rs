@@ -180,7 +180,8 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     // Who names the group means all of it.
     if !selected.is_whole && !args.has(Opt::Yes) {
         names.retain(|name| {
-            let goes = agrees_to_all(session, &selected.report, name, &selected.volumes);
+            let goes = changes_nothing(&selected.report, name, activation)
+                || agrees_to_all(session, &selected.report, name, &selected.volumes);
             if !goes {
                 end = Err(Failure::Told);
             }
@@ -198,6 +199,14 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     };
     session.change(&selected.report.name, request)?;
     end
+}
+
+/// What is active is not activated again. LVM asks all the same; programs that make sure of a state, and have nobody to ask, fail there.
+fn changes_nothing(report: &GroupReport, name: &str, activation: Activation) -> bool {
+    let Some(volume) = report.volume(name) else { return false };
+    let is_origin_active =
+        volume.origin.as_ref().and_then(|origin| report.volume(origin)).is_none_or(|origin| origin.node.active);
+    !matches!(activation, Activation::No) && volume.node.active && is_origin_active
 }
 
 /// A snapshot that goes with its origin (it has a size) takes that, and the origin's other such snapshots, along: asks whether

@@ -387,7 +387,7 @@ impl Inner {
             let export = active.get(name).ok_or_else(|| Error::NotActive(name.into()))?;
             (export.device, export.major, export.minor)
         };
-        if let Some(user) = usage::in_use(major, minor)? {
+        if let Some(user) = usage::in_lasting_use(major, minor)? {
             return Err(Error::InUse { device: format!("{}/{name}", self.group), user });
         }
         self.nodes.remove(name)?;

@@ -13,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 // linux/fs.h: _IOWR('X', 119, int), _IOWR('X', 120, int)
 const FIFREEZE: libc::c_ulong = 0xC004_5877;
@@ -93,6 +94,24 @@ pub fn mounts_of(major: u32, minor: u32) -> Vec<Mount> {
     mounts
 }
 
+/// So long a device may be open without being in use: whoever looks through all devices opens each for a moment.
+const GLANCE: Duration = Duration::from_millis(500);
+/// How a use that is but an open file is told.
+const OPEN_BY: &str = "open by";
+/// How often it is looked again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// The same as [`in_use`] of what stays: a file that is closed within [`GLANCE`] is none, as for LVM, which tries again, too.
+pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
+    let begun = Instant::now();
+    loop {
+        match in_use(major, minor)? {
+            Some(user) if user.starts_with(OPEN_BY) && begun.elapsed() < GLANCE => std::thread::sleep(AGAIN),
+            answer => return Ok(answer),
+        }
+    }
+}
+
 /// What uses the device, in words; none: nothing does. Files that this process has open do not count.
 pub fn in_use(major: u32, minor: u32) -> Result<Option<String>> {
     if is_claimed(major, minor)? {
@@ -142,7 +161,7 @@ fn opener(device: u64) -> Option<String> {
     };
     let pid = processes().into_iter().skip(1).find(has_it_open)?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(format!("open by {} (pid {pid})", name.trim()))
+    Some(format!("{OPEN_BY} {} (pid {pid})", name.trim()))
 }
 
 fn control(point: &Path, request: libc::c_ulong) -> io::Result<()> {

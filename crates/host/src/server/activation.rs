@@ -38,7 +38,7 @@ impl Server {
         let chosen = self.with_relatives(names)?;
         self.switch_off_all(&chosen).map_err(|mut failure| {
             if names.is_none() && failure.kind == ErrorKind::InUse {
-                let open = chosen.iter().filter(|volume| self.refuse_use(&volume.name).is_err()).count();
+                let open = chosen.iter().filter(|volume| self.is_used(&volume.name)).count();
                 let whole =
                     format!("\nCan't deactivate volume group \"{}\" with {open} open logical volume(s)", self.name);
                 failure.message.push_str(&whole);

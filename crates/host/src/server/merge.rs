@@ -43,7 +43,7 @@ impl Server {
             let invalid = if source.state == VolumeState::Invalid { snapshot } else { &target.name };
             return Err(self.failure(&rowen_engine::error::Error::InvalidSnapshot, invalid));
         }
-        let is_origin_open = self.refuse_use(&target.name).is_err();
+        let is_origin_open = self.is_used(&target.name);
         match self.replace_contents(target, source.clone(), true) {
             Err(failure) if failure.kind == ErrorKind::InUse => {
                 self.mark(&source, true)?;

@@ -163,10 +163,15 @@ impl Server {
     /// LVM's sentence when something uses the volume's device.
     pub fn refuse_use(&self, name: &str) -> Result<()> {
         let Some(node) = self.node(name) else { return Ok(()) };
-        match export::usage::in_use(node.major, node.minor)? {
+        match export::usage::in_lasting_use(node.major, node.minor)? {
             None => Ok(()),
             Some(user) => Err(self.in_use(name, &user)),
         }
+    }
+
+    /// Whether something uses the volume's device at this moment.
+    pub fn is_used(&self, name: &str) -> bool {
+        self.node(name).is_some_and(|node| !matches!(export::usage::in_use(node.major, node.minor), Ok(None)))
     }
 
     fn in_use(&self, name: &str, user: &str) -> Failure {
