@@ -83,7 +83,8 @@ pub fn passes(bench: &Bench) -> Result {
 pub fn many(bench: &Bench) -> Result {
     let (span, rounds) = (bench.settings.span / 2, bench.settings.rounds);
     let snapshots = if bench.settings.quick { 200 } else { 1000 };
-    let pv = bench.written("pv", 8 * span + 512 * MIB)?;
+    // Each snapshot's 64 scattered writes are 64 new leaves, of two copies each, and 64 chunks that have begun.
+    let pv = bench.written("pv", 16 * span + 512 * MIB)?;
     let lab = bench.group(bench.disks(&pv.path)?, Config::default())?;
     let make = || -> Result<Arc<Volume>> {
         let volume = lab.volume(bench, VolumeKind::Thick, span, CHUNK)?;

@@ -1157,6 +1157,23 @@ fn what_a_command_line_may_not_leave_open() {
         $ lvchange -ay vg0/s
         rc=0
 
+        $ lvs -o, vg0/s
+        O|  $
+        O|  $
+        rc=0
+
+        $ lvs --reportformat json -o, vg0/s
+        O|  {$
+        O|      \"report\": [$
+        O|          {$
+        O|              \"lv\": [$
+        O|                  {}$
+        O|              ]$
+        O|          }$
+        O|      ]$
+        O|  }$
+        rc=0
+
         $ lvcreate -s -n free vg0/lv1
         O|  Logical volume \"free\" created.$
         rc=0

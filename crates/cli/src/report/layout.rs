@@ -47,24 +47,22 @@ pub struct Part {
 
 /// The cells of all rows, one after the other: with ten thousand rows a text for each would take longer than all the rest.
 pub struct Cells {
+    rows: usize,
     columns: usize,
     text: String,
     ends: Vec<usize>,
 }
 
 impl Cells {
-    pub fn new(columns: usize) -> Cells {
-        Cells { columns, text: String::new(), ends: Vec::new() }
+    /// For so many rows, which are there even without columns.
+    pub fn new(rows: usize, columns: usize) -> Cells {
+        Cells { rows, columns, text: String::new(), ends: Vec::with_capacity(rows * columns) }
     }
 
     /// Adds the next cell, which `write` appends.
     pub fn add(&mut self, write: impl FnOnce(&mut String)) {
         write(&mut self.text);
         self.ends.push(self.text.len());
-    }
-
-    fn rows(&self) -> usize {
-        self.ends.len().checked_div(self.columns).unwrap_or(0)
     }
 
     fn cell(&self, row: usize, column: usize) -> &str {
@@ -74,7 +72,7 @@ impl Cells {
     }
 
     fn column(&self, column: usize) -> impl Iterator<Item = &str> {
-        (0..self.rows()).map(move |row| self.cell(row, column))
+        (0..self.rows).map(move |row| self.cell(row, column))
     }
 }
 
@@ -115,7 +113,7 @@ impl Layout {
 
     fn text(&self, fields: &[&Field], cells: &Cells) -> String {
         // Without rows there is no heading either.
-        if cells.rows() == 0 {
+        if cells.rows == 0 {
             return String::new();
         }
         let is_kept = |at: usize, field: &Field| {
@@ -142,7 +140,7 @@ impl Layout {
                 .collect();
             let _infallible = writeln!(text, "  {}", headings.join(&self.separator));
         }
-        for row in 0..cells.rows() {
+        for row in 0..cells.rows {
             text.push_str("  ");
             for (place, ((at, field), least)) in fields.iter().zip(&widths).enumerate() {
                 if place > 0 {
@@ -205,7 +203,7 @@ impl Layout {
             Form::JsonTyped => cell.to_owned(),
             _ => serde_json::Value::from(cell).to_string(),
         };
-        let rows: Vec<String> = (0..cells.rows())
+        let rows: Vec<String> = (0..cells.rows)
             .map(|row| {
                 let pair = |(at, field): (usize, &&Field)| format!("\"{}\":{}", field.name, value(cells.cell(row, at)));
                 let pairs: Vec<String> = fields.iter().enumerate().map(pair).collect();

@@ -319,8 +319,9 @@ impl Shape {
             rows.retain(|row| row.is_selected);
         }
         let is_typed = self.layout.form == Form::JsonTyped;
-        let mut cells = Cells::new(self.fields.len());
-        for at in self.in_order(&rows) {
+        let places = self.in_order(&rows);
+        let mut cells = Cells::new(places.len(), self.fields.len());
+        for at in places {
             for field in &self.fields {
                 let value = (field.value)(&rows[at]);
                 cells.add(|text| match is_typed {
