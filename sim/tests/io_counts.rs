@@ -215,3 +215,48 @@ fn removal_gives_way_to_writes_and_ends_under_them() {
     // A write takes less than a rest here, so it meets the steps between two rests at most.
     assert!(most <= 32, "{most} of {} steps beside one write", steps());
 }
+
+#[test]
+fn metadata_grows_where_free_space_is_in_more_pieces_than_the_cache_has_room_for() {
+    const PIECES: u64 = 8192;
+    let world = World::new(5);
+    let setup = Setup { config: Config::default(), ..Setup::small(1, 512) };
+    let (disks, group) = setup.make(&world).unwrap();
+    let oracle = Arc::default();
+    let client = Client::new(world.handle(), group.clone(), Arc::clone(&oracle));
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: PIECES * 2, chunk_blocks: 1, full: FullPolicy::Fail };
+    world.run(async move {
+        let vol = client.create(spec).await.unwrap();
+        for part in 0..PIECES * 2 / 256 {
+            client.write(vol, part * 2048, 2048, &[]).await.unwrap();
+        }
+        // Every other block goes.
+        for piece in 0..PIECES {
+            client.zero(vol, piece * 16, 8, false).await.unwrap();
+        }
+        group.close().await.unwrap();
+    });
+    let world = World::new(6);
+    let disks = SimDisks::with_image(world.handle(), disks.moment().killed(&mut Rng::new(6)));
+    let config = Config { cache_bytes: 64 << 10, ..Config::default() };
+    let group = world.run(Group::open(disks.clone(), world.handle(), config)).unwrap();
+    let (before, read) = (group.info().metadata_blocks, disks.counts().reads);
+    let client = Client::new(world.handle(), group.clone(), oracle);
+    world.run(async move {
+        let spec = VolumeSpec { blocks: 1 << 16, chunk_blocks: 1, ..spec };
+        let vol = client.create(spec).await.unwrap();
+        for round in 0..80u64 {
+            client.checkpoint().await.unwrap();
+            // Each write after a snapshot copies a leaf.
+            for n in 0..50 {
+                let block = (round * 50 + n).wrapping_mul(0x9E37_79B1) % (1 << 16);
+                client.write(vol, block * 8, 8, &[]).await.unwrap();
+            }
+            client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
+        }
+    });
+    assert!(group.info().metadata_blocks > before, "metadata was to grow");
+    let reads = disks.counts().reads - read;
+    // The pieces are looked through once, and not again each time metadata grows.
+    assert!(reads < 200, "{reads} reads");
+}

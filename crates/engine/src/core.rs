@@ -352,7 +352,7 @@ impl Core {
         let Some(first) = one(&mut space, 0)? else { return Ok(false) };
         // The second copy belongs on another physical volume, where there is one.
         let (_, pv_end) = placement.pv_of(VgBlock(first.0));
-        let other = if pv_end < placement.blocks() { pv_end } else { first.0 + blocks };
+        let other = if pv_end < placement.blocks() { pv_end } else { 0 };
         match one(&mut space, other) {
             Ok(Some(second)) => {
                 self.meta.lock().add_pair([first.0, second.0]);

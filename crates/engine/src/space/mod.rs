@@ -141,6 +141,7 @@ pub struct Space {
     reserves: Map<VolumeId, Reserve>,
     promised: i64,
     search_from: u64,
+    searches: Searches,
     /// No run of a whole arena was found when this many blocks were free: do not look again until there are more.
     no_large_below: u64,
     /// Free blocks of each physical volume's range: (end of range, blocks).
@@ -148,6 +149,48 @@ pub struct Space {
     /// Planted bug: freed blocks are handed out at once, against S2.
     #[cfg(feature = "planted")]
     pub reuse_early: bool,
+}
+
+/// How far searches of the free tree came. One that met a node which has to be fetched begins again when it is there: from the
+/// beginning, in a tree that is larger than the cache, it would fetch for ever what the next part of the search drops. And the
+/// next search for as much need not look again at what has not changed.
+#[derive(Default)]
+struct Searches(VecDeque<Search>);
+
+/// No run of `min` blocks lies between `from` and `at`.
+struct Search {
+    min: u64,
+    from: u64,
+    at: u64,
+}
+
+/// Searches that are remembered: more than there are sizes and places that are searched for in turn.
+const SEARCHES: usize = 64;
+
+impl Searches {
+    /// Where a search for `min` blocks from `from` on begins.
+    fn begin(&mut self, min: u64, from: u64) -> u64 {
+        match self.0.iter().position(|search| (search.min, search.from) == (min, from)) {
+            Some(place) => self.0.swap(place, 0),
+            None => {
+                self.0.push_front(Search { min, from, at: from });
+                self.0.truncate(SEARCHES);
+            }
+        }
+        self.0[0].at
+    }
+
+    /// The search that began last came so far.
+    fn came_to(&mut self, at: u64) {
+        self.0[0].at = at;
+    }
+
+    /// A run became free: with its neighbours it may be large enough, and these may begin so much before it.
+    fn freed(&mut self, (start, len): Run) {
+        for search in self.0.iter_mut().filter(|search| start + len > search.from) {
+            search.at = search.at.min(start.saturating_sub(search.min)).max(search.from);
+        }
+    }
 }
 
 /// The free tree's writer: all its nodes are its own.
@@ -219,6 +262,7 @@ impl Space {
             reserves: Map::default(),
             promised: 0,
             search_from: 0,
+            searches: Searches::default(),
             no_large_below: 0,
             pv_free,
             #[cfg(feature = "planted")]
@@ -561,16 +605,21 @@ impl Space {
     }
 
     /// The first free extent of at least `min` blocks from `from` on, then from the start.
-    fn search(&self, hands: Hands<'_>, min: u64, from: u64) -> Result<Option<Extent>, MapError> {
-        let min = u32::try_from(min).unwrap_or(u32::MAX);
-        for mut at in [from, 0] {
-            loop {
-                match map::first_fit(hands.cache, &self.free_tree, at, min, SEARCH_LEAVES)? {
-                    Fit::Found(e) if e.key == e.value => return Ok(Some(e)),
+    fn search(&mut self, hands: Hands<'_>, min: u64, from: u64) -> Result<Option<Extent>, MapError> {
+        let least = u32::try_from(min).unwrap_or(u32::MAX);
+        for from in [from, 0] {
+            let mut at = self.searches.begin(min, from);
+            while at < u64::MAX {
+                match map::first_fit(hands.cache, &self.free_tree, at, least, SEARCH_LEAVES)? {
+                    Fit::Found(e) if e.key == e.value => {
+                        self.searches.came_to(e.key);
+                        return Ok(Some(e));
+                    }
                     Fit::Found(e) => return Err(contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere")),
                     Fit::Continue(next) => at = next,
-                    Fit::None => break,
+                    Fit::None => at = u64::MAX,
                 }
+                self.searches.came_to(at);
             }
         }
         Ok(None)
@@ -600,6 +649,7 @@ impl Space {
             return Err(contradiction("S3", run, "were free already"));
         }
         self.free += run.1;
+        self.searches.freed(run);
         self.count_pv(run, true);
         Ok(())
     }
