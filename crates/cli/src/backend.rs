@@ -81,6 +81,10 @@ pub trait Backend {
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
     fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>>;
+    /// Block devices that are no physical volume, with their bytes; devices of volumes are left out.
+    fn other_devices(&mut self) -> Answer<Vec<(String, u64)>>;
+    /// The group that is meant where none is named.
+    fn default_group(&mut self) -> Option<String>;
     /// The path from the root.
     fn absolute(&mut self, path: &str) -> String;
     /// Whether something is at this path.

@@ -33,6 +33,8 @@ pub struct Fake {
     pub callers: Vec<Caller>,
     /// Why the settings cannot be read.
     pub bad_settings: Option<String>,
+    /// `LVM_VG_NAME`.
+    pub default_group: Option<String>,
     made: u8,
 }
 
@@ -418,6 +420,15 @@ impl Backend for Fake {
             index: Index::default(),
         });
         Ok(notes)
+    }
+
+    fn other_devices(&mut self) -> Answer<Vec<(String, u64)>> {
+        let is_pv = |path: &String| self.labels.iter().any(|label| label.path == *path);
+        Ok(self.devices.iter().filter(|(path, _)| !is_pv(path)).cloned().collect())
+    }
+
+    fn default_group(&mut self) -> Option<String> {
+        self.default_group.clone()
     }
 
     fn absolute(&mut self, path: &str) -> String {

@@ -7,6 +7,7 @@ mod backend;
 mod commands;
 mod config;
 mod console;
+mod default_group;
 mod documents;
 mod failure;
 mod help;
@@ -121,7 +122,10 @@ fn try_command(session: &mut Session<'_>, command: &'static table::Command, word
     {
         return Err(Failure::usage(format!("The argument {word:?} contains characters that cannot be used.")));
     }
-    let args = parse::parse(command, words)?;
+    let mut args = parse::parse(command, words)?;
+    if let Some(group) = session.backend.default_group() {
+        default_group::apply(command, &group, &mut args);
+    }
     session.console.set_silent(args.count(Opt::Quiet) > 1);
     if args.has(Opt::Help) || args.has(Opt::LongHelp) {
         session.console.raw_out(&help::of_command(command));

@@ -275,7 +275,7 @@ options! {
     ResizeFs Some('r'), "resizefs", Kind::Flag, "Resize the filesystem with the volume: ext2/3/4, xfs, btrfs.";
     Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
 
-    All Some('a'), "all", Kind::Flag, "Snapshots that wait to be merged, too.";
+    All Some('a'), "all", Kind::Flag, "Snapshots that wait to be merged, too; devices that are no physical volume, too.";
     Partial Some('P'), "partial", Kind::Flag, "Accepted for LVM's clients: a group with a device missing is not opened.";
     History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: no history is kept.";
     Foreign None, "foreign", Kind::Flag, "Accepted for LVM's clients: groups are bound to no host.";

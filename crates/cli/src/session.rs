@@ -211,6 +211,7 @@ impl Session<'_> {
         }
         let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
         let meant = if counts_all { None } else { Some(words) };
+        let seeks_tag = words.iter().any(|word| matches!(Target::parse(word), Some(Target::Tag(_))));
         // As LVM: who names nothing but a tag that is none gets what nothing named would.
         if words.iter().all(|word| matches!(Target::parse(word), Some(Target::Tag(tag)) if names::tag(&tag).is_none()))
         {
@@ -229,7 +230,9 @@ impl Session<'_> {
                         continue;
                     }
                     for group in self.backend.groups()? {
-                        let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
+                        let Some(at) = self.open_selected(&group, meant, seeks_tag, &mut known, &mut selection) else {
+                            continue;
+                        };
                         let selected = &mut selection.groups[at];
                         // A group that has the tag stands for all of its volumes.
                         let is_whole = selected.report.attributes.tags.contains(&tag);
@@ -238,13 +241,17 @@ impl Session<'_> {
                     }
                 }
                 Some(Target::Group(group)) => {
-                    let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
+                    let Some(at) = self.open_selected(&group, meant, seeks_tag, &mut known, &mut selection) else {
+                        continue;
+                    };
                     let selected = &mut selection.groups[at];
                     selected.is_whole = true;
                     selected.add(|_| true);
                 }
                 Some(Target::Volume { group, volume }) => {
-                    let Some(at) = self.open_selected(&group, meant, &mut known, &mut selection) else { continue };
+                    let Some(at) = self.open_selected(&group, meant, seeks_tag, &mut known, &mut selection) else {
+                        continue;
+                    };
                     let selected = &mut selection.groups[at];
                     if selected.report.volume(&volume).is_none() {
                         self.console.complain(format!("Failed to find logical volume \"{group}/{volume}\""));
@@ -263,6 +270,7 @@ impl Session<'_> {
         &mut self,
         group: &str,
         meant: Option<&[String]>,
+        seeks_tag: bool,
         known: &mut BTreeMap<String, Option<usize>>,
         selection: &mut Selection,
     ) -> Option<usize> {
@@ -279,6 +287,8 @@ impl Session<'_> {
                 selection.groups.push(SelectedGroup { report, volumes: Vec::new(), is_whole: false });
                 Some(selection.groups.len() - 1)
             }
+            // As LVM: who looks for a tag, in all groups, is not told of a name that none of them has.
+            Err(_) if seeks_tag && self.backend.groups().is_ok_and(|all| !all.iter().any(|name| name == group)) => None,
             Err(failure) => {
                 self.tell(&failure);
                 selection.is_incomplete = true;

@@ -1112,6 +1112,80 @@ fn questions_take_their_answer_from_standard_input() {
 }
 
 #[test]
+fn what_the_environment_and_a_tag_leave_out() {
+    let mut world = with_group();
+    world.default_group = Some("vg0".to_owned());
+    play(
+        &mut world,
+        "$ lvs --noheadings -o lv_full_name lv1
+        O|  vg0/lv1$
+        rc=0
+
+        $ lvs vg0
+        E|  Failed to find logical volume \"vg0/vg0\"
+        rc=5
+
+        $ lvcreate -n named -l 2
+        O|  Logical volume \"named\" created.$
+        rc=0
+
+        $ lvextend -l+1 --poolmetadatasize -8 named
+        E|  Can't reduce pool metadata size.
+        E|  Run `lvextend --help' for more information.
+        rc=3
+        ",
+    );
+    world.default_group = None;
+    play(
+        &mut world,
+        "$ lvchange --addtag t vg0/named
+        O|  Logical volume vg0/named changed.$
+        rc=0
+
+        $ lvs --noheadings -o lv_name @t nosuchgroup
+        O|  named$
+        rc=0
+
+        $ lvs nosuchgroup
+        E|  Volume group \"nosuchgroup\" not found
+        E|  Cannot process volume group nosuchgroup
+        rc=5
+
+        $ vgchange --setautoactivation n vg0
+        O|  Volume group \"vg0\" successfully changed$
+        rc=0
+
+        $ lvchange -an vg0/lv1
+        rc=0
+
+        $ lvchange -aay vg0/lv1
+        rc=0
+
+        $ lvs --noheadings -o lv_active vg0/lv1
+        O|        $
+        rc=0
+        ",
+    );
+}
+
+#[test]
+fn devices_that_are_no_physical_volumes() {
+    play(
+        &mut with_group(),
+        "$ pvs -a --noheadings --separator , -o pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_mda_count
+        O|  /dev/tiny,,,---,0 ,0$
+        O|  /dev/ubda,vg0,lvm2,a--,696.00m,1$
+        O|  /dev/ubdb,,,---,0 ,0$
+        rc=0
+
+        $ pvs --noheadings -o pv_name
+        O|  /dev/ubda $
+        rc=0
+        ",
+    );
+}
+
+#[test]
 fn what_a_command_line_may_not_leave_open() {
     play(
         &mut with_group(),

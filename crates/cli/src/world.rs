@@ -164,6 +164,15 @@ impl Backend for Host {
         devices::vgcreate(name, uuids::fresh(), extent_blocks, &pvs, device_consent(consent)).map_err(trouble)
     }
 
+    fn other_devices(&mut self) -> Answer<Vec<(String, u64)>> {
+        let others = devices::scan().map_err(trouble)?.others();
+        Ok(others.into_iter().map(|(path, size)| (path.display().to_string(), size)).collect())
+    }
+
+    fn default_group(&mut self) -> Option<String> {
+        std::env::var("LVM_VG_NAME").ok().filter(|name| rowen_control::names::check_form(name).is_ok())
+    }
+
     fn absolute(&mut self, path: &str) -> String {
         std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
     }

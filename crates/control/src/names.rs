@@ -85,6 +85,11 @@ pub fn pair_too_long(group: &str, volume: &str) -> Option<String> {
     (length > MAX_PAIR).then(|| format!("LV name \"{group}/{volume}\" length {length} is not supported."))
 }
 
+/// How long a volume's name may be in this group.
+pub fn longest_volume(group: &str) -> usize {
+    MAX_PAIR.saturating_sub(group.len() + PAIR_SEPARATORS)
+}
+
 /// A tag without the `@` that may stand before it; `None` when it cannot be one.
 pub fn tag(text: &str) -> Option<&str> {
     let tag = text.strip_prefix('@').unwrap_or(text);

@@ -172,6 +172,9 @@ fn change_one(session: &mut Session<'_>, group: &str, volume: &VolumeReport, cha
 }
 
 fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, activation: Activation) -> Result {
+    if activation == Activation::Auto && !selected.report.attributes.autoactivate {
+        return Ok(());
+    }
     let ignore_skip = args.has(Opt::IgnoreSkip);
     // A pool has no device of its own.
     let is_pool = |name: &String| selected.report.volume(name).is_some_and(VolumeReport::is_pool);

@@ -313,6 +313,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         )));
     }
     let chunk_blocks = lvcreate::chunk_blocks(args)?;
+    lvcreate::check_least(&report, extents_of(&report, store.blocks), lvcreate::store_chunk(args))?;
     let warning = format!("logical volume {group}/{name} to snapshot exception store.");
     confirm(session, args, &warning, &format!("{group}/{name}"))?;
     session.change(group, Request::Remove { names: vec![name.clone()] })?;

@@ -554,7 +554,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         Some((_, pool)) => Some(named_pool(&report, &pool)?),
     };
     let has_size = !is_store && (args.has(Opt::Size) || args.has(Opt::Extents));
-    let reserve = if has_size { Some(reserve(session, args, &report, origin, chunk_blocks)?) } else { None };
+    let reserve = if has_size { Some(reserve(session, args, &report, origin)?) } else { None };
     let mut spec = new_snapshot(session, args, origin, name.clone(), reserve, chunk_blocks);
     if let Some(pool) = pool {
         // A thin volume of its own in that pool, whatever its origin is: active at once but for a snapshot of a thin one.
@@ -575,16 +575,14 @@ fn named_pool(report: &GroupReport, pool: &str) -> Result<String> {
     }
 }
 
+/// Bytes of a chunk of LVM's store: its table has an entry for each of its own default size when none is given.
+pub fn store_chunk(args: &Args) -> u64 {
+    args.size(Opt::ChunkSize).map_or(LEAST_CHUNK, |size| size.bytes)
+}
+
 /// Blocks to set aside for a snapshot: what was asked for, up to what can be used.
-fn reserve(
-    session: &mut Session<'_>,
-    args: &Args,
-    report: &GroupReport,
-    origin: &VolumeReport,
-    chunk_blocks: u32,
-) -> Result<u64> {
-    // LVM's table has an entry for each chunk of its own default size when none is given.
-    let chunk = if args.has(Opt::ChunkSize) { u64::from(chunk_blocks) * BLOCK_SIZE } else { LEAST_CHUNK };
+fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin: &VolumeReport) -> Result<u64> {
+    let chunk = store_chunk(args);
     let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
     let of = OriginExtents { extents: extents_of(report, origin.blocks), most_useful: most };
     let mut extents = size_in_extents(session, args, report, Some(of))?;
@@ -594,8 +592,23 @@ fn reserve(
         session.console.say(format!("Reducing COW size {asked} down to maximum usable size {useful}."));
         extents = most;
     }
+    check_least(report, extents, chunk)?;
     check_room(session, report, extents)?;
     blocks(report, extents)
+}
+
+/// Refuses a snapshot that no change of its origin would fit into, as LVM does.
+pub fn check_least(report: &GroupReport, extents: u64, chunk: u64) -> Result {
+    const LEAST_CHUNKS: u64 = 3;
+    let (least, extent) = (LEAST_CHUNKS * chunk, extent_bytes(report));
+    if extents.saturating_mul(extent) >= least {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "Snapshot volume cannot be smaller than {LEAST_CHUNKS} chunks ({} extents, {}).",
+        least.div_ceil(extent),
+        sentence(least)
+    )))
 }
 
 /// A snapshot as the command line wants it.

@@ -54,11 +54,14 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 fn check_new_name(group: &str, to: &str) -> Result {
+    if names::pair_too_long(group, to).is_some() {
+        let most = names::longest_volume(group);
+        return Err(Failure::usage(format!("New logical volume name \"{to}\" may not exceed {most} characters.")));
+    }
     names::check_volume(to).map_err(|why| match why {
         Refusal::ReservedPrefix(_) | Refusal::ReservedPart(_) => Failure::usage(why.to_string()),
         _ => Failure::usage(format!("New logical volume name \"{to}\" is invalid")),
-    })?;
-    names::pair_too_long(group, to).map_or(Ok(()), |told| Err(Failure::failed(told)))
+    })
 }
 
 /// The volume's name in a word that may also be a path.

@@ -55,6 +55,9 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     if let Some(option) = [Opt::NewSize, Opt::NewExtents].into_iter().find(|option| is_zero(*option)) {
         return Err(Failure::usage(format!("--{} may not be zero.", option.spec().long)));
     }
+    if args.size(Opt::MorePoolMetadata).is_some_and(|size| size.sign == Sign::Minus) {
+        return Err(Failure::usage("Can't reduce pool metadata size."));
+    }
     super::volumes::refuse_redundancy(args)?;
     let missing = |group: &str, name: &str| format!("Logical volume {name} not found in volume group {group}.");
     let (report, volume) = session.one_volume(word, missing)?;

@@ -167,6 +167,12 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> 
             None => devices.labels.push(label),
         }
     }
+    if is_all && args.has(Opt::All) {
+        let others = session.backend.other_devices()?.into_iter();
+        let unlabelled = |(path, size)| LabelledPv { path, uuid: None, size, group: None, trouble: None };
+        devices.labels.extend(others.map(unlabelled));
+        devices.labels.sort_by(|a, b| a.path.cmp(&b.path));
+    }
     Ok(devices)
 }
 

@@ -147,7 +147,7 @@ fn online(session: &mut Session<'_>, args: &Args) -> Result {
         session.console.say(format!("pvscan[{process}] PV {} {state}.", label.path));
     }
     if args.activation() == Some(Activation::Auto) {
-        for report in &devices.reports {
+        for report in devices.reports.iter().filter(|report| report.attributes.autoactivate) {
             session.console.say(format!("pvscan[{process}] VG {} run autoactivation.", report.name));
             session.change(&report.name, Request::Activate { names: None, ignore_skip: false, auto: true })?;
             let now = session.report(&report.name)?;

@@ -150,17 +150,47 @@ fn labelled_block_candidates(files: &HashSet<PathBuf>) -> Vec<PathBuf> {
     let is_known = |backing: &PathBuf| backing.starts_with(&exports) || files.contains(backing);
     let skip: HashSet<PathBuf> =
         holders::loop_devices().filter(|(_, backing)| is_known(backing)).map(|(device, _)| device).collect();
-    let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = names
-        .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
-        .map(|entry| Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/")))
-        .filter(|path| !skip.contains(path))
-        .collect();
+    let mut found: Vec<PathBuf> = sized_block_devices().filter(|path| !skip.contains(path)).collect();
     found.sort();
     found
 }
 
+/// The block devices that have a size.
+fn sized_block_devices() -> impl Iterator<Item = PathBuf> {
+    let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    names
+        .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
+        .map(|entry| Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/")))
+}
+
+/// The devices of volumes, which are loop devices over files of ours.
+fn exports() -> HashSet<Identity> {
+    let exports = paths::run_dir();
+    let exports = std::fs::canonicalize(&exports).unwrap_or(exports);
+    let is_export = |(_, backing): &(PathBuf, PathBuf)| backing.starts_with(&exports);
+    holders::loop_devices().filter(is_export).filter_map(|(device, _)| Identity::of(&device)).collect()
+}
+
 impl Scan {
+    /// The block devices that are none of these physical volumes, with their bytes, by path. Devices of volumes are left out.
+    pub fn others(&self) -> Vec<(PathBuf, u64)> {
+        let mut seen: HashSet<Identity> = self.pvs.iter().filter_map(|pv| Identity::of(&pv.path)).collect();
+        seen.extend(exports());
+        // What somebody gave a name of its own is known by that.
+        let named = std::fs::read_dir("/dev/mapper").into_iter().flatten().flatten().map(|entry| entry.path());
+        let named: Vec<PathBuf> = named.chain(sized_block_devices()).collect();
+        let mut others: Vec<(PathBuf, u64)> = named
+            .into_iter()
+            .filter_map(|path| {
+                let identity = Identity::of(&path).filter(|identity| matches!(identity, Identity::Block(_)))?;
+                let size = Plain::open(&path, OpenMode::ReadOnly).ok()?.geometry.size;
+                seen.insert(identity).then_some((path, size))
+            })
+            .collect();
+        others.sort();
+        others
+    }
+
     /// A power cut while a group was renamed leaves labels of either name: the newest is right for all of its members.
     fn agree_on_names(&mut self) {
         let mut newest: BTreeMap<Uuid, (u64, String)> = BTreeMap::new();

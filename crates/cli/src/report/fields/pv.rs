@@ -12,7 +12,8 @@ fn of_row(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
 }
 
 fields! { LABEL: Label, of_row;
-    "pv_fmt", "Fmt", Text 3, "Kind of metadata, in the word that programs know.", |_| Value::text("lvm2");
+    "pv_fmt", "Fmt", Text 3, "Kind of metadata, in the word that programs know.",
+        |row| if is_labelled(row) { Value::text("lvm2") } else { Value::None };
     "pv_uuid", "PV UUID", Text 38, "Identifier of the physical volume.", uuid;
     "dev_size", "DevSize", Size 7, "Size of the device or file.", device_size;
     "pv_name", "PV", Text 10, "Path of the device or file.", |row: &Row<'_>| Value::text(path(row));
@@ -26,16 +27,19 @@ fields! { LABEL: Label, of_row;
 
 fields! { FIELDS: Pv, of_row;
     "pe_start", "1st PE", Size 7, "Where the first extent is on the device, or will be.",
-        |row| Value::Size(row.pv.map_or(DATA_OFFSET, |pv| pv.data_offset_bytes));
+        |row| match row.pv {
+            Some(pv) => Value::Size(pv.data_offset_bytes),
+            None => Value::Size(if is_labelled(row) { DATA_OFFSET } else { 0 }),
+        };
     "pv_size", "PSize", Size 5, "Size that the group can use.",
         |row| match (row.group, row.pv) {
             (Some(group), Some(pv)) => extents(group.report, pv.extents),
-            _ => device_size(row),
+            _ => orphan_size(row),
         };
     "pv_free", "PFree", Size 5, "Space that nothing uses.",
         |row| match (row.group, row.pv) {
             (Some(group), Some(pv)) => extents(group.report, pv.free_extents),
-            _ => device_size(row),
+            _ => orphan_size(row),
         };
     "pv_used", "Used", Size 4, "Space that is used.",
         |row| match (row.group, row.pv) {
@@ -63,8 +67,8 @@ fields! { FIELDS: Pv, of_row;
         |row| row.pv.map_or(Value::Number(0), |pv| Value::number(pv.extents.saturating_sub(pv.free_extents)));
     "pv_tags", "PV Tags", List 7, "Its tags.",
         |row| row.pv.map_or(Value::List(Vec::new()), |pv| Value::list(&pv.tags));
-    "pv_mda_count", "#PMda", Number 5, "Always 1: each has a copy of the superblocks.", |_| Value::Number(1);
-    "pv_mda_used_count", "#PMdaUse", Number 8, "Always 1: each has a copy of the superblocks.", |_| Value::Number(1);
+    "pv_mda_count", "#PMda", Number 5, "Always 1: each has a copy of the superblocks.", superblocks;
+    "pv_mda_used_count", "#PMdaUse", Number 8, "Always 1: each has a copy of the superblocks.", superblocks;
     "pv_ba_start", "BA Start", Size 8, "Always 0: there is no area for a boot loader.", |_| Value::Size(0);
     "pv_ba_size", "BA Size", Size 7, "Always 0: there is no area for a boot loader.", |_| Value::Size(0);
     "pv_in_use", "PInUse", Flag 6, "Set if it belongs to a group.", |row: &Row<'_>| Value::flag(is_member(row), "used");
@@ -89,6 +93,20 @@ fn uuid(row: &Row<'_>) -> Value {
         (None, Some(uuid)) => Value::text(lvm_text(uuid)),
         (None, None) => Value::None,
     }
+}
+
+/// A device may be shown that is no physical volume.
+fn is_labelled(row: &Row<'_>) -> bool {
+    row.pv.is_some() || row.label.is_some_and(|label| label.uuid.is_some())
+}
+
+fn superblocks(row: &Row<'_>) -> Value {
+    Value::Number(is_labelled(row).into())
+}
+
+/// Of one that is in no group: all of it can be used.
+fn orphan_size(row: &Row<'_>) -> Value {
+    if is_labelled(row) { device_size(row) } else { Value::Size(0) }
 }
 
 fn is_member(row: &Row<'_>) -> bool {
