@@ -1,6 +1,7 @@
-//! Other programs, run so that they end: with a limit of time, with this program when it is interrupted, and with what they
-//! had to say when they fail.
+//! Other programs, run so that they end: with a limit of time (each alone, and all that are run [`within`] one), with this program
+//! when it is interrupted, and with what they had to say when they fail.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -18,7 +19,47 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// What a run that was interrupted ends with.
 pub const INTERRUPTED: &str = "interrupted";
 
+/// How the sentence begins that ends what ran into its limit.
+const TOO_LONG: &str = "took longer than";
+
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+thread_local! {
+    /// When what this thread does now must be over.
+    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Runs the body, whose commands are ended when all of it has taken so many seconds, or less if there is an outer limit. Then it
+/// fails with a sentence of which [`is_too_long`] is true.
+pub fn within<T>(seconds: f64, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (begun, outer) = (Instant::now(), UNTIL.get());
+    let own = begun + Duration::from_secs_f64(seconds);
+    let until = outer.map_or(own, |outer| outer.min(own));
+    UNTIL.set(Some(until));
+    let outcome = body();
+    UNTIL.set(outer);
+    match outcome {
+        Err(why) if why != INTERRUPTED && Instant::now() >= until => {
+            Err(format!("{TOO_LONG} {:.0} s", until.saturating_duration_since(begun).as_secs_f64()))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Whether it was a limit that something failed for.
+pub fn is_too_long(why: &str) -> bool {
+    why.starts_with(TOO_LONG)
+}
+
+/// Fails when somebody asked the run to end, or when no time is left.
+pub fn in_time() -> Result {
+    go_on()?;
+    if is_late() { Err("no time is left".to_owned()) } else { Ok(()) }
+}
+
+fn is_late() -> bool {
+    UNTIL.get().is_some_and(|until| Instant::now() >= until)
+}
 
 /// From here on Ctrl-C, SIGTERM and SIGHUP end commands and the run, and everything is tidied up.
 pub fn catch_signals() -> Result {
@@ -55,11 +96,11 @@ pub fn run(program: &str, words: &[&str]) -> Result<String> {
 
 /// Runs the command to its end and gives its standard output; it must succeed.
 pub fn output(command: Command) -> Result<String> {
-    go_on()?;
+    in_time()?;
     finish(command, true)
 }
 
-/// The same for tidying up: goes on when the run was interrupted.
+/// The same for tidying up: goes on when the run was interrupted, and when no time is left.
 pub fn output_always(command: Command) -> Result<String> {
     finish(command, false)
 }
@@ -90,6 +131,10 @@ fn finish(mut command: Command, may_stop: bool) -> Result<String> {
         if may_stop && go_on().is_err() {
             end(&mut child);
             return Err(INTERRUPTED.to_owned());
+        }
+        if may_stop && is_late() {
+            end(&mut child);
+            return Err(format!("\"{name}\" was ended: no time is left"));
         }
         std::thread::sleep(Duration::from_micros(300));
     };
@@ -134,5 +179,25 @@ mod tests {
         assert!(why.contains("it is full"), "{why}");
         assert!(run("/no/such/program", &[]).unwrap_err().contains("cannot run"));
         assert!(is_installed("sh") && !is_installed("no-such-program"));
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended_and_the_rest_is_not_begun() {
+        let mut begun = 0;
+        let sleep = |seconds: &str| run("sleep", &[seconds]).map(drop);
+        let outcome = within(0.3, || {
+            sleep("0.01")?;
+            begun += 1;
+            // The outer limit is the nearer one, and what is caught here does not help.
+            assert!(is_too_long(&within(600.0, || sleep("600")).unwrap_err()));
+            begun += 1;
+            sleep("0")
+        });
+        assert!(is_too_long(&outcome.unwrap_err()));
+        assert_eq!(begun, 2);
+        // Limits end with their bodies; a failure in time stays what it is.
+        assert_eq!(sleep("0.01"), Ok(()));
+        assert_eq!(within(600.0, || Err::<(), _>("full".to_owned())), Err("full".to_owned()));
+        assert_eq!(within(600.0, || sleep("0")), Ok(()));
     }
 }

@@ -5,7 +5,7 @@
 //! *Recording*: the disks are behind a server that logs every request; a section says only when it began and ended, and its
 //! figure comes later from a replay of what was logged between.
 
-use crate::command::Result;
+use crate::command::{self, Result};
 use crate::measurement::{Origin, parameters};
 use crate::stack::{Stack, System};
 use serde::{Deserialize, Serialize};
@@ -129,8 +129,15 @@ pub struct Context {
     pub rowen: PathBuf,
     pub systems: Vec<System>,
     pub recording: bool,
+    /// Seconds that this part may take; what does not fit is not run.
+    pub seconds: f64,
     pub tell: Box<dyn Fn(&Event)>,
 }
+
+/// A system's turn may take so many times what is its share of the time.
+const PATIENCE: f64 = 3.0;
+/// A turn is not ended before so many seconds.
+const LEAST_TURN: f64 = 20.0;
 
 impl Context {
     /// One of three, by the form of the run.
@@ -145,6 +152,12 @@ impl Context {
         chosen.to_vec()
     }
 
+    /// Whether this is the quick form in user-mode-linux, in which starting a program takes a tenth of a second and LVM's commands
+    /// half of one: what is done there must be little.
+    pub fn is_brief(&self) -> bool {
+        self.form.quick && self.disks.lvm.is_some()
+    }
+
     /// The systems measured here, each round another one first.
     fn turn(&self, round: usize) -> Vec<System> {
         let mut systems = self.systems.clone();
@@ -156,19 +169,40 @@ impl Context {
     }
 
     /// Calls the body for each system in each round, the systems in turn; one round is enough for a record. The body gets a
-    /// way to say what it does now, and how much of its own is done (0 to 1).
+    /// way to say what it does now, and how much of its own is done (0 to 1). A system that takes much longer than its share of
+    /// the time gets no more turns, and no turn begins when the time is over; both are told.
     pub fn in_turn(&self, mut body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
         let rounds = if self.recording { 1 } else { self.form.rounds };
         let turns = (rounds * self.systems.len()) as f64;
+        let begun = Instant::now();
+        let mut given_up = Vec::new();
+        let over = |system, round: usize, why: &str| {
+            self.not_run(Key::new(system, "all", &[], round), "", &format!("round {} of {rounds}: {why}", round + 1));
+        };
         for round in 0..rounds {
             for (n, system) in self.turn(round).into_iter().enumerate() {
+                if given_up.contains(&system) {
+                    continue;
+                }
+                if begun.elapsed().as_secs_f64() > self.seconds {
+                    over(system, round, &format!("all before it took longer than {:.0} s", self.seconds));
+                    given_up.push(system);
+                    continue;
+                }
                 let before = (round * self.systems.len() + n) as f64;
                 let step = |what: &str, share: f64| {
                     let comma = if what.is_empty() { "" } else { ", " };
                     self.step(format!("{system}, round {}{comma}{what}", round + 1), (before + share) / turns);
                 };
                 step("", 0.0);
-                body(system, round, &step)?;
+                let limit = (self.seconds * PATIENCE / turns).max(LEAST_TURN);
+                match command::within(limit, || body(system, round, &step)) {
+                    Err(why) if command::is_too_long(&why) => {
+                        over(system, round, &why);
+                        given_up.push(system);
+                    }
+                    outcome => outcome?,
+                }
             }
         }
         Ok(())
@@ -237,10 +271,11 @@ mod tests {
             rowen: PathBuf::new(),
             systems: vec![System::Raw, System::Rowen],
             recording,
-            tell: Box::new(move |event| {
-                if let Event::Step { what, done } = event {
-                    said.borrow_mut().push(format!("{what} {done}"));
-                }
+            seconds: 60.0,
+            tell: Box::new(move |event| match event {
+                Event::Step { what, done } => said.borrow_mut().push(format!("{what} {done}")),
+                Event::NotRun { key, reason, .. } => said.borrow_mut().push(format!("{}: {reason}", key.system)),
+                _ => {}
             }),
         }
     }
@@ -266,6 +301,32 @@ mod tests {
         context(true, &said).in_turn(count).unwrap();
         assert_eq!(calls, 2);
         assert_eq!(context(true, &said).in_turn(|_, _, _| Err("no".to_owned())), Err("no".to_owned()));
+    }
+
+    #[test]
+    fn a_system_that_takes_too_long_does_not_hold_the_others_up() {
+        let said = Rc::default();
+        let mut calls = Vec::new();
+        let slow = |system, round, _: &dyn Fn(&str, f64)| {
+            calls.push((system, round));
+            let seconds = if system == System::Raw { "600" } else { "0" };
+            command::run("sleep", &[seconds]).map(drop)
+        };
+        // An outer limit, so that the test need not wait for a turn's own.
+        command::within(0.3, || context(false, &said).in_turn(slow)).unwrap();
+        assert_eq!(calls, [(System::Raw, 0), (System::Rowen, 0)]);
+        assert!(said.borrow()[1].starts_with("raw: round 1 of 2: took longer than"), "{:?}", said.borrow());
+
+        let said = Rc::default();
+        let mut calls = 0;
+        let none_left = Context { seconds: 0.0, ..context(false, &said) };
+        let count = |_, _, _: &dyn Fn(&str, f64)| {
+            calls += 1;
+            Ok(())
+        };
+        none_left.in_turn(count).unwrap();
+        assert_eq!((calls, said.borrow().len()), (0, 2));
+        assert_eq!(said.borrow()[1], "Rowen: round 1 of 2: all before it took longer than 0 s");
     }
 
     #[test]

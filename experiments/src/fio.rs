@@ -1,7 +1,7 @@
 //! fio: the job file of the repository, run with the parameters of a measurement, and what it said.
 
 use crate::command::{self, Result};
-use crate::context::{Context, Key, Quantity};
+use crate::context::Context;
 use crate::stack::text;
 use serde_json::Value;
 use std::path::Path;
@@ -19,12 +19,12 @@ pub struct Job<'a> {
     pub depth: u32,
     /// Past the page cache?
     pub direct: bool,
-    /// The range that is used, in bytes.
+    /// The range that is used, in bytes: where it begins and how long it is.
+    pub offset: u64,
     pub span: u64,
     pub requests: u64,
     /// No longer than so many seconds.
     pub seconds: u64,
-    pub seed: u64,
 }
 
 /// What was reached.
@@ -42,27 +42,11 @@ pub struct Reached {
 
 /// Runs the job to its end.
 pub fn run(context: &Context, job: &Job<'_>) -> Result<Reached> {
-    parse(&command::output(prepared(context, job, 0)?)?)
+    parse(&command::output(prepared(context, job)?)?)
 }
 
-/// A job in the background, which ends with this.
-pub struct Running(std::process::Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        command::end(&mut self.0);
-    }
-}
-
-/// Starts a job at a rate of so many requests a second, whose figures nobody reads.
-pub fn start(context: &Context, job: &Job<'_>, rate: u64) -> Result<Running> {
-    let mut command = prepared(context, job, rate)?;
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    command.spawn().map(Running).map_err(|e| format!("cannot start fio: {e}"))
-}
-
-/// fio with the job's variables. A rate of 0 is none.
-fn prepared(context: &Context, job: &Job<'_>, rate: u64) -> Result<std::process::Command> {
+/// fio with the job's variables.
+fn prepared(context: &Context, job: &Job<'_>) -> Result<std::process::Command> {
     let file = context.dir.join("requests.fio");
     std::fs::write(&file, JOB).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
     let mut command = command::command("fio");
@@ -74,24 +58,13 @@ fn prepared(context: &Context, job: &Job<'_>, rate: u64) -> Result<std::process:
         ("DEPTH", job.depth.to_string()),
         ("DIRECT", u8::from(job.direct).to_string()),
         ("ENGINE", if job.direct { "libaio" } else { "psync" }.to_owned()),
+        ("OFFSET", job.offset.to_string()),
         ("SPAN", job.span.to_string()),
         ("REQUESTS", job.requests.to_string()),
         ("SECONDS", job.seconds.to_string()),
-        ("SEED", job.seed.to_string()),
-        ("RATE", rate.to_string()),
     ];
     command.envs(variables);
     Ok(command)
-}
-
-/// Runs the job as a measurement of the response time, one request after another.
-pub fn response(context: &Context, key: Key, job: &Job<'_>) -> Result {
-    if context.recording {
-        return context.section(key, Quantity::Requests(job.requests), || run(context, job).map(drop));
-    }
-    let reached = run(context, job)?;
-    context.figure(key, "ms", reached.mean);
-    Ok(())
 }
 
 /// What fio's JSON says of the direction that moved more.

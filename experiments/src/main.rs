@@ -5,6 +5,7 @@
 //! replayed on calculated disks ([`model`]). Each figure is a JSON line ([`measurement`]); a page and tables are made from the
 //! lines alone ([`report`]).
 
+mod book;
 mod catalogue;
 mod command;
 mod compare;
@@ -19,8 +20,10 @@ mod report;
 mod runner;
 mod stack;
 mod stats;
+mod streams;
 mod trace;
 mod uml;
+mod writes;
 
 use catalogue::Experiment;
 use command::Result;
@@ -44,9 +47,10 @@ Usage: rowen-experiments [OPTION]... [EXPERIMENT]...   (`make experiments` runs 
   --mib N         size of large writes
   --pass PASS     only this pass: host, uml (user-mode-linux) or model; may be given again
   --dir DIR       where the scratch files go (/var/tmp); they are removed
-  --out DIR       where lines, page and tables go (experiments-results)
+  --out DIR       where lines, page and tables go (experiments-results); the lines of other parts stay there
   --rowen FILE    the program that is measured (beside this one)
   --revision REV  what the lines say of the sources
+  --resume        leaves out the parts that a run of this revision and form has found in DIR already
   --smoke         touches everything; the figures mean nothing
   --list          names the experiments
 
@@ -55,14 +59,13 @@ Needs root. Exit code: 0 done, 1 something failed (what was found is kept), 2 wr
 
 struct Words {
     options: Options,
-    out: PathBuf,
     chosen: Vec<&'static Experiment>,
 }
 
 fn parse(words: &[String]) -> Result<Option<Words>> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("rowen")));
     let mut form = Form { quick: true, smoke: false, rounds: 0, mib: 0 };
-    let (mut mib, mut rounds) = (None, None);
+    let (mut mib, mut rounds, mut resume) = (None, None, false);
     let mut dir = PathBuf::from("/var/tmp");
     let mut out = PathBuf::from("experiments-results");
     let mut rowen = beside.unwrap_or_else(|| "rowen".into());
@@ -75,6 +78,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
         match word.as_str() {
             "--full" => form.quick = false,
             "--smoke" => form.smoke = true,
+            "--resume" => resume = true,
             "--rounds" => rounds = Some(number(value()?)? as usize),
             "--mib" => mib = Some(number(value()?)?),
             "--pass" => {
@@ -100,7 +104,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
             _ => return Err(format!("unknown option {word}; --help lists them")),
         }
     }
-    form.rounds = rounds.unwrap_or(if form.smoke { 1 } else { 5 });
+    form.rounds = rounds.unwrap_or(if form.smoke { 1 } else { catalogue::ROUNDS });
     if chosen.is_empty() {
         chosen = catalogue::ALL.iter().collect();
     }
@@ -109,15 +113,17 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
     }
     let revision = revision.unwrap_or_else(git_revision);
     let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
-    let results = out.join("measurements.jsonl");
-    let options = Options { form, mib, dir, rowen, results, revision, passes };
-    Ok(Some(Words { options, out, chosen }))
+    let options = Options { form, mib, dir, rowen, out, revision, passes, resume };
+    Ok(Some(Words { options, chosen }))
 }
 
-/// The revision of the sources around, and whether they were changed since.
+/// The revision of the sources around, and whether they were changed since; what earlier runs found is no source.
 fn git_revision() -> String {
     let revision = command::run("git", &["rev-parse", "--short=12", "HEAD"]);
-    let changed = command::run("git", &["status", "--porcelain", "--untracked-files=no"]);
+    let changed = command::run(
+        "git",
+        &["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs/experiments"],
+    );
     match (revision, changed) {
         (Ok(revision), Ok(changed)) => revision.trim().to_owned() + if changed.is_empty() { "" } else { "+changes" },
         _ => "unknown".to_owned(),
@@ -177,15 +183,12 @@ fn measure(words: &Words) -> Result<bool> {
         return Err(format!("{} is not built: cargo build --release -p rowen-cli", options.rowen.display()));
     }
     command::catch_signals()?;
-    std::fs::create_dir_all(&words.out).map_err(|e| format!("cannot make {}: {e}", words.out.display()))?;
+    std::fs::create_dir_all(&options.out).map_err(|e| format!("cannot make {}: {e}", options.out.display()))?;
     let parts = words.chosen.iter().flat_map(|e| options.passes.iter().map(|pass| e.seconds_of(*pass, &options.form)));
     let seconds = parts.sum();
     let progress = Rc::new(RefCell::new(Progress::new(seconds)));
-    let outcome = runner::run(options, &words.chosen, &progress);
-    // Also of a run that was interrupted.
-    report::write(&measurement::read_lines(&options.results)?, &words.out)?;
-    let failures = outcome?;
-    eprintln!("the report: {}", words.out.join("report.html").display());
+    let failures = runner::run(options, &words.chosen, &progress)?;
+    eprintln!("the report: {}", options.out.join("report.html").display());
     for why in &failures {
         eprintln!("FAILED {why}");
     }

@@ -57,6 +57,9 @@ pub struct Run {
     pub revision: String,
     /// "quick" or "full".
     pub form: String,
+    /// When it began: date, hour and minute, in UTC.
+    #[serde(default)]
+    pub time: String,
 }
 
 impl Run {
@@ -75,7 +78,13 @@ impl Run {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             revision: revision.to_owned(),
             form: if quick { "quick" } else { "full" }.to_owned(),
+            time: crate::command::run("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_default().trim().to_owned(),
         }
+    }
+
+    /// Whether the other is of the same sources on the same machine, in the same form; kernels differ by the place.
+    pub fn is_like(&self, other: &Run) -> bool {
+        (&self.machine, &self.revision, &self.form) == (&other.machine, &other.revision, &other.form)
     }
 }
 
@@ -109,7 +118,9 @@ mod tests {
             parameters: parameters(&[("chunk", "4k")]),
         };
         let run = Run::here("abc", true);
-        assert!(run.machine.contains("cores") && !run.kernel.is_empty());
+        assert!(run.machine.contains("cores") && !run.kernel.is_empty() && run.time.starts_with("20"), "{run:?}");
+        assert!(run.is_like(&Run { kernel: "another".into(), time: String::new(), ..run.clone() }));
+        assert!(!run.is_like(&Run { form: "full".into(), ..run.clone() }));
         let line =
             Measurement { question: "?".into(), series, figure: None, reason: Some("no disk".into()), round: 2, run };
         let text = serde_json::to_string(&line).unwrap();

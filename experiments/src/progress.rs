@@ -27,6 +27,11 @@ impl Progress {
         (self.part, self.share) = (seconds, 0.0);
     }
 
+    /// A part of so many expected seconds is not needed.
+    pub fn leave_out(&mut self, seconds: f64) {
+        self.all -= seconds;
+    }
+
     /// Seconds that are left: what was expected, corrected by how the run went so far.
     pub fn left(&self, elapsed: f64) -> f64 {
         let done = self.done + self.part * self.share;
@@ -75,6 +80,9 @@ mod tests {
         assert_eq!(progress.left(50.0), 150.0);
         progress.begin(50.0);
         assert_eq!(progress.left(50.0), 50.0);
+        progress.leave_out(10.0);
+        assert_eq!(progress.left(50.0), 40.0);
+        progress.leave_out(-10.0);
         progress.begin(0.0);
         assert_eq!(progress.left(400.0), 0.0);
     }

@@ -1,5 +1,6 @@
 //! A run: each experiment on the host, in user-mode-linux, and recorded there for the modelled disks; lines as they come.
 
+use crate::book::{ALL_SYSTEMS, Book};
 use crate::catalogue::Experiment;
 use crate::command::{self, INTERRUPTED, Result};
 use crate::context::{Context, Disks, Event, Form, Key, Quantity};
@@ -9,15 +10,15 @@ use crate::model::hdd::{BARRACUDA_ES, Hdd};
 use crate::model::ssd::{Ssd, X25_M};
 use crate::model::{Disk, replay};
 use crate::progress::Progress;
+use crate::report;
 use crate::stack::System;
 use crate::trace::{self, Request};
 use crate::uml::{self, Plan};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const HOST: &str = "host";
 pub const INSIDE: &str = "user-mode-linux";
@@ -29,11 +30,24 @@ pub struct Options {
     pub mib: Option<u64>,
     pub dir: PathBuf,
     pub rowen: PathBuf,
-    pub results: PathBuf,
+    /// Where lines, page and tables are.
+    pub out: PathBuf,
     pub revision: String,
     /// Which of the passes are made.
     pub passes: Vec<Pass>,
+    /// Leaves out what such a run has found already.
+    pub resume: bool,
 }
+
+/// The file of the lines.
+pub const LINES: &str = "measurements.jsonl";
+
+/// A part may take so many seconds, and so many times what is expected of it on a quiet machine.
+const SPARE: f64 = 45.0;
+const PATIENCE: f64 = 2.5;
+/// What a turn that began in time may take beyond, and what tidying up may take in user-mode-linux: seconds.
+const LAST_TURN: f64 = 30.0;
+const TIDYING: f64 = 90.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
@@ -53,22 +67,20 @@ impl Pass {
         }
     }
 
-    /// How much of an experiment's time it takes, beside the others.
-    pub fn share(self) -> f64 {
+    /// The places that its lines name.
+    pub fn places(self) -> &'static [&'static str] {
         match self {
-            Pass::Host => 0.3,
-            Pass::Inside => 0.5,
-            Pass::Model => 0.2,
+            Pass::Host => &[HOST],
+            Pass::Inside => &[INSIDE],
+            Pass::Model => &[BARRACUDA_ES.name, X25_M.name],
         }
     }
 }
 
-/// Where the lines go.
+/// What a part has to say, as lines.
 struct Sink {
-    file: std::fs::File,
     run: Run,
-    lines: usize,
-    failed: Option<String>,
+    lines: Vec<Measurement>,
 }
 
 impl Sink {
@@ -81,13 +93,7 @@ impl Sink {
         round: usize,
     ) {
         let question = experiment.question.to_owned();
-        let line = Measurement { question, series, figure, reason, round, run: self.run.clone() };
-        let text = serde_json::to_string(&line).map_err(|e| e.to_string());
-        let written = text.and_then(|text| writeln!(self.file, "{text}").map_err(|e| e.to_string()));
-        match written {
-            Ok(()) => self.lines += 1,
-            Err(why) => self.failed = Some(why),
-        }
+        self.lines.push(Measurement { question, series, figure, reason, round, run: self.run.clone() });
     }
 }
 
@@ -103,50 +109,64 @@ fn series(experiment: &Experiment, origin: Origin, key: &Key, unit: &str, place:
     }
 }
 
-/// Runs the experiments and writes the lines. Gives what failed; what the others found is kept.
+/// Runs the experiments, enters the lines of each part and makes the report anew when it is over. Gives what failed; what the
+/// others found is kept.
 pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefCell<Progress>>) -> Result<Vec<String>> {
-    let file = std::fs::File::create(&options.results);
-    let file = file.map_err(|e| format!("cannot write {}: {e}", options.results.display()))?;
-    let here = Run::here(&options.revision, options.form.quick);
-    let sink = Rc::new(RefCell::new(Sink { file, run: here, lines: 0, failed: None }));
+    let mut book = Book::open(&options.out.join(LINES))?;
     let mut failures = Vec::new();
     for experiment in chosen {
-        let mib = options.mib.unwrap_or(match options.form {
-            Form { smoke: true, .. } => experiment.mib[0],
-            Form { quick: true, .. } => experiment.mib[1],
-            _ => experiment.mib[2],
-        });
-        let form = Form { mib, ..options.form };
-        published(experiment, &mut sink.borrow_mut());
         for pass in options.passes.iter().filter(|pass| experiment.passes.contains(pass)) {
-            progress.borrow_mut().begin(experiment.seconds_of(*pass, &form));
+            let mib = options.mib.unwrap_or_else(|| experiment.mib_of(*pass, &options.form));
+            let form = Form { mib, ..options.form };
+            let expected = experiment.seconds_of(*pass, &form);
+            let run = Run::here(&options.revision, form.quick);
+            let name = format!("{}, {}", experiment.name, pass.name());
+            if options.resume && book.has(experiment.name, *pass, &run) {
+                progress.borrow_mut().leave_out(expected);
+                progress.borrow_mut().line(&format!("{name}: there already"));
+                continue;
+            }
+            progress.borrow_mut().begin(expected);
+            let begun = Instant::now();
+            let sink = Rc::new(RefCell::new(Sink { run, lines: Vec::new() }));
             let scratch = Scratch::new(&options.dir)?;
-            let part = Part { options, experiment, form, scratch: &scratch, sink: &sink, progress };
+            // It hangs, or the machine is busy, if it takes more.
+            let seconds = SPARE + PATIENCE * expected;
+            let part = Part { options, experiment, form, scratch: &scratch, sink: &sink, progress, seconds };
             let outcome = match pass {
                 Pass::Host => part.on_host(),
                 Pass::Inside => part.inside(),
                 Pass::Model => part.modelled(),
             };
+            if let Err(why) = &outcome {
+                let all = Series { system: ALL_SYSTEMS.to_owned(), ..part.unknown(pass.places()[0]) };
+                sink.borrow_mut().add(experiment, all, None, Some(why.clone()), 0);
+            }
+            let lines = std::mem::take(&mut sink.borrow_mut().lines);
+            let entered = book.enter(experiment.name, Some(*pass), lines)?;
+            book.enter(experiment.name, None, published(experiment, &sink.borrow().run))?;
+            report::write(book.lines(), &options.out)?;
+            let took = begun.elapsed().as_secs_f64();
+            let note = if entered { "" } else { "; the figures of an earlier run stay" };
+            progress.borrow_mut().line(&format!("{name}: {took:.0} s ({expected:.0} s expected){note}"));
             match outcome {
-                Ok(()) => {}
                 Err(why) if why == INTERRUPTED => return Err(why),
                 Err(why) => {
-                    let why = format!("{} ({}): {why}", experiment.name, pass.name());
+                    let why = format!("{name}: {why}");
                     progress.borrow_mut().line(&why);
                     failures.push(why);
                 }
+                Ok(()) => {}
             }
         }
-        if let Some(why) = &sink.borrow().failed {
-            return Err(format!("cannot write {}: {why}", options.results.display()));
-        }
     }
-    let lines = sink.borrow().lines;
-    progress.borrow_mut().line(&format!("{lines} lines in {}", options.results.display()));
+    let lines = book.lines().len();
+    progress.borrow_mut().line(&format!("{lines} lines in {}", options.out.join(LINES).display()));
     Ok(failures)
 }
 
-fn published(experiment: &Experiment, sink: &mut Sink) {
+fn published(experiment: &Experiment, run: &Run) -> Vec<Measurement> {
+    let mut sink = Sink { run: run.clone(), lines: Vec::new() };
     for figure in (experiment.published)() {
         let series = Series {
             experiment: experiment.name.to_owned(),
@@ -159,6 +179,7 @@ fn published(experiment: &Experiment, sink: &mut Sink) {
         };
         sink.add(experiment, series, Some(figure.figure), None, 0);
     }
+    sink.lines
 }
 
 /// One pass of an experiment.
@@ -169,9 +190,16 @@ struct Part<'a> {
     scratch: &'a Scratch,
     sink: &'a Rc<RefCell<Sink>>,
     progress: &'a Rc<RefCell<Progress>>,
+    /// What it may take.
+    seconds: f64,
 }
 
 impl Part<'_> {
+    /// What has no figure at all in a place.
+    fn unknown(&self, place: &str) -> Series {
+        series(self.experiment, Origin::NotRun, &Key::new(System::Raw, "all", &[], 0), "", place)
+    }
+
     fn on_host(&self) -> Result {
         let [raw, rowen] = ["raw.img", "rowen.img"].map(|name| self.scratch.0.join(name));
         let sizes = (self.experiment.sizes)(&self.form);
@@ -186,17 +214,15 @@ impl Part<'_> {
             rowen: self.options.rowen.clone(),
             systems: experiment.systems.iter().copied().filter(|system| !system.is_lvm()).collect(),
             recording: false,
+            seconds: self.seconds,
             tell: Box::new(move |event| note(experiment, event, HOST, &sink, &progress)),
         };
-        (experiment.body)(&context)
+        command::within(self.seconds + LAST_TURN, || (experiment.body)(&context))
     }
 
     fn inside(&self) -> Result {
-        let kernel = self.sink.borrow().run.kernel.clone();
         let mut told = |event: Event| note(self.experiment, &event, INSIDE, self.sink, self.progress);
-        let outcome = self.booted(INSIDE, false, &mut told);
-        self.sink.borrow_mut().run.kernel = kernel;
-        outcome.map(drop)
+        self.booted(INSIDE, false, &mut told).map(drop)
     }
 
     /// Records the body's I/O in user-mode-linux and replays it on the modelled disks.
@@ -249,7 +275,7 @@ impl Part<'_> {
         let experiment = self.experiment;
         if let Some(why) = uml::missing() {
             for system in experiment.systems.iter().filter(|system| system.is_lvm()) {
-                let series = series(experiment, Origin::NotRun, &Key::new(*system, "all", &[], 0), "", place);
+                let series = Series { system: system.name().to_owned(), ..self.unknown(place) };
                 self.sink.borrow_mut().add(experiment, series, None, Some(why.clone()), 0);
             }
             return Ok(false);
@@ -261,11 +287,11 @@ impl Part<'_> {
             systems: experiment.systems.to_vec(),
             rowen: rowen.canonicalize().map_err(|e| format!("{}: {e}", rowen.display()))?,
             recording,
+            seconds: self.seconds,
             events: self.scratch.0.join("events.jsonl"),
         };
-        // It hangs if it takes many times what is expected of it on a quiet machine, and some for booting.
-        let seconds = 120.0 + 8.0 * experiment.seconds[usize::from(!self.form.quick)];
-        let limit = Duration::from_secs_f64(seconds);
+        // It ends by itself; if it cannot even do that, it is ended.
+        let limit = Duration::from_secs_f64(self.seconds + LAST_TURN + TIDYING);
         uml::run(&self.scratch.0, &plan, (experiment.sizes)(&self.form), limit, told).map(|()| true)
     }
 }
@@ -306,12 +332,13 @@ pub fn run_inside(plan: &Plan) -> Result {
         rowen: plan.rowen.clone(),
         systems: plan.systems.clone(),
         recording: plan.recording,
+        seconds: plan.seconds,
         tell: Box::new(move |event| uml::say(&events, event)),
     };
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     (context.tell)(&Event::Kernel(format!("{} ({INSIDE})", release.trim())));
     let made = std::fs::create_dir_all(&context.dir).map_err(|e| format!("{}: {e}", context.dir.display()));
-    let outcome = made.and_then(|()| (experiment.body)(&context));
+    let outcome = made.and_then(|()| command::within(plan.seconds + LAST_TURN, || (experiment.body)(&context)));
     (context.tell)(&match &outcome {
         Ok(()) => Event::Finished,
         Err(why) => Event::Failed(why.clone()),

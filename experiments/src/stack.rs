@@ -7,6 +7,7 @@ use crate::command::{self, Result};
 use crate::context::Context;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -57,6 +58,10 @@ const LVM_GROUP: &str = "xlvm";
 /// The file in a context's directory to which a recorded Rowen writes its I/O.
 pub const ROWEN_RECORD: &str = "rowen.io";
 const ORIGIN: &str = "original";
+/// So many snapshots are made by commands of their own, and so many by one shell.
+const FEW: usize = 25;
+/// No removal of an experiment takes longer.
+const SETTLED: Duration = Duration::from_secs(60);
 
 pub struct Stack<'a> {
     pub context: &'a Context,
@@ -67,6 +72,10 @@ impl Stack<'_> {
     /// Rowen's group: this process's own.
     fn rowen_group(&self) -> String {
         format!("xrowen{}", std::process::id())
+    }
+
+    fn group(&self) -> String {
+        if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() }
     }
 
     fn rowen(&self, words: &[&str]) -> Command {
@@ -134,37 +143,70 @@ impl Stack<'_> {
         self.appears(&self.node(ORIGIN))
     }
 
-    /// A snapshot of the volume; classic ones have this chunk size and this much room for what is copied.
-    pub fn snapshot(&self, name: &str, chunk: &str, reserve_mib: u64) -> Result<PathBuf> {
-        let reserve = format!("{reserve_mib}m");
+    /// The words of a command that makes a snapshot; classic ones have this chunk size and this much room for what is copied.
+    fn snapshot_words(&self, name: &str, chunk: &str, reserve_mib: u64) -> Result<Vec<String>> {
+        let origin = format!("{}/{ORIGIN}", self.group());
+        let mut words = vec!["lvcreate", "-y", "-s", "-n", name];
+        let (reserve, disk) = (format!("{reserve_mib}m"), self.lvm_disk().map(|disks| text(&disks[0])));
         match self.system {
             System::Raw | System::Raid1 | System::Directory | System::Btrfs => {
                 return Err(format!("{} has no snapshots here", self.system));
             }
-            System::Rowen => {
-                let origin = format!("{}/{ORIGIN}", self.rowen_group());
-                self.rowen_run(&["lvcreate", "-y", "-s", "-c", chunk, "-n", name, &origin])?;
-            }
+            System::Rowen => words.extend(["-c", chunk, &origin]),
             System::Classic => {
-                let (origin, disk) = (format!("{LVM_GROUP}/{ORIGIN}"), text(&self.lvm_disk()?[0]));
-                command::run("lvcreate", &["-y", "-s", "-c", chunk, "-L", &reserve, "-n", name, &origin, &disk])?;
+                let disk = disk.as_deref().map_err(Clone::clone)?;
+                words.extend(["-c", chunk, "-L", &reserve, &origin, disk]);
             }
-            System::Thin => {
-                let origin = format!("{LVM_GROUP}/{ORIGIN}");
-                command::run("lvcreate", &["-y", "-s", "-kn", "-n", name, &origin])?;
-            }
+            System::Thin => words.extend(["-kn", &origin]),
         }
+        Ok(words.into_iter().map(str::to_owned).collect())
+    }
+
+    /// A snapshot of the volume.
+    pub fn snapshot(&self, name: &str, chunk: &str, reserve_mib: u64) -> Result<PathBuf> {
+        self.run(&self.snapshot_words(name, chunk, reserve_mib)?)?;
         self.appears(&self.node(name))
+    }
+
+    /// A command of the system's own, without its word for the program.
+    fn run(&self, words: &[String]) -> Result {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match self.system {
+            System::Rowen => self.rowen_run(&words).map(drop),
+            _ => command::run(words[0], &words[1..]).map(drop),
+        }
     }
 
     pub fn remove(&self, name: &str) -> Result {
         self.remove_all(&[name.to_owned()])
     }
 
-    /// So many snapshots, and their names.
-    pub fn snapshots(&self, count: usize, chunk: &str, reserve_mib: u64) -> Result<Vec<String>> {
-        let names: Vec<String> = (0..count).map(|n| format!("before{n}")).collect();
-        names.iter().try_for_each(|name| self.snapshot(name, chunk, reserve_mib).map(drop))?;
+    /// Snapshots with these numbers, and their names: a few by a command each, many through LVM's shell (`lvm`), which both have and
+    /// which spares the start of so many programs.
+    pub fn snapshots(&self, numbers: std::ops::Range<usize>, chunk: &str, reserve_mib: u64) -> Result<Vec<String>> {
+        let names: Vec<String> = numbers.map(|n| format!("before{n}")).collect();
+        if names.len() <= FEW {
+            names.iter().try_for_each(|name| self.snapshot(name, chunk, reserve_mib).map(drop))?;
+            return Ok(names);
+        }
+        for some in names.chunks(FEW) {
+            let mut script = String::new();
+            for name in some {
+                script += &self.snapshot_words(name, chunk, reserve_mib)?.join(" ");
+                script.push('\n');
+            }
+            let file = self.context.dir.join("snapshots.lvm");
+            std::fs::write(&file, script).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+            let input = std::fs::File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let mut shell = match self.system {
+                System::Rowen => self.rowen(&[]),
+                _ => command::command("lvm"),
+            };
+            shell.arg0("lvm").stdin(input);
+            command::output(shell)?;
+            // The shell ends well, whatever its commands did.
+            some.iter().try_for_each(|name| self.appears(&self.node(name)).map(drop))?;
+        }
         Ok(names)
     }
 
@@ -173,13 +215,32 @@ impl Stack<'_> {
         if names.is_empty() || self.system == System::Raw {
             return Ok(());
         }
-        let group = if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() };
         let mut words = vec!["lvremove".to_owned(), "-f".to_owned()];
-        words.extend(names.iter().map(|name| format!("{group}/{name}")));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match self.system {
-            System::Rowen => self.rowen_run(&words).map(drop),
-            _ => command::run(words[0], &words[1..]).map(drop),
+        words.extend(names.iter().map(|name| format!("{}/{name}", self.group())));
+        self.run(&words)
+    }
+
+    /// Waits until nothing is left of what removals do in the background, so that it is not in the time of what comes next. LVM does
+    /// all of it before its command returns.
+    pub fn settle(&self) -> Result {
+        if self.system != System::Rowen {
+            return Ok(());
+        }
+        let group = self.rowen_group();
+        let look = || self.rowen_run(&["vgs", "--noheadings", "--units", "b", "-o", "vg_reclaim,vg_sequence", &group]);
+        let until = Instant::now() + SETTLED;
+        let mut before = look()?;
+        loop {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = look()?;
+            // Nothing left to look at, and no checkpoint since.
+            if now == before && now.trim_start().starts_with("0") {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(format!("a removal is not over after {} s: {}", SETTLED.as_secs(), now.trim()));
+            }
+            before = now;
         }
     }
 
@@ -196,8 +257,7 @@ impl Stack<'_> {
     }
 
     pub fn node(&self, name: &str) -> PathBuf {
-        let group = if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() };
-        Path::new("/dev").join(group).join(name)
+        Path::new("/dev").join(self.group()).join(name)
     }
 
     fn appears(&self, node: &Path) -> Result<PathBuf> {

@@ -29,6 +29,8 @@ pub struct Plan {
     pub systems: Vec<System>,
     pub rowen: PathBuf,
     pub recording: bool,
+    /// What the body may take.
+    pub seconds: f64,
     /// Where everything that is said is written too.
     pub events: PathBuf,
 }
@@ -116,28 +118,37 @@ fn boot(
             break Err(why);
         }
         if begun.elapsed() > limit {
-            break Err(format!("user-mode-linux did not end within {} s", limit.as_secs()));
+            break Err(format!("user-mode-linux did not end within {} s and was ended", limit.as_secs()));
         }
     };
     command::end(&mut child);
     // The pipe is closed with the last of its processes.
     let _ = reader.join();
+    // What it found before it was ended is told too.
+    let said = events(plan, told);
     outcome?;
+    if !said? {
+        let from = last_words.len().saturating_sub(5);
+        return Err(format!("user-mode-linux ended early: {}", last_words[from..].join(" | ")));
+    }
+    Ok(())
+}
+
+/// Tells what the body said in its file. False if it does not say that it came to its end.
+fn events(plan: &Plan, told: &mut dyn FnMut(Event)) -> Result<bool> {
     let text = std::fs::read_to_string(&plan.events).map_err(|e| format!("{}: {e}", plan.events.display()))?;
     let mut finished = false;
     for line in text.lines() {
         match serde_json::from_str(line).map_err(|e| format!("user-mode-linux said {line:?}: {e}"))? {
             Event::Step { .. } => {}
+            // The sentence of a limit is known by how it begins.
+            Event::Failed(why) if command::is_too_long(&why) => return Err(why),
             Event::Failed(why) => return Err(format!("in user-mode-linux: {why}")),
             Event::Finished => finished = true,
             event => told(event),
         }
     }
-    if !finished {
-        let from = last_words.len().saturating_sub(5);
-        return Err(format!("user-mode-linux ended early: {}", last_words[from..].join(" | ")));
-    }
-    Ok(())
+    Ok(finished)
 }
 
 /// The disks as they are called inside.

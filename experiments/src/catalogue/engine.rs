@@ -30,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     passes: &[Pass::Host],
     remarks: &[],
     mib: [0, 0, 0],
-    seconds: [60.0, 500.0],
+    seconds: [[25.0, 0.0, 0.0], [100.0, 0.0, 0.0]],
 };
 
 fn body(context: &Context) -> Result {

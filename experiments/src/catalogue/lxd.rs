@@ -34,8 +34,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
     passes: &[Pass::Host],
     remarks: &[],
-    mib: [8, 64, 1024],
-    seconds: [70.0, 600.0],
+    mib: [8, 64, 512],
+    seconds: [[70.0, 0.0, 0.0], [350.0, 0.0, 0.0]],
 };
 
 fn body(context: &Context) -> Result {

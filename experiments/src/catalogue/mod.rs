@@ -23,6 +23,15 @@ pub struct Sizes {
     pub rowen: u64,
 }
 
+/// Why LVM's snapshots of two kinds have no figures of many.
+const CLASSIC_LIMIT: &str = "each classic snapshot needs room of its own for all that is written, and each first write is copied once for \
+                             each: one write takes as long as so many copies";
+const THIN_LIMIT: &str =
+    "lvcreate of a thin snapshot takes some 0.3 s in user-mode-linux, a thousand of them several minutes a round";
+
+/// How often each figure is measured.
+pub const ROUNDS: usize = 5;
+
 /// A disk that is there and not used.
 pub const UNUSED: u64 = 8;
 
@@ -82,16 +91,29 @@ pub struct Experiment {
     pub remarks: &'static [Remark],
     /// MiB that a large write moves: smoke, quick, full.
     pub mib: [u64; 3],
-    /// About how many seconds it takes, quick and full.
-    pub seconds: [f64; 2],
+    /// About how many seconds its passes take on a quiet machine with two cores, in their order: quick, and full.
+    pub seconds: [[f64; 3]; 2],
 }
 
 impl Experiment {
-    /// About how many seconds a pass of it takes; none if it has no such pass.
+    /// MiB that a large write moves. In user-mode-linux it is less; and records are of little: every request goes through a server,
+    /// and the model knows its disk.
+    pub fn mib_of(&self, pass: Pass, form: &Form) -> u64 {
+        let [smoke, quick, full] = self.mib;
+        match (form, pass) {
+            (Form { smoke: true, .. }, _) | (Form { quick: true, .. }, Pass::Model) => smoke,
+            (Form { quick: true, .. }, _) => quick,
+            (_, Pass::Model) => full.min(2 * quick),
+            (_, Pass::Inside) => full.min(4 * quick),
+            _ => full,
+        }
+    }
+
+    /// About how many seconds a pass of it takes, by the number of rounds, of which a record has one; none if it has no such pass.
     pub fn seconds_of(&self, pass: Pass, form: &Form) -> f64 {
-        let all: f64 = self.passes.iter().map(|pass| pass.share()).sum();
-        let own = if self.passes.contains(&pass) { pass.share() } else { 0.0 };
-        self.seconds[usize::from(!form.quick)] * own / all
+        let at = Pass::ALL.into_iter().position(|other| other == pass && self.passes.contains(&other));
+        let rounds = if pass == Pass::Model { 1.0 } else { form.rounds as f64 / ROUNDS as f64 };
+        at.map_or(0.0, |at| self.seconds[usize::from(!form.quick)][at] * rounds)
     }
 }
 
@@ -116,13 +138,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_passes_of_an_experiment_are_its_time() {
-        let form = Form { quick: true, smoke: false, rounds: 1, mib: 1 };
-        for experiment in ALL {
-            let all: f64 = Pass::ALL.iter().map(|pass| experiment.seconds_of(*pass, &form)).sum();
-            assert!((all - experiment.seconds[0]).abs() < 1e-6, "{}: {all}", experiment.name);
-        }
+    fn the_time_of_an_experiment_is_that_of_its_passes() {
+        let form = Form { quick: true, smoke: false, rounds: 2 * ROUNDS, mib: 1 };
+        let [quick, _] = van_dok::EXPERIMENT.seconds;
+        let found = Pass::ALL.map(|pass| van_dok::EXPERIMENT.seconds_of(pass, &form));
+        assert_eq!(found, [2.0 * quick[0], 2.0 * quick[1], quick[2]]);
         assert_eq!(lxd::EXPERIMENT.seconds_of(Pass::Inside, &form), 0.0);
-        assert_eq!(lxd::EXPERIMENT.seconds_of(Pass::Host, &form), lxd::EXPERIMENT.seconds[0]);
+        // What is above ten minutes, and ninety, is said in docs/experiments.
+        for (n, most) in [(0, 780.0), (1, 5100.0)] {
+            let all: f64 = ALL.iter().flat_map(|experiment| experiment.seconds[n]).sum();
+            assert!(all <= most, "form {n} takes {all} s");
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::command::{self, Result};
 use crate::context::{Context, Form, Key, MIB, Quantity};
 use crate::runner::Pass;
 use crate::stack::{Mount, Stack, System, text};
+use crate::streams::{self, Bytes, Through};
 use rowen_bench::published::{NEWBIGIN, NEWBIGIN_CHUNKS, NEWBIGIN_WITHOUT, VAN_DOK, speed};
 use std::path::Path;
 
@@ -24,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     steps: "lvcreate -L 3G -n original VG; mkfs.ext2; mount; time sh -c 'dd if=/dev/zero of=moo bs=1M count=1000; sync'; \
             lvcreate -s -c CHUNK -L 2G; the same dd again",
     notes: "The file is written once before, with bytes that are not zeros, so that each timed write overwrites what is there \
-            and shared. Only this filesystem is synced. It has blocks of 4 KiB, as mkfs.ext2 makes them on the document's 3 GB; \
+            and shared. dd and sync are done by the experiment itself: starting them takes user-mode-linux as long as a short write. Only this filesystem is synced. It has blocks of 4 KiB, as mkfs.ext2 makes them on the document's 3 GB; \
             on volumes below 512 MB it makes blocks of 1 KiB, which stand as rows of their own. The full form writes 1000 MiB as the document did, the quick form less.",
     systems: &[System::Raw, System::Classic, System::Rowen],
     axis: "chunk",
@@ -42,7 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
               filesystem with blocks of 4 KiB has no such requests.",
     }],
     mib: [16, 64, 1000],
-    seconds: [70.0, 1500.0],
+    seconds: [[20.0, 65.0, 22.0], [250.0, 675.0, 100.0]],
 };
 
 fn sizes(form: &Form) -> Sizes {
@@ -52,8 +53,7 @@ fn sizes(form: &Form) -> Sizes {
 }
 
 fn body(context: &Context) -> Result {
-    let chunks =
-        context.pick(&["64k"], &["4k", "64k", "512k"], &["4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k"]);
+    let chunks = context.pick(&["64k"], &["4k", "512k"], &["4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k"]);
     context.in_turn(|system, round, step| one(context, system, &chunks, round, step))
 }
 
@@ -64,7 +64,8 @@ fn one(context: &Context, system: System, chunks: &[&str], round: usize, step: &
     let node = stack.origin(mib + mib / 2 + 64, "64k", 0)?;
     let run = Run { context, stack: &stack, node: &node, round, step };
     run.on_ext2("4k", chunks)?;
-    run.on_ext2("1k", &["64k"])
+    // Not in the short form of user-mode-linux; the host and the modelled disks have it.
+    if context.is_brief() && !context.recording { Ok(()) } else { run.on_ext2("1k", &["64k"]) }
 }
 
 struct Run<'a> {
@@ -85,14 +86,14 @@ impl Run<'_> {
         let mount = Mount::new(self.node, &context.dir.join("origin"), "noatime")?;
         let file = mount.0.join("moo");
         let reserve = 2 * mib + 64;
-        write(&file, "/dev/urandom", mib)?;
+        write(&file, Bytes::Random, mib)?;
         self.timed(&file, block, "none", None)?;
         if stack.system == System::Raw {
             return mount.unmount();
         }
         for (n, chunk) in chunks.iter().enumerate() {
             (self.step)(&format!("ext2 blocks of {block}, chunk {chunk}"), n as f64 / chunks.len() as f64);
-            write(&file, "/dev/urandom", mib)?;
+            write(&file, Bytes::Random, mib)?;
             stack.snapshot("before", chunk, reserve)?;
             self.timed(&file, block, "one, first write", Some(chunk))?;
             if block == "4k" {
@@ -117,14 +118,14 @@ impl Run<'_> {
         }
         let key = Key::new(self.stack.system, "write", &pairs, self.round);
         command::run("sync", &["-f", &text(file)])?;
-        self.context.section(key, Quantity::Bytes(mib * MIB), || write(file, "/dev/zero", mib))
+        self.context.section(key, Quantity::Bytes(mib * MIB), || write(file, Bytes::Zeros, mib))
     }
 }
 
-/// The document's command, with the source named: `dd` and `sync`.
-fn write(file: &Path, from: &str, mib: u64) -> Result {
-    let script = format!("dd if={from} of=\"$0\" bs=1M count={mib} conv=notrunc status=none && sync -f \"$0\"");
-    command::run("sh", &["-ec", &script, &text(file)]).map(drop)
+/// What `dd conv=notrunc` and `sync` do.
+fn write(file: &Path, bytes: Bytes, mib: u64) -> Result {
+    let written = streams::write(file, bytes, mib, Through::Cache)?;
+    rustix::fs::syncfs(&written).map_err(|e| format!("cannot sync {}: {e}", file.display()))
 }
 
 /// Van Dok's two machines and Newbigin's, as MB/s of the whole command with its sync.

@@ -87,11 +87,14 @@ fn section(experiment: &'static Experiment, lines: &[&Measurement]) -> Section<'
         if series.metric != "all" {
             push_new(&mut metrics, (&series.metric, &series.unit));
         }
-        if series.origin == Origin::Measured {
+        if matches!(series.origin, Origin::Measured | Origin::Modelled) {
             let run = &line.run;
             push_new(
                 &mut runs,
-                format!("{} form, {}, kernel {}, revision {}", run.form, run.machine, run.kernel, run.revision),
+                format!(
+                    "{}: {} form, {}, kernel {}, revision {}, {} UTC",
+                    series.place, run.form, run.machine, run.kernel, run.revision, run.time
+                ),
             );
         }
     }
