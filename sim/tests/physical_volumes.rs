@@ -58,17 +58,20 @@ async fn expect(group: &Arc<Group>, name: &str, blocks: u64, byte: u8) {
 fn members(image: &Image) -> Image {
     let world = World::new(1);
     let disks = SimDisks::with_image(world.handle(), image.clone());
-    let count = world.run(async {
-        let mut newest = (0, 0);
+    let places = world.run(async {
+        let mut newest = (0, Vec::new());
+        let mut labels = Vec::new();
         for pv in 0..disks.count() {
             let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap();
+            labels.push(label.as_ref().map(|label| label.pv_uuid));
             if let Some(group) = label.and_then(|label| label.group) {
-                newest = newest.max((group.sequence, group.members.len()));
+                newest = newest.max((group.sequence, group.members));
             }
         }
-        newest.1
+        let place = |uuid: &Uuid| labels.iter().position(|own| own.as_ref() == Some(uuid)).unwrap();
+        newest.1.iter().map(place).collect::<Vec<_>>()
     });
-    image.reordered(&(0..count).collect::<Vec<_>>())
+    image.reordered(&places)
 }
 
 /// What is left after a cut, opened, checked and looked over; the extents that it has.
@@ -190,5 +193,81 @@ fn the_last_one_leaves() {
         let refused = group.remove_last_pv().await.unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused}");
         expect(&group, "data", 300, 7).await;
+    });
+}
+
+/// A group of three whose data is on the last: the first has the journal and metadata, the second metadata.
+async fn data_on_the_last(group: &Arc<Group>) {
+    let info = group.info();
+    let mut before = Vec::new();
+    // An extent at a time: each is put where the first is free.
+    for number in 0..info.pvs[0].free_extents + info.pvs[1].free_extents {
+        before.push(group.create_volume(volume(&format!("{number}"), VolumeKind::Thick, 256)).await.unwrap());
+    }
+    contents(group).await;
+    group.remove(&before).await.unwrap();
+    group.reclaim_idle().await.unwrap();
+}
+
+#[test]
+fn any_leaves() {
+    for (place, left) in [(0u16, [2u8, 3]), (1, [1, 3])] {
+        let world = World::new(7 + u64::from(place));
+        let setup = Setup { pvs: vec![PV, PV, PV], ..setup() };
+        let (disks, group) = setup.make(&world).unwrap();
+        world.run(async {
+            data_on_the_last(&group).await;
+            let refused = group.vacate_pv(PvIndex(2)).await.unwrap_err();
+            assert!(matches!(refused, Error::Busy(_)), "{refused}");
+            group.vacate_pv(PvIndex(place)).await.unwrap();
+        });
+        let leave = async { group.close_without(PvIndex(place)).await.unwrap() };
+        cut_everywhere(&world, &disks, leave, [3 * EXTENTS, 2 * EXTENTS]);
+
+        let label = world.run(async { Group::read_label(&*disks, PvIndex(place)).await.unwrap().unwrap() });
+        assert!(label.group.is_none() && label.pv_uuid == Uuid([place as u8 + 1; 16]));
+        let image = members(&disks.moment().killed(&mut Rng::new(1)));
+        let world = World::new(9);
+        let disks = SimDisks::with_image(world.handle(), image);
+        let as_disks: Arc<dyn Disks> = disks.clone();
+        world.run(async {
+            let group = Group::open(as_disks.clone(), world.handle(), config()).await.unwrap();
+            let uuids: Vec<Uuid> = group.info().pvs.iter().map(|pv| pv.uuid).collect();
+            assert_eq!(uuids, left.map(|byte| Uuid([byte; 16])));
+            // The group goes on with its gap: another joins, space is used up and given back, and it opens again.
+            disks.add_pv(PV);
+            group.add_pv(NewPv { uuid: Uuid([0x22; 16]) }).await.unwrap();
+            let all = group.info().free_extents * 256;
+            let big = group.create_volume(volume("big", VolumeKind::Thick, all)).await.unwrap();
+            fill(&group, "big", 40, 9).await;
+            expect(&group, "data", 300, 7).await;
+            assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+            group.close().await.unwrap();
+            let group = Group::open(as_disks.clone(), world.handle(), config()).await.unwrap();
+            expect(&group, "big", 40, 9).await;
+            expect(&group, "before", 300, 3).await;
+            group.remove(&[big]).await.unwrap();
+            group.reclaim_idle().await.unwrap();
+            group.checkpoint().await.unwrap();
+            assert_eq!(group.info().free_extents * 256, all);
+            assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+            group.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_is_promised_keeps_one_from_leaving() {
+    let world = World::new(11);
+    let setup = Setup { pvs: vec![PV, PV], ..setup() };
+    let (_, group) = setup.make(&world).unwrap();
+    world.run(async {
+        let blocks = (group.info().free_extents - 2) * 256;
+        let big = group.create_volume(volume("big", VolumeKind::Thick, blocks)).await.unwrap();
+        let refused = group.close_without(PvIndex(0)).await.unwrap_err();
+        assert!(matches!(refused, Error::Busy(_)), "{refused}");
+        // It was seen before anything was closed.
+        group.remove(&[big]).await.unwrap();
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
     });
 }

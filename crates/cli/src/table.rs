@@ -653,7 +653,7 @@ pub const COMMANDS: &[Command] = &[
         name: "vgreduce",
         summary: "Remove physical volume(s) from a volume group",
         is_lvm: true,
-        forms: &["VG PV ...", "-a VG", "--removemissing VG"],
+        forms: &["VG PV|@Tag ...", "-a VG", "--removemissing VG"],
         options: &[AllEmpty, RemoveMissing, MirrorsOnly, Force, AutoBackup, ReportFormat],
         examples: &[("vgreduce vg0 /dev/sdd", "one that no volume uses")],
         run: vg_edit::reduce,

@@ -92,11 +92,12 @@ impl Backend for Host {
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
         let ends_server = matches!(request, Request::Stop | Request::Destroy { .. } | Request::RenameGroup { .. });
         let mut client = server::ensure_running(group).map_err(refused)?;
-        let process = if ends_server { server_process(group) } else { None };
+        let may_end_server = ends_server || matches!(request, Request::RemovePv { .. });
+        let process = if may_end_server { server_process(group) } else { None };
         match client.ask(&request, &mut |outcome| news(outcome.clone())) {
             Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
             outcome => {
-                if let Some(process) = process {
+                if let Some(process) = process.filter(|_| ends_server || matches!(outcome, Outcome::HandsOver)) {
                     wait_for_end(group, process)?;
                 }
                 Ok(outcome)

@@ -180,6 +180,8 @@ pub enum Outcome {
     MergeWaits {
         is_origin_open: bool,
     },
+    /// The server ends and does the rest as its last act; whether it did is for the next server to tell.
+    HandsOver,
     Check(CheckOutcome),
     Stats(StatsReport),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.

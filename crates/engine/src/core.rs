@@ -295,10 +295,10 @@ impl Core {
         if !self.meta.lock().is_used(name.addr) {
             return Err(corrupt("the metadata bitmap calls its block free".into()));
         }
-        let blocks = self.placement().blocks();
-        let wild = node.extents().find(|e| e.value + u64::from(e.len) > blocks || e.flags & !UNWRITTEN != 0);
+        let placement = self.placement();
+        let wild = node.extents().find(|e| !placement.holds(e.value, u64::from(e.len)) || e.flags & !UNWRITTEN != 0);
         match wild {
-            Some(e) => Err(corrupt(format!("it maps block {} to {}+{}, of {blocks} there are", e.key, e.value, e.len))),
+            Some(e) => Err(corrupt(format!("it maps block {} to {}+{}, which are not there", e.key, e.value, e.len))),
             None => Ok(node),
         }
     }

@@ -132,7 +132,7 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
     if !report.attributes.resizeable {
         return Err(Failure::failed(format!("Volume group {name} is not resizeable.")));
     }
-    let paths = if all { all_but_used(&report) } else { paths.to_vec() };
+    let paths = if all { all_but_used(&report) } else { without_tags(&report, paths) };
     let mut end = Ok(());
     for word in &paths {
         let path = session.backend.absolute(word);
@@ -156,6 +156,24 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
     end
 }
 
+/// The words, with the group's physical volumes of a tag in place of the tag.
+fn without_tags(report: &GroupReport, words: &[String]) -> Vec<String> {
+    let mut paths: Vec<String> = Vec::new();
+    for word in words {
+        let found: Vec<String> = match word.strip_prefix('@') {
+            None => vec![word.clone()],
+            Some(tag) => {
+                let tagged = report.pvs.iter().filter(|pv| pv.tags.iter().any(|own| own == tag));
+                tagged.map(|pv| pv.path.clone()).collect()
+            }
+        };
+        paths.extend(found);
+    }
+    let mut seen = std::collections::HashSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+    paths
+}
+
 fn still_in_use(path: &str) -> Failure {
     Failure::failed(format!("Physical volume \"{path}\" still in use"))
 }
@@ -167,6 +185,12 @@ fn all_but_used(report: &GroupReport) -> Vec<String> {
 
 fn reduce_by(session: &mut Session<'_>, report: &GroupReport, path: &str) -> Result {
     let name = &report.name;
-    session.change(name, Request::RemovePv { path: path.to_owned() })?;
-    Ok(())
+    if session.change(name, Request::RemovePv { path: path.to_owned() })? != Outcome::HandsOver {
+        return Ok(());
+    }
+    // Between the answer and the server's end something may have come to lie on it.
+    match session.report(name)?.pvs.iter().any(|pv| pv.path == path) {
+        true => Err(still_in_use(path)),
+        false => Ok(()),
+    }
 }

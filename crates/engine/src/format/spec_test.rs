@@ -154,6 +154,7 @@ fn constants_are_what_the_page_says() {
         ("MAX_PVS", superblock::MAX_PVS as u64),
         ("VERSION", u64::from(superblock::VERSION)),
         ("FEATURE_ATTRIBUTES", superblock::FEATURE_ATTRIBUTES),
+        ("FEATURE_GAPS", superblock::FEATURE_GAPS),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
         ("INDEX_ENTRIES", stream::INDEX_ENTRIES as u64),

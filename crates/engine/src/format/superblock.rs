@@ -22,8 +22,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
 pub const VERSION: u32 = 1;
 /// The stream has a group record, or a volume's `merging` is set.
 pub const FEATURE_ATTRIBUTES: u64 = 1;
+/// Physical volumes left, and the extents of those that stayed do not follow each other.
+pub const FEATURE_GAPS: u64 = 2;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
-pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES;
+pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES | FEATURE_GAPS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
@@ -75,6 +77,27 @@ pub struct PvEntry {
     pub first_extent: u64,
     pub extents: u64,
     pub size: u64,
+}
+
+/// Whether the extents of the physical volumes leave some of the group's address space to nobody.
+pub fn has_gaps(pvs: &[PvEntry]) -> bool {
+    let mut next = 0;
+    pvs.iter().any(|pv| std::mem::replace(&mut next, pv.first_extent + pv.extents) != pv.first_extent)
+}
+
+/// Whether all of these VG blocks are on physical volumes.
+pub fn holds(pvs: &[PvEntry], extent_blocks: u64, start: u64, len: u64) -> bool {
+    let Some(end) = start.checked_add(len) else { return false };
+    let range = |pv: &PvEntry| (pv.first_extent * extent_blocks, (pv.first_extent + pv.extents) * extent_blocks);
+    let first = pvs.partition_point(|pv| range(pv).1 <= start);
+    let mut at = start;
+    for (from, to) in pvs[first..].iter().map(range) {
+        if at >= end || from > at {
+            break;
+        }
+        at = to;
+    }
+    at >= end
 }
 
 /// A superblock in memory.
@@ -239,10 +262,16 @@ impl Superblock {
                 .checked_mul(extent_blocks * BLOCK_SIZE)
                 .and_then(|bytes| bytes.checked_add(entry.data_offset))
                 .is_some_and(|end| end <= entry.size && entry.size < 1 << 60);
-            if entry.first_extent != next || entry.data_offset != DATA_OFFSET || !fits {
+            let is_placed = match record.incompatible & FEATURE_GAPS {
+                0 => entry.first_extent == next,
+                _ => entry.first_extent >= next,
+            };
+            if !is_placed || entry.data_offset != DATA_OFFSET || !fits {
                 return Err(corrupt("its table of physical volumes does not add up"));
             }
-            next += entry.extents;
+            // Of a gap, too, no more than the format allows.
+            let end = entry.first_extent.checked_add(entry.extents).filter(|end| *end < RECORD_LIMIT);
+            next = end.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
             pvs.push(PvEntry {
                 uuid: Uuid(entry.uuid),
                 first_extent: entry.first_extent,
@@ -252,7 +281,7 @@ impl Superblock {
         }
         let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < RECORD_LIMIT);
         let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
-        let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
+        let inside = |start: u64, len: u64| holds(&pvs, extent_blocks, start, len);
         let journal_bytes = record.journal_blocks.saturating_mul(BLOCK_SIZE);
         if !inside(record.journal_start, record.journal_blocks)
             || record.journal_blocks == 0
@@ -281,5 +310,46 @@ impl Superblock {
             stream_len: record.stream_len,
             clean: record.clean != 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_understood_only_where_it_is_announced() {
+        let pv = |byte: u8, first_extent| PvEntry { uuid: Uuid([byte; 16]), first_extent, extents: 4, size: 1 << 30 };
+        let decoded = |pvs: Vec<PvEntry>, features, journal_start| {
+            let group = GroupRoot {
+                uuid: Uuid([9; 16]),
+                name: "g".into(),
+                extent_blocks: 256,
+                pvs,
+                journal_start,
+                journal_blocks: 256,
+                journal_id: 1,
+                journal_position: 0,
+                journal_seq: 1,
+                capture_seq: 1,
+                generation: 1,
+                features,
+                index: [1700, 1800],
+                stream_len: 10,
+                clean: true,
+            };
+            let superblock =
+                Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };
+            let read = Superblock::decode(&superblock.encode(), "here");
+            read.map(|read| assert_eq!(read, Some(superblock))).is_ok()
+        };
+        // Blocks 512 to 1535 and 1536 to 2559; 512 to 1535 and 1792 to 2815.
+        assert!(decoded(vec![pv(1, 2), pv(2, 6)], FEATURE_GAPS, 512));
+        assert!(!decoded(vec![pv(1, 2), pv(2, 6)], 0, 512), "not announced");
+        assert!(!decoded(vec![pv(1, 2), pv(2, 6)], FEATURE_GAPS, 256), "the journal is in the gap");
+        assert!(!decoded(vec![pv(1, 2), pv(2, 7)], FEATURE_GAPS, 512), "the index is in the gap");
+        assert!(!decoded(vec![pv(1, 6), pv(2, 2)], FEATURE_GAPS, 1536), "out of order");
+        assert!(!decoded(vec![pv(1, 2), pv(2, 5)], FEATURE_GAPS, 512), "one over the other");
+        assert!(!decoded(vec![pv(1, 2), pv(2, u64::MAX - 1)], FEATURE_GAPS, 512), "beyond all numbers");
     }
 }

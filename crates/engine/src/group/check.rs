@@ -231,13 +231,13 @@ impl<'a> Check<'a> {
 
     /// The journal and the metadata area.
     fn fixed_areas(&mut self) {
-        let blocks = self.group.core.placement().blocks();
+        let placement = self.group.core.placement();
         let root = self.group.root.lock().group.clone();
         let mut areas = vec![("the journal", root.journal_start, root.journal_blocks)];
         let pairs = self.group.core.meta.lock().pairs().to_vec();
         areas.extend(pairs.iter().flatten().map(|start| ("the metadata area", *start, root.extent_blocks)));
         for (what, start, len) in areas {
-            if start + len > blocks {
+            if !placement.holds(start, len) {
                 self.report.find(format!("{what} at VG block {start} lies outside the group"));
             } else if let Some(block) = self.mark(start, len) {
                 self.report.find(format!("{what} overlaps something else at VG block {block}"));
@@ -316,9 +316,9 @@ impl<'a> Check<'a> {
     }
 
     fn extent(&mut self, tree: &TreeMeta, e: map::Extent) {
-        let blocks = self.used.len() as u64 * 64;
         let (start, len) = (e.value, u64::from(e.len));
-        if start + len > blocks.min(self.group.core.placement().blocks()) {
+        // The map of used blocks is as large as the group was when this began.
+        if start + len > self.used.len() as u64 * 64 || !self.group.core.placement().holds(start, len) {
             self.report.find(format!("tree {}: LV block {} is mapped outside the group, to {start}", tree.id, e.key));
             return;
         }
@@ -438,15 +438,16 @@ impl<'a> Check<'a> {
         }
         runs.extend(arenas.into_iter().map(|(start, len)| ("free in an arena", start, len)));
         runs.extend(pending.into_iter().map(|(start, len)| ("about to be freed", start, len)));
-        let blocks = core.placement().blocks();
+        let placement = core.placement();
         for (what, start, len) in runs {
-            if start.checked_add(len).is_none_or(|end| end > blocks) {
+            if !placement.holds(start, len) {
                 self.report.find(format!("VG block {start} is {what} but lies outside the group"));
             } else if let Some(block) = self.mark(start, len) {
                 self.report.find(format!("VG block {block} is {what} and in use"));
             }
         }
-        let lost: Vec<u64> = (0..blocks).filter(|block| !self.is_used(*block)).collect();
+        let is_lost = |block: &u64| !self.is_used(*block) && placement.holds(*block, 1);
+        let lost: Vec<u64> = (0..placement.blocks()).filter(is_lost).collect();
         if let (Some(first), n) = (lost.first(), lost.len()) {
             self.report.find(format!("{n} blocks are neither used nor free, the first is VG block {first}"));
         }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::stream::{
     ArenaMeta, ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, encode_index, encode_page, sealed_crc,
 };
-use crate::format::superblock::{GroupRoot, Superblock};
+use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
 use crate::journal::Capture;
 use crate::runtime::yield_now;
 use crate::space::Run;
@@ -144,7 +144,8 @@ impl Group {
         self.checkpoints.ticket()
     }
 
-    async fn checkpoint_alone(self: &Arc<Self>, clean: bool) -> Result<()> {
+    /// The checkpoint itself, for who keeps others out.
+    pub(super) async fn checkpoint_alone(self: &Arc<Self>, clean: bool) -> Result<()> {
         self.make_stream_room().await?;
         let captured = self.capture()?;
         let written = self.write_checkpoint(&captured, clean).await;
@@ -342,7 +343,7 @@ impl Group {
                 journal_seq: captured.journal.first.0,
                 capture_seq: captured.journal.next.0,
                 generation: captured.generation,
-                features: captured.features,
+                features: captured.features | if has_gaps(&group.pvs) { FEATURE_GAPS } else { 0 },
                 index: captured.index,
                 stream_len: captured.stream_len,
                 clean,
@@ -359,11 +360,15 @@ impl Group {
 
     /// Writes the superblock to all physical volumes and makes it durable.
     pub(super) async fn write_superblocks(&self, sequence: u64, group: &GroupRoot) -> Result<()> {
+        // A table that is one physical volume short is in force from the next opening on: the disks are still the old ones.
+        let disks = self.core.placement();
         for (index, pv) in group.pvs.iter().enumerate() {
             let pv_index = u16::try_from(index).expect("at most 64 physical volumes");
             let superblock =
                 Superblock { sequence, pv_uuid: pv.uuid, pv_index, pv_size: pv.size, group: Some(group.clone()) };
-            write_superblock(&*self.core.disks, PvIndex(pv_index), &superblock).await?;
+            let disk = disks.pvs.iter().position(|own| own.uuid == pv.uuid).unwrap_or(index);
+            let disk = PvIndex(u16::try_from(disk).expect("at most 64 physical volumes"));
+            write_superblock(&*self.core.disks, disk, &superblock).await?;
         }
         self.core.journal.flush().await
     }

@@ -17,6 +17,7 @@ mod catalog;
 mod check;
 mod checkpoint;
 mod label;
+mod leave;
 mod open;
 mod ops;
 mod orphans;

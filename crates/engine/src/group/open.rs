@@ -90,7 +90,7 @@ impl Group {
             return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
         }
         let pvs = entries(&*disks, 0, 0, spec.extent_blocks, &spec.pvs)?;
-        let placement = Arc::new(Placement { extent_blocks: spec.extent_blocks, pvs: pvs.clone() });
+        let placement = Arc::new(Placement::new(spec.extent_blocks, pvs.clone()));
         let blocks = placement.blocks();
         let journal_bytes = (blocks * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
@@ -200,7 +200,7 @@ impl Group {
     /// Opens the group on these disks, in the order of the group's table, and recovers it.
     pub async fn open(disks: Arc<dyn Disks>, runtime: Arc<dyn Runtime>, config: Config) -> Result<Arc<Group>> {
         let (sequence, mut root) = find_root(&*disks).await?;
-        let placement = Arc::new(Placement { extent_blocks: root.extent_blocks, pvs: root.pvs.clone() });
+        let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs.clone()));
         let tag = tag_of(root.uuid);
         let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag, &mut None).await?;
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records).await?;
@@ -304,9 +304,9 @@ impl Group {
                 *good
             })
             .collect();
-        let blocks = self.core.placement().blocks();
+        let placement = self.core.placement();
         let window = self.window();
-        let inside = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= blocks);
+        let inside = |start: u64, len: u64| placement.holds(start, len);
         for (at, (_, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 let records = &applied[at..applied.len().min(at + window)];
@@ -588,7 +588,7 @@ pub(super) async fn either<T>(
     }
     let mut first = None;
     for copy in copies {
-        if copy >= placement.blocks() {
+        if !placement.holds(copy, 1) {
             first = first.or(Some(stream_corrupt("a block outside the group")));
             continue;
         }
@@ -614,7 +614,7 @@ async fn both<T>(
 ) -> Result<T> {
     let mut read: Vec<Result<(T, PageBuf)>> = Vec::with_capacity(2);
     for copy in copies {
-        let outcome = match copy < placement.blocks() {
+        let outcome = match placement.holds(copy, 1) {
             true => read_at(disks, placement, copy, 1).await,
             false => Err(stream_corrupt("a block outside the group")),
         };
@@ -668,7 +668,7 @@ pub(super) async fn read_stream(
             while ahead.len() < READS_TOGETHER
                 && let Some(entry) = to_come.next()
             {
-                let inside = entry.copy_a < placement.blocks();
+                let inside = placement.holds(entry.copy_a, 1);
                 ahead.push_back(inside.then(|| start_read(disks, placement, entry.copy_a, 1)));
             }
             if let Some(Some(read)) = ahead.pop_front()
@@ -694,7 +694,7 @@ fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
 /// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
     let blocks = placement.blocks();
-    let inside = |start: u64, len: u64| len > 0 && start.checked_add(len).is_some_and(|end| end <= blocks);
+    let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
     let pairs = stream.pairs.iter().flatten().all(|start| inside(*start, root.extent_blocks));
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
     let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
@@ -856,7 +856,7 @@ async fn prove(
         }
         for extent in extents {
             let (start, len) = (extent.vg_block.0, u64::from(extent.len));
-            let end = start.checked_add(len).filter(|end| *end <= placement.blocks() && len > 0);
+            let end = start.checked_add(len).filter(|_| placement.holds(start, len) && len > 0);
             let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
             proofs.push(Proof { record: number, start, end, wanted: extent.data_crc, crc: 0, at: start });
         }
@@ -915,21 +915,34 @@ async fn settle_proofs(
 impl Group {
     /// Drains, checkpoints and marks the group clean. Volumes answer [`Error::Closed`] afterwards.
     pub async fn close(self: &Arc<Self>) -> Result<()> {
+        if !self.quiesce().await {
+            return Ok(());
+        }
+        let outcome = match self.core.config.read_only {
+            true => Ok(()),
+            false => self.checkpoint_turn(self.final_ticket(), true).await,
+        };
+        self.end_background();
+        outcome
+    }
+
+    /// Lets what is under way finish, and nothing begin. False: that has been done already.
+    pub(super) async fn quiesce(&self) -> bool {
         let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
         if self.core.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return false;
         }
         for volume in volumes {
             let gate = volume.close_gate(true).await;
             volume.state.lock().closed = true;
             drop(gate);
         }
-        let outcome = match self.core.config.read_only {
-            true => Ok(()),
-            false => self.checkpoint_turn(self.final_ticket(), true).await,
-        };
+        true
+    }
+
+    /// A group that is closed has nothing to do in the background.
+    pub(super) fn end_background(&self) {
         self.background.notify();
         self.core.space_event.notify();
-        outcome
     }
 }

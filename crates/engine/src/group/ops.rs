@@ -19,6 +19,7 @@ use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks in a volume, at most: 2^47 blocks of 4 KiB are half a zettabyte.
@@ -785,7 +786,7 @@ impl Group {
         if extents == 0 {
             return Err(Error::Invalid(format!("a physical volume of {size} bytes is too small for one extent")));
         }
-        let first_extent: u64 = root.pvs.iter().map(|pv| pv.extents).sum();
+        let first_extent = root.pvs.last().map_or(0, |last| last.first_extent + last.extents);
         root.pvs.push(PvEntry { uuid: pv.uuid, first_extent, extents, size });
         // A label first: the other superblocks may be durable before this one's, and then name it.
         Group::write_label(&*self.core.disks, pv_index, pv.uuid).await?;
@@ -830,60 +831,46 @@ impl Group {
         let Some(last) = pvs.pop().filter(|_| !pvs.is_empty()) else {
             return Err(Error::Invalid("a volume group needs a physical volume".into()));
         };
-        let start = last.first_extent * root.extent_blocks;
-        let busy = || Error::Busy("the physical volume is in use".into());
-        if root.journal_start + root.journal_blocks > start {
-            return Err(busy());
+        let (index, end) = (pvs.len(), last.first_extent + last.extents);
+        let range = last.first_extent * root.extent_blocks..end * root.extent_blocks;
+        if root.journal_start + root.journal_blocks > range.start {
+            return Err(in_use());
         }
         // What was freed is usable only after a checkpoint; what is not by then is waited for.
         self.checkpoint().await?;
-        let placement = Arc::new(Placement { extent_blocks: root.extent_blocks, pvs: pvs.clone() });
+        let placement = Arc::new(Placement::new(root.extent_blocks, pvs.clone()));
+        let mut runs = vec![(range.start, range.end - range.start)];
         loop {
             let take = || {
                 // One critical section: no checkpoint sees half of it.
                 let _gate = self.core.gate.read();
                 let mut catalog = self.catalog_mut();
-                if !self.core.space.lock().take_last_pv(self.core.hands(), start)? {
+                if !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
                     return Ok(false);
                 }
-                catalog.attributes.pv_tags.truncate(pvs.len());
+                catalog.attributes.pv_tags.truncate(index);
                 self.place_anew(&catalog, &placement);
                 Ok(true)
             };
-            if self.move_metadata(start).await? && self.core.with_nodes_privileged(take).await? {
+            if self.move_metadata(&range).await? && self.core.with_nodes_privileged(take).await? {
                 break;
             }
             if !self.more_space().await? {
-                return Err(busy());
+                return Err(in_use());
             }
         }
         self.checkpoint().await?;
-        Group::write_label(&*self.core.disks, PvIndex(pvs.len() as u16), last.uuid).await
+        Group::write_label(&*self.core.disks, PvIndex(index as u16), last.uuid).await
     }
 
-    /// Moves the copies of metadata that lie at or beyond VG block `start` before it. False: there is no room for them.
-    async fn move_metadata(self: &Arc<Self>, start: u64) -> Result<bool> {
-        let copies = self.core.meta.lock().copies_from(start);
+    /// Moves the copies of metadata that lie within these VG blocks out of them. False: there is no room for them.
+    pub(super) async fn move_metadata(self: &Arc<Self>, range: &Range<u64>) -> Result<bool> {
+        let copies = self.core.meta.lock().copies_in(range);
         for (pair, copy, from) in copies {
             let blocks = self.core.placement().extent_blocks;
             // No checkpoint may write nodes while they are copied.
             let hold = self.hold_checkpoints().await;
-            let take = || {
-                let _gate = self.core.gate.read();
-                let mut space = self.core.space.lock();
-                match space.alloc_contiguous(self.core.hands(), blocks, 0) {
-                    Ok(run) => Ok(run),
-                    Err(AllocError::Map(error)) => Err(error),
-                    Err(_) => Ok(None),
-                }
-            };
-            let run = self.core.with_nodes_privileged(take).await?;
-            let Some(run) = run else { return Ok(false) };
-            if run.0 + run.1 > start {
-                // Nobody saw it: it goes straight back.
-                self.add_free(run.0, run.0 + run.1).await?;
-                return Ok(false);
-            }
+            let Some(run) = self.run_outside(blocks, range).await? else { return Ok(false) };
             for block in 0..blocks {
                 let page = self.core.read_block(VgBlock(from + block)).await?;
                 self.core.write_blocks(VgBlock(run.0 + block), Arc::new(page)).await?;
@@ -900,12 +887,33 @@ impl Group {
         Ok(true)
     }
 
+    /// A run of blocks that lie outside of the range: before it, if there is room, or behind it.
+    pub(super) async fn run_outside(&self, blocks: u64, range: &Range<u64>) -> Result<Option<Run>> {
+        for from in [0, range.end] {
+            let take = || {
+                let _gate = self.core.gate.read();
+                match self.core.space.lock().alloc_contiguous(self.core.hands(), blocks, from) {
+                    Ok(run) => Ok(run),
+                    Err(AllocError::Map(error)) => Err(error),
+                    Err(_) => Ok(None),
+                }
+            };
+            let Some(run) = self.core.with_nodes_privileged(take).await? else { return Ok(None) };
+            if run.0 + run.1 <= range.start || run.0 >= range.end {
+                return Ok(Some(run));
+            }
+            // Nobody saw it: it goes straight back.
+            self.add_free(run.0, run.0 + run.1).await?;
+        }
+        Ok(None)
+    }
+
     /// Puts another table of physical volumes in force. `account` tells free space, given the end of the last one. What
     /// is new is freed by the very checkpoint whose superblock names it: nothing can be placed there that a crash would
     /// leave outside of the group.
     async fn change_pvs(self: &Arc<Self>, pvs: Vec<PvEntry>, account: impl FnOnce(&mut Space, u64)) -> Result<()> {
         let extent_blocks = self.core.placement().extent_blocks;
-        let placement = Arc::new(Placement { extent_blocks, pvs });
+        let placement = Arc::new(Placement::new(extent_blocks, pvs));
         let hold = self.hold_checkpoints().await;
         {
             let _gate = self.core.gate.read();
@@ -949,6 +957,11 @@ impl Group {
     pub(super) fn set_absorb(volume: &Volume, absorb: Option<Absorb>) {
         volume.state.lock().set_absorb(absorb);
     }
+}
+
+/// LVM's word for a physical volume that cannot leave.
+pub(super) fn in_use() -> Error {
+    Error::Busy("the physical volume is in use".into())
 }
 
 /// A head that starts as its point is.

@@ -104,10 +104,10 @@ impl MetaSpace {
         self.free += self.pair_blocks;
     }
 
-    /// The copies of pairs that lie at or beyond this VG block: pair, which copy, and where.
-    pub fn copies_from(&self, start: u64) -> Vec<(usize, usize, u64)> {
+    /// The copies of pairs that lie within these VG blocks: pair, which copy, and where.
+    pub fn copies_in(&self, range: &std::ops::Range<u64>) -> Vec<(usize, usize, u64)> {
         let of_pair = |(pair, places): (usize, &[u64; 2])| [(pair, 0, places[0]), (pair, 1, places[1])];
-        self.pairs.iter().enumerate().flat_map(of_pair).filter(|(.., place)| *place >= start).collect()
+        self.pairs.iter().enumerate().flat_map(of_pair).filter(|(.., place)| range.contains(place)).collect()
     }
 
     /// One copy of a pair lies elsewhere from now on; its blocks were copied.

@@ -341,17 +341,25 @@ impl Space {
         }
     }
 
-    /// Takes the last physical volume's range, from block `start` on, out of free space for good. `Ok(false)`: some of it
-    /// is in use, or promised with what else is free, and all stays.
-    pub fn take_last_pv(&mut self, hands: Hands<'_>, start: u64) -> Result<bool, MapError> {
+    /// Whether `wanted` blocks of the physical volume are free, and promised to nobody with what else is free.
+    pub fn is_pv_free(&mut self, hands: Hands<'_>, pv: usize, wanted: u64) -> Result<bool, MapError> {
         self.close_arenas(hands)?;
-        let Some((end, free)) = self.pv_free.last().copied() else { return Ok(false) };
-        let len = end - start;
-        if free != len || self.available() < len {
+        let free = self.pv_free.get(pv).map(|(_, free)| *free);
+        Ok(free == Some(wanted) && self.available() >= wanted)
+    }
+
+    /// Takes a physical volume's range out of free space for good: these runs are all of it that was not in use as something
+    /// that goes with it. `Ok(false)`: some of it is in use, or promised with what else is free, and all stays. Runs that are
+    /// taken are taken from the list, so that it can be called again after an error.
+    pub fn take_pv(&mut self, hands: Hands<'_>, pv: usize, runs: &mut Vec<Run>) -> Result<bool, MapError> {
+        if !self.is_pv_free(hands, pv, runs.iter().map(|(_, len)| len).sum())? {
             return Ok(false);
         }
-        self.take_run(hands, (start, len))?;
-        self.pv_free.pop();
+        while let Some(run) = runs.last().copied() {
+            self.take_run(hands, run)?;
+            runs.pop();
+        }
+        self.pv_free.remove(pv);
         self.search_from = 0;
         Ok(true)
     }

@@ -60,8 +60,8 @@ impl Server {
         })
     }
 
-    /// The last physical volume, which must be the one at `path`: the others' places in the group depend on it.
-    fn last_pv(&self, path: &str, cannot: &str) -> Result<PvIndex> {
+    /// The last physical volume, which must be the one at `path`: behind the others there is no room in the address space.
+    fn last_pv(&self, path: &str) -> Result<PvIndex> {
         let index = self.pv_at(Path::new(path))?;
         let pvs = self.group.info().pvs.len();
         if usize::from(index.0) + 1 == pvs {
@@ -70,7 +70,7 @@ impl Server {
         let last = u16::try_from(pvs - 1).ok().and_then(|last| self.pvs.path(PvIndex(last)));
         let last = last.map(|last| last.display().to_string()).unwrap_or_default();
         let message =
-            format!("Physical volume \"{path}\" cannot {cannot}: only the one that joined last (\"{last}\") can.");
+            format!("Physical volume \"{path}\" cannot grow: only the one that joined last (\"{last}\") can.");
         Err(Failure::new(ErrorKind::Invalid, message))
     }
 
@@ -81,17 +81,25 @@ impl Server {
             let message = format!("Can't remove final physical volume \"{path}\" from volume group \"{}\"", self.name);
             return Err(Failure::new(ErrorKind::Invalid, message));
         }
-        let index = self.last_pv(path, "leave")?;
-        let group = self.group.clone();
+        let is_last = usize::from(here.0) + 1 == self.group.info().pvs.len();
+        let (group, index) = (self.group.clone(), here);
+        if !is_last || group.has_journal(here) {
+            // The others' numbers change: a successor is to see it, and gets what is left.
+            return match self.run(async move { group.vacate_pv(index).await }) {
+                Err(Error::Busy(_)) => Err(still_in_use(path)),
+                other => self.told(other, "").map(|()| {
+                    self.end.leave_out(index);
+                    Outcome::HandsOver
+                }),
+            };
+        }
         let done = self.run(async move { group.remove_last_pv().await });
         // Whatever came of its label: what the group does not know any more is not held.
         if self.group.info().pvs.len() == usize::from(index.0) {
             self.pvs.pop();
         }
         match done {
-            Err(Error::Busy(_)) => {
-                Err(Failure::new(ErrorKind::InUse, format!("Physical volume \"{path}\" still in use")))
-            }
+            Err(Error::Busy(_)) => Err(still_in_use(path)),
             other => self.told(other, "").map(|()| Outcome::Ok),
         }
     }
@@ -104,7 +112,7 @@ impl Server {
         if self.pvs.geometry(index).size <= known {
             return Ok(Outcome::Ok);
         }
-        self.last_pv(path, "grow")?;
+        self.last_pv(path)?;
         let group = self.group.clone();
         let done = self.run(async move { group.grow_last_pv().await });
         self.told(done, "")?;
@@ -199,6 +207,10 @@ impl Server {
             false => Ok(()),
         }
     }
+}
+
+fn still_in_use(path: &str) -> Failure {
+    Failure::new(ErrorKind::InUse, format!("Physical volume \"{path}\" still in use"))
 }
 
 /// A server trusts no client with tags that others would read as something else.

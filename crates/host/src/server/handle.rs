@@ -6,6 +6,7 @@ use super::log;
 use super::state::Server;
 use super::warnings::needs_free_space;
 use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_engine::disk::PvIndex;
 
 impl Handler for Server {
     fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
@@ -15,7 +16,8 @@ impl Handler for Server {
         let is_change = may_merge || changes_metadata(&request);
         let outcome = self.carry_out(request, interim).unwrap_or_else(Outcome::from);
         // A request that failed may have done a part of its work.
-        if is_change && !caller.no_backup && !self.end.is_destroyed() && !self.end.is_renamed() {
+        let goes_on = !self.end.is_destroyed() && !self.end.is_renamed() && self.end.leaving().is_none();
+        if is_change && !caller.no_backup && goes_on {
             self.archive.changed(&caller.command);
             if let Some(message) = self.archive.trouble() {
                 interim(Outcome::Notice { message });
@@ -145,6 +147,17 @@ impl Server {
     pub fn checkpoint(&self) -> Result<()> {
         let group = self.group.clone();
         let done = self.run(async move { group.checkpoint().await });
+        self.told(done, "")
+    }
+
+    /// Closes the group and leaves a physical volume out of it. Where that cannot be, it is closed all the same.
+    pub fn close_without(&self, pv: PvIndex) -> Result<()> {
+        let group = self.group.clone();
+        let done = self.run(async move {
+            let left = group.close_without(pv).await;
+            let closed = group.close().await;
+            left.and(closed)
+        });
         self.told(done, "")
     }
 

@@ -16,7 +16,7 @@ use crate::{devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
 use rowen_control::settings::{ProcessorLatency, Settings};
 use rowen_control::wire::{ErrorKind, Outcome};
-use rowen_engine::disk::Disks;
+use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Config, Group};
 use rowen_engine::units::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -286,6 +286,8 @@ enum Ending {
     Destroyed,
     /// The group has another name; volumes may be in use.
     Renamed,
+    /// The group does without this physical volume from now on; volumes may be in use.
+    Leaves(PvIndex),
 }
 
 fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
@@ -314,6 +316,9 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         }
         if server.end.is_renamed() {
             return Ending::Renamed;
+        }
+        if let Some(pv) = server.end.leaving() {
+            return Ending::Leaves(pv);
         }
         if server.end.is_asked() {
             return Ending::Closed;
@@ -363,22 +368,29 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         Ending::Signalled => {
             let volumes = server.group.volumes();
             if let Err(failure) = server.switch_off_all(&volumes) {
-                hand_over(&server, &failure);
+                hand_over(&server, &failure, Server::checkpoint);
             }
         }
         // A device that stays would change its number: even those that nobody uses are handed over.
         Ending::Renamed if server.any_active() => {
             let why = format!("Volume group \"{}\" has another name.", server.name);
-            hand_over(&server, &Failure::new(ErrorKind::Closed, why));
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), Server::checkpoint);
         }
-        Ending::Renamed | Ending::Closed => {}
+        Ending::Leaves(pv) if server.any_active() => {
+            let why = format!("A physical volume leaves volume group \"{}\".", server.name);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), |server| server.close_without(pv));
+        }
+        Ending::Renamed | Ending::Closed | Ending::Leaves(_) => {}
     }
     systemd::stopping();
     server.archive.close();
     leave(&server);
     let group = server.group.clone();
-    let closed = server.run(async move { group.close().await });
-    match server.told(closed, "") {
+    let closed = match ending {
+        Ending::Leaves(pv) => server.close_without(pv),
+        _ => server.told(server.run(async move { group.close().await }), ""),
+    };
+    match closed {
         Ok(()) => {
             log::line(format_args!("volume group \"{}\" is closed", server.name));
             0
@@ -390,13 +402,14 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     }
 }
 
-/// Volumes are in use: what is under way is answered, everything acknowledged is made durable, and a successor goes on.
-fn hand_over(server: &Server, why: &Failure) -> ! {
+/// Volumes are in use: what is under way is answered, everything acknowledged is made durable by the server's last act, and a
+/// successor goes on.
+fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Server) -> Result<()>) -> ! {
     log::line(format_args!("{} A successor takes over.", why.message));
     if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
         log::line(error);
     }
-    if let Err(failure) = server.checkpoint() {
+    if let Err(failure) = last_act(server) {
         log::line(failure.message);
     }
     server.archive.close();

@@ -44,6 +44,8 @@ pub struct End {
     destroyed: AtomicBool,
     /// The group has another name.
     renamed: AtomicBool,
+    /// The physical volume that is to be left out of the group.
+    leaving: Mutex<Option<PvIndex>>,
     bell: std::os::fd::OwnedFd,
 }
 
@@ -55,6 +57,7 @@ impl End {
             asked: AtomicBool::new(false),
             destroyed: AtomicBool::new(false),
             renamed: AtomicBool::new(false),
+            leaving: Mutex::new(None),
             bell,
         })
     }
@@ -75,6 +78,16 @@ impl End {
 
     pub fn is_renamed(&self) -> bool {
         self.renamed.load(Ordering::SeqCst)
+    }
+
+    /// Asks the main loop to end the server and to leave a physical volume out of the group with that.
+    pub fn leave_out(&self, pv: PvIndex) {
+        *self.leaving.lock() = Some(pv);
+        self.ask(false);
+    }
+
+    pub fn leaving(&self) -> Option<PvIndex> {
+        *self.leaving.lock()
     }
 
     pub fn is_asked(&self) -> bool {

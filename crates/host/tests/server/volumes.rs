@@ -31,6 +31,7 @@ pub const TESTS: &[Test] = &[
     ("volumes::tags_and_marks_of_a_group_outlive_its_server", tags_and_marks_of_a_group_outlive_its_server),
     ("volumes::a_group_is_renamed_while_it_is_used", a_group_is_renamed_while_it_is_used),
     ("volumes::a_physical_volume_leaves_and_another_grows", a_physical_volume_leaves_and_another_grows),
+    ("volumes::any_physical_volume_leaves_while_the_group_is_used", any_physical_volume_leaves_while_the_group_is_used),
     ("volumes::limits_of_a_group_are_kept", limits_of_a_group_are_kept),
     ("volumes::missing_names_are_made_again", missing_names_are_made_again),
     ("volumes::permissions_reach_the_device", permissions_reach_the_device),
@@ -630,6 +631,44 @@ fn a_group_is_renamed_while_it_is_used() {
     assert_eq!(vg.names(), ["a-b", "idle", "off"]);
 }
 
+/// The first holds the journal and metadata, the second metadata; a mounted volume is on the third, and stays mounted.
+fn any_physical_volume_leaves_while_the_group_is_used() {
+    let vg = Vg::make(&[64 * MIB, 64 * MIB, 96 * MIB]);
+    let report = vg.report();
+    let extent = report.extent_blocks * 4096;
+    let before = report.pvs[0].free_extents + report.pvs[1].free_extents;
+    let names: Vec<String> = (0..before).map(|number| format!("before{number}")).collect();
+    names.iter().for_each(|name| drop(vg.create(name, VolumeKind::Thick, extent, false)));
+    let node = vg.create("keep", VolumeKind::Thick, 32 * MIB, true);
+    let used = |path: &str| (ErrorKind::InUse, format!("Physical volume \"{path}\" still in use"));
+    let path = |vg: &Vg, index: usize| vg.files[index].display().to_string();
+    assert_eq!(vg.refusal(Request::RemovePv { path: path(&vg, 0) }), used(&path(&vg, 0)));
+    vg.ask(Request::Remove { names });
+    let filesystem = Mounted::ext4(&node);
+    fs::write(filesystem.point.join("old"), b"from before").unwrap();
+    let number = |vg: &Vg| vg.report().volume("keep").unwrap().node.minor;
+    let (device, mut left) = (number(&vg), 3);
+    for index in [0, 1] {
+        let server = vg.server();
+        assert_eq!(vg.ask(Request::RemovePv { path: path(&vg, index) }), Outcome::HandsOver);
+        let is_back = |vg: &Vg| server::connect(&vg.name).is_ok_and(|client| client.is_some());
+        wait_for("a successor", || vg.server() != server && is_back(&vg));
+        left -= 1;
+        assert_eq!(vg.report().pvs.len(), left);
+        assert_eq!(number(&vg), device, "it is the same device");
+        assert_eq!(fs::read(filesystem.point.join("old")).unwrap(), b"from before");
+        fs::write(filesystem.point.join(format!("new{index}")), vec![7; 1 << 20]).unwrap();
+        // It belongs to no group, and nobody holds it.
+        devices::pvremove(&vg.files[index], Consent::default()).unwrap();
+    }
+    let (_, message) = vg.refusal(Request::RemovePv { path: path(&vg, 2) });
+    assert!(message.starts_with("Can't remove final physical volume"), "{message}");
+    let Outcome::Check(checked) = vg.ask(Request::Check) else { panic!("that is no check") };
+    assert_eq!(checked.findings, Vec::<String>::new());
+    drop(filesystem);
+    vg.ask(Request::Stop);
+}
+
 fn a_physical_volume_leaves_and_another_grows() {
     let mut vg = Vg::make(&[64 * MIB, 64 * MIB]);
     let path = |vg: &Vg, index: usize| vg.files[index].display().to_string();
@@ -638,9 +677,7 @@ fn a_physical_volume_leaves_and_another_grows() {
     vg.create("big", VolumeKind::Thick, 80 * MIB, false);
     let used = |path: &str| (ErrorKind::InUse, format!("Physical volume \"{path}\" still in use"));
     assert_eq!(vg.refusal(Request::RemovePv { path: path(&vg, 1) }), used(&path(&vg, 1)));
-    let (kind, message) = vg.refusal(Request::RemovePv { path: path(&vg, 0) });
-    assert_eq!(kind, ErrorKind::Invalid);
-    assert!(message.contains("cannot leave: only the one that joined last"), "{message}");
+    assert_eq!(vg.refusal(Request::RemovePv { path: path(&vg, 0) }), used(&path(&vg, 0)));
     vg.ask(Request::Remove { names: vec!["big".into()] });
     vg.ask(Request::RemovePv { path: path(&vg, 1) });
     assert_eq!(vg.report().pvs.len(), 1);
