@@ -208,10 +208,8 @@ impl Explorer<'_> {
 
     fn explore_state(&self, moment: &Moment, state: State, oracle: &Oracle, report: &mut Report) {
         let mut rng = self.dice(state);
-        let (image, since) = match state.policy {
-            Some(policy) => (moment.power_cut(policy, &mut rng), Since::PowerLoss),
-            None => (moment.killed(&mut rng), Since::Death),
-        };
+        let image = moment.crash(state.policy, &mut rng);
+        let since = if state.policy.is_some() { Since::PowerLoss } else { Since::Death };
         report.states += 1;
         let plan = Plan { cut_recovery: rng.one_in(self.effort.recovery), resume: rng.one_in(self.effort.resume) };
         let mut judge = Judge { setup: self.setup, oracle, since, report };

@@ -123,11 +123,7 @@ fn cut_everywhere(world: &World, disks: &Arc<SimDisks>, change: impl Future<Outp
                 continue;
             }
             let mut rng = Rng::new(moment.event + 1);
-            let image = match policy {
-                Some(policy) => moment.power_cut(policy, &mut rng),
-                None => moment.killed(&mut rng),
-            };
-            let found = survivor(image, moment.event + 1);
+            let found = survivor(moment.crash(policy, &mut rng), moment.event + 1);
             let place = extents.iter().position(|extents| *extents == found);
             seen[place.unwrap_or_else(|| panic!("event {}, {policy:?}: {found} extents", moment.event))] += 1;
         }

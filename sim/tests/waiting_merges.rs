@@ -2,13 +2,12 @@
 //! there with or without its mark and both contents are as they were, or it is gone and the origin has its contents.
 #![allow(clippy::unwrap_used)]
 
-use rowen_engine::disk::{Disks, PageBuf};
-use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewSnapshot, NewVolume, VolumeInfo, VolumeKind};
+use rowen_engine::disk::PageBuf;
+use rowen_engine::group::{Attributes, FullPolicy, Group, NewSnapshot, NewVolume, VolumeInfo, VolumeKind};
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::Setup;
-use rowen_sim::disk::{Moment, POLICIES, Policy, SimDisks};
 use rowen_sim::exec::World;
-use rowen_sim::rng::Rng;
+use rowen_sim::steps::each_is_whole;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,25 +34,6 @@ async fn said(group: &Arc<Group>) -> Said {
         said.push((volume.name, volume.attributes.merging, bytes[0]));
     }
     said
-}
-
-fn found(moment: &Moment, policy: Option<Policy>) -> Said {
-    let mut rng = Rng::new(moment.event + 1);
-    let image = match policy {
-        Some(policy) => moment.power_cut(policy, &mut rng),
-        None => moment.killed(&mut rng),
-    };
-    let world = World::new(moment.event + 1);
-    let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image);
-    world.run(async {
-        assert_eq!(Group::check(disks.clone()).await.unwrap().findings, Vec::<String>::new());
-        let group = Group::open(disks.clone(), world.handle(), Config::default()).await.unwrap();
-        let first = said(&group).await;
-        group.close().await.unwrap();
-        let group = Group::open(disks.clone(), world.handle(), Config::default()).await.unwrap();
-        assert_eq!(first, said(&group).await, "opened a second time");
-        first
-    })
 }
 
 #[test]
@@ -92,7 +72,6 @@ fn a_mark_and_its_merge_are_whole() {
     let both = |merging| vec![("origin".to_owned(), false, 2), ("snapshot".to_owned(), merging, 1)];
     let states = [both(false), both(true), vec![("origin".to_owned(), false, 1)]];
     let done = AtomicUsize::new(0);
-    disks.keep_moments();
     let change = async {
         let marked = Attributes { merging: true, ..Attributes::default() };
         group.set_attributes(snapshot, marked).await.unwrap();
@@ -103,22 +82,5 @@ fn a_mark_and_its_merge_are_whole() {
         group.reclaim_idle().await.unwrap();
         group.checkpoint().await.unwrap();
     };
-    let mut seen = [0; 3];
-    let mut judge = |moment: &Moment, answered: usize| {
-        for policy in POLICIES.into_iter().map(Some).chain([None]) {
-            let said = found(moment, policy);
-            let place = states.iter().position(|state| *state == said);
-            let place = place.unwrap_or_else(|| panic!("event {}, {policy:?}: {said:?}", moment.event));
-            assert!((answered..=answered + 1).contains(&place), "event {}, {policy:?}: {said:?}", moment.event);
-            seen[place] += 1;
-        }
-    };
-    let mut observe = || {
-        for moment in disks.take_moments() {
-            judge(&moment, done.load(Ordering::SeqCst));
-        }
-    };
-    world.try_run_observed(change, &mut observe).unwrap();
-    judge(&disks.moment(), 2);
-    assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
+    each_is_whole(&world, &disks, &states, &done, change, said);
 }

@@ -134,6 +134,14 @@ impl Moment {
         image
     }
 
+    /// What is on the disks after a power cut, or without a policy after the program died.
+    pub fn crash(&self, policy: Option<Policy>, rng: &mut Rng) -> Image {
+        match policy {
+            Some(policy) => self.power_cut(policy, rng),
+            None => self.killed(rng),
+        }
+    }
+
     /// What is on the disks after the program died: all that was completed, and any part of what was under way.
     pub fn killed(&self, rng: &mut Rng) -> Image {
         let mut image = self.current.clone();

@@ -1,0 +1,61 @@
+//! A few changes one after the other, cut at every disk event: whenever the power goes or the program dies, what is found
+//! is what was there before the change under way or what is there after it, and what was answered for is there. For changes
+//! that the [`crate::crash`] explorer's oracle knows nothing of.
+
+use crate::disk::{Moment, POLICIES, Policy, SimDisks};
+use crate::exec::World;
+use crate::rng::Rng;
+use rowen_engine::disk::Disks;
+use rowen_engine::group::{Config, Group};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a group says, in `ask`'s words, that is opened after a crash, with the checks in order and the same answer when it is
+/// opened once more. Panics when it is not so.
+fn found<T: Debug + PartialEq>(moment: &Moment, policy: Option<Policy>, ask: &impl AsyncFn(&Arc<Group>) -> T) -> T {
+    let seed = moment.event + 1;
+    let image = moment.crash(policy, &mut Rng::new(seed));
+    let world = World::new(seed);
+    let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image);
+    world.run(async {
+        assert_eq!(Group::check(disks.clone()).await.expect("it can be checked").findings, Vec::<String>::new());
+        let group = Group::open(disks.clone(), world.handle(), Config::default()).await.expect("it opens");
+        let first = ask(&group).await;
+        group.close().await.expect("it closes");
+        let group = Group::open(disks.clone(), world.handle(), Config::default()).await.expect("it opens");
+        assert_eq!(first, ask(&group).await, "opened a second time");
+        first
+    })
+}
+
+/// Runs `change`, which counts in `done` the steps that were answered for. `states`: what `ask` finds before the first step and
+/// after each. Panics where anything else is found, and when one of them never was.
+pub fn each_is_whole<T: Debug + PartialEq>(
+    world: &World,
+    disks: &SimDisks,
+    states: &[T],
+    done: &AtomicUsize,
+    change: impl Future<Output = ()>,
+    ask: impl AsyncFn(&Arc<Group>) -> T,
+) {
+    disks.keep_moments();
+    let mut seen = vec![0; states.len()];
+    let mut judge = |moment: &Moment, answered: usize| {
+        for policy in POLICIES.into_iter().map(Some).chain([None]) {
+            let said = found(moment, policy, &ask);
+            let place = states.iter().position(|state| *state == said);
+            let place = place.unwrap_or_else(|| panic!("event {}, {policy:?}: {said:?}", moment.event));
+            assert!((answered..=answered + 1).contains(&place), "event {}, {policy:?}: {said:?}", moment.event);
+            seen[place] += 1;
+        }
+    };
+    let mut observe = || {
+        for moment in disks.take_moments() {
+            judge(&moment, done.load(Ordering::SeqCst));
+        }
+    };
+    world.try_run_observed(change, &mut observe).expect("the change ends");
+    judge(&disks.moment(), states.len() - 1);
+    assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
+}
