@@ -59,6 +59,11 @@ pub fn no_group(name: &str) -> String {
     format!("Volume group \"{name}\" not found\nCannot process volume group {name}")
 }
 
+/// LVM's line for a volume that is not there.
+pub fn no_volume(group: &str, name: &str) -> String {
+    format!("Failed to find logical volume \"{group}/{name}\"")
+}
+
 impl Session<'_> {
     /// Asks a group's server; notices go to standard error.
     pub fn ask(&mut self, group: &str, request: Request) -> Answer<Outcome> {
@@ -254,7 +259,7 @@ impl Session<'_> {
                     };
                     let selected = &mut selection.groups[at];
                     if selected.report.volume(&volume).is_none() {
-                        self.console.complain(format!("Failed to find logical volume \"{group}/{volume}\""));
+                        self.console.complain(no_volume(&group, &volume));
                         selection.is_incomplete = true;
                     } else if !selected.volumes.contains(&volume) {
                         selected.volumes.push(volume);

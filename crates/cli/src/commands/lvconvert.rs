@@ -6,7 +6,7 @@ use super::volumes::{Role, extents_of, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::session::Session;
+use crate::session::{Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::wire::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
@@ -56,7 +56,7 @@ fn full(report: &GroupReport, volume: &VolumeReport) -> String {
 /// The volume that the command line names at this place; those after the first need not say their group again.
 fn one(session: &mut Session<'_>, args: &Args, place: usize) -> Result<(GroupReport, VolumeReport)> {
     let word = args.positionals.get(place).ok_or(Failure::NoForm)?;
-    session.one_volume(word, |group, name| format!("Failed to find logical volume \"{group}/{name}\""))
+    session.one_volume(word, no_volume)
 }
 
 /// The same, with the report of the whole group.
@@ -168,8 +168,7 @@ fn merge_of(session: &mut Session<'_>, word: &String, origins: &mut Origins) -> 
 }
 
 fn merge_named(session: &mut Session<'_>, word: &str, origins: &mut Origins) -> Result {
-    let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
-    let (report, snapshot) = session.one_volume(word, missing)?;
+    let (report, snapshot) = session.one_volume(word, no_volume)?;
     merge(session, &report, &snapshot, origins)
 }
 
@@ -250,8 +249,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
         (None, Some(word)) => word,
         _ => return Err(Failure::NoForm),
     };
-    let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
-    let (report, data) = one_of_all(session, word, missing)?;
+    let (report, data) = one_of_all(session, word, no_volume)?;
     permit_destruction(&report, &data)?;
     let metadata = match args.text(Opt::PoolMetadata) {
         None => None,
@@ -300,7 +298,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let group = &report.name;
     let name = name_in(&report, store_word)?;
     let Some(store) = report.volume(&name) else {
-        return Err(Failure::failed(format!("Failed to find logical volume \"{group}/{name}\"")));
+        return Err(Failure::failed(no_volume(group, &name)));
     };
     permit_destruction(&report, store)?;
     permit(&report, &origin, &[Role::Plain, Role::Thin, Role::Snapshot])?;

@@ -6,7 +6,7 @@ use super::volumes::{Role, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::session::{Session, unexpected};
+use crate::session::{Session, no_volume, unexpected};
 use crate::table::COMMANDS;
 use rowen_control::names;
 use rowen_control::paths::Target;
@@ -122,7 +122,7 @@ fn origins<'a>(report: &'a GroupReport, wanted: &[String]) -> Result<Vec<&'a Vol
             _ => word.clone(),
         };
         let Some(volume) = report.volume(&name) else {
-            return Err(Failure::failed(format!("Failed to find logical volume \"{group}/{name}\"")));
+            return Err(Failure::failed(no_volume(group, &name)));
         };
         if role(volume) == Role::Pool {
             return Err(Failure::failed(format!("Thin pool {group}/{name} has no contents to take a snapshot of.")));
@@ -136,8 +136,7 @@ fn origins<'a>(report: &'a GroupReport, wanted: &[String]) -> Result<Vec<&'a Vol
 
 pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
     let [target, source] = &args.positionals[..] else { return Err(Failure::NoForm) };
-    let missing = |group: &str, name: &str| format!("Failed to find logical volume \"{group}/{name}\"");
-    let (report, target) = session.one_volume(target, missing)?;
+    let (report, target) = session.one_volume(target, no_volume)?;
     let group = &report.name;
     let source = match Target::parse(source) {
         Some(Target::Volume { group: other, volume }) if other == *group => volume,
@@ -148,7 +147,7 @@ pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
     };
     // It may be of another family than the target.
     if session.report_of(group, vec![source.clone()])?.volume(&source).is_none() {
-        return Err(Failure::failed(missing(group, &source)));
+        return Err(Failure::failed(no_volume(group, &source)));
     }
     let name = &target.name;
     let question =
