@@ -11,7 +11,6 @@ use crate::format::stream::{TreeKind, TreeMeta};
 use crate::group::GroupAttributes;
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
-use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ pub struct Catalog {
     /// The trees that C2 names.
     removable: BTreeSet<TreeId>,
     /// The points that are charged to a volume.
-    guarded: BTreeMap<VolumeId, SmallVec<[TreeId; 1]>>,
+    guarded: BTreeMap<VolumeId, BTreeSet<TreeId>>,
     /// The volumes that were made from another one.
     snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>>,
     /// Of the points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory alone.
@@ -54,22 +53,11 @@ impl Catalog {
         self.volumes.insert(volume.id, volume);
     }
 
-    pub fn remove_volume(&mut self, id: VolumeId) -> Option<Arc<Volume>> {
-        let volume = self.volumes.remove(&id)?;
+    /// `origin`: what the volume was made from, which its state says; who removes a volume has that locked.
+    pub fn remove_volume(&mut self, id: VolumeId, origin: Option<VolumeId>) {
+        self.volumes.remove(&id);
         self.snapshots.remove(&id);
-        Some(volume)
-    }
-
-    /// A snapshot of this one goes.
-    pub fn forget_snapshot(&mut self, origin: Option<VolumeId>, id: VolumeId) {
-        if let Some(origin) = origin
-            && let Some(snapshots) = self.snapshots.get_mut(&origin)
-        {
-            snapshots.remove(&id);
-            if snapshots.is_empty() {
-                self.snapshots.remove(&origin);
-            }
-        }
+        forget(&mut self.snapshots, origin, &id);
     }
 
     /// The volumes that were made from this one, oldest first.
@@ -81,30 +69,19 @@ impl Catalog {
     pub fn insert_tree(&mut self, tree: TreeMeta) {
         let (id, guard) = (tree.id, tree.guard);
         if let Some(before) = self.trees.insert(id, tree) {
-            self.forget_guard(before.guard, id);
+            forget(&mut self.guarded, before.guard, &id);
         }
         if let Some(guard) = guard {
-            self.guarded.entry(guard).or_default().push(id);
+            self.guarded.entry(guard).or_default().insert(id);
         }
         self.count_children(id);
     }
 
     pub fn remove_tree(&mut self, id: TreeId) -> Option<TreeMeta> {
         let tree = self.trees.remove(&id)?;
-        self.forget_guard(tree.guard, id);
+        forget(&mut self.guarded, tree.guard, &id);
         self.removable.remove(&id);
         Some(tree)
-    }
-
-    fn forget_guard(&mut self, guard: Option<VolumeId>, id: TreeId) {
-        if let Some(guard) = guard
-            && let Some(points) = self.guarded.get_mut(&guard)
-        {
-            points.retain(|point| *point != id);
-            if points.is_empty() {
-                self.guarded.remove(&guard);
-            }
-        }
     }
 
     /// The points that are charged to a volume.
@@ -135,10 +112,9 @@ impl Catalog {
             let origin = volume.state.lock().meta.origin.filter(|origin| self.volumes.contains_key(origin));
             origin.map(|origin| snapshots.entry(origin).or_default().insert(volume.id));
         }
-        let kept = self.guarded.iter().map(|(guard, points)| (*guard, points.iter().copied().collect()));
         self.trees.values().all(|tree| tree.kind != TreeKind::Head)
             && removable.eq(self.removable.iter().copied())
-            && kept.eq(guarded)
+            && self.guarded == guarded
             && self.snapshots.iter().filter(|(origin, _)| self.volumes.contains_key(origin)).eq(&snapshots)
     }
 
@@ -150,13 +126,8 @@ impl Catalog {
     }
 
     pub fn remove_child(&mut self, parent: Option<TreeId>, child: TreeId) {
-        if let Some(parent) = parent
-            && let Some(children) = self.children.get_mut(&parent)
-        {
-            children.remove(&child);
-            if children.is_empty() {
-                self.children.remove(&parent);
-            }
+        if let Some(parent) = parent {
+            forget(&mut self.children, Some(parent), &child);
             self.count_children(parent);
             // Without that child more may be nobody's.
             self.searched.remove(&parent);
@@ -230,5 +201,17 @@ impl Catalog {
     pub fn reclaim_left(&self) -> u64 {
         let left = |t: &TreeMeta| (t.own.max(0) as u64).saturating_sub(t.progress).max(1);
         self.removable().map(left).sum()
+    }
+}
+
+/// Takes a member out of the family of `of`; a family without members is none.
+fn forget<K: Ord, V: Ord>(families: &mut BTreeMap<K, BTreeSet<V>>, of: Option<K>, member: &V) {
+    if let Some(of) = of
+        && let Some(family) = families.get_mut(&of)
+    {
+        family.remove(member);
+        if family.is_empty() {
+            families.remove(&of);
+        }
     }
 }

@@ -395,10 +395,10 @@ impl Group {
     }
 
     pub(super) fn apply_remove(&self, catalog: &mut Catalog, id: VolumeId) -> Result<()> {
-        let volume = catalog.remove_volume(id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let volume = catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
         let mut state = volume.state.lock();
         state.closed = true;
-        catalog.forget_snapshot(state.meta.origin, id);
+        catalog.remove_volume(id, state.meta.origin);
         catalog.names.remove(&state.meta.name);
         let shortfall = state.shortfall();
         if !state.invalid() {
@@ -480,8 +480,7 @@ impl Group {
         if consume {
             from.closed = true;
             catalog.names.remove(&from.meta.name);
-            catalog.forget_snapshot(from.meta.origin, source);
-            catalog.remove_volume(source);
+            catalog.remove_volume(source, from.meta.origin);
         }
         let shortfall = state.shortfall() - shortfall;
         let mut space = self.core.space.lock();
