@@ -34,9 +34,9 @@ const PENDING_RUNS: RangeInclusive<u64> = 16 << 10..=64 << 10;
 /// So many of them to a metadata block, that is, a 32nd of the metadata area for the stream.
 const PENDING_RUNS_TO_A_BLOCK: u64 = 8;
 /// Work in the background rests after so many steps, of some tens of microseconds each...
-const STEPS_BETWEEN_RESTS: u32 = 16;
+const STEPS_BETWEEN_RESTS: u32 = 4;
 /// ... for this long, if there were writes meanwhile.
-const REST: Duration = Duration::from_millis(1);
+const REST: Duration = Duration::from_micros(500);
 /// Nodes that are read together where many are wanted.
 pub const READS_TOGETHER: usize = 32;
 
@@ -54,7 +54,7 @@ pub struct Counters {
     pub reclaim_steps: AtomicU64,
     pub orphans_freed: AtomicU64,
     pub volumes_invalidated: AtomicU64,
-    /// The most bytes of dirty nodes that a write met.
+    /// The most bytes of dirty nodes that a write, or work beside it, met.
     pub dirty_most: AtomicU64,
 }
 
@@ -409,7 +409,8 @@ impl Core {
         let writes = writes.map(|counter| counter.load(Ordering::Relaxed)).iter().sum();
         let busy = std::mem::replace(&mut pace.writes, writes) != writes;
         pace.steps = 0;
-        if busy && self.journal.pressure() == Pressure::Low && !self.closed.load(Ordering::Acquire) {
+        let waited_for = self.journal.pressure() != Pressure::Low || self.too_dirty();
+        if busy && !waited_for && !self.closed.load(Ordering::Acquire) {
             self.runtime.sleep(REST).await;
         }
     }

@@ -17,7 +17,6 @@ use crate::format::stream::{
 };
 use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
 use crate::journal::Capture;
-use crate::runtime::yield_now;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
@@ -27,9 +26,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 /// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
-const BATCH_BLOCKS: u64 = 32;
+const BATCH_BLOCKS: u64 = 16;
 /// Requests of a checkpoint in flight.
-const BATCHES_IN_FLIGHT: usize = 4;
+const BATCHES_IN_FLIGHT: usize = 2;
 
 /// Lets one checkpoint run at a time; callers who wait together share the next one.
 #[derive(Default)]
@@ -305,6 +304,7 @@ impl Group {
         blocks.sort_by_key(|(place, _)| *place);
         core.counters.nodes_written.fetch_add(nodes.len() as u64, Ordering::Relaxed);
         let mut under_way = std::collections::VecDeque::new();
+        let mut pace = Pace::default();
         let mut rest = &blocks[..];
         while !rest.is_empty() {
             let run = self.contiguous(rest);
@@ -327,7 +327,7 @@ impl Group {
             if under_way.len() >= BATCHES_IN_FLIGHT {
                 under_way.pop_front().expect("it has several").await?;
             }
-            yield_now().await;
+            core.pace(&mut pace).await;
         }
         for write in under_way {
             write.await?;

@@ -34,7 +34,7 @@ const MAX_SLOTS: usize = MAX_ARENAS * 32;
 const SEARCH_LEAVES: usize = 64;
 
 /// Freed runs made usable in one step: some tens of microseconds.
-const COMMIT_STEP: usize = 32;
+const COMMIT_STEP: usize = 16;
 
 /// A run of VG blocks: start and length.
 pub type Run = (u64, u64);

@@ -296,7 +296,7 @@ impl Volume {
         self.plan_write(cx, offset, len, true).expect("under the gate every write can be planned")
     }
 
-    /// `None`: the write changes mappings, which takes the checkpoint's gate (`gated`).
+    /// `None`: the write changes mappings, which takes the checkpoint's gate (held by the caller if `gated`), and it is closed.
     fn plan_write(&self, cx: &Context<'_>, offset: u64, len: u64, gated: bool) -> Option<Poll<Result<Plan>>> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -341,7 +341,9 @@ impl Volume {
             let op = state.begin(first, last, mode, Runs::new());
             return Some(Poll::Ready(Ok(Plan::InPlace { op, segments })));
         }
-        if !gated {
+        // Tried, not waited for: the gate comes before this volume's lock. Most often it is open, and nothing is looked up twice.
+        let gate = if gated { None } else { self.core.gate.try_read() };
+        if !gated && gate.is_none() {
             return None;
         }
         match self.core.journal.pressure() {
