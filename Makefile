@@ -10,7 +10,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 .PHONY: build test test-unit test-sim test-real test-clients test-deb test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
 build: ## build target/release/rowen
 	$(CARGO) build --release -p rowen-cli
@@ -84,8 +84,10 @@ docs: build ## make docs/lvm.md anew from the tables of commands, options and fi
 	$(TARGET)/rowen compatibility >docs/lvm.md
 
 SHARE := $(DESTDIR)$(PREFIX)/share
+LIB := $(DESTDIR)$(PREFIX)/lib
+UNITS := $(notdir $(wildcard packaging/systemd/*.service))
 
-install: man ## install rowen, LVM's command names as links to it, manual pages and completion under PREFIX
+install: man ## install rowen, LVM's command names as links to it, manual pages, completion, systemd units and udev rules under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	install -d $(SHARE)/man/man8
@@ -93,6 +95,10 @@ install: man ## install rowen, LVM's command names as links to it, manual pages 
 	install -D -m 0644 $(TARGET)/completion/rowen $(SHARE)/bash-completion/completions/rowen
 	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(SHARE)/bash-completion/completions/$$name; done
 	install -D -m 0644 $(TARGET)/completion/_rowen $(SHARE)/zsh/site-functions/_rowen
+	install -d $(LIB)/systemd/system $(LIB)/udev/rules.d $(LIB)/modules-load.d
+	for unit in $(UNITS); do sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/systemd/$$unit >$(LIB)/systemd/system/$$unit; done
+	sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/udev/70-rowen.rules >$(LIB)/udev/rules.d/70-rowen.rules
+	install -m 0644 packaging/systemd/rowen.modules $(LIB)/modules-load.d/rowen.conf
 
 uninstall: ## remove what install made
 	for name in $$($(DESTDIR)$(PREFIX)/sbin/rowen commands); do \
@@ -100,6 +106,8 @@ uninstall: ## remove what install made
 		[ "$$(readlink $(SHARE)/bash-completion/completions/$$name)" != rowen ] || rm -f $(SHARE)/bash-completion/completions/$$name; \
 		[ "$$(readlink $(DESTDIR)$(PREFIX)/sbin/$$name)" != rowen ] || rm -f $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	rm -f $(SHARE)/man/man8/rowen.8 $(SHARE)/man/man8/rowen-*.8 $(SHARE)/bash-completion/completions/rowen
+	cd $(LIB)/systemd/system && rm -f $(UNITS)
+	rm -f $(LIB)/udev/rules.d/70-rowen.rules $(LIB)/modules-load.d/rowen.conf
 	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 
 clean: ## remove what was built

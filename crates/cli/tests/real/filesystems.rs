@@ -45,6 +45,70 @@ fn btrfs_and_its_snapshot_are_clean() {
     });
 }
 
+/// Bytes that the mounted filesystem has room for, used or not.
+fn room(point: &Path) -> u64 {
+    let found = rustix::fs::statvfs(point).unwrap();
+    found.f_blocks * found.f_frsize
+}
+
+/// `lvresize -r`: grown by its own tools, and no smaller than the filesystem was made first.
+#[test]
+fn ext4_is_resized_with_its_volume() {
+    let world = World::new("resize-ext4", 800);
+    world.ok("lvcreate -L 200M -n data VG");
+    on(&world, "data", &["mkfs.ext4", "-q", "-F"]);
+    let point = world.mount("data", "rw");
+    keep(&point, 1);
+    let before = room(&point);
+    world.refused("lvreduce -r -L 100M VG/data", 5, "can be reduced only while it is not mounted");
+    world.unmount("data");
+    world.ok("lvextend -r -L +200M VG/data");
+    world.mount("data", "rw");
+    assert!(room(&point) > before + (150 << 20), "{before} and {}", room(&point));
+    is_kept(&point, 1);
+    world.unmount("data");
+    world.ok("lvreduce -y -r -L 100M VG/data");
+    on(&world, "data", &["e2fsck", "-f", "-n"]);
+    world.mount("data", "rw");
+    assert!(room(&point) < before);
+    is_kept(&point, 1);
+    // What the filesystem needs cannot be taken from it, and then the volume keeps its size, too.
+    let mut full = File::create(point.join("large")).unwrap();
+    full.write_all(&vec![5; 60 << 20]).unwrap();
+    drop(full);
+    world.unmount("data");
+    world.refused("lvreduce -y -r -L 40M VG/data", 5, "resize2fs failed");
+    assert_eq!(world.ok("lvs --noheadings -o lv_size VG/data").trim(), "100.00m");
+    on(&world, "data", &["e2fsck", "-f", "-n"]);
+    // The kernel lets only who may exceed limits of resources grow a mounted one; not every machine's root may.
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    if u64::from_str_radix(capabilities, 16).unwrap() >> 24 & 1 == 1 {
+        world.mount("data", "rw");
+        world.ok("lvextend -r -L 300M VG/data");
+        assert!(room(&point) > 250 << 20);
+        world.unmount("data");
+        on(&world, "data", &["e2fsck", "-f", "-n"]);
+    }
+}
+
+#[test]
+fn xfs_grows_while_it_is_mounted() {
+    let world = World::new("resize-xfs", 1000);
+    world.ok("lvcreate -L 400M -n data VG");
+    on(&world, "data", &["mkfs.xfs", "-q", "-f"]);
+    let point = world.mount("data", "rw");
+    keep(&point, 1);
+    let before = room(&point);
+    world.ok("lvextend -r -L +200M VG/data");
+    assert!(room(&point) > before + (150 << 20), "{before} and {}", room(&point));
+    is_kept(&point, 1);
+    world.refused("lvreduce -y -r -L 400M VG/data", 5, "shrinking is unsupported");
+    assert_eq!(world.ok("lvs --noheadings -o lv_size VG/data").trim(), "600.00m");
+    world.unmount("data");
+    on(&world, "data", &["xfs_repair", "-n"]);
+}
+
 fn on(world: &World, volume: &str, words: &[&str]) {
     let node = world.node(volume);
     let (program, words) = words.split_first().unwrap();
