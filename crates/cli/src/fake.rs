@@ -28,6 +28,8 @@ pub struct Fake {
     pub notice: Option<String>,
     /// Requests that were made, in the words of the protocol, without reports.
     pub requests: Vec<Request>,
+    /// Reports that had to look whether devices are open.
+    pub looks: u32,
     /// Copies of metadata, by path.
     pub files: BTreeMap<String, String>,
     pub callers: Vec<Caller>,
@@ -255,9 +257,15 @@ impl Fake {
                 self.groups.retain(|group| group.name != name);
                 self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
             }
-            Request::Report => return Ok(Outcome::Report(Box::new(group.clone()))),
-            Request::ReportOf { volumes, thorough } => {
-                return Ok(Outcome::Report(Box::new(part(group, volumes, thorough))));
+            Request::Report { with_use } => {
+                let mut whole = group.clone();
+                whole.volumes.iter_mut().for_each(|v| v.node.open &= with_use);
+                return Ok(Outcome::Report(Box::new(whole)));
+            }
+            Request::ReportOf { volumes, with_members, with_use } => {
+                let mut part = part(group, &volumes, with_members);
+                part.volumes.iter_mut().for_each(|v| v.node.open &= with_use && volumes.contains(&v.name));
+                return Ok(Outcome::Report(Box::new(part)));
             }
             // One after the other, as thick volumes are laid out.
             Request::Places => {
@@ -279,11 +287,11 @@ impl Fake {
 }
 
 /// What a server would tell of these volumes: nothing that a command might miss is there by accident.
-fn part(group: &GroupReport, names: Vec<String>, thorough: bool) -> GroupReport {
+fn part(group: &GroupReport, names: &[String], members: bool) -> GroupReport {
     // What was looked into may not be changed afterwards.
     let group = &group.clone();
     let pools: Vec<&String> = names.iter().filter(|name| group.volume(name).is_some_and(|v| v.is_pool())).collect();
-    let is_member = |v: &VolumeReport| thorough && pools.iter().any(|pool| **pool == v.attributes.pool);
+    let is_member = |v: &VolumeReport| members && pools.iter().any(|pool| **pool == v.attributes.pool);
     let chosen: Vec<&VolumeReport> = group.volumes.iter().filter(|v| names.contains(&v.name) || is_member(v)).collect();
     let above = |v: &VolumeReport| -> Vec<String> {
         let next = |name: &String| group.volume(name).and_then(|v| v.origin.clone());
@@ -297,7 +305,6 @@ fn part(group: &GroupReport, names: Vec<String>, thorough: bool) -> GroupReport 
     let kept = |v: &VolumeReport| is_pool_of(v) || family.iter().any(|other| other.name == v.name);
     let mut part = group.clone();
     part.volumes.retain(|v| kept(v));
-    part.volumes.iter_mut().for_each(|v| v.node.open &= thorough && names.contains(&v.name));
     part
 }
 
@@ -309,7 +316,11 @@ impl Backend for Fake {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        if !matches!(request, Request::Report | Request::ReportOf { .. } | Request::Places) {
+        let is_look = |request: &Request| {
+            matches!(request, Request::Report { with_use: true } | Request::ReportOf { with_use: true, .. })
+        };
+        self.looks += u32::from(is_look(&request));
+        if !matches!(request, Request::Report { .. } | Request::ReportOf { .. } | Request::Places) {
             self.requests.push(request.clone());
             if let Some(message) = self.notice.clone() {
                 news(Outcome::Notice { message });

@@ -28,6 +28,15 @@ pub struct Session<'a> {
     pub command_line: String,
 }
 
+/// What a selection's reports have to tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Detail {
+    /// All volumes of their groups, because somebody counts them; else those that have to do with the named ones.
+    pub all_volumes: bool,
+    /// Whether devices are open: a search that only who shows or heeds it asks for.
+    pub with_use: bool,
+}
+
 /// The volumes that a command line names, group by group, in the order given.
 #[derive(Debug, Default)]
 pub struct Selection {
@@ -89,14 +98,20 @@ impl Session<'_> {
         Ok(self.ask(group, request)?)
     }
 
+    /// The group with all volumes, but not whether their devices are open.
     pub fn report(&mut self, group: &str) -> Result<GroupReport> {
-        self.report_by(group, Request::Report)
+        self.report_by(group, Request::Report { with_use: false })
+    }
+
+    /// The group with all volumes; `with_use`: and whether their devices are open.
+    pub fn report_with(&mut self, group: &str, with_use: bool) -> Result<GroupReport> {
+        self.report_by(group, Request::Report { with_use })
     }
 
     /// The same with these volumes and their relatives only, but not with all volumes of pools, and not whether devices are
     /// open ([`Request::ReportOf`]).
     pub fn report_of(&mut self, group: &str, volumes: Vec<String>) -> Result<GroupReport> {
-        self.report_by(group, Request::ReportOf { volumes, thorough: false })
+        self.report_by(group, Request::ReportOf { volumes, with_members: false, with_use: false })
     }
 
     fn report_by(&mut self, group: &str, request: Request) -> Result<GroupReport> {
@@ -125,8 +140,9 @@ impl Session<'_> {
         Ok(seen.0)
     }
 
-    /// The reports of the named groups, or of all. What cannot be reported is told, and the second value says so.
-    pub fn reports(&mut self, names: &[String]) -> Result<(Vec<GroupReport>, bool)> {
+    /// The reports of the named groups, or of all; `with_use`: and whether devices are open. What cannot be reported is
+    /// told, and the second value says so.
+    pub fn reports(&mut self, names: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
         let names = if names.is_empty() { self.backend.groups()? } else { names.to_vec() };
         let mut reports: Vec<GroupReport> = Vec::with_capacity(names.len());
         let mut is_incomplete = false;
@@ -134,7 +150,7 @@ impl Session<'_> {
             if reports.iter().any(|report| report.name == name) {
                 continue;
             }
-            match self.report(&name) {
+            match self.report_with(&name, with_use) {
                 Ok(report) => reports.push(report),
                 Err(failure) => {
                     self.tell(&failure);
@@ -172,11 +188,15 @@ impl Session<'_> {
         }
     }
 
-    /// Finds the volumes that a command line names, those of them that meet its criteria.
-    pub fn select_by(&mut self, args: &Args) -> Result<Selection> {
+    /// Finds the volumes that a command line names, those of them that meet its criteria; `with_use`: and whether their
+    /// devices are open.
+    pub fn select_by(&mut self, args: &Args, with_use: bool) -> Result<Selection> {
         let criteria = Criteria::of_command(args, Kind::Volume)?;
-        let counts_all = criteria.as_ref().is_some_and(|criteria| criteria.fields().any(Field::counts_all));
-        let mut selection = self.select(&args.positionals, counts_all)?;
+        let detail = Detail {
+            all_volumes: criteria.as_ref().is_some_and(|criteria| criteria.fields().any(Field::counts_all)),
+            with_use: with_use || criteria.as_ref().is_some_and(Criteria::tells_use),
+        };
+        let mut selection = self.select(&args.positionals, detail)?;
         if let Some(criteria) = criteria {
             for selected in &mut selection.groups {
                 selected.volumes = criteria.taken_volumes(&selected.report, &selected.volumes);
@@ -187,26 +207,28 @@ impl Session<'_> {
         Ok(selection)
     }
 
-    /// Finds what the words name: groups, volumes, tags. Without words: everything. The reports have all volumes of their
-    /// groups where `counts_all` says that somebody counts them; else those that have to do with the named ones.
+    /// Finds what the words name: groups, volumes, tags. Without words: everything.
     /// A snapshot that waits to be merged is found by its own name alone.
-    pub fn select(&mut self, words: &[String], counts_all: bool) -> Result<Selection> {
-        let mut selection = self.select_all(words, counts_all)?;
+    pub fn select(&mut self, words: &[String], detail: Detail) -> Result<Selection> {
+        let mut selection = self.select_all(words, detail)?;
         for selected in &mut selection.groups {
-            let (report, is_named) =
-                (&selected.report, |name: &str| is_volume_named(&selected.report.name, name, words));
-            selected
-                .volumes
-                .retain(|name| is_named(name) || !report.volume(name).is_some_and(VolumeReport::is_waiting_to_merge));
+            let report = &selected.report;
+            let waiting = report.volumes.iter().filter(|volume| volume.is_waiting_to_merge());
+            let hidden: HashSet<&String> =
+                waiting.map(|volume| &volume.name).filter(|name| !is_volume_named(&report.name, name, words)).collect();
+            // Most often none: then ten thousand names are not looked at one by one.
+            if !hidden.is_empty() {
+                selected.volumes.retain(|name| !hidden.contains(name));
+            }
         }
         Ok(selection)
     }
 
     /// The same, with the snapshots that wait to be merged.
-    pub fn select_all(&mut self, words: &[String], counts_all: bool) -> Result<Selection> {
+    pub fn select_all(&mut self, words: &[String], detail: Detail) -> Result<Selection> {
         let mut selection = Selection::default();
         if words.is_empty() {
-            let (reports, is_incomplete) = self.reports(&[])?;
+            let (reports, is_incomplete) = self.reports(&[], detail.with_use)?;
             selection.is_incomplete = is_incomplete;
             for report in reports.into_iter().filter(|report| !report.attributes.exported) {
                 let volumes = report.volumes.iter().map(|volume| volume.name.clone()).collect();
@@ -215,13 +237,11 @@ impl Session<'_> {
             return Ok(selection);
         }
         let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
-        let meant = if counts_all { None } else { Some(words) };
-        let seeks_tag = words.iter().any(|word| matches!(Target::parse(word), Some(Target::Tag(_))));
         // As LVM: who names nothing but a tag that is none gets what nothing named would.
         if words.iter().all(|word| matches!(Target::parse(word), Some(Target::Tag(tag)) if names::tag(&tag).is_none()))
         {
             words.iter().for_each(|word| self.skip_tag(&word[1..]));
-            return self.select(&[], counts_all);
+            return self.select(&[], detail);
         }
         for word in words {
             match Target::parse(word) {
@@ -235,7 +255,7 @@ impl Session<'_> {
                         continue;
                     }
                     for group in self.backend.groups()? {
-                        let Some(at) = self.open_selected(&group, meant, seeks_tag, &mut known, &mut selection) else {
+                        let Some(at) = self.open_selected(&group, words, detail, &mut known, &mut selection) else {
                             continue;
                         };
                         let selected = &mut selection.groups[at];
@@ -246,7 +266,7 @@ impl Session<'_> {
                     }
                 }
                 Some(Target::Group(group)) => {
-                    let Some(at) = self.open_selected(&group, meant, seeks_tag, &mut known, &mut selection) else {
+                    let Some(at) = self.open_selected(&group, words, detail, &mut known, &mut selection) else {
                         continue;
                     };
                     let selected = &mut selection.groups[at];
@@ -254,7 +274,7 @@ impl Session<'_> {
                     selected.add(|_| true);
                 }
                 Some(Target::Volume { group, volume }) => {
-                    let Some(at) = self.open_selected(&group, meant, seeks_tag, &mut known, &mut selection) else {
+                    let Some(at) = self.open_selected(&group, words, detail, &mut known, &mut selection) else {
                         continue;
                     };
                     let selected = &mut selection.groups[at];
@@ -274,17 +294,19 @@ impl Session<'_> {
     fn open_selected(
         &mut self,
         group: &str,
-        meant: Option<&[String]>,
-        seeks_tag: bool,
+        words: &[String],
+        detail: Detail,
         known: &mut BTreeMap<String, Option<usize>>,
         selection: &mut Selection,
     ) -> Option<usize> {
         if let Some(place) = known.get(group) {
             return *place;
         }
-        let report = match meant.and_then(|words| volumes_of(group, words)) {
-            Some(volumes) => self.report_by(group, Request::ReportOf { volumes, thorough: true }),
-            None => self.report(group),
+        let seeks_tag = || words.iter().any(|word| matches!(Target::parse(word), Some(Target::Tag(_))));
+        let with_use = detail.with_use;
+        let report = match volumes_of(group, words).filter(|_| !detail.all_volumes) {
+            Some(volumes) => self.report_by(group, Request::ReportOf { volumes, with_members: true, with_use }),
+            None => self.report_with(group, with_use),
         };
         let report = report.and_then(unless_exported);
         let place = match report {
@@ -293,7 +315,9 @@ impl Session<'_> {
                 Some(selection.groups.len() - 1)
             }
             // As LVM: who looks for a tag, in all groups, is not told of a name that none of them has.
-            Err(_) if seeks_tag && self.backend.groups().is_ok_and(|all| !all.iter().any(|name| name == group)) => None,
+            Err(_) if seeks_tag() && self.backend.groups().is_ok_and(|all| !all.iter().any(|name| name == group)) => {
+                None
+            }
             Err(failure) => {
                 self.tell(&failure);
                 selection.is_incomplete = true;
@@ -304,7 +328,8 @@ impl Session<'_> {
         place
     }
 
-    /// The group and volume that `word` names, which must be there; `missing` words the refusal.
+    /// The group and volume that `word` names, which must be there, with whether its device is open; `missing` words the
+    /// refusal.
     pub fn one_volume(
         &mut self,
         word: &str,
@@ -316,7 +341,8 @@ impl Session<'_> {
                 Some(_) => Failure::usage("Please specify a logical volume path."),
             });
         };
-        let report = self.report_by(&group, Request::ReportOf { volumes: vec![volume.clone()], thorough: true })?;
+        let request = Request::ReportOf { volumes: vec![volume.clone()], with_members: true, with_use: true };
+        let report = self.report_by(&group, request)?;
         let report = unless_exported(report)?;
         match report.volume(&volume).cloned() {
             Some(found) => Ok((report, found)),

@@ -1783,3 +1783,55 @@ fn filesystems_are_resized_with_their_volumes() {
         rc=0",
     );
 }
+
+#[test]
+fn whether_devices_are_open_is_asked_only_where_it_is_told() {
+    let mut world = Fake::new();
+    for line in ["vgcreate vg0 /dev/ubda", "lvcreate -y -L 100m -n lv1 vg0", "lvcreate -y -L 20m -s -n s1 vg0/lv1"] {
+        assert_eq!(world.run(line).code, 0, "{line}");
+    }
+    let looks = |world: &mut Fake, line: &str| {
+        let before = world.looks;
+        let printed = world.run(line);
+        assert_eq!(printed.code, 0, "{line}: {}", printed.err);
+        world.looks - before
+    };
+    for line in [
+        "lvs -o lv_name,lv_size vg0",
+        "lvs -o lv_name -S lv_size>1m",
+        "vgs",
+        "vgdisplay -s",
+        "pvs",
+        "pvdisplay",
+        "pvscan",
+        "vgscan",
+        "lvscan",
+        "vgcfgbackup",
+        "lvcreate -y -L 20m -s -n s2 vg0/lv1",
+        "lvcreate -y -L 20m -n lv2 vg0",
+        "lvchange --addtag t vg0/lv1",
+        "lvchange -an vg0/lv2",
+        "lvrename vg0/lv2 lv3",
+        "vgchange -ay vg0",
+        "vgmknodes vg0",
+    ] {
+        assert_eq!(looks(&mut world, line), 0, "{line}");
+    }
+    for line in [
+        "lvs vg0",
+        "lvs -o lv_device_open vg0/lv1",
+        "lvs -o lv_name -O lv_attr",
+        "lvs -o lv_name -S lv_device_open=open",
+        "vgs -o vg_name,lv_attr",
+        "pvs -o pv_name,lv_attr",
+        "lvdisplay vg0/lv1",
+        "vgdisplay vg0",
+        "vgdisplay -s -S lv_device_open=open vg0",
+        "pvdisplay -S lv_device_open=open",
+        "lvm fullreport",
+        "lvchange --addtag u -S lv_device_open!=open vg0",
+        "lvremove -f vg0/s2",
+    ] {
+        assert_eq!(looks(&mut world, line), 1, "{line}");
+    }
+}

@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The longest frame that is read or written.
 pub const FRAME_CAP: usize = 64 << 20;
 
@@ -32,16 +32,22 @@ pub enum Request {
         #[serde(default)]
         caller: Caller,
     },
-    /// Answered by [`Outcome::Report`].
-    Report,
+    /// Answered by [`Outcome::Report`]. Only `with_use` it tells whether devices are open: that search goes through all
+    /// processes of the host.
+    Report {
+        #[serde(default)]
+        with_use: bool,
+    },
     /// The same for commands that are about these volumes, which may not be there. Of the group's volumes it has these,
     /// their origins and snapshots at whatever distance, and their pools: with ten thousand volumes a report of all would
-    /// take longer than all the rest of a command. With `thorough` it has also the volumes of those that are pools, and
-    /// tells whether devices of these volumes are open: that search goes through all processes of the host.
+    /// take longer than all the rest of a command. `with_members` it has also the volumes of those that are pools.
+    /// `with_use` is about the devices of these volumes alone.
     ReportOf {
         volumes: Vec<String>,
         #[serde(default)]
-        thorough: bool,
+        with_members: bool,
+        #[serde(default)]
+        with_use: bool,
     },
     /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
     Places,

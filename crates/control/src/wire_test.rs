@@ -34,7 +34,7 @@ fn frames_come_back_as_they_were_sent() {
 
 #[test]
 fn a_cut_an_overlong_or_a_senseless_frame_is_an_error() {
-    let whole = encode(&Request::Report).unwrap();
+    let whole = encode(&Request::Report { with_use: false }).unwrap();
     for end in 1..whole.len() {
         assert!(read_frame::<Request>(&mut &whole[..end]).is_err(), "cut at {end}");
     }

@@ -12,10 +12,11 @@ pub struct FixedHasher(u64);
 
 impl Hasher for FixedHasher {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0u8; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
+            let low_first = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            self.write_u64(low_first);
         }
     }
 

@@ -35,6 +35,23 @@ pub fn group_dir(group: &str) -> PathBuf {
     run_dir().join(group)
 }
 
+/// Gives a group's run directory the name that the group has.
+pub fn rename_group_dir(from: &str, to: &str) -> io::Result<()> {
+    let (old, new) = (group_dir(from), group_dir(to));
+    // Nobody may find this server under the new name, where it would have to refuse.
+    match std::fs::remove_file(control_socket(from)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    // What a group of that name left there before it was removed.
+    match std::fs::remove_dir_all(&new) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    std::fs::rename(&old, &new)
+        .map_err(|e| io::Error::new(e.kind(), format!("{} to {}: {e}", old.display(), new.display())))
+}
+
 /// Makes `path` and its parents, open to root alone.
 pub fn make_private_dir(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)

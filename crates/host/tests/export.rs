@@ -320,7 +320,9 @@ fn a_frozen_filesystem_holds_writes_until_the_guard_goes() {
     assert!(writer.join().unwrap() >= Duration::from_millis(300));
     wait_for("the marker to go", Duration::from_secs(5), || !marker.exists());
     // What a killed process left frozen is thawed by the marker.
-    std::mem::forget(usage::freeze(node.major, node.minor, &marker).unwrap());
+    std::mem::forget(
+        usage::freeze(&usage::mounts_of(node.major, node.minor), (node.major, node.minor), &marker).unwrap(),
+    );
     usage::thaw_left_over(&marker);
     fs::write(point.join("after"), b"x").unwrap();
     assert!(!marker.exists());

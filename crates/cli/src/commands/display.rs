@@ -83,7 +83,7 @@ pub fn lvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
     if args.has(Opt::Columns) {
         return reports::lvs(session, args);
     }
-    let mut selection = session.select_by(args)?;
+    let mut selection = session.select_by(args, true)?;
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
     let mut page = Page::new(args);
     for selected in &selection.groups {
@@ -264,7 +264,8 @@ pub fn vgdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         return reports::vgs(session, args);
     }
     let criteria = Criteria::of_command(args, Kind::Group)?;
-    let (reports, is_incomplete) = named_reports(session, &args.positionals)?;
+    let tells_use = !args.has(Opt::Short) || criteria.as_ref().is_some_and(Criteria::tells_use);
+    let (reports, is_incomplete) = named_reports(session, &args.positionals, tells_use)?;
     let mut page = Page::new(args);
     let is_wanted = |report: &&GroupReport| {
         let has_active = report.volumes.iter().any(|volume| volume.node.active);
@@ -390,7 +391,8 @@ pub fn pvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::usage("Incompatible options selected"));
     }
     let criteria = Criteria::of_command(args, Kind::Pv)?;
-    let mut devices = named_devices(session, args)?;
+    let tells_use = criteria.as_ref().is_some_and(Criteria::tells_use);
+    let mut devices = named_devices(session, args, tells_use)?;
     let reports = std::mem::take(&mut devices.reports);
     let mut page = Page::new(args);
     for label in &devices.labels {

@@ -64,11 +64,11 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::NoForm);
     }
     if let Some(option) = [Opt::Resync, Opt::SyncAction, Opt::Rebuild].into_iter().find(|option| args.has(*option)) {
-        session.select_by(args)?.end()?;
+        session.select_by(args, false)?.end()?;
         let long = option.spec().long;
         return Err(Failure::failed(format!("--{long} makes no sense here: there are no mirrors or RAID volumes.")));
     }
-    let mut selection = session.select_by(args)?;
+    let mut selection = session.select_by(args, false)?;
     if activation.is_some() && (!change.is_nothing() || pretends) {
         session.console.complain("WARNING: Combining activation change with other commands is not advised.");
     }

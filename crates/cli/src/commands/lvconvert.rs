@@ -6,7 +6,7 @@ use super::volumes::{Role, extents_of, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::session::{Session, no_volume};
+use crate::session::{Detail, Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::wire::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
@@ -153,7 +153,7 @@ type Origins = BTreeSet<(String, String)>;
 
 /// The snapshots among what a group's name or a tag stands for.
 fn merge_of(session: &mut Session<'_>, word: &String, origins: &mut Origins) -> Result {
-    let selection = session.select(std::slice::from_ref(word), true)?;
+    let selection = session.select(std::slice::from_ref(word), Detail { all_volumes: true, ..Detail::default() })?;
     let mut end = selection.end();
     for selected in &selection.groups {
         let chosen = selected.volumes.iter().filter_map(|name| selected.report.volume(name));

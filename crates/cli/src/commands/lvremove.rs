@@ -11,7 +11,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if !args.names_something() {
         return Err(Failure::NoForm);
     }
-    let mut selection = session.select_by(args)?;
+    let mut selection = session.select_by(args, true)?;
     for selected in std::mem::take(&mut selection.groups) {
         let mut gone: Vec<String> = Vec::new();
         for name in &selected.volumes {

@@ -8,7 +8,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::report::index::Indexed;
 use crate::report::{Kind, Shape, rows};
-use crate::session::{SelectedGroup, Session, unexpected};
+use crate::session::{Detail, SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
 use rowen_control::wire::{GroupReport, Outcome, Request, VolumePlaces};
 
@@ -52,9 +52,10 @@ fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> 
 
 pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, kind(args, Kind::Volume, Kind::Segment))?;
+    let detail = Detail { all_volumes: shape.counts_all(), with_use: shape.tells_use() };
     let mut selection = match args.has(Opt::All) {
-        true => session.select_all(&args.positionals, shape.counts_all())?,
-        false => session.select(&args.positionals, shape.counts_all())?,
+        true => session.select_all(&args.positionals, detail)?,
+        false => session.select(&args.positionals, detail)?,
     };
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
     let text = of_volumes(session, &shape, &selection.groups)?;
@@ -70,8 +71,8 @@ fn of_volumes(session: &mut Session<'_>, shape: &Shape, selected: &[SelectedGrou
     Ok(shape.render(shape.rows(volumes)))
 }
 
-/// The reports of the named groups, sorted, and whether something was missing.
-pub fn named_reports(session: &mut Session<'_>, words: &[String]) -> Result<(Vec<GroupReport>, bool)> {
+/// The reports of the named groups, sorted, and whether something was missing; `with_use`: they tell whether devices are open.
+pub fn named_reports(session: &mut Session<'_>, words: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
     let mut names = Vec::new();
     for word in words {
         match Target::parse(word) {
@@ -82,7 +83,7 @@ pub fn named_reports(session: &mut Session<'_>, words: &[String]) -> Result<(Vec
     }
     let (mut reports, is_incomplete) = match names.is_empty() && !words.is_empty() {
         true => (Vec::new(), false),
-        false => session.reports(&names)?,
+        false => session.reports(&names, with_use)?,
     };
     reports.sort_by(|a, b| a.name.cmp(&b.name));
     Ok((reports, is_incomplete))
@@ -90,7 +91,7 @@ pub fn named_reports(session: &mut Session<'_>, words: &[String]) -> Result<(Vec
 
 pub fn vgs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, Kind::Group)?;
-    let (reports, is_incomplete) = named_reports(session, &args.positionals)?;
+    let (reports, is_incomplete) = named_reports(session, &args.positionals, shape.tells_use())?;
     let reports: Vec<&GroupReport> = reports.iter().collect();
     let places = all_places(session, &reports, shape.needs_places())?;
     let groups = indexed(&reports, &places);
@@ -114,8 +115,9 @@ impl Devices {
     }
 }
 
-/// The devices that the words name, by path or by the tag of a physical volume; without words all of them.
-pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> {
+/// The devices that the words name, by path or by the tag of a physical volume; without words all of them. `with_use`: the
+/// reports of their groups tell whether volumes' devices are open.
+pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> Result<Devices> {
     let mut labels = session.backend.labels()?;
     labels.sort_by(|a, b| a.path.cmp(&b.path));
     let (tags, paths): (Vec<&String>, Vec<&String>) = args.positionals.iter().partition(|word| word.starts_with('@'));
@@ -143,7 +145,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> 
         if devices.reports.iter().any(|report| report.name == name) || failed.contains(&name) {
             continue;
         }
-        match session.report(&name) {
+        match session.report_with(&name, with_use) {
             Ok(report) => devices.reports.push(report),
             Err(failure) => {
                 session.tell(&failure);
@@ -178,7 +180,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args) -> Result<Devices> 
 
 pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, kind(args, Kind::Pv, Kind::Piece))?;
-    let devices = named_devices(session, args)?;
+    let devices = named_devices(session, args, shape.tells_use())?;
     let reports: Vec<&GroupReport> = devices.reports.iter().collect();
     let places = all_places(session, &reports, shape.needs_places())?;
     let groups = indexed(&reports, &places);
@@ -196,7 +198,8 @@ pub fn full(session: &mut Session<'_>, args: &Args) -> Result {
     const PARTS: [Kind; 5] = [Kind::Group, Kind::Pv, Kind::Volume, Kind::Piece, Kind::Segment];
     let shapes: Vec<(Kind, Shape)> =
         PARTS.into_iter().map(|kind| Ok((kind, Shape::of_part(args, kind)?))).collect::<Result<_>>()?;
-    let (reports, is_incomplete) = named_reports(session, &args.positionals)?;
+    let tells_use = shapes.iter().any(|(_, shape)| shape.tells_use());
+    let (reports, is_incomplete) = named_reports(session, &args.positionals, tells_use)?;
     let reports: Vec<&GroupReport> = reports.iter().collect();
     let needs_places = shapes.iter().any(|(_, shape)| shape.needs_places());
     let places = all_places(session, &reports, needs_places)?;

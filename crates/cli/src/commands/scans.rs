@@ -23,7 +23,7 @@ fn refuse_operands(args: &Args) -> Result {
 
 pub fn lvscan(session: &mut Session<'_>, args: &Args) -> Result {
     refuse_operands(args)?;
-    let (reports, is_incomplete) = named_reports(session, &[])?;
+    let (reports, is_incomplete) = named_reports(session, &[], false)?;
     for group in reports.iter().filter(|group| !group.attributes.exported) {
         for volume in group.volumes.iter().filter(|volume| args.has(Opt::All) || !volume.is_waiting_to_merge()) {
             let state = if is_active(volume) { "ACTIVE" } else { "inactive" };
@@ -42,7 +42,7 @@ pub fn lvscan(session: &mut Session<'_>, args: &Args) -> Result {
 
 pub fn vgscan(session: &mut Session<'_>, args: &Args) -> Result {
     refuse_operands(args)?;
-    let (reports, is_incomplete) = named_reports(session, &[])?;
+    let (reports, is_incomplete) = named_reports(session, &[], false)?;
     for group in &reports {
         let exported = if group.attributes.exported { "exported " } else { "" };
         session.console.say(format!("Found {exported}volume group \"{}\" using metadata type lvm2", group.name));
@@ -66,7 +66,7 @@ pub fn pvscan(session: &mut Session<'_>, args: &Args) -> Result {
             session.console.complain(format!("WARNING: only considering physical volumes {which}"));
         }
     }
-    let devices = named_devices(session, args)?;
+    let devices = named_devices(session, args, false)?;
     let is_exported = |devices: &Devices, at: usize| {
         devices.report(&devices.labels[at]).is_some_and(|report| report.attributes.exported)
     };
@@ -140,7 +140,7 @@ fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usi
 
 /// `--cache`: which devices are there; with `-aay` the groups that they complete are activated.
 fn online(session: &mut Session<'_>, args: &Args) -> Result {
-    let devices = named_devices(session, args)?;
+    let devices = named_devices(session, args, false)?;
     let process = std::process::id();
     for label in &devices.labels {
         let state = if label.group.is_some() { "online" } else { "not used" };
@@ -160,7 +160,7 @@ fn online(session: &mut Session<'_>, args: &Args) -> Result {
 
 /// The groups of the named devices, and their volumes.
 fn list(session: &mut Session<'_>, args: &Args) -> Result {
-    let devices = named_devices(session, args)?;
+    let devices = named_devices(session, args, false)?;
     for report in &devices.reports {
         session.console.say(format!("VG {}", report.name));
         if args.has(Opt::ListVolumes) {

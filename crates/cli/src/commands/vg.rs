@@ -184,9 +184,10 @@ pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<Strin
     let criteria = Criteria::of_command(args, Kind::Group)?;
     let names = named_groups(session, &args.positionals)?;
     let Some(criteria) = criteria else { return Ok(names) };
+    let tells_use = criteria.tells_use();
     let mut chosen = Vec::new();
     for name in names {
-        if criteria.takes_group(&session.report(&name)?) {
+        if criteria.takes_group(&session.report_with(&name, tells_use)?) {
             chosen.push(name);
         }
     }

@@ -4,7 +4,7 @@ use super::vg::{each, known_group, named_groups};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::session::{Session, unexpected, unless_exported};
+use crate::session::{Detail, Session, unexpected, unless_exported};
 use rowen_control::names;
 use rowen_control::wire::{GroupChange, GroupReport, Outcome, Request};
 
@@ -103,7 +103,7 @@ pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 pub fn make_nodes(session: &mut Session<'_>, args: &Args) -> Result {
-    let selection = session.select(&args.positionals, true)?;
+    let selection = session.select(&args.positionals, Detail::default())?;
     for selected in &selection.groups {
         session.change(&selected.report.name, Request::MakeNodes)?;
     }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
     let named: Vec<String> = args.positionals.iter().map(|word| group_name(word)).collect::<Result<_>>()?;
-    let (reports, is_incomplete) = session.reports(&named)?;
+    let (reports, is_incomplete) = session.reports(&named, false)?;
     let file = args.text(Opt::File);
     if reports.len() > 1 && file.is_some_and(|file| !file.contains("%s")) {
         return Err(Failure::usage("VGs must be backed up into different files. Use %s in filename for VG name."));

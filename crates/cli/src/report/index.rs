@@ -2,7 +2,7 @@
 
 use crate::commands::volumes::is_origin;
 use rowen_control::wire::{GroupReport, PvReport, VolumePlaces, VolumeReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a volume's blocks are on one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +18,23 @@ pub struct Share {
 #[derive(Debug)]
 pub struct Indexed<'a> {
     pub report: &'a GroupReport,
+    /// The snapshots that wait to be merged: seldom any.
+    waiting: BTreeSet<&'a str>,
     shares: BTreeMap<&'a str, Vec<Share>>,
 }
 
 impl<'a> Indexed<'a> {
     pub fn new(report: &'a GroupReport) -> Indexed<'a> {
-        Indexed { report, shares: BTreeMap::new() }
+        let waiting = report.volumes.iter().filter(|volume| volume.is_waiting_to_merge());
+        Indexed { report, waiting: waiting.map(|volume| volume.name.as_str()).collect(), shares: BTreeMap::new() }
     }
 
     pub fn volume(&self, name: &str) -> Option<&'a VolumeReport> {
         self.report.volume(name)
+    }
+
+    pub fn is_waiting_to_merge(&self, name: &str) -> bool {
+        !self.waiting.is_empty() && self.waiting.contains(name)
     }
 
     /// The snapshots of a volume, of whatever kind.

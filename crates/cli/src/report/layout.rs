@@ -65,6 +65,14 @@ impl Cells {
         self.ends.push(self.text.len());
     }
 
+    /// Adds a cell with the text of the one above it.
+    pub fn add_as_above(&mut self) {
+        let above = self.ends.len() - self.columns;
+        let begin = if above == 0 { 0 } else { self.ends[above - 1] };
+        self.text.extend_from_within(begin..self.ends[above]);
+        self.ends.push(self.text.len());
+    }
+
     fn cell(&self, row: usize, column: usize) -> &str {
         let at = row * self.columns + column;
         let begin = if at == 0 { 0 } else { self.ends[at - 1] };
@@ -74,6 +82,15 @@ impl Cells {
     fn column(&self, column: usize) -> impl Iterator<Item = &str> {
         (0..self.rows).map(move |row| self.cell(row, column))
     }
+}
+
+fn pad(text: &mut String, mut blanks: usize) {
+    const BLANKS: &str = "                                ";
+    while blanks > BLANKS.len() {
+        text.push_str(BLANKS);
+        blanks -= BLANKS.len();
+    }
+    text.push_str(&BLANKS[..blanks]);
 }
 
 /// How many columns of a screen a text takes.
@@ -150,9 +167,9 @@ impl Layout {
                 let blanks = least.map_or(0, |least| least.saturating_sub(width(cell)));
                 let (before, after) = if field.kind.is_right() { (blanks, 0) } else { (0, blanks) };
                 self.prefixed(&mut text, field, |text| {
-                    text.extend(std::iter::repeat_n(' ', before));
+                    pad(text, before);
                     text.push_str(cell);
-                    text.extend(std::iter::repeat_n(' ', after));
+                    pad(text, after);
                 });
             }
             text.push('\n');

@@ -276,6 +276,11 @@ impl Shape {
         self.used().any(Field::counts_all)
     }
 
+    /// Whether a field tells if devices are open.
+    pub fn tells_use(&self) -> bool {
+        self.used().any(Field::tells_use)
+    }
+
     /// What its rows are about: as fine as the finest field that is shown.
     fn rows_about(&self) -> About {
         self.about(self.shown())
@@ -321,13 +326,20 @@ impl Shape {
         let is_typed = self.layout.form == Form::JsonTyped;
         let places = self.in_order(&rows);
         let mut cells = Cells::new(places.len(), self.fields.len());
+        // Of thousands of volumes most have the size of the one above: figures are made into text when they change.
+        let mut above: Vec<Value<'_>> = vec![Value::None; self.fields.len()];
         for at in places {
-            for field in &self.fields {
+            for (field, above) in self.fields.iter().zip(&mut above) {
                 let value = (field.value)(&rows[at]);
+                if value.is_figure() && value == *above {
+                    cells.add_as_above();
+                    continue;
+                }
                 cells.add(|text| match is_typed {
                     true => text.push_str(&value.show_typed(&self.style)),
                     false => value.show_to(&self.style, text),
                 });
+                *above = value;
             }
         }
         cells
@@ -336,16 +348,16 @@ impl Shape {
     /// The rows' places, in the order of the report.
     fn in_order(&self, rows: &[Row<'_>]) -> Vec<usize> {
         // Each row's keys once, not for each comparison; and none that are the same in all rows, as often the group's name.
-        let mut keys: Vec<(Vec<Value>, bool)> = Vec::with_capacity(self.sort.len());
+        let mut keys: Vec<(Vec<Value<'_>>, bool)> = Vec::with_capacity(self.sort.len());
         for (field, is_reversed) in &self.sort {
-            let column: Vec<Value> = rows.iter().map(|row| (field.value)(row)).collect();
+            let column: Vec<Value<'_>> = rows.iter().map(|row| (field.value)(row)).collect();
             if column.windows(2).any(|pair| pair[0] != pair[1]) {
                 keys.push((column, *is_reversed));
             }
         }
         let mut places: Vec<usize> = (0..rows.len()).collect();
         let order = |a: usize, b: usize| {
-            let by_key = |(column, is_reversed): &(Vec<Value>, bool)| {
+            let by_key = |(column, is_reversed): &(Vec<Value<'_>>, bool)| {
                 if *is_reversed { column[b].order(&column[a]) } else { column[a].order(&column[b]) }
             };
             keys.iter().map(by_key).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)

@@ -3,6 +3,7 @@
 
 use super::time::TimeFormat;
 use rowen_control::units::{Units, percent};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// The kind of a field's values: how they are aligned and what they can be compared with.
@@ -43,9 +44,10 @@ impl Type {
 
 /// A field's value in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum Value<'a> {
     None,
-    Text(String),
+    /// Most often what the group's report has: with ten thousand rows copies of all names would take long.
+    Text(Cow<'a, str>),
     List(Vec<String>),
     Number(i64),
     /// Bytes.
@@ -69,28 +71,33 @@ pub struct Style {
     pub between_items: String,
 }
 
-impl Value {
-    pub fn text(text: impl Into<String>) -> Value {
+impl<'a> Value<'a> {
+    pub fn text(text: impl Into<Cow<'a, str>>) -> Value<'a> {
         Value::Text(text.into())
     }
 
-    pub fn number(number: u64) -> Value {
+    pub fn number(number: u64) -> Value<'a> {
         Value::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    pub fn count(count: usize) -> Value {
+    pub fn count(count: usize) -> Value<'a> {
         Value::number(count as u64)
     }
 
     /// A list in the order of its items.
-    pub fn list(items: impl IntoIterator<Item = impl Into<String>>) -> Value {
+    pub fn list(items: impl IntoIterator<Item = impl Into<String>>) -> Value<'a> {
         let mut items: Vec<String> = items.into_iter().map(Into::into).collect();
         items.sort();
         Value::List(items)
     }
 
-    pub fn flag(is_set: bool, word: &'static str) -> Value {
+    pub fn flag(is_set: bool, word: &'static str) -> Value<'a> {
         Value::Flag(Some(is_set), word)
+    }
+
+    /// Whether it takes some work to make it into text.
+    pub fn is_figure(&self) -> bool {
+        matches!(self, Value::Size(_) | Value::Percent(..) | Value::Time(_))
     }
 
     /// Appends what a report shows.
@@ -105,7 +112,7 @@ impl Value {
     pub fn show(&self, style: &Style) -> String {
         match self {
             Value::None => String::new(),
-            Value::Text(text) => text.clone(),
+            Value::Text(text) => text.clone().into_owned(),
             Value::List(items) => items.join(&style.between_items),
             Value::Number(number) => number.to_string(),
             Value::Size(size) => style.units.show(*size, style.has_suffix),
@@ -146,7 +153,7 @@ impl Value {
     }
 
     /// The order of rows. What is not there, or below zero, comes last.
-    pub fn order(&self, other: &Value) -> Ordering {
+    pub fn order(&self, other: &Value<'_>) -> Ordering {
         match (self, other) {
             // A hidden name's bracket is no part of it.
             (Value::Text(a), Value::Text(b)) => a.trim_start_matches('[').cmp(b.trim_start_matches('[')),

@@ -221,6 +221,12 @@ impl Scan {
             .find(|pv| pv.path == path || identity.is_some_and(|identity| Identity::of(&pv.path) == Some(identity)))
     }
 
+    /// The name that the group has by its newest label.
+    pub fn name_of(&self, group: Uuid) -> Option<&str> {
+        let memberships = self.pvs.iter().filter_map(Pv::membership).filter(|of| of.group_uuid == group);
+        memberships.max_by_key(|membership| membership.sequence).map(|membership| membership.group_name.as_str())
+    }
+
     /// All groups that any label names, by name.
     pub fn groups(&self) -> Vec<GroupSummary> {
         let mut newest: BTreeMap<(&str, Uuid), &PvMembership> = BTreeMap::new();

@@ -17,13 +17,14 @@ mod error;
 pub mod fuse;
 pub mod loopdev;
 pub mod nodes;
+mod openness;
 mod target;
 pub mod usage;
 
 pub use blocking::blocking;
 pub use error::{Error, Result};
 pub use target::{BoxFuture, Errno, Target, VolumeTarget, errno_of};
-pub use usage::FrozenGuard;
+pub use usage::{FrozenGuard, Mounts};
 
 use crate::keeper::{self, Entry};
 use crate::paths;
@@ -34,9 +35,10 @@ use fuse::Connection;
 use fuse::buffers::Buffers;
 use loopdev::LoopDevice;
 use nodes::Nodes;
+use openness::{Numbers, Openness};
 use parking_lot::{Condvar, Mutex};
 use rowen_engine::runtime::Runtime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -120,6 +122,7 @@ struct Inner {
     keeper: Mutex<keeper::Client>,
     /// The keeper is meant to go: its end is no accident.
     leaving: AtomicBool,
+    openness: Openness,
     active: Mutex<BTreeMap<String, Export>>,
     /// One change at a time.
     change: Mutex<()>,
@@ -148,6 +151,7 @@ impl Exports {
             runtime: pool.runtime(),
             keeper: Mutex::new(keeper),
             leaving: AtomicBool::new(false),
+            openness: Openness::default(),
             active: Mutex::default(),
             change: Mutex::new(()),
         });
@@ -176,7 +180,14 @@ impl Exports {
     /// Removes the volume's device and its names; refused while anything uses it.
     pub async fn deactivate(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.off_worker(move |inner| inner.deactivate(&name)).await
+        self.off_worker(move |inner| inner.deactivate(&name, false)).await
+    }
+
+    /// The same for a device that was found unused just now ([`open`](Self::open)), so that who removes many does not look
+    /// through all processes of the host for each. One that somebody has opened since stays.
+    pub async fn deactivate_unused(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.off_worker(move |inner| inner.deactivate(&name, true)).await
     }
 
     /// Gives an active volume's device another name; it stays usable, also while it is open.
@@ -204,9 +215,10 @@ impl Exports {
 
     /// The group is called `group` from now on: its old names go, its run directory moves, and the keeper starts servers of
     /// that name. This process can only end afterwards.
-    pub async fn move_to(&self, group: &str) -> Result<()> {
+    /// `reached` is told of each step.
+    pub async fn move_to(&self, group: &str, reached: fn(&str)) -> Result<()> {
         let group = group.to_owned();
-        self.off_worker(move |inner| inner.move_to(&group)).await
+        self.off_worker(move |inner| inner.move_to(&group, reached)).await
     }
 
     /// The volume's size has changed: the device follows.
@@ -231,6 +243,12 @@ impl Exports {
     pub async fn in_use(&self, name: &str) -> Result<Option<String>> {
         let node = self.find(name).ok_or_else(|| Error::NotActive(name.into()))?;
         blocking(move || usage::in_use(node.major, node.minor)).await.doing(|| "start a thread".into())?
+    }
+
+    /// Of these devices, those that are mounted or open, all in one look. It touches none of them.
+    pub fn open(&self, devices: &[Node]) -> HashSet<Numbers> {
+        let numbers: Vec<Numbers> = devices.iter().map(|node| (node.major, node.minor)).collect();
+        self.inner.openness.in_use(&numbers)
     }
 
     /// Writes out what is cached of these volumes' devices, and freezes the filesystems on them until the guard goes.
@@ -381,13 +399,15 @@ impl Inner {
         Err(Error::System { doing: format!("finish the requests to {file}"), source })
     }
 
-    fn deactivate(&self, name: &str) -> Result<()> {
+    /// `unused`: that nobody has the device open was looked up just now.
+    fn deactivate(&self, name: &str, unused: bool) -> Result<()> {
         let (device, major, minor) = {
             let active = self.active.lock();
             let export = active.get(name).ok_or_else(|| Error::NotActive(name.into()))?;
             (export.device, export.major, export.minor)
         };
-        if let Some(user) = usage::in_lasting_use(major, minor)? {
+        let user = if unused { usage::claimed_by(major, minor)? } else { usage::in_lasting_use(major, minor)? };
+        if let Some(user) = user {
             return Err(Error::InUse { device: format!("{}/{name}", self.group), user });
         }
         self.nodes.remove(name)?;
@@ -441,14 +461,11 @@ impl Inner {
         Ok(())
     }
 
-    fn move_to(&self, group: &str) -> Result<()> {
+    fn move_to(&self, group: &str, reached: fn(&str)) -> Result<()> {
         self.active_names().iter().try_for_each(|name| self.nodes.remove(name))?;
-        let to = paths::group_dir(group);
-        // Nobody may find this server under the new name, where it would have to refuse.
-        let _ = fs::remove_file(paths::control_socket(&self.group));
-        // What a group of that name left there before it was removed.
-        let _ = fs::remove_dir_all(&to);
-        fs::rename(&self.run, &to).doing(|| format!("rename {} to {}", self.run.display(), to.display()))?;
+        reached("names removed");
+        paths::rename_group_dir(&self.group, group).doing(|| format!("rename {}", self.run.display()))?;
+        reached("directory moved");
         self.with_keeper(|keeper| keeper.rename(group))
     }
 
@@ -463,13 +480,19 @@ impl Inner {
 
     fn freeze(&self, names: &[String]) -> Result<FrozenGuard> {
         let mut guard = FrozenGuard::default();
-        for name in names {
-            let known = self.active.lock().get(name).map(|export| (export.device, export.major, export.minor));
-            if let Some((device, major, minor)) = known {
-                device.sync()?;
-                let marker = self.run.join(format!("{FROZEN}{}", device.number));
-                guard.join(usage::freeze(major, minor, &marker)?);
-            }
+        let known = |name: &String| {
+            let active = self.active.lock();
+            active.get(name).map(|export| (export.device, export.major, export.minor))
+        };
+        let devices: Vec<(LoopDevice, u32, u32)> = names.iter().filter_map(known).collect();
+        devices.iter().try_for_each(|(device, ..)| device.sync())?;
+        if devices.is_empty() {
+            return Ok(guard);
+        }
+        let mounts = Mounts::read();
+        for (device, major, minor) in devices {
+            let marker = self.run.join(format!("{FROZEN}{}", device.number));
+            guard.join(usage::freeze(&mounts.of(major, minor), (major, minor), &marker)?);
         }
         Ok(guard)
     }

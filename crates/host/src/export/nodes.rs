@@ -8,6 +8,7 @@
 use super::error::{Doing, Error, Result};
 use super::loopdev::LoopDevice;
 use rustix::fs::{AtFlags, Dev, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -188,16 +189,30 @@ impl Nodes {
 
     /// Removes the names of all volumes for which `keep` is false: what a process that died left behind.
     pub fn sweep(&self, keep: impl Fn(&str) -> bool) -> Result<()> {
-        let names: Vec<_> = match std::fs::read_dir(self.dev.join(&self.group)) {
-            Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect(),
-            Err(_) => return Ok(()),
+        let list = |directory: PathBuf| {
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok())
         };
+        let linked = list(self.dev.join(&self.group));
+        // A node without its link: somebody was killed between making or removing the two.
+        let prefix = mapper_name(&self.group, "");
+        let unlinked = list(self.dev.join("mapper")).filter_map(|node| {
+            let volume = node.strip_prefix(&prefix)?.replace("--", "-");
+            (mapper_name(&self.group, &volume) == node).then_some(volume)
+        });
+        let names: BTreeSet<String> = linked.chain(unlinked).collect();
         for name in names.iter().filter(|name| check_name(name).is_ok() && !keep(name)) {
-            let directory = self.open_directory(&self.group)?;
-            if matches!(self.link(&directory, name)?, Found::Ours) {
-                self.remove(name)?;
+            let link = self.open_directory(&self.group).map_or(Ok(Found::Nothing), |links| self.link(&links, name))?;
+            let node = self
+                .open_directory("mapper")
+                .map_or(Ok(Found::Nothing), |nodes| self.node(&nodes, &mapper_name(&self.group, name)))?;
+            match (link, node) {
+                (Found::Foreign(_), _) | (_, Found::Foreign(_)) => {}
+                _ => self.remove(name)?,
             }
         }
+        // Refused while anything is in it; where there is none there is nothing to do.
+        let _ = rustix::fs::rmdir(self.dev.join(&self.group));
         Ok(())
     }
 

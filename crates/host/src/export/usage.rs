@@ -13,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 // linux/fs.h: _IOWR('X', 119, int), _IOWR('X', 120, int)
@@ -28,7 +29,7 @@ pub struct Mount {
 
 impl Mount {
     /// The mount point as this process can reach it, also when it is in another mount namespace.
-    fn reachable(&self) -> PathBuf {
+    pub fn reachable(&self) -> PathBuf {
         let inside = self.point.strip_prefix("/").unwrap_or(&self.point);
         Path::new("/proc").join(self.process.to_string()).join("root").join(inside)
     }
@@ -61,37 +62,72 @@ fn unescape(field: &str) -> PathBuf {
 }
 
 /// The mount points in a mountinfo file that show the device. Filesystems over several devices (btrfs) carry a number of
-/// their own, so the source is looked at too.
+/// their own, so their source is looked at too.
 fn mounts_in(mountinfo: &str, numbers: &str, device: u64) -> Vec<PathBuf> {
     let shows_device = |line: &&str| {
-        let own = line.split(' ').nth(2) == Some(numbers);
+        let shown = line.split(' ').nth(2).unwrap_or_default();
         let source = || line.split_once(" - ").and_then(|(_, tail)| tail.split(' ').nth(1)).map(unescape);
-        own || source().is_some_and(|path| path.is_absolute() && device_of(&path) == Some(device))
+        let is_of_several = shown.starts_with("0:");
+        shown == numbers
+            || is_of_several && source().is_some_and(|path| path.is_absolute() && device_of(&path) == Some(device))
     };
     mountinfo.lines().filter(shows_device).filter_map(|line| line.split(' ').nth(4)).map(unescape).collect()
 }
 
+/// How often all processes were gone through: where there are thousands, each time takes milliseconds.
+static PASSES: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process has gone through all processes of the host.
+pub fn passes() -> u64 {
+    PASSES.load(Ordering::Relaxed)
+}
+
 /// Process numbers, this process first: its view of the mounts is the one to report.
-fn processes() -> Vec<u32> {
+pub(super) fn processes() -> Vec<u32> {
+    PASSES.fetch_add(1, Ordering::Relaxed);
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let others = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|&pid| pid != own);
     std::iter::once(own).chain(others).collect()
 }
 
+/// What is mounted in every mount namespace that some process lives in, as it was at one time: to look for several devices
+/// in it takes one pass over the processes.
+pub struct Mounts {
+    /// A process in each namespace, and what it sees.
+    views: Vec<(u32, String)>,
+}
+
+impl Mounts {
+    pub fn read() -> Mounts {
+        let mut namespaces = BTreeSet::new();
+        let mut views = Vec::new();
+        for process in processes() {
+            let namespace = fs::read_link(format!("/proc/{process}/ns/mnt"));
+            if namespace.is_ok_and(|namespace| namespaces.insert(namespace))
+                && let Ok(mountinfo) = fs::read_to_string(format!("/proc/{process}/mountinfo"))
+            {
+                views.push((process, mountinfo));
+            }
+        }
+        Mounts { views }
+    }
+
+    /// Every mount of the device.
+    pub fn of(&self, major: u32, minor: u32) -> Vec<Mount> {
+        let numbers = format!("{major}:{minor}");
+        let device = rustix::fs::makedev(major, minor);
+        let of_view = |(process, mountinfo): &(u32, String)| {
+            let process = *process;
+            mounts_in(mountinfo, &numbers, device).into_iter().map(move |point| Mount { point, process })
+        };
+        self.views.iter().flat_map(of_view).collect()
+    }
+}
+
 /// Every mount of the device, in every mount namespace that some process lives in.
 pub fn mounts_of(major: u32, minor: u32) -> Vec<Mount> {
-    let numbers = format!("{major}:{minor}");
-    let device = rustix::fs::makedev(major, minor);
-    let mut namespaces = BTreeSet::new();
-    let mut mounts = Vec::new();
-    for process in processes() {
-        let new = fs::read_link(format!("/proc/{process}/ns/mnt")).is_ok_and(|namespace| namespaces.insert(namespace));
-        if new && let Ok(mountinfo) = fs::read_to_string(format!("/proc/{process}/mountinfo")) {
-            mounts.extend(mounts_in(&mountinfo, &numbers, device).into_iter().map(|point| Mount { point, process }));
-        }
-    }
-    mounts
+    Mounts::read().of(major, minor)
 }
 
 /// So long a device may be open without being in use: whoever looks through all devices opens each for a moment.
@@ -114,10 +150,15 @@ pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
 
 /// What uses the device, in words; none: nothing does. Files that this process has open do not count.
 pub fn in_use(major: u32, minor: u32) -> Result<Option<String>> {
-    if is_claimed(major, minor)? {
-        return Ok(Some(claimant(major, minor)));
+    if let Some(claimant) = claimed_by(major, minor)? {
+        return Ok(Some(claimant));
     }
     Ok(opener(rustix::fs::makedev(major, minor)))
+}
+
+/// Who holds the device exclusively, in words. Processes are looked through only when there is somebody.
+pub fn claimed_by(major: u32, minor: u32) -> Result<Option<String>> {
+    Ok(is_claimed(major, minor)?.then(|| claimant(major, minor)))
 }
 
 /// Whether the kernel (a mount, swap, a device on top) or a process holds the device exclusively.
@@ -182,12 +223,11 @@ pub struct FrozenGuard {
     markers: Vec<PathBuf>,
 }
 
-/// Freezes every filesystem on the device: what it wrote is on the device, and nothing more is written until the guard
-/// goes. `marker` names a file that exists for as long: a process that finds it after a crash must thaw
+/// Freezes every filesystem on the device, which these are the mounts of: what it wrote is on the device, and nothing more is
+/// written until the guard goes. `marker` names a file that exists for as long: a process that finds it after a crash must thaw
 /// ([`thaw_left_over`]). A device without a mounted filesystem freezes at once.
-pub fn freeze(major: u32, minor: u32, marker: &Path) -> Result<FrozenGuard> {
+pub fn freeze(mounts: &[Mount], (major, minor): (u32, u32), marker: &Path) -> Result<FrozenGuard> {
     let mut guard = FrozenGuard::default();
-    let mounts = mounts_of(major, minor);
     if mounts.is_empty() {
         return Ok(guard);
     }

@@ -118,6 +118,19 @@ pub(crate) fn is_absent(e: &io::Error) -> bool {
     matches!(e.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected | NotFound)
 }
 
+/// Tells the keeper that is in the directory of `group` that this is the group's name. A keeper that is not there need not
+/// know.
+pub(crate) fn tell_name(group: &str) -> io::Result<()> {
+    let told = connect(group).and_then(|socket| {
+        let client = Client { group: group.into(), program: PathBuf::new(), socket };
+        client.rename(group)
+    });
+    match told {
+        Err(e) if !is_absent(&e) => Err(e),
+        _ => Ok(()),
+    }
+}
+
 fn unexpected(message: &Message) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the keeper answered {message:?}"))
 }

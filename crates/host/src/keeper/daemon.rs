@@ -283,6 +283,8 @@ impl Keeper {
             (Message::Rename(group), _) if rowen_control::names::check_form(&group).is_ok() => {
                 self.log.say(&format!("{} is {group} from now on", self.group));
                 self.group = group;
+                // A server of the old name that finished the rename ends now.
+                self.restarts.forgive();
                 Message::Done
             }
             (Message::Bye, _) if self.held.is_empty() => {
@@ -338,7 +340,13 @@ impl Keeper {
     }
 
     fn spawn(&self) -> io::Result<Child> {
-        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(paths::server_log(&self.group))?;
+        let mut how = OpenOptions::new();
+        how.append(true).mode(0o600);
+        let log = match how.clone().create(true).open(paths::server_log(&self.group)) {
+            // The directory has another name already, which a server that died in a rename could not tell: its successor will.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => how.open("/dev/null"),
+            log => log,
+        }?;
         if log.metadata()?.len() > SERVER_LOG_BOUND {
             log.set_len(0)?;
         }

@@ -88,7 +88,7 @@ impl Archive {
         }
     }
 
-    /// The group is gone: what there is becomes history.
+    /// The group is gone, or has another name: what there is becomes history.
     pub fn retire(&self) {
         self.shared.state.lock().pending = None;
         self.close();

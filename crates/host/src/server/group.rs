@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, Result};
 use super::log;
+use super::renaming::Renaming;
 use super::state::{Server, is_pool};
 use crate::devices;
 use rowen_control::names;
@@ -132,19 +133,34 @@ impl Server {
         if let Some(told) = volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
             return Err(invalid(told));
         }
+        let begun = Renaming::begin(&self.name, to, self.group.info().uuid);
+        let renaming = begun.map_err(|e| Failure::new(ErrorKind::Internal, format!("Cannot begin to rename: {e}.")))?;
         let name = to.to_owned();
-        self.export(|exports| async move { exports.make_names_of(&name).await })?;
+        if let Err(failure) = self.export(|exports| async move { exports.make_names_of(&name).await }) {
+            renaming.end();
+            return Err(failure.into());
+        }
+        (self.reached)("names made");
         let (group, name) = (self.group.clone(), to.to_owned());
         let renamed = self.run(async move { group.rename_group(&name).await });
         if let Err(failure) = self.told(renamed, "") {
             let name = to.to_owned();
-            self.export(|exports| async move { exports.remove_names_of(&name).await })?;
+            match self.export(|exports| async move { exports.remove_names_of(&name).await }) {
+                Ok(()) => renaming.end(),
+                Err(_) => renaming.leave(),
+            }
             return Err(failure);
         }
+        (self.reached)("disks renamed");
         // From here on there is no way back: the disks say the new name.
         self.end.rename();
-        let name = to.to_owned();
-        self.export(|exports| async move { exports.move_to(&name).await })?;
+        let (name, reached) = (to.to_owned(), self.reached);
+        if let Err(failure) = self.export(|exports| async move { exports.move_to(&name, reached).await }) {
+            renaming.leave();
+            return Err(failure.into());
+        }
+        (self.reached)("keeper told");
+        renaming.end();
         log::line(format_args!("volume group \"{}\" is \"{to}\" from now on", self.name));
         Ok(Outcome::Ok)
     }

@@ -35,7 +35,7 @@ fn changes_metadata(request: &Request) -> bool {
     !matches!(
         request,
         Request::Hello { .. }
-            | Request::Report
+            | Request::Report { .. }
             | Request::ReportOf { .. }
             | Request::Places
             | Request::Stats
@@ -76,8 +76,11 @@ impl Server {
             Request::Hello { .. } => {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
             }
-            Request::Report => return self.report(None, true),
-            Request::ReportOf { volumes, thorough } => return self.report(Some(&volumes), thorough),
+            Request::Report { with_use } => return self.report(self.group.volumes(), with_use.then_some(None)),
+            Request::ReportOf { volumes, with_members, with_use } => {
+                let relatives = self.relatives(&volumes, with_members);
+                return self.report(relatives, with_use.then_some(Some(&volumes)));
+            }
             Request::Places => return self.places(),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
             Request::Check => return self.check(false),
@@ -94,7 +97,7 @@ impl Server {
         }
         match request {
             Request::Hello { .. }
-            | Request::Report
+            | Request::Report { .. }
             | Request::ReportOf { .. }
             | Request::Places
             | Request::Stats

@@ -1,7 +1,6 @@
 //! The group as reports show it. Takes no lock: a report never waits for a command.
 
 use super::failure::Result;
-use super::openness;
 use super::state::{Server, is_pool};
 use crate::disks::PvSet;
 use crate::export::Node;
@@ -31,29 +30,28 @@ pub fn document(group: &Group, pvs: &PvSet, origin: Origin) -> Document {
 }
 
 impl Server {
-    /// The group, with the volumes in `of` and their relatives, or with all; whether devices are open is looked
-    /// up for the volumes in `of` if this is to be `thorough`, or for all.
-    pub fn report(&self, of: Option<&[String]>, thorough: bool) -> Result<Outcome> {
+    /// The group with these volumes. Whether devices are open is looked up for the volumes named in `use_of`, for all, or for
+    /// none.
+    pub fn report(&self, volumes: Vec<VolumeInfo>, use_of: Option<Option<&[String]>>) -> Result<Outcome> {
         let info = self.group.info();
         let paths = device_paths(&self.pvs, info.pvs.len());
-        let nodes: HashMap<String, Node> =
-            self.exports.active().into_iter().map(|node| (node.name.clone(), node)).collect();
-        let is_asked = |node: &&Node| of.is_none_or(|names| thorough && names.contains(&node.name));
-        let numbers: Vec<(u32, u32)> = nodes.values().filter(is_asked).map(|node| (node.major, node.minor)).collect();
-        let open = openness::in_use(&numbers);
+        let nodes = self.exports.active();
+        let is_asked = |node: &&Node| use_of.is_some_and(|of| of.is_none_or(|names| names.contains(&node.name)));
+        let asked: Vec<Node> = nodes.iter().filter(is_asked).cloned().collect();
+        let open = self.exports.open(&asked);
+        let nodes: HashMap<&str, &Node> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let state = |name: &str| {
             let Some(node) = nodes.get(name) else { return NodeState::default() };
             let open = open.contains(&(node.major, node.minor));
             NodeState { active: true, open, major: node.major, minor: node.minor }
         };
-        let volumes = of.map_or_else(|| self.group.volumes(), |names| self.relatives(names, thorough));
         let report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         Ok(Outcome::Report(Box::new(report)))
     }
 
     /// The named volumes with their families and, with `members`, the volumes of those that are pools with theirs; and the
     /// pools of all of them.
-    fn relatives(&self, names: &[String], members: bool) -> Vec<VolumeInfo> {
+    pub fn relatives(&self, names: &[String], members: bool) -> Vec<VolumeInfo> {
         let mut family = self.group.family(names);
         let mut more: Vec<String> = Vec::new();
         for pool in family.iter().filter(|volume| members && is_pool(volume) && names.contains(&volume.name)) {

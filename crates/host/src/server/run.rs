@@ -7,7 +7,7 @@ use super::presence::Presence;
 use super::signals::{Signal, Signals};
 use super::state::{End, Server};
 use super::warnings::Warnings;
-use super::{LAUNCHED_BY_COMMAND, log, report, systemd};
+use super::{LAUNCHED_BY_COMMAND, log, renaming, report, systemd};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
@@ -52,6 +52,8 @@ pub struct Options {
     pub record_io: Option<PathBuf>,
     /// Started by a command, which waits for a word on standard output.
     pub launched: bool,
+    /// Told of each step of a rename: a test ends the process there.
+    pub reached: fn(&str),
 }
 
 impl Options {
@@ -70,6 +72,7 @@ impl Options {
             idle: launched.then_some(idle),
             record_io: std::env::var_os("ROWEN_RECORD_IO").filter(|path| !path.is_empty()).map(PathBuf::from),
             launched,
+            reached: |_| {},
         }
     }
 }
@@ -149,6 +152,7 @@ fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure 
 
 fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let name = &options.group;
+    renaming::settle(name)?;
     // First: a group that is not there leaves no directory behind.
     let members = devices::scan()?.group(name)?;
     let presence = Presence::take(name).map_err(|e| internal("take the lock", name, e))?.map_err(|taken| {
@@ -195,6 +199,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         change: Mutex::new(()),
         warnings: Warnings::new(&settings),
         archive,
+        reached: options.reached,
         end: End::new().map_err(|e| internal("start the server", name, e))?,
         pool,
     });
@@ -351,13 +356,18 @@ fn reload(server: &Server) {
 fn log_stats(server: &Server) {
     let report = rowen_control::wire::StatsReport::from(server.group.stats());
     let rows: Vec<String> = report.rows().iter().map(|(name, value)| format!("{name}={value}")).collect();
-    log::line(rows.join(" "));
+    let passes = crate::export::usage::passes();
+    log::line(format_args!("{} passes_over_processes={passes}", rows.join(" ")));
 }
 
 /// Answers what is under way, then leaves everything as the ending asks.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     listener.close();
     let _change = server.change.lock();
+    if ending == Ending::Renamed {
+        // The successor keeps copies under the new name; the last one under the old is history.
+        server.archive.retire();
+    }
     match ending {
         Ending::Destroyed => {
             server.archive.retire();

@@ -6,21 +6,22 @@
 
 use super::failure::Result;
 use super::state::Server;
-use crate::export::{Node, usage};
+use crate::export::{Mounts, Node};
 use rowen_control::wire::{Created, Outcome, SnapshotSpec};
 use rowen_engine::group::NewSnapshot;
 use rowen_engine::units::VolumeId;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
 
-/// Writes out what the filesystems on a device have in memory, while they still run: the freeze then finds little left
+/// Writes out what the filesystems on devices have in memory, while they still run: the freeze then finds little left
 /// to do. A filesystem that this does not reach is only frozen for longer.
-fn sync_filesystems(node: &Node) {
-    for mount in usage::mounts_of(node.major, node.minor) {
-        let inside = mount.point.strip_prefix("/").unwrap_or(&mount.point);
-        let point = Path::new("/proc").join(mount.process.to_string()).join("root").join(inside);
-        if let Ok(root) = File::open(point) {
+fn sync_filesystems<'a>(nodes: impl ExactSizeIterator<Item = &'a Node>) {
+    if nodes.len() == 0 {
+        return;
+    }
+    let mounts = Mounts::read();
+    for mount in nodes.flat_map(|node| mounts.of(node.major, node.minor)) {
+        if let Ok(root) = File::open(mount.reachable()) {
             let _ = rustix::fs::syncfs(&root);
         }
     }
@@ -67,7 +68,7 @@ impl Server {
     ) -> Result<Vec<VolumeId>> {
         let names: Vec<String> = origins.keys().cloned().collect();
         let held = if hold_still {
-            origins.values().for_each(sync_filesystems);
+            sync_filesystems(origins.values());
             Some(self.export(|exports| async move { exports.freeze(&names).await })?)
         } else {
             for name in names {

@@ -7,7 +7,7 @@
 use super::client::{Client, ConnectError};
 use super::failure::{Failure, Result};
 use super::presence::StartLock;
-use super::{LAUNCHED_BY_COMMAND, log, systemd};
+use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
 use crate::{devices, paths};
 use rowen_control::names;
 use rowen_control::wire::{ErrorKind, Outcome};
@@ -42,6 +42,7 @@ pub fn ensure_running(group: &str) -> Result<Client> {
     if let Some(client) = connect(group)? {
         return Ok(client);
     }
+    renaming::settle(group)?;
     // A group that cannot be opened leaves no trace of the attempt.
     devices::scan()?.group(group)?;
 

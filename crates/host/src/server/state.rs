@@ -31,6 +31,8 @@ pub struct Server {
     pub change: Mutex<()>,
     pub warnings: Warnings,
     pub archive: Archive,
+    /// Told of each step of a rename.
+    pub reached: fn(&str),
     /// Somebody asked over the socket that the server end.
     pub end: End,
     // Last, so that it goes last: everything above runs on it.
@@ -212,13 +214,35 @@ impl Server {
         Ok(self.export(|exports| async move { exports.activate(&name, target, read_only).await })?)
     }
 
-    /// Takes the volume's node away, if it has one. Returns whether it had.
-    pub fn switch_off(&self, name: &str) -> Result<bool> {
+    /// LVM's sentence when something uses one of these volumes' devices. One look for all of them: of the few that seem in
+    /// use each is asked again, whether it stays.
+    fn refuse_any_use(&self, volumes: &[VolumeInfo]) -> Result<()> {
+        let nodes: Vec<Node> = volumes.iter().filter_map(|volume| self.node(&volume.name)).collect();
+        let open = self.exports.open(&nodes);
+        for node in &nodes {
+            if open.contains(&(node.major, node.minor)) {
+                self.refuse_use(&node.name)?;
+            } else if let Some(user) = export::usage::claimed_by(node.major, node.minor)? {
+                return Err(self.in_use(&node.name, &user));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the volume's node away, if it has one. Returns whether it had. `unused`: whether its device is open was looked up
+    /// just now.
+    fn switch_off(&self, name: &str, unused: bool) -> Result<bool> {
         if self.node(name).is_none() {
             return Ok(false);
         }
         let volume = name.to_owned();
-        match self.export(|exports| async move { exports.deactivate(&volume).await }) {
+        let gone = self.export(|exports| async move {
+            match unused {
+                true => exports.deactivate_unused(&volume).await,
+                false => exports.deactivate(&volume).await,
+            }
+        });
+        match gone {
             Ok(()) => Ok(true),
             Err(export::Error::InUse { user, .. }) => Err(self.in_use(name, &user)),
             Err(other) => Err(other.into()),
@@ -242,12 +266,13 @@ impl Server {
     /// Takes away the nodes of all these volumes or of none; those that had one come back.
     pub fn switch_off_all<'a>(&self, volumes: &'a [VolumeInfo]) -> Result<Vec<&'a VolumeInfo>> {
         // One that is refused needs no undoing; of several, each is asked before the first goes.
-        if volumes.len() > 1 {
-            volumes.iter().try_for_each(|volume| self.refuse_use(&volume.name))?;
+        let are_many = volumes.len() > 1;
+        if are_many {
+            self.refuse_any_use(volumes)?;
         }
         let mut off = Vec::new();
         for volume in volumes {
-            match self.switch_off(&volume.name) {
+            match self.switch_off(&volume.name, are_many) {
                 Ok(true) => off.push(volume),
                 Ok(false) => {}
                 Err(failure) => return Err(self.switch_on_again(&off, failure)),

@@ -58,7 +58,7 @@ fn of_many_starters_one_starts() {
                 let name = vg.name.clone();
                 std::thread::spawn(move || {
                     let mut client = server::ensure_running(&name).unwrap();
-                    assert!(matches!(client.ask(&Request::Report, &mut |_| {}), Outcome::Report(_)));
+                    assert!(matches!(client.ask(&Request::Report { with_use: true }, &mut |_| {}), Outcome::Report(_)));
                     fs::read_to_string(paths::pid_file(&name)).unwrap()
                 })
             })

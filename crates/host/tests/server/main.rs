@@ -25,7 +25,11 @@ fn tests() -> Vec<Test> {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["serve", group] => return rowen_host::server::main(&rowen_host::server::Options::new(group)).into(),
+        ["serve", group] => {
+            let options = rowen_host::server::Options::new(group);
+            return rowen_host::server::main(&rowen_host::server::Options { reached: world::die_here, ..options })
+                .into();
+        }
         ["keeper", group] => return ExitCode::from(u8::try_from(rowen_host::keeper::main(group)).unwrap_or(1)),
         ["greet", socket] => return socket::greet_as_whoever_this_is(socket),
         _ => {}

@@ -28,7 +28,7 @@ fn garbage_ends_its_own_connection_only() {
     vg.report();
     let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
     let hello = wire::encode(&Request::Hello { version: wire::VERSION, caller: wire::Caller::default() }).unwrap();
-    let report = wire::encode(&Request::Report).unwrap();
+    let report = wire::encode(&Request::Report { with_use: false }).unwrap();
     let deep = frame("[".repeat(1 << 20).as_bytes());
     let cases: Vec<Vec<u8>> = vec![
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),

@@ -1,11 +1,12 @@
 //! What commands ask a server for, down to the block devices.
 
 use super::Test;
-use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, file, run, snapshot, wait_for};
+use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, die_at, file, run, snapshot, wait_for};
 use rowen_control::uuids;
 use rowen_control::wire::{AttributeChange, ErrorKind, GroupChange, Outcome, Request, VolumeKind};
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
@@ -30,6 +31,8 @@ pub const TESTS: &[Test] = &[
     ("volumes::a_mounted_volume_is_renamed", a_mounted_volume_is_renamed),
     ("volumes::tags_and_marks_of_a_group_outlive_its_server", tags_and_marks_of_a_group_outlive_its_server),
     ("volumes::a_group_is_renamed_while_it_is_used", a_group_is_renamed_while_it_is_used),
+    ("volumes::a_rename_that_is_killed_is_finished", a_rename_that_is_killed_is_finished),
+    ("volumes::a_rename_without_a_keeper_is_finished_by_a_command", a_rename_without_a_keeper_is_finished_by_a_command),
     ("volumes::a_physical_volume_leaves_and_another_grows", a_physical_volume_leaves_and_another_grows),
     ("volumes::any_physical_volume_leaves_while_the_group_is_used", any_physical_volume_leaves_while_the_group_is_used),
     ("volumes::limits_of_a_group_are_kept", limits_of_a_group_are_kept),
@@ -38,6 +41,7 @@ pub const TESTS: &[Test] = &[
     ("volumes::a_running_group_grows", a_running_group_grows),
     ("volumes::a_filling_group_warns", a_filling_group_warns),
     ("volumes::commands_are_quick", commands_are_quick),
+    ("volumes::processes_are_looked_through_once_and_not_in_vain", processes_are_looked_through_once_and_not_in_vain),
     ("volumes::concurrent_commands_are_all_done", concurrent_commands_are_all_done),
 ];
 
@@ -244,6 +248,47 @@ fn a_group_snapshot_is_one_moment() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(writer.join().unwrap() > 0);
     });
+}
+
+fn processes_are_looked_through_once_and_not_in_vain() {
+    const MANY: usize = 12;
+    let vg = Vg::make(&[256 * MIB]);
+    let passes = || {
+        let told = |log: &str| log.matches("passes_over_processes=").count();
+        let before = told(&vg.log());
+        vg.signal_server(Signal::USR1);
+        wait_for("the counters in the log", || told(&vg.log()) > before && vg.log().ends_with('\n'));
+        let log = vg.log();
+        let (_, last) = log.rsplit_once("passes_over_processes=").unwrap();
+        last.trim().parse::<u64>().unwrap()
+    };
+    let origins: Vec<String> = (0..MANY).map(|n| format!("o{n}")).collect();
+    for name in &origins {
+        vg.create(name, VolumeKind::Thin, 8 * MIB, true);
+    }
+    let start = passes();
+    let ask = |request: Request, expected: u64| {
+        let before = passes();
+        vg.ask(request.clone());
+        assert_eq!(passes() - before, expected, "{request:?}");
+    };
+    ask(Request::Report { with_use: false }, 0);
+    ask(Request::ReportOf { volumes: origins.clone(), with_members: true, with_use: false }, 0);
+    ask(Request::Report { with_use: true }, 1);
+    ask(Request::ReportOf { volumes: origins[..1].to_vec(), with_members: true, with_use: true }, 1);
+    // Once to write out what filesystems have, once to freeze them.
+    let specs = origins.iter().map(|origin| snapshot(origin, &format!("s{origin}"), None)).collect();
+    ask(Request::Snapshot { specs, freeze: true }, 2);
+    ask(Request::Deactivate { names: Some(vec!["so0".into(), "so1".into()]) }, 1);
+    // Of devices of which one is open, that one is asked again, whether it stays.
+    let mounted = Mounted::ext4(&vg.node("o3"));
+    let (kind, message) = vg.refusal(Request::Deactivate { names: Some(origins.clone()) });
+    assert_eq!(kind, ErrorKind::InUse, "{message}");
+    assert!(origins.iter().all(|name| vg.node(name).exists()), "all or none");
+    drop(mounted);
+    ask(Request::Deactivate { names: Some(origins.clone()) }, 1);
+    assert!(origins.iter().all(|name| !vg.node(name).exists()));
+    assert!(passes() - start < 20, "not one for each of {MANY} volumes");
 }
 
 fn reserved_snapshots_follow_their_origin() {
@@ -597,6 +642,7 @@ fn a_group_is_renamed_while_it_is_used() {
     assert_eq!(vg.refusal(Request::RenameGroup { to: "../x".into() }).0, ErrorKind::Invalid);
     assert_eq!(vg.server(), first, "a refusal is no reason to end");
 
+    wait_for("a copy of the metadata", || rowen_host::archive::backup_path(&before).exists());
     // With a dash, which is doubled in names under /dev/mapper; and there and back again.
     for to in [format!("{before}-new"), format!("{before}x")] {
         rename_group(&mut vg, to);
@@ -615,7 +661,9 @@ fn a_group_is_renamed_while_it_is_used() {
         let prefix = format!("{}-a", old.replace('-', "--"));
         let left = listed.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count();
         assert_eq!(left, 0, "{old} has names under /dev/mapper");
+        assert!(!rowen_host::archive::backup_path(&old).exists(), "{old} has a newest copy of its metadata still");
     }
+    assert!(!rowen_host::archive::archived(&before).unwrap().is_empty(), "what was said of it is no history");
     // The keeper knows the new name: a server that dies is followed by one of it.
     let pid = vg.signal_server(rustix::process::Signal::KILL);
     wait_for("another server", || vg.server() != pid && server::connect(&vg.name).is_ok_and(|client| client.is_some()));
@@ -667,6 +715,78 @@ fn any_physical_volume_leaves_while_the_group_is_used() {
     assert_eq!(checked.findings, Vec::<String>::new());
     drop(filesystem);
     vg.ask(Request::Stop);
+}
+
+/// Nothing is left of a name that the group does not have.
+fn nothing_has_the_name(group: &str) {
+    assert!(!Path::new("/dev").join(group).exists(), "/dev/{group} is there");
+    assert!(!rowen_host::paths::group_dir(group).exists(), "the run directory of {group} is there");
+    assert!(!rowen_host::archive::backup_path(group).exists(), "{group} has a newest copy of its metadata");
+    let prefix = format!("{}-", group.replace('-', "--"));
+    for node in fs::read_dir("/dev/mapper").unwrap().flatten() {
+        let node = node.file_name().into_string().unwrap();
+        let volume = node.strip_prefix(&prefix).filter(|volume| !volume.starts_with('-'));
+        assert_eq!(volume, None, "/dev/mapper/{node} is there");
+    }
+    for file in fs::read_dir(rowen_host::paths::run_dir()).unwrap().flatten() {
+        let file = file.file_name().into_string().unwrap();
+        assert!(!file.contains(&format!("@{group}")), "{file} is there");
+    }
+}
+
+fn a_rename_that_is_killed_is_finished() {
+    let mut vg = Vg::make(&[64 * MIB, 64 * MIB]);
+    let mounted = vg.create("a-b", VolumeKind::Thick, 16 * MIB, true);
+    vg.create("idle", VolumeKind::Thin, 8 * MIB, true);
+    let filesystem = Mounted::ext4(&mounted);
+    let numbers = |vg: &Vg| {
+        let report = vg.report();
+        report.volumes.iter().map(|volume| (volume.node.major, volume.node.minor)).collect::<Vec<_>>()
+    };
+    let devices = numbers(&vg);
+    let steps = ["names made", "disks renamed", "names removed", "directory moved", "keeper told"];
+    for (round, step) in steps.into_iter().enumerate() {
+        let (from, to) = (vg.name.clone(), format!("{}-{round}", vg.name));
+        let pid = vg.server();
+        die_at(step);
+        let (kind, message) = vg.refusal(Request::RenameGroup { to: to.clone() });
+        assert_eq!(kind, ErrorKind::Closed, "{step}: {message}");
+        // Before the disks had the new name it is taken back.
+        let (is, is_not) = if step == "names made" { (from, to) } else { (to, from) };
+        vg.name = is.clone();
+        // No command asks: the keeper starts who finishes it, since the applications wait.
+        wait_for(&format!("a server of the right name, killed with {step}"), || {
+            server::connect(&is).is_ok_and(|client| client.is_some())
+        });
+        assert_ne!(vg.server(), pid);
+        assert_eq!(numbers(&vg), devices, "{step}: they are the same devices");
+        assert!(vg.node("a-b").exists() && vg.node("idle").exists(), "{step}");
+        nothing_has_the_name(&is_not);
+        let file = filesystem.point.join(format!("after-{round}"));
+        fs::write(&file, step).unwrap();
+        run("sync", &["-f", file.to_str().unwrap()]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), step);
+    }
+    drop(filesystem);
+    let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
+    assert_eq!(check.findings, Vec::<String>::new());
+}
+
+fn a_rename_without_a_keeper_is_finished_by_a_command() {
+    for (step, by_old_name) in [("names made", false), ("disks renamed", false), ("disks renamed", true)] {
+        let mut vg = Vg::make(&[64 * MIB]);
+        vg.create("lv", VolumeKind::Thin, 8 * MIB, false);
+        let (from, to) = (vg.name.clone(), format!("{}x", vg.name));
+        die_at(step);
+        assert_eq!(vg.refusal(Request::RenameGroup { to: to.clone() }).0, ErrorKind::Closed);
+        let (is, is_not) = if step == "names made" { (from.clone(), to) } else { (to, from.clone()) };
+        if by_old_name {
+            assert!(server::ensure_running(&is_not).is_err(), "{from} is no group any more");
+        }
+        vg.name = is;
+        assert_eq!(vg.names(), ["lv"]);
+        nothing_has_the_name(&is_not);
+    }
 }
 
 fn a_physical_volume_leaves_and_another_grows() {

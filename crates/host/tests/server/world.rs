@@ -101,6 +101,26 @@ pub fn dir() -> PathBuf {
     paths::run_dir().parent().unwrap().to_owned()
 }
 
+/// The file that names the step at which the next server is to be killed.
+fn last_step() -> PathBuf {
+    dir().join("last-step")
+}
+
+/// Has the server that comes to this step killed there, once.
+pub fn die_at(step: &str) {
+    fs::write(last_step(), step).unwrap();
+}
+
+/// In a server: it has come to this step.
+pub fn die_here(step: &str) {
+    if fs::read_to_string(last_step()).is_ok_and(|last| last == step) {
+        fs::remove_file(last_step()).unwrap();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+        // Until the signal is there nothing more is done.
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
 fn number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -152,7 +172,7 @@ impl Vg {
     }
 
     pub fn report(&self) -> GroupReport {
-        match self.ask(Request::Report) {
+        match self.ask(Request::Report { with_use: true }) {
             Outcome::Report(report) => *report,
             other => panic!("no report but {other:?}"),
         }

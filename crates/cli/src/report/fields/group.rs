@@ -8,12 +8,12 @@ use rowen_control::uuids::lvm_text;
 use rowen_control::wire::{AllocPolicy, GroupReport};
 
 /// The value of the row's group, where it has one.
-pub fn vg(row: &Row<'_>, value: fn(&GroupReport) -> Value) -> Value {
+pub fn vg<'r>(row: &Row<'r>, value: fn(&'r GroupReport) -> Value<'r>) -> Value<'r> {
     row.group.map_or(Value::None, |group| value(group.report))
 }
 
 /// The name is known of groups that could not be opened, too: from the labels.
-fn named(row: &Row<'_>, value: fn(&str) -> Value) -> Value {
+fn named<'r>(row: &Row<'r>, value: fn(&'r str) -> Value<'r>) -> Value<'r> {
     match (row.group, row.label.and_then(|label| label.group.as_ref())) {
         (Some(group), _) => value(&group.report.name),
         (None, Some(name)) => value(name),
@@ -27,7 +27,7 @@ fields! { FIRST: Group, vg;
 }
 
 fields! { NAME: Group, named;
-    "vg_name", "VG", Text 2, "Name of the group.", |name| Value::text(name);
+    "vg_name", "VG", Text 2, "Name of the group.", Value::text;
 }
 
 fields! { REST: Group, vg;
@@ -80,11 +80,11 @@ fields! { REST: Group, vg;
         |_| Value::text("unmanaged");
 }
 
-pub fn extents(group: &GroupReport, extents: u64) -> Value {
+pub fn extents(group: &GroupReport, extents: u64) -> Value<'static> {
     Value::Size(extents.saturating_mul(extent_bytes(group)))
 }
 
-fn snapshots(group: &GroupReport) -> Value {
+fn snapshots(group: &GroupReport) -> Value<'static> {
     Value::count(group.volumes.iter().filter(|volume| role(volume) == Role::Snapshot).count())
 }
 

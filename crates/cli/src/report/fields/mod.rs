@@ -118,7 +118,7 @@ pub struct Field {
     /// Columns are at least this wide.
     pub width: usize,
     pub help: &'static str,
-    pub value: fn(&Row<'_>) -> Value,
+    pub value: for<'r> fn(&Row<'r>) -> Value<'r>,
 }
 
 /// A section's fields. A value is a function of what `$of` finds in the row.
@@ -137,11 +137,11 @@ macro_rules! fields {
 }
 use fields;
 
-fn special(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
+fn special<'r>(row: &Row<'r>, value: fn(&Row<'r>) -> Value<'r>) -> Value<'r> {
     value(row)
 }
 
-fn blocks(blocks: u64) -> Value {
+fn blocks(blocks: u64) -> Value<'static> {
     Value::Size(blocks.saturating_mul(BLOCK_SIZE))
 }
 
@@ -176,6 +176,11 @@ impl Field {
     /// Whether its value is about all volumes of a group, whichever are shown.
     pub fn counts_all(&self) -> bool {
         ["lv_count", "snap_count"].contains(&self.name)
+    }
+
+    /// Whether its value tells if devices are open.
+    pub fn tells_use(&self) -> bool {
+        ["lv_attr", "lv_device_open"].contains(&self.name)
     }
 
     /// Whether its value needs to know where blocks are.

@@ -7,7 +7,7 @@ use crate::report::value::Value;
 use rowen_control::uuids::lvm_text;
 use rowen_engine::format::superblock::DATA_OFFSET;
 
-fn of_row(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
+fn of_row<'r>(row: &Row<'r>, value: fn(&Row<'r>) -> Value<'r>) -> Value<'r> {
     value(row)
 }
 
@@ -87,7 +87,7 @@ pub fn path<'a>(row: &Row<'a>) -> &'a str {
     }
 }
 
-fn uuid(row: &Row<'_>) -> Value {
+fn uuid(row: &Row<'_>) -> Value<'static> {
     match (row.pv, row.label.and_then(|label| label.uuid)) {
         (Some(pv), _) => Value::text(lvm_text(pv.uuid)),
         (None, Some(uuid)) => Value::text(lvm_text(uuid)),
@@ -100,12 +100,12 @@ fn is_labelled(row: &Row<'_>) -> bool {
     row.pv.is_some() || row.label.is_some_and(|label| label.uuid.is_some())
 }
 
-fn superblocks(row: &Row<'_>) -> Value {
+fn superblocks(row: &Row<'_>) -> Value<'static> {
     Value::Number(is_labelled(row).into())
 }
 
 /// Of one that is in no group: all of it can be used.
-fn orphan_size(row: &Row<'_>) -> Value {
+fn orphan_size(row: &Row<'_>) -> Value<'static> {
     if is_labelled(row) { device_size(row) } else { Value::Size(0) }
 }
 
@@ -113,7 +113,7 @@ fn is_member(row: &Row<'_>) -> bool {
     row.pv.is_some() || row.label.is_some_and(|label| label.group.is_some())
 }
 
-fn device_size(row: &Row<'_>) -> Value {
+fn device_size(row: &Row<'_>) -> Value<'static> {
     match (row.label, row.pv) {
         (Some(label), _) => Value::Size(label.size),
         (None, Some(pv)) => Value::Size(pv.size_bytes),

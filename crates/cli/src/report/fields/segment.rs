@@ -113,7 +113,7 @@ pub fn segments(lv: &Lv<'_>) -> Vec<Segment> {
     segments
 }
 
-fn of_row(row: &Row<'_>, value: fn(&Row<'_>) -> Value) -> Value {
+fn of_row<'r>(row: &Row<'r>, value: fn(&Row<'r>) -> Value<'r>) -> Value<'r> {
     value(row)
 }
 
@@ -135,25 +135,25 @@ fn pool_or_thin(row: &Row<'_>) -> bool {
     row.volume.is_some_and(|volume| matches!(role(volume), Role::Pool | Role::Thin))
 }
 
-fn stripes(row: &Row<'_>) -> Value {
+fn stripes(row: &Row<'_>) -> Value<'static> {
     row.volume.map_or(Value::None, |volume| Value::Number(i64::from(role(volume) != Role::Thin)))
 }
 
-fn chunk(row: &Row<'_>) -> Value {
+fn chunk(row: &Row<'_>) -> Value<'static> {
     row.volume.map_or(Value::None, |volume| match role(volume) {
         Role::Pool | Role::Snapshot => super::blocks(u64::from(volume.chunk_blocks)),
         Role::Thin | Role::Plain => Value::Size(0),
     })
 }
 
-fn thin_count(row: &Row<'_>) -> Value {
+fn thin_count<'r>(row: &Row<'r>) -> Value<'r> {
     lv(row, |lv| match role(lv.volume) {
         Role::Pool => Value::count(lv.group.members(&lv.volume.name).count()),
         _ => Value::None,
     })
 }
 
-fn thin_id(row: &Row<'_>) -> Value {
+fn thin_id<'r>(row: &Row<'r>) -> Value<'r> {
     lv(row, |lv| if role(lv.volume) == Role::Thin { Value::number(lv.volume.id) } else { Value::None })
 }
 
@@ -166,23 +166,23 @@ fn segment(row: &Row<'_>) -> Segment {
     })
 }
 
-fn bytes(row: &Row<'_>, extents: u64) -> Value {
+fn bytes(row: &Row<'_>, extents: u64) -> Value<'static> {
     Value::Size(row.group.map_or(0, |group| extents.saturating_mul(extent_bytes(group.report))))
 }
 
-fn start(row: &Row<'_>) -> Value {
+fn start(row: &Row<'_>) -> Value<'static> {
     Value::number(segment(row).start)
 }
 
-fn start_bytes(row: &Row<'_>) -> Value {
+fn start_bytes(row: &Row<'_>) -> Value<'static> {
     bytes(row, segment(row).start)
 }
 
-fn size(row: &Row<'_>) -> Value {
+fn size(row: &Row<'_>) -> Value<'static> {
     Value::number(segment(row).extents)
 }
 
-fn size_bytes(row: &Row<'_>) -> Value {
+fn size_bytes(row: &Row<'_>) -> Value<'static> {
     bytes(row, segment(row).extents)
 }
 
@@ -192,12 +192,12 @@ pub fn device_of<'a>(row: &Row<'a>, share: &Share) -> &'a str {
     member.map_or_else(|| path(row), |pv| pv.path.as_str())
 }
 
-fn devices(row: &Row<'_>) -> Value {
+fn devices(row: &Row<'_>) -> Value<'static> {
     let share = segment(row).share;
     Value::List(share.iter().map(|share| format!("{}({})", device_of(row, share), share.first_extent)).collect())
 }
 
-fn ranges(row: &Row<'_>) -> Value {
+fn ranges(row: &Row<'_>) -> Value<'static> {
     let segment = segment(row);
     let range = segment.share.map(|share| {
         let last = share.first_extent + segment.extents.saturating_sub(1);

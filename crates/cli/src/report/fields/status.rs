@@ -72,11 +72,11 @@ fields! { COMBINED: VolumeCombined, lv;
     "lv_attr", "Attr", Text 4, "What it is, in ten letters: see lvs(8).", |lv| Value::text(attr(lv));
 }
 
-fn device_number(lv: &Lv<'_>, number: u32) -> Value {
+fn device_number(lv: &Lv<'_>, number: u32) -> Value<'static> {
     Value::Number(if lv.volume.node.active { i64::from(number) } else { -1 })
 }
 
-fn if_active(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value {
+fn if_active(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value<'static> {
     Value::Flag(is_active(lv.volume).then_some(is_set), word)
 }
 
@@ -84,14 +84,14 @@ fn is_used_pool(lv: &Lv<'_>) -> bool {
     role(lv.volume) == Role::Pool && lv.group.members(&lv.volume.name).next().is_some()
 }
 
-fn when_snapshot(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value {
+fn when_snapshot(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value<'static> {
     let is_known = role(lv.volume) == Role::Snapshot && is_active(lv.volume);
     Value::Flag(is_known.then_some(is_set), word)
 }
 
 /// Of a snapshot, what is held for it, of what is set aside for it. Of a pool, what its volumes hold: what two snapshots
 /// of one origin both hold counts for each, so this is an upper bound.
-pub fn data_percent(lv: &Lv<'_>) -> Value {
+pub fn data_percent(lv: &Lv<'_>) -> Value<'static> {
     let volume = lv.volume;
     match role(volume) {
         _ if !is_active(volume) => Value::None,
@@ -109,7 +109,7 @@ pub fn data_percent(lv: &Lv<'_>) -> Value {
     }
 }
 
-fn pool_metadata(lv: &Lv<'_>) -> Value {
+fn pool_metadata(lv: &Lv<'_>) -> Value<'static> {
     match role(lv.volume) {
         Role::Pool => Value::Percent(lv.group.report.metadata_blocks, lv.group.report.blocks),
         _ => Value::None,

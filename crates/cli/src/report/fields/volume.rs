@@ -8,6 +8,7 @@ use crate::report::value::Value;
 use rowen_control::paths::{mapper_path, node_path};
 use rowen_control::uuids::lvm_text;
 use rowen_control::wire::{VolumeReport, VolumeState};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// A volume and its group.
@@ -17,7 +18,7 @@ pub struct Lv<'a> {
 }
 
 /// The value of the row's volume, where it has one.
-pub fn lv(row: &Row<'_>, value: fn(&Lv<'_>) -> Value) -> Value {
+pub fn lv<'r>(row: &Row<'r>, value: fn(&Lv<'r>) -> Value<'r>) -> Value<'r> {
     match (row.group, row.volume) {
         (Some(group), Some(volume)) => value(&Lv { group, volume }),
         _ => Value::None,
@@ -76,8 +77,7 @@ fields! { FIELDS: Volume, lv;
         |lv| if role(lv.volume) == Role::Pool { blocks(lv.group.report.metadata_blocks) } else { Value::None };
     "seg_count", "#Seg", Number 4, "Number of segments: one for each physical volume that it is on.",
         |lv| Value::count(lv.group.shares(&lv.volume.name).len().max(1));
-    "origin", "Origin", Text 6, "The volume that it is a snapshot of.",
-        |lv| Value::text(lv.volume.origin.as_deref().map(|name| origin_name(lv, name)).unwrap_or_default());
+    "origin", "Origin", Text 6, "The volume that it is a snapshot of.", origin;
     "origin_uuid", "Origin UUID", Text 38, "Identifier of the volume that it is a snapshot of.",
         |lv| uuid_of(lv, lv.volume.origin.as_deref());
     "origin_size", "OSize", Size 5, "Of a snapshot that depends on its origin, and of such an origin: the contents' size.",
@@ -122,12 +122,16 @@ fields! { FIELDS: Volume, lv;
 }
 
 /// What waits to be merged is nobody's to name: LVM shows such a name in brackets.
-fn shown_name(volume: &VolumeReport) -> String {
-    if volume.is_waiting_to_merge() { format!("[{}]", volume.name) } else { volume.name.clone() }
+fn shown_name(volume: &VolumeReport) -> Cow<'_, str> {
+    if volume.is_waiting_to_merge() { format!("[{}]", volume.name).into() } else { volume.name.as_str().into() }
 }
 
-fn origin_name(lv: &Lv<'_>, name: &str) -> String {
-    lv.group.volume(name).map_or_else(|| name.to_owned(), shown_name)
+fn origin<'a>(lv: &Lv<'a>) -> Value<'a> {
+    match lv.volume.origin.as_deref() {
+        None => Value::text(""),
+        Some(name) if lv.group.is_waiting_to_merge(name) => Value::text(format!("[{name}]")),
+        Some(name) => Value::text(name),
+    }
 }
 
 /// What thin volumes of a pool begin with, without being in that pool itself.
@@ -150,12 +154,12 @@ fn pool<'a>(lv: &Lv<'a>) -> Option<&'a str> {
     (!pool.is_empty() && role(lv.volume) != Role::Pool).then_some(pool)
 }
 
-fn uuid_of(lv: &Lv<'_>, name: Option<&str>) -> Value {
+fn uuid_of(lv: &Lv<'_>, name: Option<&str>) -> Value<'static> {
     let found = name.and_then(|name| lv.group.volume(name));
     found.map_or(Value::None, |volume| Value::text(lvm_text(volume.uuid)))
 }
 
-fn layout(lv: &Lv<'_>) -> Value {
+fn layout(lv: &Lv<'_>) -> Value<'static> {
     let words: &[&str] = match role(lv.volume) {
         Role::Pool => &["thin", "pool"],
         Role::Thin => &["thin", "sparse"],
@@ -165,7 +169,7 @@ fn layout(lv: &Lv<'_>) -> Value {
 }
 
 /// In LVM's order, and with its words for one snapshot and for several.
-fn roles(lv: &Lv<'_>) -> Value {
+fn roles(lv: &Lv<'_>) -> Value<'static> {
     if role(lv.volume) == Role::Pool {
         return Value::list(["private"]);
     }
@@ -193,7 +197,7 @@ fn roles(lv: &Lv<'_>) -> Value {
     Value::List(words.into_iter().map(str::to_owned).collect())
 }
 
-fn ancestors(lv: &Lv<'_>) -> Value {
+fn ancestors(lv: &Lv<'_>) -> Value<'static> {
     let mut names: Vec<String> = Vec::new();
     let mut next = lv.volume.origin.as_deref();
     while let Some(name) = next.filter(|name| !names.iter().any(|seen| seen == name)) {
@@ -203,7 +207,7 @@ fn ancestors(lv: &Lv<'_>) -> Value {
     Value::List(names)
 }
 
-fn descendants(lv: &Lv<'_>) -> Value {
+fn descendants(lv: &Lv<'_>) -> Value<'static> {
     let mut names: Vec<String> = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::from([lv.volume.name.as_str()]);
     let mut open = vec![lv.volume.name.as_str()];
@@ -222,13 +226,18 @@ fn descendants(lv: &Lv<'_>) -> Value {
 pub fn attr(lv: &Lv<'_>) -> String {
     let volume = lv.volume;
     let role = role(volume);
-    let is_origin = lv.group.is_origin(&volume.name);
+    let (mut is_origin, mut has_thin, mut is_merged_into) = (false, false, false);
+    for snapshot in lv.group.snapshots(&volume.name) {
+        is_origin |= self::role(snapshot) == Role::Snapshot;
+        has_thin |= self::role(snapshot) == Role::Thin;
+        is_merged_into |= snapshot.is_waiting_to_merge();
+    }
     let kind = match role {
         Role::Pool => 't',
         _ if volume.is_waiting_to_merge() => 'S',
         Role::Snapshot => 's',
-        _ if is_merged_into(lv) => 'O',
-        _ if is_origin || is_external_origin(lv) => 'o',
+        _ if is_merged_into => 'O',
+        _ if is_origin || (has_thin && volume.attributes.pool.is_empty()) => 'o',
         Role::Thin => 'V',
         Role::Plain => '-',
     };
@@ -249,5 +258,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
     };
     let zero = if is_thin { 'z' } else { '-' };
     let skip = if volume.attributes.skip_activation { 'k' } else { '-' };
-    [kind, permission, 'i', '-', state, open, target, zero, '-', skip].iter().collect()
+    let mut letters = String::with_capacity(10);
+    letters.extend([kind, permission, 'i', '-', state, open, target, zero, '-', skip]);
+    letters
 }

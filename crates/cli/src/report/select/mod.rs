@@ -91,6 +91,11 @@ impl Criteria {
         fields.into_iter()
     }
 
+    /// Whether it asks if devices are open.
+    pub fn tells_use(&self) -> bool {
+        self.fields().any(Field::tells_use)
+    }
+
     pub fn is_met(&self, row: &Row<'_>) -> bool {
         self.root.is_met(row)
     }
@@ -141,7 +146,7 @@ impl Node {
 }
 
 impl Comparison {
-    fn is_met(&self, value: &Value) -> bool {
+    fn is_met(&self, value: &Value<'_>) -> bool {
         match &self.operand {
             Operand::Regex(regex) => regex.is_match(text(value)) == (self.operator == Operator::Match),
             Operand::Text(wanted) => (text(value) == wanted) == (self.operator == Operator::Equal),
@@ -174,12 +179,12 @@ impl Comparison {
     }
 }
 
-fn text(value: &Value) -> &str {
+fn text<'v>(value: &'v Value<'_>) -> &'v str {
     if let Value::Text(text) = value { text } else { "" }
 }
 
 /// The value as a number; none where there is none, or one that is below zero.
-fn number(value: &Value) -> Option<u64> {
+fn number(value: &Value<'_>) -> Option<u64> {
     match value {
         Value::Number(number) => u64::try_from(*number).ok(),
         Value::Size(size) => Some(*size),

@@ -1,0 +1,183 @@
+//! Which of many devices are mounted or open: one pass over what the kernel shows, without touching the devices. (To open a
+//! device exclusively would tell more, and could make a mount that happens just then fail.) The pass goes through all
+//! processes of the host and their open files, so those who ask at the same time share one.
+
+use super::usage::processes;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Major and minor number of a block device.
+pub type Numbers = (u32, u32);
+
+/// The passes over the processes of the host.
+#[derive(Default)]
+pub struct Openness {
+    passes: Mutex<Passes>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Passes {
+    begun: u64,
+    /// The last one that has ended, and what it found.
+    ended: u64,
+    found: Arc<HashSet<Numbers>>,
+    is_under_way: bool,
+    waiting: usize,
+}
+
+impl Openness {
+    /// Of `devices`, those that are in use by somebody other than this process.
+    pub fn in_use(&self, devices: &[Numbers]) -> HashSet<Numbers> {
+        if devices.is_empty() {
+            return HashSet::new();
+        }
+        let used = self.shared(used_devices);
+        let stacked = |&(major, minor): &Numbers| {
+            let holders = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders"));
+            holders.is_ok_and(|mut holders| holders.next().is_some())
+        };
+        devices.iter().copied().filter(|numbers| used.contains(numbers) || stacked(numbers)).collect()
+    }
+
+    /// What a pass finds that begins after the question: one that is under way may have been where something has changed
+    /// since. Who asks while one is under way waits for the next, with all others who do.
+    fn shared(&self, look: impl FnOnce() -> HashSet<Numbers>) -> Arc<HashSet<Numbers>> {
+        let mut passes = self.passes.lock();
+        let wanted = passes.begun + 1;
+        while passes.is_under_way {
+            passes.waiting += 1;
+            self.ended.wait(&mut passes);
+            passes.waiting -= 1;
+            if passes.ended >= wanted {
+                return passes.found.clone();
+            }
+        }
+        passes.begun += 1;
+        passes.is_under_way = true;
+        let this = passes.begun;
+        drop(passes);
+        let under_way = UnderWay(self);
+        let found = Arc::new(look());
+        let mut passes = self.passes.lock();
+        (passes.ended, passes.found) = (this, found.clone());
+        drop(passes);
+        drop(under_way);
+        found
+    }
+}
+
+/// A pass that is under way. It ends also when it fails: nobody waits for it forever.
+struct UnderWay<'a>(&'a Openness);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.passes.lock().is_under_way = false;
+        self.0.ended.notify_all();
+    }
+}
+
+fn numbers_of(path: &Path) -> Option<Numbers> {
+    let meta = fs::metadata(path).ok().filter(|meta| meta.file_type().is_block_device())?;
+    Some((rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())))
+}
+
+/// The block devices that a mountinfo file shows: by number, and by source for filesystems over several devices.
+fn mounted(mountinfo: &str) -> impl Iterator<Item = Numbers> + '_ {
+    mountinfo.lines().filter_map(|line| {
+        let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
+        match (major.parse().ok()?, minor.parse().ok()?) {
+            (0, _) => {
+                let source = line.split_once(" - ")?.1.split(' ').nth(1)?;
+                source.starts_with("/dev/").then(|| numbers_of(Path::new(source)))?
+            }
+            numbers => Some(numbers),
+        }
+    })
+}
+
+/// All block devices that somebody other than this process has mounted, open or in use as swap.
+fn used_devices() -> HashSet<Numbers> {
+    let mut used = HashSet::new();
+    let mut namespaces = HashSet::new();
+    let own = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    used.extend(mounted(&own));
+    namespaces.extend(fs::read_link("/proc/self/ns/mnt").ok());
+    for pid in processes().into_iter().skip(1) {
+        let elsewhere =
+            fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|namespace| namespaces.insert(namespace));
+        if elsewhere {
+            used.extend(mounted(&fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default()));
+        }
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|file| file.path());
+        // Only what is opened by a name under /dev: following the rest could wait for a network.
+        let devices = files.filter(|file| fs::read_link(file).is_ok_and(|target| target.starts_with("/dev")));
+        used.extend(devices.filter_map(|file| numbers_of(&file)));
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    used.extend(swaps.lines().skip(1).filter_map(|line| numbers_of(Path::new(line.split_whitespace().next()?))));
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc;
+
+    #[test]
+    fn mounts_are_found_by_number() {
+        let text =
+            "36 35 7:3 / /mnt rw shared:1 - ext4 /dev/loop3 rw\n37 35 0:44 / /proc rw - proc proc rw\nshort\n1 2 x:y\n";
+        assert_eq!(mounted(text).collect::<Vec<_>>(), [(7, 3)]);
+    }
+
+    #[test]
+    fn nothing_is_looked_for_where_nothing_is_asked() {
+        let openness = Openness::default();
+        assert!(openness.in_use(&[]).is_empty());
+        assert_eq!(openness.passes.lock().begun, 0);
+    }
+
+    #[test]
+    fn who_asks_meanwhile_shares_the_next_pass_and_not_the_one_under_way() {
+        let openness = Openness::default();
+        let made = AtomicU64::new(0);
+        let (go, wait) = mpsc::channel::<()>();
+        // Each pass finds its own number.
+        let pass = || HashSet::from([(7, made.fetch_add(1, Ordering::SeqCst) as u32)]);
+        std::thread::scope(|threads| {
+            let (inside, begun) = mpsc::channel();
+            let first = threads.spawn(|| {
+                openness.shared(move || {
+                    inside.send(()).unwrap();
+                    wait.recv().unwrap();
+                    pass()
+                })
+            });
+            begun.recv().unwrap();
+            let others: Vec<_> = (0..64).map(|_| threads.spawn(|| openness.shared(pass))).collect();
+            while openness.passes.lock().waiting < 64 {
+                std::thread::yield_now();
+            }
+            go.send(()).unwrap();
+            assert_eq!(*first.join().unwrap(), HashSet::from([(7, 0)]));
+            for other in others {
+                assert_eq!(*other.join().unwrap(), HashSet::from([(7, 1)]), "what the first found may be too old");
+            }
+        });
+        assert_eq!(openness.passes.lock().begun, 2);
+    }
+
+    #[test]
+    fn a_pass_that_fails_lets_the_next_one_begin() {
+        let openness = Openness::default();
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| openness.shared(|| panic!("a bug"))));
+        assert!(failed.is_err());
+        assert_eq!(*openness.shared(|| HashSet::from([(7, 1)])), HashSet::from([(7, 1)]));
+    }
+}

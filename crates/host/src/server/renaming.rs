@@ -1,0 +1,190 @@
+//! A group gets another name in several steps: names under /dev, the disks, the run directory, the keeper. A server that
+//! is killed in between would leave two names, and devices that no server comes back for. So a file in the run directory says
+//! that a rename is under way, from before the first step until after the last, and whoever wants the group next finishes it.
+//!
+//! * N1 The file is there while anything of a rename is half done. Its name has both groups' names (`@` is in neither), so
+//!   that it is found from either.
+//! * N2 Who renames holds the file's lock, and the kernel lets go of it when that process ends, however it ends. Who
+//!   finishes holds it, too: one at a time, and nobody while the rename goes on.
+//! * N3 The disks say which name holds. If it is the new one the other steps are done, else they are undone; each of them
+//!   can be done twice.
+
+use super::failure::{Failure, Result};
+use super::log;
+use crate::export::nodes::Nodes;
+use crate::{archive, devices, keeper, paths, settings};
+use rowen_control::uuids;
+use rowen_control::wire::ErrorKind;
+use rowen_engine::units::Uuid;
+use rustix::fs::FlockOperation;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where the names of block devices are.
+const DEV: &str = "/dev";
+const PREFIX: &str = "renaming@";
+
+/// A rename under way.
+pub struct Renaming {
+    path: PathBuf,
+    file: File,
+}
+
+/// What the file says: which group, and its run directory, wherever that is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Note {
+    group: Uuid,
+    run_dir: u64,
+}
+
+impl Note {
+    fn write(&self) -> String {
+        format!("{} {}\n", uuids::lvm_text(self.group), self.run_dir)
+    }
+
+    fn read(text: &str) -> Option<Note> {
+        let (group, run_dir) = text.strip_suffix('\n')?.split_once(' ')?;
+        Some(Note { group: uuids::parse_lvm_text(group)?, run_dir: run_dir.parse().ok()? })
+    }
+}
+
+fn path_of(from: &str, to: &str) -> PathBuf {
+    paths::run_dir().join(format!("{PREFIX}{from}@{to}"))
+}
+
+/// The renames that are under way or half done, of whatever group: from, to.
+fn all() -> Vec<(String, String)> {
+    let entries = fs::read_dir(paths::run_dir()).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let renames = names.filter_map(|name| {
+        let (from, to) = name.strip_prefix(PREFIX)?.split_once('@')?;
+        Some((from.to_owned(), to.to_owned()))
+    });
+    renames.collect()
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|meta| meta.ino())
+}
+
+impl Renaming {
+    /// Says that the group is about to be renamed.
+    pub fn begin(from: &str, to: &str, group: Uuid) -> io::Result<Renaming> {
+        let run_dir = fs::metadata(paths::group_dir(from))?.ino();
+        let path = path_of(from, to);
+        loop {
+            let file = File::options().create(true).read(true).write(true).truncate(false).mode(0o600).open(&path)?;
+            // One that wrote nothing yet: whoever finds the file empty takes it away.
+            if let Some(mut renaming) = Renaming::lock(path.clone(), file)? {
+                renaming.file.set_len(0)?;
+                renaming.file.write_all(Note { group, run_dir }.write().as_bytes())?;
+                return Ok(renaming);
+            }
+        }
+    }
+
+    /// Waits for the lock; none: the file has lost its name meanwhile.
+    fn lock(path: PathBuf, file: File) -> io::Result<Option<Renaming>> {
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let has_name = inode(&path) == Some(file.metadata()?.ino());
+        Ok(has_name.then_some(Renaming { path, file }))
+    }
+
+    /// All is done, or undone.
+    pub fn end(self) {
+        if let Err(e) = fs::remove_file(&self.path) {
+            log::line(format_args!("cannot remove {}: {e}", self.path.display()));
+        }
+    }
+
+    /// Something could not be done, and who comes next is to try again: not before this process has ended, whose exports
+    /// are still there.
+    pub fn leave(self) {
+        std::mem::forget(self.file);
+    }
+}
+
+/// Finishes what a server that was killed has left half renamed, if this group is one of the two names. Waits for a rename that
+/// goes on. Where the group's disks are not there it stays half renamed.
+pub fn settle(group: &str) -> Result<()> {
+    for (from, to) in all().into_iter().filter(|(from, to)| from == group || to == group) {
+        let failed = |e: &dyn std::fmt::Display| {
+            let message =
+                format!("Volume group \"{from}\" was being renamed to \"{to}\", which cannot be finished: {e}.");
+            Failure::new(ErrorKind::Internal, message)
+        };
+        let path = path_of(&from, &to);
+        let file = match File::options().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(&e)),
+        };
+        let Some(mut renaming) = Renaming::lock(path, file).map_err(|e| failed(&e))? else { continue };
+        let mut text = String::new();
+        renaming.file.read_to_string(&mut text).map_err(|e| failed(&e))?;
+        let Some(note) = Note::read(&text) else {
+            renaming.end();
+            continue;
+        };
+        let scan = devices::scan()?;
+        match scan.name_of(note.group) {
+            None => continue,
+            Some(name) if name == to => complete(&from, &to, note.run_dir).map_err(|e| failed(&e))?,
+            Some(_) => sweep(&to, &paths::group_dir(&from)).map_err(|e| failed(&e))?,
+        }
+        renaming.end();
+    }
+    Ok(())
+}
+
+/// What is left to do of a rename that the disks have.
+fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let (old, new) = (paths::group_dir(from), paths::group_dir(to));
+    if inode(&old) == Some(run_dir) {
+        sweep(from, &old)?;
+        paths::rename_group_dir(from, to)?;
+    }
+    if inode(&new) == Some(run_dir) {
+        keeper::tell_name(to)?;
+    }
+    // The last copy of the metadata under the old name is history. It is no reason to stay half renamed.
+    if let Err(e) = archive::retire(from, &settings::load().unwrap_or_default()) {
+        log::line(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
+    }
+    log::line(format_args!("volume group \"{from}\" is \"{to}\": what its server had begun is finished"));
+    Ok(())
+}
+
+/// Takes away the group's names under /dev that lead to devices of volumes whose files are in that run directory.
+fn sweep(group: &str, run_dir: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    match fs::canonicalize(run_dir.join("volumes")) {
+        Ok(files) => Ok(Nodes::new(Path::new(DEV), group, &files)?.sweep(|_| false)?),
+        // No volume was ever active.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_back_and_nothing_else_is() {
+        let note = Note { group: Uuid([7; 16]), run_dir: 42 };
+        assert_eq!(Note::read(&note.write()), Some(note));
+        let written = note.write();
+        for cut in 0..written.len() {
+            assert_eq!(Note::read(&written[..cut]), None, "cut at {cut}");
+        }
+        assert_eq!(Note::read("07 42\n"), None);
+    }
+}
