@@ -134,6 +134,7 @@ pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefC
             let seconds = SPARE + PATIENCE * expected;
             let part = Part { options, experiment, form, scratch: &scratch, sink: &sink, progress, seconds };
             let outcome = match pass {
+                _ if form.quick && !experiment.quick_passes.contains(pass) => part.left_out(pass.places()),
                 Pass::Host => part.on_host(),
                 Pass::Inside => part.inside(),
                 Pass::Model => part.modelled(),
@@ -198,6 +199,16 @@ impl Part<'_> {
     /// What has no figure at all in a place.
     fn unknown(&self, place: &str) -> Series {
         series(self.experiment, Origin::NotRun, &Key::new(System::Raw, "all", &[], 0), "", place)
+    }
+
+    /// A part that the quick form has no time for: every system says so.
+    fn left_out(&self, places: &[&str]) -> Result {
+        let each = places.iter().flat_map(|place| self.experiment.systems.iter().map(move |system| (*place, *system)));
+        for (place, system) in each {
+            let series = Series { system: system.name().to_owned(), ..self.unknown(place) };
+            self.sink.borrow_mut().add(self.experiment, series, None, Some("full form only".to_owned()), 0);
+        }
+        Ok(())
     }
 
     fn on_host(&self) -> Result {

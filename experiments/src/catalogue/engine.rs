@@ -28,6 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     published: Vec::new,
     sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
     passes: &[Pass::Host],
+    quick_passes: &[Pass::Host],
     remarks: &[],
     mib: [0, 0, 0],
     seconds: [[25.0, 0.0, 0.0], [100.0, 0.0, 0.0]],

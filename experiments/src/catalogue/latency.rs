@@ -32,9 +32,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     published: Vec::new,
     sizes,
     passes: &Pass::ALL,
+    quick_passes: &Pass::ALL,
     remarks: &[],
     mib: [40, 160, 640],
-    seconds: [[27.0, 45.0, 20.0], [100.0, 500.0, 60.0]],
+    seconds: [[13.0, 45.0, 20.0], [100.0, 500.0, 60.0]],
 };
 
 const CHUNK: &str = "64k";
@@ -64,6 +65,7 @@ fn why_not(context: &Context, system: System, count: usize) -> Option<&'static s
         System::Classic if count > MOST_CLASSIC => Some(super::CLASSIC_LIMIT),
         System::Thin if count > 100 => Some(super::THIN_LIMIT),
         _ if context.recording && count > 10 => Some("no more than 10 snapshots are recorded"),
+        _ if context.form.quick && count > 100 => Some("more than 100: full form only"),
         _ if context.is_brief() && !context.recording && count > 1 => {
             Some("more than one in user-mode-linux: full form only")
         }
