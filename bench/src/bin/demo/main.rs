@@ -93,7 +93,10 @@ fn run(options: &Options) -> Result<()> {
     if let Ok((rows, rounds)) = &outcome {
         print!("{}", table::render(rows, *rounds));
     }
-    // What is left behind is worse news than why the run ended.
+    // What is left behind is worse news than why the run ended, which is to be known as well.
+    if let (Err(_), Err(Failure::Told(why))) = (&cleaned, &outcome) {
+        eprintln!("demo: {why}");
+    }
     cleaned.and(outcome.map(drop))
 }
 
