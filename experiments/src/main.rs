@@ -42,7 +42,8 @@ Usage: rowen-experiments [OPTION]... [EXPERIMENT]...   (`make experiments` runs 
        rowen-experiments report LINES... [--out DIR]   make the page and the tables from lines again
        rowen-experiments compare BEFORE AFTER          say what changed beyond the noise, from lines of two runs
 
-  --full          the documents' sizes, up to 90 minutes (without it: 10 minutes)
+  --full          the documents' sizes, up to 90 minutes (without it: 10 minutes, in which some parts are left out
+                  of experiments that are not named)
   --rounds N      rounds of each experiment (5)
   --mib N         size of large writes
   --pass PASS     only this pass: host, uml (user-mode-linux) or model; may be given again
@@ -105,7 +106,8 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
         }
     }
     form.rounds = rounds.unwrap_or(if form.smoke { 1 } else { catalogue::ROUNDS });
-    if chosen.is_empty() {
+    let by_name = !chosen.is_empty();
+    if !by_name {
         chosen = catalogue::ALL.iter().collect();
     }
     if passes.is_empty() {
@@ -113,7 +115,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
     }
     let revision = revision.unwrap_or_else(git_revision);
     let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
-    let options = Options { form, mib, dir, rowen, out, revision, passes, resume };
+    let options = Options { form, mib, dir, rowen, out, revision, passes, resume, by_name };
     Ok(Some(Words { options, chosen }))
 }
 
@@ -184,8 +186,9 @@ fn measure(words: &Words) -> Result<bool> {
     }
     command::catch_signals()?;
     std::fs::create_dir_all(&options.out).map_err(|e| format!("cannot make {}: {e}", options.out.display()))?;
-    let parts = words.chosen.iter().flat_map(|e| options.passes.iter().map(|pass| e.seconds_of(*pass, &options.form)));
-    let seconds = parts.sum();
+    let parts = words.chosen.iter().flat_map(|e| options.passes.iter().map(move |pass| (e, *pass)));
+    let made = parts.filter(|(e, pass)| e.has(*pass, &options.form, options.by_name));
+    let seconds = made.map(|(e, pass)| e.seconds_of(pass, &options.form)).sum();
     let progress = Rc::new(RefCell::new(Progress::new(seconds)));
     let failures = runner::run(options, &words.chosen, &progress)?;
     eprintln!("the report: {}", options.out.join("report.html").display());

@@ -35,6 +35,8 @@ pub struct Options {
     pub revision: String,
     /// Which of the passes are made.
     pub passes: Vec<Pass>,
+    /// Whether the experiments were asked for by their names.
+    pub by_name: bool,
     /// Leaves out what such a run has found already.
     pub resume: bool,
 }
@@ -126,7 +128,10 @@ pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefC
                 progress.borrow_mut().line(&format!("{name}: there already"));
                 continue;
             }
-            progress.borrow_mut().begin(expected);
+            match experiment.has(*pass, &form, options.by_name) {
+                true => progress.borrow_mut().begin(expected),
+                false => progress.borrow_mut().begin(0.0),
+            }
             let begun = Instant::now();
             let sink = Rc::new(RefCell::new(Sink { run, lines: Vec::new() }));
             let scratch = Scratch::new(&options.dir)?;
@@ -134,7 +139,7 @@ pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefC
             let seconds = SPARE + PATIENCE * expected;
             let part = Part { options, experiment, form, scratch: &scratch, sink: &sink, progress, seconds };
             let outcome = match pass {
-                _ if form.quick && !experiment.quick_passes.contains(pass) => part.left_out(pass.places()),
+                _ if !experiment.has(*pass, &form, options.by_name) => part.left_out(pass.places()),
                 Pass::Host => part.on_host(),
                 Pass::Inside => part.inside(),
                 Pass::Model => part.modelled(),
@@ -201,12 +206,12 @@ impl Part<'_> {
         series(self.experiment, Origin::NotRun, &Key::new(System::Raw, "all", &[], 0), "", place)
     }
 
-    /// A part that the quick form has no time for: every system says so.
+    /// A part that the quick form has no time for. It says so, and takes the place of no figures.
     fn left_out(&self, places: &[&str]) -> Result {
-        let each = places.iter().flat_map(|place| self.experiment.systems.iter().map(move |system| (*place, *system)));
-        for (place, system) in each {
-            let series = Series { system: system.name().to_owned(), ..self.unknown(place) };
-            self.sink.borrow_mut().add(self.experiment, series, None, Some("full form only".to_owned()), 0);
+        for place in places {
+            let all = Series { system: ALL_SYSTEMS.to_owned(), ..self.unknown(place) };
+            let why = "the quick form has it by name only".to_owned();
+            self.sink.borrow_mut().add(self.experiment, all, None, Some(why), 0);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     quick_passes: &[Pass::Host, Pass::Inside],
     remarks: &[],
     mib: [32, 48, 384],
-    seconds: [[50.0, 60.0, 0.0], [210.0, 350.0, 60.0]],
+    seconds: [[50.0, 60.0, 15.0], [210.0, 350.0, 60.0]],
 };
 
 const PARTS: u64 = 10;
