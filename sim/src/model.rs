@@ -401,7 +401,8 @@ impl Model {
     fn flush(&mut self, vol: Vol) -> Step {
         self.note(format!("flush {vol}"));
         let client = self.client.clone();
-        Ok(self.run(async move { client.flush(vol).await })??)
+        let flushed = self.run(async move { client.flush(vol).await })?;
+        flushed.or_else(|error| self.gone_meanwhile(Failure::Refused(error)))
     }
 
     fn checkpoint(&mut self) -> Step {
