@@ -129,6 +129,7 @@ const MOST_FINDINGS: usize = 8;
 pub fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.writes_in_place += more.writes_in_place;
     sum.writes_redirected += more.writes_redirected;
+    sum.writes_again += more.writes_again;
     sum.journal_frames += more.journal_frames;
     sum.journal_records += more.journal_records;
     sum.device_flushes += more.device_flushes;

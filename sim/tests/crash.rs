@@ -132,7 +132,7 @@ fn scripted_scenarios() {
             && stats.orphans_freed > 0,
         "{stats:?}"
     );
-    assert!(stats.waits_for_marker > 0 && stats.volumes_invalidated > 0, "{stats:?}");
+    assert!(stats.writes_again > 0 && stats.waits_for_marker > 0 && stats.volumes_invalidated > 0, "{stats:?}");
     assert!(report.recovery_states > 0);
 }
 

@@ -106,6 +106,35 @@ fn a_redirected_part_of_a_block_reads_the_rest_first() {
     assert_eq!(bench.cost(async |c, v| write(c, v, 83, 1).await), (1, 2, 0));
 }
 
+/// The second write to a block that was redirected just now waits for nothing either.
+#[test]
+fn a_fresh_block_is_written_elsewhere_again_and_in_place_once_it_is_durable() {
+    let bench = Bench::new();
+    bench.snapshot();
+    let free = || bench.client.group.info().free_blocks;
+    bench.cost(async |c, v| write(c, v, 80, 8).await);
+    assert_eq!(bench.cost(async |c, v| write(c, v, 80, 8).await), (0, 2, 0));
+    assert_eq!(bench.cost(async |c, v| write(c, v, 83, 1).await), (1, 2, 0), "a part of it");
+    assert_eq!(bench.client.group.stats().writes_again, 2);
+    assert_eq!(bench.client.group.stats().waits_for_marker, 0);
+    // A flush, and a frame after it that says so, and a flush that makes that durable.
+    bench.cost(async |c, v| flush(c, v).await);
+    bench.cost(async |c, v| write(c, v, 160, 8).await);
+    bench.cost(async |c, v| flush(c, v).await);
+    assert_eq!(bench.cost(async |c, v| write(c, v, 80, 8).await), (0, 1, 0), "in place");
+    // What was given up comes back: two blocks are in use for two that were redirected.
+    let settled = || {
+        bench.cost(async |client, _| client.checkpoint().await.unwrap());
+        bench.cost(async |client, _| client.checkpoint().await.unwrap());
+        free()
+    };
+    let before = settled();
+    for n in 0..100 {
+        bench.cost(async |c, v| write(c, v, 240 + n % 2, 1).await);
+    }
+    assert_eq!(settled(), before - 1, "a hundred writes to one block");
+}
+
 #[test]
 fn a_flush_is_one_flush() {
     let bench = Bench::new();

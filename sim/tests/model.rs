@@ -61,7 +61,7 @@ fn wild() {
     let seen = run_all(Profile::Wild, scaled(1500), 120);
     assert!(seen.raced_checkpoints > 0 && seen.power_cuts > 0 && seen.deaths > 0 && seen.reopened > 0, "{seen:?}");
     let stats = &seen.stats;
-    assert!(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.waits_for_marker > 0, "{seen:?}");
+    assert!(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.writes_again > 0, "{seen:?}");
 }
 
 #[test]

@@ -789,6 +789,7 @@ macro_rules! stats {
 stats!(
     writes_in_place,
     writes_redirected,
+    writes_again,
     journal_frames,
     journal_records,
     device_flushes,

@@ -48,6 +48,7 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     pub nodes_written: AtomicU64,
     pub node_loads: AtomicU64,
+    pub writes_again: AtomicU64,
     pub waits_for_marker: AtomicU64,
     pub recovered: AtomicU64,
     pub recovery_skipped: AtomicU64,

@@ -63,6 +63,7 @@ impl Group {
             checkpoints: get(&counters.checkpoints),
             nodes_written: get(&counters.nodes_written),
             node_loads: get(&counters.node_loads),
+            writes_again: get(&counters.writes_again),
             waits_for_marker: get(&counters.waits_for_marker),
             recovered: get(&counters.recovered),
             recovery_skipped: get(&counters.recovery_skipped),

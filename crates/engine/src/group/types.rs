@@ -231,13 +231,15 @@ pub struct GroupInfo {
 pub struct Stats {
     pub writes_in_place: u64,
     pub writes_redirected: u64,
+    /// Of these: writes to fresh blocks, which were put elsewhere once more (rule R6).
+    pub writes_again: u64,
     pub journal_frames: u64,
     pub journal_records: u64,
     pub device_flushes: u64,
     pub checkpoints: u64,
     pub nodes_written: u64,
     pub node_loads: u64,
-    /// Writes that waited until an earlier mapping of their block was durable (rule R6).
+    /// Writes for which there was no such place, and which waited until the earlier mapping was durable.
     pub waits_for_marker: u64,
     /// Records that recovery applied, and those it left out because their data was not there.
     pub recovered: u64,

@@ -47,6 +47,8 @@ enum Place {
     Unwritten(u64),
     /// Put elsewhere; `old` holds its contents, if any.
     New { old: Option<u64>, account: Account },
+    /// The head's own, at `old`, but too fresh to be overwritten: put elsewhere once more.
+    Again { old: u64, account: Account },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -313,12 +315,14 @@ impl Volume {
         if state.gates > 0 {
             return Some(Self::wait_here(&mut guard, cx));
         }
-        let pieces = match self.classify(state, first, last) {
+        let mut pieces = match self.classify(state, first, last) {
             Ok(pieces) => pieces,
             Err(MapError::Missing(node, level)) => return Some(Poll::Ready(Ok(Plan::Load(node, level)))),
             Err(MapError::Corrupt(error)) => return Some(Poll::Ready(Err(error))),
             Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
         };
+        let fresh = self.fresh_in(state, &pieces);
+        let waits = fresh.filter(|_| !self.place_again(state, &mut pieces));
         let sector = u64::from(self.core.sector());
         let aligned = sector == SECTOR_SIZE || (offset % sector == 0 && len % sector == 0);
         let in_place = aligned && pieces.iter().all(|p| matches!(p.place, Place::Own(_)));
@@ -326,7 +330,7 @@ impl Volume {
         if state.conflict(first, last, mode) {
             return Some(Self::wait_here(&mut guard, cx));
         }
-        if let Some(seq) = self.fresh_in(state, &pieces) {
+        if let Some(seq) = waits {
             return Some(Poll::Ready(Ok(Plan::Marker(seq))));
         }
         if in_place {
@@ -352,11 +356,13 @@ impl Volume {
             Pressure::Half => self.core.want_checkpoint(),
             Pressure::Low => {}
         }
-        Some(match self.plan_map(state, &pieces, offset, len) {
-            Ok(plan) => Poll::Ready(Ok(Plan::Map(plan))),
-            Err(AllocError::Map(MapError::Missing(node, level))) => Poll::Ready(Ok(Plan::Load(node, level))),
-            Err(AllocError::Map(MapError::Corrupt(error))) => Poll::Ready(Err(error)),
-            Err(error) => Poll::Ready(Ok(Plan::Space(error))),
+        Some(match (self.plan_map(state, &pieces, offset, len), fresh) {
+            (Ok(plan), _) => Poll::Ready(Ok(Plan::Map(plan))),
+            (Err(AllocError::Map(MapError::Missing(node, level))), _) => Poll::Ready(Ok(Plan::Load(node, level))),
+            (Err(AllocError::Map(MapError::Corrupt(error))), _) => Poll::Ready(Err(error)),
+            // Where there is no room to put them elsewhere, fresh blocks are waited for.
+            (Err(AllocError::Full | AllocError::ReserveFull(_)), Some(seq)) => Poll::Ready(Ok(Plan::Marker(seq))),
+            (Err(error), _) => Poll::Ready(Ok(Plan::Space(error))),
         })
     }
 
@@ -372,6 +378,26 @@ impl Volume {
         let durable = self.core.journal.marker_durable();
         state.fresh.prune(durable);
         latest(state).filter(|seq| *seq >= durable)
+    }
+
+    /// Has fresh blocks put elsewhere once more rather than wait until they may be written in place, which takes two flushes. Not
+    /// those that read as zeros, which is rare. False: some piece has to be waited for, and nothing is changed.
+    ///
+    /// The block given up is freed as any other (rule R8), so that a record that recovery does not believe leaves the one before
+    /// it as it was.
+    fn place_again(&self, state: &State, pieces: &mut Pieces) -> bool {
+        let is_fresh = |piece: &Piece| state.fresh.latest(piece.start, piece.end).is_some();
+        if pieces.iter().any(|piece| matches!(piece.place, Place::Unwritten(_)) && is_fresh(piece)) {
+            return false;
+        }
+        // What is given up goes off the same account.
+        let account = state.meta.reserve.map_or(Account::Open, |_| Account::Reserve(self.id));
+        for piece in pieces.iter_mut().filter(|piece| is_fresh(piece)) {
+            if let Place::Own(old) = piece.place {
+                piece.place = Place::Again { old, account };
+            }
+        }
+        true
     }
 
     /// What each part of the range would do.
@@ -439,7 +465,9 @@ impl Volume {
             match piece.place {
                 Place::Own(vg) => plan.targets.push(((vg, blocks), false)),
                 Place::Unwritten(vg) => plan.targets.push(((vg, blocks), true)),
-                Place::New { account, .. } => {
+                Place::New { account, .. } | Place::Again { account, .. } => {
+                    // Its slot in the chunk is taken by the block that is given up: those go one after the other.
+                    let chunk = if matches!(piece.place, Place::Again { .. }) { 1 } else { chunk };
                     let mut runs = Runs::new();
                     let taken =
                         space.alloc(self.core.hands(), self.id, chunk, (piece.start, blocks), account, &mut runs);
@@ -461,7 +489,9 @@ impl Volume {
         let edge = |block: u64| {
             let piece = pieces.iter().find(|p| p.start <= block && block < p.end).expect("pieces cover the request");
             match piece.place {
-                Place::Own(vg) | Place::New { old: Some(vg), .. } => Edge::At(vg + block - piece.start),
+                Place::Own(vg) | Place::New { old: Some(vg), .. } | Place::Again { old: vg, .. } => {
+                    Edge::At(vg + block - piece.start)
+                }
                 Place::Unwritten(_) | Place::New { old: None, .. } => Edge::Zeros,
             }
         };
@@ -470,6 +500,9 @@ impl Volume {
         }
         if (offset + len) % BLOCK_SIZE != 0 && (last - 1 > first || offset % BLOCK_SIZE == 0) {
             plan.edges[1] = edge(last - 1);
+        }
+        if pieces.iter().any(|piece| matches!(piece.place, Place::Again { .. })) {
+            count(&self.core.counters.writes_again);
         }
         plan.op = state.begin(first, last, Mode::Map, plan.allocated.clone());
         Ok(plan)
