@@ -135,6 +135,23 @@ fn a_fresh_block_is_written_elsewhere_again_and_in_place_once_it_is_durable() {
     assert_eq!(settled(), before - 1, "a hundred writes to one block");
 }
 
+/// A thick volume's blocks stay where they were laid out, also when they are written twice at once.
+#[test]
+fn a_thick_volume_keeps_its_place() {
+    let bench = Bench::new();
+    let spec = VolumeSpec { kind: VolumeKind::Thick, blocks: 64, chunk_blocks: 1, full: FullPolicy::Fail };
+    let client = bench.client.clone();
+    let vol = bench.world.run(async move { client.create(spec).await.unwrap() });
+    let pending = || bench.client.group.info().free_blocks;
+    let before = pending();
+    for _ in 0..3 {
+        bench.cost(async |c, _| write(c, vol, 80, 8).await);
+    }
+    assert_eq!(pending(), before, "no other block was taken");
+    let stats = bench.client.group.stats();
+    assert!(stats.waits_for_marker > 0 && stats.writes_again == 0, "{stats:?}");
+}
+
 #[test]
 fn a_flush_is_one_flush() {
     let bench = Bench::new();

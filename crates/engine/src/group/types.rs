@@ -239,7 +239,7 @@ pub struct Stats {
     pub checkpoints: u64,
     pub nodes_written: u64,
     pub node_loads: u64,
-    /// Writes for which there was no such place, and which waited until the earlier mapping was durable.
+    /// Writes for which there was no other place, or that keep theirs, and which waited until the earlier mapping was durable.
     pub waits_for_marker: u64,
     /// Records that recovery applied, and those it left out because their data was not there.
     pub recovered: u64,

@@ -381,13 +381,19 @@ impl Volume {
     }
 
     /// Has fresh blocks put elsewhere once more rather than wait until they may be written in place, which takes two flushes. Not
-    /// those that read as zeros, which is rare. False: some piece has to be waited for, and nothing is changed.
+    /// those that lie where a thick volume's space was laid out: they stay there. False: some piece has to be waited for, and
+    /// nothing is changed.
     ///
     /// The block given up is freed as any other (rule R8), so that a record that recovery does not believe leaves the one before
     /// it as it was.
     fn place_again(&self, state: &State, pieces: &mut Pieces) -> bool {
         let is_fresh = |piece: &Piece| state.fresh.latest(piece.start, piece.end).is_some();
-        if pieces.iter().any(|piece| matches!(piece.place, Place::Unwritten(_)) && is_fresh(piece)) {
+        let stays = |piece: &Piece| match piece.place {
+            Place::Unwritten(_) => is_fresh(piece),
+            Place::Own(_) => !state.fresh.is_moved(piece.start, piece.end),
+            Place::New { .. } | Place::Again { .. } => false,
+        };
+        if pieces.iter().any(stays) {
             return false;
         }
         // What is given up goes off the same account.
@@ -578,8 +584,10 @@ impl Volume {
                     let _gate = self.core.gate.read();
                     let mut state = self.state.lock();
                     apply_write(&self.core, &mut state, extent, None)?;
-                    let start = extent.lv_block.0;
-                    state.fresh.insert(start, start + u64::from(extent.len), seq);
+                    let (start, place) = (extent.lv_block.0, extent.vg_block.0);
+                    let is_part = |(at, len): &Run| (*at..at + len).contains(&place);
+                    let is_moved = state.in_flight.iter().any(|op| op.allocated.iter().any(is_part));
+                    state.fresh.insert(start, start + u64::from(extent.len), seq, is_moved);
                     if state.fresh.is_large() {
                         state.fresh.prune(self.core.journal.marker_durable());
                     }

@@ -56,13 +56,22 @@ pub struct InFlight {
     pub allocated: Runs,
 }
 
+/// A range of blocks that one record mapped.
+#[derive(Clone, Copy, Debug)]
+struct FreshRange {
+    end: u64,
+    seq: u64,
+    /// The record gave them a new place; else it wrote for the first time to the place that they had.
+    is_moved: bool,
+}
+
 /// Fresh entries kept without looking which of them became durable.
 const FRESH_ENTRIES: usize = 4096;
 
 /// Blocks whose mapping recovery does not yet take on trust, and the record that made it.
 #[derive(Default)]
 pub struct Fresh {
-    ranges: BTreeMap<u64, (u64, u64)>,
+    ranges: BTreeMap<u64, FreshRange>,
     order: VecDeque<(u64, u64)>,
     /// So many entries are pruned; raised when that did not help, so that pruning stays cheap.
     prune_at: usize,
@@ -78,27 +87,36 @@ impl Fresh {
         self.order.len() >= self.prune_at
     }
 
-    pub fn insert(&mut self, start: u64, end: u64, seq: Seq) {
-        while let Some((at, (old_end, old_seq))) = self.ranges.range(..end).next_back().map(|(k, v)| (*k, *v)) {
-            if old_end <= start {
+    /// `is_moved`: the record gave the blocks a new place.
+    pub fn insert(&mut self, start: u64, end: u64, seq: Seq, is_moved: bool) {
+        while let Some((at, old)) = self.ranges.range(..end).next_back().map(|(k, v)| (*k, *v)) {
+            if old.end <= start {
                 break;
             }
             self.ranges.remove(&at);
-            for (a, b) in [(at, old_end.min(start)), (at.max(end), old_end)] {
+            for (a, b) in [(at, old.end.min(start)), (at.max(end), old.end)] {
                 if a < b {
-                    self.ranges.insert(a, (b, old_seq));
-                    self.order.push_back((old_seq, a));
+                    self.ranges.insert(a, FreshRange { end: b, ..old });
+                    self.order.push_back((old.seq, a));
                 }
             }
         }
-        self.ranges.insert(start, (end, seq.0));
+        self.ranges.insert(start, FreshRange { end, seq: seq.0, is_moved });
         self.order.push_back((seq.0, start));
+    }
+
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &FreshRange> {
+        self.ranges.range(..end).rev().map(|(_, range)| range).take_while(move |range| range.end > start)
     }
 
     /// The latest record that made a mapping in the range.
     pub fn latest(&self, start: u64, end: u64) -> Option<Seq> {
-        let overlapping = self.ranges.range(..end).rev().take_while(|(_, (range_end, _))| *range_end > start);
-        overlapping.map(|(_, (_, seq))| Seq(*seq)).max()
+        self.overlapping(start, end).map(|range| Seq(range.seq)).max()
+    }
+
+    /// Whether all that is fresh in the range was given a new place.
+    pub fn is_moved(&self, start: u64, end: u64) -> bool {
+        self.overlapping(start, end).all(|range| range.is_moved)
     }
 
     /// Forgets what records below `durable` made.
@@ -106,7 +124,7 @@ impl Fresh {
         // Pieces cut later carry older numbers behind newer ones; they are met soon enough.
         while let Some((seq, start)) = self.order.front().copied().filter(|(seq, _)| *seq < durable.0) {
             self.order.pop_front();
-            if self.ranges.get(&start).is_some_and(|(_, s)| *s == seq) {
+            if self.ranges.get(&start).is_some_and(|range| range.seq == seq) {
                 self.ranges.remove(&start);
             }
         }
