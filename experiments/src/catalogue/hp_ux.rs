@@ -2,7 +2,7 @@
 //!
 //! `make experiments EXPERIMENT=hp-ux`
 
-use super::{Experiment, Published, Remark, Sizes, Source};
+use super::{Experiment, Published, Sizes, Source};
 use crate::command::Result;
 use crate::context::{Context, Form, Key, MIB, Quantity};
 use crate::runner::Pass;
@@ -38,15 +38,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &Pass::ALL,
-    remarks: &[Remark {
-        system: "Rowen",
-        metric: "response time",
-        parameters: &[("path", "raw")],
-        why: "An attempt puts its writes in new places. The first write over one of them, in a later attempt, waits for a flush, which \
-              makes all of them certain; the others wait for nothing. That is one request of an attempt, and takes as long as a disk \
-              takes to empty its cache. On a volume as small as this one a random attempt meets some place of those before it; on \
-              the document's 1000 GB it would not.",
-    }],
+    remarks: &[],
     mib: [32, 64, 256],
     seconds: [[8.0, 50.0, 28.0], [100.0, 500.0, 60.0]],
 };

@@ -40,7 +40,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         metric: "write",
         parameters: &[("ext2 block", "1k"), ("snapshot", "one, first write")],
         why: "Rowen maps blocks of 4 KiB. Requests that begin or end within one read the rest of it from where the snapshot has it, \
-              a seek away, and the next request, which has the rest of the block, waits until a flush made the new place certain. A \
+              a seek away; the next request, which has the rest of the block, is redirected once more. A \
               filesystem with blocks of 4 KiB has no such requests.",
     }],
     mib: [16, 64, 1000],
