@@ -142,12 +142,12 @@ fn a_thick_volume_keeps_its_place() {
     let spec = VolumeSpec { kind: VolumeKind::Thick, blocks: 64, chunk_blocks: 1, full: FullPolicy::Fail };
     let client = bench.client.clone();
     let vol = bench.world.run(async move { client.create(spec).await.unwrap() });
-    let pending = || bench.client.group.info().free_blocks;
-    let before = pending();
+    let free = || bench.client.group.info().free_blocks;
+    let before = free();
     for _ in 0..3 {
         bench.cost(async |c, _| write(c, vol, 80, 8).await);
     }
-    assert_eq!(pending(), before, "no other block was taken");
+    assert_eq!(free(), before, "no other block was taken");
     let stats = bench.client.group.stats();
     assert!(stats.waits_for_marker > 0 && stats.writes_again == 0, "{stats:?}");
 }

@@ -568,15 +568,15 @@ impl Volume {
             journal.close(seq);
             return Err(error);
         }
-        let flipped = self.flip(seq, &extents).await;
+        let flipped = self.flip(seq, &extents, &plan.allocated).await;
         journal.close(seq);
         self.core.space_use_changed();
         self.background_marker(seq, u64::from(len));
         flipped
     }
 
-    /// Changes the map: the blocks were written and the record is on the disk (V2).
-    async fn flip(&self, seq: Seq, extents: &[WriteExtent]) -> Result<()> {
+    /// Changes the map: the blocks were written and the record is on the disk (V2). `allocated`: the new places among them.
+    async fn flip(&self, seq: Seq, extents: &[WriteExtent], allocated: &[Run]) -> Result<()> {
         for extent in extents {
             let outcome = self
                 .core
@@ -586,14 +586,14 @@ impl Volume {
                     apply_write(&self.core, &mut state, extent, None)?;
                     let (start, place) = (extent.lv_block.0, extent.vg_block.0);
                     let is_part = |(at, len): &Run| (*at..at + len).contains(&place);
-                    let is_moved = state.in_flight.iter().any(|op| op.allocated.iter().any(is_part));
+                    let is_moved = allocated.iter().any(is_part);
                     state.fresh.insert(start, start + u64::from(extent.len), seq, is_moved);
                     if state.fresh.is_large() {
                         state.fresh.prune(self.core.journal.marker_durable());
                     }
-                    let allocated = (extent.vg_block.0, u64::from(extent.len));
+                    let named = (place, u64::from(extent.len));
                     let holders = state.in_flight.iter_mut().filter(|op| !op.allocated.is_empty());
-                    holders.for_each(|op| remove_run(&mut op.allocated, allocated));
+                    holders.for_each(|op| remove_run(&mut op.allocated, named));
                     Ok(())
                 })
                 .await;
