@@ -6,10 +6,12 @@
 //! * 750 GB, 16 MB of cache, SATA at 300 MB/s: Tech Report's review of the Barracuda 7200.10 (May 2006,
 //!   techreport.com/review/10063). Four platters, and so 8 heads: Tom's Hardware (April 2006, news 2688).
 //! * 7200 rpm, and so 4.16 ms for half a turn.
-//! * Average seek of 8.5 ms (read) and 9.5 ms (write), track to track of 0.8 and 1.0 ms, 78 MB/s at the outside: the maker's
-//!   manual as it is remembered; no copy of it was at hand to compare. What was at hand agrees: 8.5 ms is the published seek of
-//!   its class (Hitachi T7K250 in Tech Report's review 8362), and a Barracuda 7200.10 reads 62 MB/s on the average of its
-//!   surface (measured with HD Tune, goughlui.com, ST3320620A); this model, 58.5.
+//! * Average seek of 8.5 ms (read) and 9.5 ms (write): the typical values in Hitachi's specification of a disk of the same class
+//!   (Deskstar 7K1000.C, section 4.5.2.1; manualshelf.com); reads alone, 8.5 ms, also of the T7K250 and 7K500 (Tech Report's reviews
+//!   8362 and 8752).
+//! * Track to track of 0.8 and 1.0 ms, 78 MB/s at the outside: Seagate's manual as it is remembered; no copy of it was at hand to
+//!   compare. What was at hand agrees: Hitachi specifies 1.0 and 1.1 ms for the 7K320, and a Barracuda 7200.10 reads 62 MB/s on the
+//!   average of its surface (measured with HD Tune, goughlui.com, ST3320620A); this model, 58.5.
 //! * The inside transfers half as fast as the outside: 32.9 of 67.8 MB/s on the T7K250 (the same review).
 //!
 //! Assumed: full stroke is twice the average seek; 24 zones; 50 µs for a command.
