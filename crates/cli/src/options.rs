@@ -269,7 +269,7 @@ options! {
     SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: there are no mirrors.";
     Rebuild None, "rebuild", Kind::Text("PV"), "Refused: there are no mirrors.";
     Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: discarded space is given back.";
-    ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when the group is full.";
+    ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when it or the group is full.";
     PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     UsePolicies None, "usepolicies", Kind::Flag, "Accepted for LVM's clients: nothing is extended by itself.";
     ResizeFs Some('r'), "resizefs", Kind::Flag, "Resize the filesystem with the volume: ext2/3/4, xfs, btrfs.";

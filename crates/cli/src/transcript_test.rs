@@ -863,6 +863,50 @@ fn thin_pools_and_volumes() {
 }
 
 #[test]
+fn a_full_pool_and_a_sparse_volume() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -L 16M -T vg0/pool
+        O|  Logical volume \"pool\" created.$
+        rc=0
+
+        $ lvcreate -V 32M -T vg0/pool -n t1
+        O|  Logical volume \"t1\" created.$
+        rc=0
+
+        $ lvcreate -L 8M -n sp --type snapshot -V 64M vg0
+        O|  Logical volume \"sp\" created.$
+        rc=0",
+    );
+    world.volume("pool").referenced_blocks = 4096;
+    play(
+        &mut world,
+        "$ lvs -o lv_name,lv_attr,data_percent,lv_health_status vg0
+        O|  LV   Attr       Data%  Health         $
+        O|  lv1  -wi-a-----                       $
+        O|  pool twi-aotzD- 100.00 out_of_data    $
+        O|  sp   swi-a-s--- 0.00                  $
+        O|  t1   Vwi-a-tz-- 0.00                  $
+        rc=0
+
+        $ lvcreate -V 32M -T vg0/pool -n t2
+        E|  WARNING: Thin pool vg0/pool is out of data space.
+        E|  Cannot create new thin volume, free space in thin pool vg0/pool reached threshold.
+        rc=5
+
+        $ lvcreate -s -n t3 vg0/t1
+        E|  WARNING: Thin pool vg0/pool is out of data space.
+        E|  Cannot create new thin volume, free space in thin pool vg0/pool reached threshold.
+        rc=5
+
+        $ lvcreate -s -L 4M -n cow vg0/t1
+        O|  Logical volume \"cow\" created.$
+        rc=0",
+    );
+}
+
+#[test]
 fn resizing() {
     let mut world = with_group();
     play(

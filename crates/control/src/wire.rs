@@ -759,7 +759,7 @@ impl VolumeReport {
     }
 
     /// A thin pool: a thin volume, never written and never activated, that names itself as its pool. Its size is what the
-    /// pool's volumes are measured against; it takes no space from the group.
+    /// pool's volumes may hold together; by itself it takes no space from the group.
     pub fn is_pool(&self) -> bool {
         !self.attributes.pool.is_empty() && self.attributes.pool == self.name
     }

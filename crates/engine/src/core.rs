@@ -13,6 +13,7 @@ use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
 use crate::placement::Placement;
 use crate::runtime::{Runtime, yield_now};
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::pools::Pools;
 use crate::space::{AllocError, Hands, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
 use crate::volume::state::UNWRITTEN;
@@ -112,6 +113,8 @@ pub struct Core {
     pub cache: NodeCache,
     pub meta: Mutex<MetaSpace>,
     pub space: Mutex<Space>,
+    /// Nothing is locked while this is.
+    pub pools: Mutex<Pools>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
     pub gate: RwLock<()>,
@@ -148,6 +151,7 @@ impl Core {
             placement: RwLock::new(placement),
             meta: Mutex::new(meta),
             space: Mutex::new(space),
+            pools: Mutex::new(Pools::default()),
             journal,
             gate: RwLock::new(()),
             generation: AtomicU64::new(generation),
@@ -380,6 +384,12 @@ impl Core {
             Box::pin(group.checkpoint()).await?;
         }
         Ok(())
+    }
+
+    /// Volumes changed, and with them perhaps what pools have left: who waits for that looks again.
+    pub fn volumes_changed(&self) {
+        self.pools.lock().forget();
+        self.space_event.notify();
     }
 
     /// Starts a checkpoint when much is dirty or much waits to be freed.

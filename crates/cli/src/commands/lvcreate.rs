@@ -1,10 +1,10 @@
 //! lvcreate: plain volumes, snapshots, thin pools and thin volumes.
 //!
-//! What LVM calls a thin pool is here a named allotment: thin volumes are counted in it, and its size is what they are
-//! measured against. It holds no space back from the group. A snapshot without a size shares the group's free space, of
+//! What LVM calls a thin pool is here a named allotment: thin volumes are counted in it, and together they hold no
+//! more than its size. It holds no space back from the group. A snapshot without a size shares the group's free space, of
 //! thick volumes too; where LVM would refuse, this is the better way.
 
-use super::volumes::{Role, extent_bytes, extents_of, role};
+use super::volumes::{Role, extent_bytes, extents_of, refuse_full_pool, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
@@ -483,6 +483,9 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     if new_pool.is_some() && pool.as_ref() == Some(&name) {
         return Err(Failure::usage("The thin volume and its pool need different names."));
     }
+    if let Some(pool) = &pool {
+        refuse_full_pool(&report, pool)?;
+    }
     let of_pool = pool.as_ref().and_then(|pool| report.volume(pool)).map(|pool| pool.full);
     let mut attributes = attributes(session, args, false);
     attributes.pool = pool.unwrap_or_default();
@@ -560,6 +563,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         // A thin volume of its own in that pool, whatever its origin is: active at once but for a snapshot of a thin one.
         spec.attributes.pool = pool;
     }
+    refuse_full_pool(&report, &spec.attributes.pool)?;
     session.change(&group, Request::Snapshot { specs: vec![spec], freeze: true })?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())

@@ -102,6 +102,28 @@ pub fn refuse_waiting(report: &GroupReport, volume: &VolumeReport) -> Result {
     }
 }
 
+/// A thin volume by itself. LVM has those as snapshots of a device of zeros, and shows them so.
+pub fn is_sparse(volume: &VolumeReport) -> bool {
+    role(volume) == Role::Thin && volume.attributes.pool.is_empty()
+}
+
+/// A pool whose volumes hold all that they may.
+pub fn is_full_pool(volume: &VolumeReport) -> bool {
+    volume.is_pool() && volume.referenced_blocks >= volume.blocks
+}
+
+/// Refuses to put another volume into a full pool.
+pub fn refuse_full_pool(report: &GroupReport, pool: &str) -> Result {
+    if !report.volume(pool).is_some_and(is_full_pool) {
+        return Ok(());
+    }
+    let full = format!("{}/{pool}", report.name);
+    Err(Failure::failed(format!(
+        "WARNING: Thin pool {full} is out of data space.\n\
+         Cannot create new thin volume, free space in thin pool {full} reached threshold."
+    )))
+}
+
 /// The volumes of a pool.
 pub fn members<'a>(report: &'a GroupReport, pool: &'a str) -> impl Iterator<Item = &'a VolumeReport> {
     report.members_of(pool)

@@ -15,7 +15,7 @@ pub const NOTES: &[Note] = &[
             (
                 "1 kind",
                 "(-) plain, (o) origin of snapshots with a size, (s) such a snapshot, (O) and (S) the same while a \
-                        merge waits, (t) thin pool, (V) thin volume.",
+                        merge waits, (t) thin pool, (V) thin volume; a sparse volume is an (s), too.",
             ),
             ("2 permission", "(w) writable, (r) read-only."),
             ("3 allocation", "(i) as the group has it."),
@@ -116,8 +116,8 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     ("removing an origin removes its snapshots", "snapshots with a size follow it, as in LVM; the others stay"),
     (
         "a thin pool has metadata to size and repair",
-        "`lvcreate -T` is accepted; a pool is a name with a size, its volumes draw \
-      on the group's space; `metadata_percent` is the share of the group that metadata takes",
+        "`lvcreate -T` is accepted; a pool's size bounds what its volumes hold \
+      together, and holds no space back for them; writes beyond it wait (LVM's wait a minute, then fail) or fail; `metadata_percent` is the share of the group that metadata takes",
     ),
     (
         "`lvremove` frees before it returns",
@@ -135,7 +135,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     ),
     (
         "`pool_tdata`, `pool_tmeta`, `lvol0_pmspare`",
-        "there are no hidden volumes: `-a` shows the same, `data_lv` and \
+        "there are no such volumes: `-a` adds only snapshots that wait to be merged, `data_lv` and \
       `metadata_lv` are blank",
     ),
     ("`--reportformat json_std` since 2.03.17", "there"),

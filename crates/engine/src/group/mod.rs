@@ -22,6 +22,7 @@ mod open;
 mod ops;
 mod orphans;
 mod places;
+mod pools;
 mod reclaim;
 mod report;
 mod types;

@@ -87,6 +87,7 @@ impl Group {
                 }
             })
             .await?;
+        self.core.volumes_changed();
         outcome.ok_or_else(|| fatal.expect("a step without a value says why"))
     }
 

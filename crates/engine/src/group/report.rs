@@ -1,7 +1,7 @@
 //! What reports show: the group, its volumes, and counters.
 
 use super::catalog::Catalog;
-use super::{Group, GroupInfo, PvInfo, Stats, Volume, VolumeInfo};
+use super::{Group, GroupInfo, PvInfo, Stats, Volume, VolumeInfo, pools};
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
@@ -79,10 +79,12 @@ impl Group {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let mut sums = Sums::default();
+        let mut any_pool = false;
         let mut volumes: Vec<VolumeInfo> = Vec::with_capacity(catalog.volumes.len());
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();
             sums.add(&catalog, &state.head, Some(volume.id));
+            any_pool |= pools::is_pool(&state.meta);
             volumes.push(bare_info(&catalog, &state.meta, &state.head));
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
@@ -90,7 +92,17 @@ impl Group {
             volume.snapshot_used = sums.held.get(&volume.id).copied().unwrap_or(0);
             volume.freed_if_removed += sums.merged.get(&volume.id).copied().unwrap_or(0);
         }
+        if any_pool {
+            let usage = pools::Usage::of(&catalog);
+            let is_pool = |volume: &&mut VolumeInfo| pools::is_pool_name(&volume.name, &volume.attributes);
+            volumes.iter_mut().filter(is_pool).for_each(|pool| pool.referenced = usage.used(&pool.name));
+        }
         volumes
+    }
+
+    /// The thin pools.
+    pub fn pools(&self) -> Vec<VolumeInfo> {
+        self.volumes_where(pools::is_pool)
     }
 
     pub fn volume_count(&self) -> usize {
@@ -189,9 +201,11 @@ impl Holdings<'_> {
     fn info(&self, volume: &Volume) -> VolumeInfo {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
+        let is_pool = pools::is_pool(&state.meta);
         let info = bare_info(self.0, &state.meta, &state.head);
         drop(state);
         VolumeInfo {
+            referenced: if is_pool { pools::Usage::of(self.0).used(&info.name) } else { info.referenced },
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info

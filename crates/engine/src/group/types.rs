@@ -180,7 +180,7 @@ pub struct VolumeInfo {
     pub origin: Option<VolumeId>,
     pub reserve: Option<u64>,
     pub attributes: Attributes,
-    /// Blocks mapped and written, shared ones included.
+    /// Blocks mapped and written, shared ones included. Of a pool: what its volumes hold together.
     pub referenced: u64,
     /// Blocks that only this volume uses.
     pub exclusive: u64,

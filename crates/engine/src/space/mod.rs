@@ -14,6 +14,7 @@
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
 
 pub mod metadata;
+pub mod pools;
 
 use crate::error::Error;
 use crate::fixed_hash::Map;
@@ -112,6 +113,8 @@ pub enum AllocError {
     Full,
     /// The snapshot's reserve does not cover it.
     ReserveFull(VolumeId),
+    /// So many blocks of the volume's pool are wanted, and it may have fewer left.
+    PoolFull(u64),
 }
 
 impl From<MapError> for AllocError {

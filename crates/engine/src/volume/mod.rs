@@ -84,6 +84,8 @@ struct MapPlan {
     /// Old contents of the first and the last block, when the write covers them in part.
     edges: [Edge; 2],
     allocated: Runs,
+    /// Blocks of its own that it gives up.
+    replaces: u64,
     accounts: SmallVec<[(Run, Account); 2]>,
 }
 
@@ -190,9 +192,17 @@ impl Volume {
                 }
                 Plan::Map(plan) => {
                     count(&self.core.counters.writes_redirected);
-                    let op = plan.op;
+                    let (op, replaces) = (plan.op, plan.replaces);
                     let outcome = self.write_mapped(offset, len, buf, plan).await;
-                    self.state.lock().finish(op);
+                    let in_pool = {
+                        let mut state = self.state.lock();
+                        state.finish(op);
+                        !state.meta.attributes.pool.is_empty()
+                    };
+                    if in_pool && (replaces > 0 || outcome.is_err()) {
+                        // It took more of its pool than it has now: others may wait for the rest.
+                        self.core.space_event.notify();
+                    }
                     return outcome;
                 }
                 Plan::Load(node, level) => self.load(node, level, &mut unreadable).await?,
@@ -285,7 +295,7 @@ impl Volume {
         if at < end_byte {
             zeros.push(((at - offset) as u32, (end_byte - at) as u32));
         }
-        let op = (!segments.is_empty()).then(|| state.begin(first, last, Mode::Read, Runs::new()));
+        let op = (!segments.is_empty()).then(|| state.begin(first, last, Mode::Read));
         Poll::Ready(Ok(ReadPlan::Ready { op, segments, zeros }))
     }
 
@@ -342,7 +352,7 @@ impl Volume {
                 let byte = vg * BLOCK_SIZE + (from - piece.start * BLOCK_SIZE);
                 state.placement.map_bytes(byte, to - from, (from - offset) as u32, &mut segments);
             }
-            let op = state.begin(first, last, mode, Runs::new());
+            let op = state.begin(first, last, mode);
             return Some(Poll::Ready(Ok(Plan::InPlace { op, segments })));
         }
         // Tried, not waited for: the gate comes before this volume's lock. Most often it is open, and nothing is looked up twice.
@@ -462,9 +472,11 @@ impl Volume {
             targets: SmallVec::new(),
             edges: [Edge::Whole; 2],
             allocated: Runs::new(),
+            replaces: 0,
             accounts: SmallVec::new(),
         };
         let chunk = u64::from(state.meta.chunk_blocks);
+        self.take_from_pool(state, pieces)?;
         let mut space = self.core.space.lock();
         for piece in pieces {
             let blocks = piece.end - piece.start;
@@ -507,11 +519,34 @@ impl Volume {
         if (offset + len) % BLOCK_SIZE != 0 && (last - 1 > first || offset % BLOCK_SIZE == 0) {
             plan.edges[1] = edge(last - 1);
         }
-        if pieces.iter().any(|piece| matches!(piece.place, Place::Again { .. })) {
+        let again = pieces.iter().filter(|piece| matches!(piece.place, Place::Again { .. }));
+        plan.replaces = again.map(|piece| piece.end - piece.start).sum();
+        if plan.replaces > 0 {
             count(&self.core.counters.writes_again);
         }
-        plan.op = state.begin(first, last, Mode::Map, plan.allocated.clone());
+        plan.op = state.begin_with(first, last, Mode::Map, plan.allocated.clone(), plan.replaces);
         Ok(plan)
+    }
+
+    /// A pool's volumes together take no more than its size. What is taken off here and then not used comes back when the
+    /// pool is measured (Q1).
+    fn take_from_pool(&self, state: &State, pieces: &Pieces) -> std::result::Result<(), AllocError> {
+        let pool = &state.meta.attributes.pool;
+        if pool.is_empty() {
+            return Ok(());
+        }
+        // What a snapshot's reserve pays for is not the pool's; one without a reserve pays for nothing.
+        let is_counted = |piece: &&Piece| match piece.place {
+            Place::New { account: Account::Reserve(payer), .. } => self.core.space.lock().reserve(payer).is_none(),
+            Place::New { .. } => true,
+            // For each block that is put elsewhere one comes back.
+            Place::Own(_) | Place::Unwritten(_) | Place::Again { .. } => false,
+        };
+        let wanted: u64 = pieces.iter().filter(is_counted).map(|piece| piece.end - piece.start).sum();
+        match wanted == 0 || self.core.pools.lock().take(pool, wanted) {
+            true => Ok(()),
+            false => Err(AllocError::PoolFull(wanted)),
+        }
     }
 
     async fn write_mapped(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: MapPlan) -> Result<()> {
@@ -750,7 +785,7 @@ impl Volume {
                 if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
                     return Poll::Ready(Ok(None));
                 }
-                Poll::Ready(Ok(Some(state.begin(first, last, Mode::Exclusive, Runs::new()))))
+                Poll::Ready(Ok(Some(state.begin(first, last, Mode::Exclusive))))
             });
             match plan.await? {
                 Some(op) => break op,
@@ -788,6 +823,10 @@ impl Volume {
         };
         journal.close(seq);
         self.core.space_use_changed();
+        if !self.state.lock().meta.attributes.pool.is_empty() {
+            // Others of the pool may wait for this.
+            self.core.space_event.notify();
+        }
         outcome
     }
 
@@ -805,6 +844,23 @@ impl Volume {
             }
             AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
             AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
+            AllocError::PoolFull(wanted) => {
+                let turn = self.core.space_event.turn();
+                let pool = self.state.lock().meta.attributes.pool.clone();
+                let left = group.measure_pool(&pool);
+                if left.now >= wanted {
+                    return Ok(());
+                }
+                if left.now.saturating_add(left.soon) >= wanted {
+                    // Each of those tells when it is done.
+                    self.core.space_event.changed(turn).await;
+                    return Ok(());
+                }
+                match group.more_space().await? {
+                    true => Ok(()),
+                    false => self.out_of_space(turn).await,
+                }
+            }
             AllocError::Full => {
                 let turn = self.core.space_event.turn();
                 match group.more_space().await? {

@@ -54,6 +54,8 @@ pub struct InFlight {
     pub mode: Mode,
     /// Blocks that it was handed and no finished record names.
     pub allocated: Runs,
+    /// So many of these are for blocks of its own that are given up when its record stands.
+    pub replaces: u64,
 }
 
 /// A range of blocks that one record mapped.
@@ -190,10 +192,15 @@ impl State {
         self.in_flight.iter().any(|op| op.start < end && start < op.end && op.mode.conflicts(mode))
     }
 
-    pub fn begin(&mut self, start: u64, end: u64, mode: Mode, allocated: Runs) -> u64 {
+    pub fn begin(&mut self, start: u64, end: u64, mode: Mode) -> u64 {
+        self.begin_with(start, end, mode, Runs::new(), 0)
+    }
+
+    /// Of a request that was handed blocks, `replaces` of them for blocks of its own.
+    pub fn begin_with(&mut self, start: u64, end: u64, mode: Mode, allocated: Runs, replaces: u64) -> u64 {
         let id = self.next_op;
         self.next_op += 1;
-        self.in_flight.push(InFlight { id, start, end, mode, allocated });
+        self.in_flight.push(InFlight { id, start, end, mode, allocated, replaces });
         id
     }
 

@@ -168,7 +168,7 @@ impl Server {
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();
-        for warning in self.warnings.look(&self.group.info(), at_risk, &snapshots) {
+        for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
             if warning.is_new {
                 log::line(&warning.message);
                 self.warnings.call(&self.name, &warning);

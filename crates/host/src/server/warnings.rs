@@ -1,4 +1,4 @@
-//! Early warnings: a group or a snapshot's reserve that is filling up. Each threshold that is crossed is told once to the
+//! Early warnings: a group, a thin pool or a snapshot's reserve that is filling up. Each threshold that is crossed is told once to the
 //! log and to the administrator's program, if there is one, and again only after the share has fallen back below it. A
 //! command that takes space is told as long as the group is above a threshold.
 
@@ -36,7 +36,7 @@ impl From<&Settings> for Wanted {
 /// Something is filling up.
 #[derive(Debug)]
 pub struct Warning {
-    /// The snapshot; none: the group.
+    /// The snapshot or the pool; none: the group.
     pub volume: Option<String>,
     pub percent: f64,
     pub message: String,
@@ -67,9 +67,9 @@ impl Warnings {
         *self.settings.lock() = settings.into();
     }
 
-    /// What is to be told: the group while it is above a threshold, and snapshots that have crossed theirs since the last
-    /// look. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with a reserve.
-    pub fn look(&self, group: &GroupInfo, at_risk: bool, snapshots: &[VolumeInfo]) -> Vec<Warning> {
+    /// What is to be told: the group while it is above a threshold, and pools and snapshots that have crossed theirs since
+    /// the last look. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with a reserve.
+    pub fn look(&self, group: &GroupInfo, at_risk: bool, pools: &[VolumeInfo], snapshots: &[VolumeInfo]) -> Vec<Warning> {
         let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
         let used = group.blocks.saturating_sub(group.free_blocks.saturating_sub(group.promised_blocks));
@@ -80,6 +80,15 @@ impl Warnings {
             group.name
         );
         levels.push((step(full, &wanted.group_steps), Warning { volume: None, percent: full, message, is_new: false }));
+        for pool in pools {
+            let full = percent(pool.referenced, pool.blocks);
+            let message = format!(
+                "WARNING: Thin pool {}/{} is {full:.1}% full; extend it: at 100% new data of its volumes has to wait, or is refused.",
+                group.name, pool.name
+            );
+            let warning = Warning { volume: Some(pool.name.clone()), percent: full, message, is_new: false };
+            levels.push((step(full, &wanted.group_steps), warning));
+        }
         for volume in snapshots.iter().filter(|volume| volume.state == VolumeState::Ok) {
             let Some(reserve) = volume.reserve else { continue };
             let full = percent(volume.snapshot_used, reserve);
@@ -104,7 +113,7 @@ impl Warnings {
         warnings
     }
 
-    /// Runs the administrator's program, which nobody waits for: group, whole percent, and the snapshot if it is about one.
+    /// Runs the administrator's program, which nobody waits for: group, whole percent, and the snapshot or pool if it is about one.
     pub fn call(&self, group: &str, warning: &Warning) {
         let Some(program) = self.settings.lock().command.clone() else { return };
         let mut command = Command::new(&program);

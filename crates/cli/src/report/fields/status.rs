@@ -2,7 +2,7 @@
 
 use super::fields;
 use super::volume::{Lv, attr, is_active, lv};
-use crate::commands::volumes::{Role, role, shown_blocks};
+use crate::commands::volumes::{Role, is_full_pool, role, shown_blocks};
 use crate::report::value::Value;
 use rowen_control::wire::VolumeState;
 
@@ -46,7 +46,8 @@ fields! { STATUS: VolumeStatus, lv;
     "kernel_cache_settings", "KCacheSettings", List 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_cache_policy", "KCachePolicy", Text 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_metadata_format", "KMFmt", Number 5, "Blank: there are no caches.", |_| Value::None;
-    "lv_health_status", "Health", Text 15, "Blank: what is wrong with a group, check tells.", |_| Value::None;
+    "lv_health_status", "Health", Text 15, "Of a thin pool: whether its volumes hold all that they may.",
+        |lv: &Lv<'_>| Value::text(if is_full_pool(lv.volume) { "out_of_data" } else { "" });
     "kernel_discards", "KDiscards", Text 10, "Blank: discards are handled without the kernel.", |_| Value::None;
     "lv_check_needed", "CheckNeeded", Flag 15, "Of a thin pool: never set, opening checks all it needs.",
         |lv: &Lv<'_>| match role(lv.volume) {
@@ -89,8 +90,7 @@ fn when_snapshot(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value<'static
     Value::Flag(is_known.then_some(is_set), word)
 }
 
-/// Of a snapshot, what is held for it, of what is set aside for it. Of a pool, what its volumes hold: what two snapshots
-/// of one origin both hold counts for each, so this is an upper bound.
+/// Of a snapshot, what is held for it, of what is set aside for it. Of a pool, what its volumes hold.
 pub fn data_percent(lv: &Lv<'_>) -> Value<'static> {
     let volume = lv.volume;
     match role(volume) {
@@ -99,13 +99,7 @@ pub fn data_percent(lv: &Lv<'_>) -> Value<'static> {
         Role::Snapshot if volume.state == VolumeState::Invalid => Value::Percent(1, 1),
         Role::Snapshot => Value::Percent(volume.snapshot_used_blocks, shown_blocks(volume)),
         Role::Thin => Value::Percent(volume.referenced_blocks, volume.blocks),
-        Role::Pool => {
-            let held = lv.group.members(&volume.name).map(|member| match &member.origin {
-                Some(_) => member.snapshot_used_blocks,
-                None => member.referenced_blocks,
-            });
-            Value::Percent(held.fold(0, u64::saturating_add), volume.blocks)
-        }
+        Role::Pool => Value::Percent(volume.referenced_blocks.min(volume.blocks), volume.blocks),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a volume is by its group's metadata.
 
 use super::{blocks, fields};
-use crate::commands::volumes::{Role, role, shown_blocks};
+use crate::commands::volumes::{Role, is_full_pool, is_sparse, role, shown_blocks};
 use crate::report::Row;
 use crate::report::index::Indexed;
 use crate::report::value::Value;
@@ -236,6 +236,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
         Role::Pool => 't',
         _ if volume.is_waiting_to_merge() => 'S',
         Role::Snapshot => 's',
+        _ if is_sparse(volume) && !is_origin => 's',
         _ if is_merged_into => 'O',
         _ if is_origin || (has_thin && volume.attributes.pool.is_empty()) => 'o',
         Role::Thin => 'V',
@@ -249,16 +250,17 @@ pub fn attr(lv: &Lv<'_>) -> String {
     };
     let is_open = volume.node.open || (role == Role::Pool && lv.group.members(&volume.name).next().is_some());
     let open = if is_open { 'o' } else { '-' };
-    let is_thin = matches!(role, Role::Thin | Role::Pool);
+    let is_thin = matches!(role, Role::Thin | Role::Pool) && !is_sparse(volume);
     let target = match role {
         _ if is_thin => 't',
         Role::Snapshot => 's',
-        _ if is_origin => 's',
+        _ if is_origin || is_sparse(volume) => 's',
         _ => '-',
     };
     let zero = if is_thin { 'z' } else { '-' };
+    let health = if is_full_pool(volume) { 'D' } else { '-' };
     let skip = if volume.attributes.skip_activation { 'k' } else { '-' };
     let mut letters = String::with_capacity(10);
-    letters.extend([kind, permission, 'i', '-', state, open, target, zero, '-', skip]);
+    letters.extend([kind, permission, 'i', '-', state, open, target, zero, health, skip]);
     letters
 }
