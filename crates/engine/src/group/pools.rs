@@ -1,9 +1,9 @@
 //! How much the volumes of each pool hold. What two volumes of a pool share counts once: it is a point's.
 
+use super::Group;
 use super::catalog::Catalog;
 use super::report::Holdings;
 use super::types::Attributes;
-use super::Group;
 use crate::fixed_hash::Map;
 use crate::format::stream::VolumeMeta;
 use crate::units::TreeId;

@@ -69,7 +69,13 @@ impl Warnings {
 
     /// What is to be told: the group while it is above a threshold, and pools and snapshots that have crossed theirs since
     /// the last look. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with a reserve.
-    pub fn look(&self, group: &GroupInfo, at_risk: bool, pools: &[VolumeInfo], snapshots: &[VolumeInfo]) -> Vec<Warning> {
+    pub fn look(
+        &self,
+        group: &GroupInfo,
+        at_risk: bool,
+        pools: &[VolumeInfo],
+        snapshots: &[VolumeInfo],
+    ) -> Vec<Warning> {
         let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
         let used = group.blocks.saturating_sub(group.free_blocks.saturating_sub(group.promised_blocks));
