@@ -54,3 +54,30 @@ impl Pools {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measure_counts_only_if_nothing_happened_meanwhile() {
+        let mut pools = Pools::default();
+        assert!(!pools.take("p", 1), "nothing is known yet");
+        let early = pools.changes();
+        pools.measured("p", early, 10);
+        // One that was taken at the same time knows nothing of what was handed out since.
+        assert!(pools.take("p", 8));
+        pools.measured("p", early, 10);
+        assert!(!pools.take("p", 3));
+        pools.measured("p", early, 10);
+        assert!(!pools.take("p", 1), "a stale measure counted");
+        let now = pools.changes();
+        pools.measured("p", now, 2);
+        assert!(pools.take("p", 2) && !pools.take("p", 1));
+        // Volumes changed while it was measured.
+        let before = pools.changes();
+        pools.forget();
+        pools.measured("p", before, 5);
+        assert!(!pools.take("p", 1));
+    }
+}
