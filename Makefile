@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real test-clients test-deb test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help
+.PHONY: build test test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -32,6 +32,10 @@ test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen's volumes (root; 
 
 test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
 	.ci/run deb
+
+test-boot: build ## the Debian package from installation to removal under a real systemd and udevd, in QEMU (root)
+	.ci/packages boot
+	$(SUDO) packaging/boot/test $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/boot
 
 test-conformance: ## the same commands on the real LVM2 (in user-mode-linux) and on Rowen (root; installs both)
 	.ci/run conformance

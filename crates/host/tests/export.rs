@@ -8,6 +8,7 @@ use common::{World, output, run, wait_for};
 use rowen_host::export::{Error, Target, usage};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -74,6 +75,49 @@ fn nodes_are_there_when_activation_returns_and_gone_after() {
     assert!(fs::symlink_metadata(&mapper).is_err());
     assert!(fs::symlink_metadata(node.path.parent().unwrap()).is_err(), "the group's directory stays");
     assert!(matches!(world.deactivate("a-b"), Err(Error::NotActive(_))));
+    world.end();
+}
+
+/// A socket that gets what the kernel announces of its devices, as udevd's.
+fn announcements() -> OwnedFd {
+    // SAFETY: plain numbers, and an all-zero address that is filled in and outlives the call; the descriptor is nobody else's.
+    unsafe {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let fd = libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_KOBJECT_UEVENT);
+        assert!(fd >= 0);
+        let socket = OwnedFd::from_raw_fd(fd);
+        let mut address: libc::sockaddr_nl = std::mem::zeroed();
+        address.nl_family = libc::AF_NETLINK as u16;
+        address.nl_groups = 1;
+        let bound = libc::bind(fd, (&raw const address).cast(), size_of::<libc::sockaddr_nl>() as u32);
+        assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+        socket
+    }
+}
+
+#[test]
+fn a_device_is_announced_when_its_node_was_written_to_and_only_then() {
+    let world = World::new();
+    let read = world.activate("read", world.volume("read", 8 * MIB, 4096));
+    let written = world.activate("written", world.volume("written", 16 * MIB, 4096));
+    let socket = announcements();
+    drop(File::open(&read.path).unwrap());
+    drop(OpenOptions::new().write(true).open(&written.path).unwrap());
+    // What is asked for is marked; what the kernel says by itself of a loop device is not.
+    let mut asked_for = Vec::new();
+    wait_for("the announcement", Duration::from_secs(30), || {
+        let mut message = [0; 8192];
+        while let Ok(length) = rustix::io::read(&socket, &mut message) {
+            let text = String::from_utf8_lossy(&message[..length]).into_owned();
+            if text.contains("SYNTH_UUID=") {
+                asked_for.extend(text.split('\0').filter_map(|word| Some(word.strip_prefix("DEVNAME=")?.to_owned())));
+            }
+        }
+        asked_for.contains(&format!("loop{}", written.loop_number))
+    });
+    assert!(!asked_for.contains(&format!("loop{}", read.loop_number)), "it was only read");
+    world.deactivate("read").unwrap();
+    world.deactivate("written").unwrap();
     world.end();
 }
 

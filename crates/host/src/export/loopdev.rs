@@ -5,6 +5,7 @@
 //! volume's file, so none of them may run on a worker that serves it.
 
 use super::error::{Doing, Error, Result};
+use super::usage;
 use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::io;
@@ -172,7 +173,7 @@ impl LoopDevice {
         PathBuf::from(format!("/dev/loop{}", self.number))
     }
 
-    fn sys(self, attribute: &str) -> PathBuf {
+    pub(super) fn sys(self, attribute: &str) -> PathBuf {
         PathBuf::from(format!("/sys/block/loop{}/{attribute}", self.number))
     }
 
@@ -259,10 +260,16 @@ impl LoopDevice {
                 Err(e) => return Err(e).doing(|| format!("detach {}", self.path().display())),
             }
         }
-        let deadline = Instant::now() + GOING;
+        let begun = Instant::now();
+        let mut patience = GOING;
         while self.backing().is_some() && self.backing() == bound {
-            if Instant::now() > deadline {
-                return self.stay(read_only);
+            if begun.elapsed() > patience {
+                let (major, minor) = self.numbers()?;
+                let user = usage::in_use(major, minor)?;
+                patience = user.as_deref().map_or(GOING, usage::patience).max(GOING);
+                if begun.elapsed() > patience {
+                    return self.stay(read_only, user);
+                }
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -296,7 +303,7 @@ impl LoopDevice {
     }
 
     /// Takes back a detach that waits for the last user.
-    fn stay(self, read_only: bool) -> Result<()> {
+    fn stay(self, read_only: bool, user: Option<String>) -> Result<()> {
         let device = self.open_named(OFlags::RDONLY)?;
         let doing = || format!("keep {}", self.path().display());
         let mut info = match status(&device) {
@@ -308,8 +315,7 @@ impl LoopDevice {
         // SAFETY: LOOP_SET_STATUS64 reads a LoopInfo64, which outlives the call.
         unsafe { ioctl(&device, LOOP_SET_STATUS64, &raw const info as libc::c_ulong) }.doing(doing)?;
         self.set_read_only(read_only)?;
-        let (major, minor) = self.numbers()?;
-        let user = super::usage::in_use(major, minor)?.unwrap_or_else(|| "something keeps it open".into());
+        let user = user.unwrap_or_else(|| "something keeps it open".into());
         Err(Error::InUse { device: self.path().display().to_string(), user })
     }
 }

@@ -20,6 +20,7 @@ pub mod nodes;
 mod openness;
 mod target;
 pub mod usage;
+mod written;
 
 pub use blocking::blocking;
 pub use error::{Error, Result};
@@ -47,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use written::{Closed, Written};
 
 /// How long requests under way may take to end once nothing asks for more.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -116,6 +118,8 @@ struct Inner {
     /// Where the volumes' files are mounted.
     files: PathBuf,
     nodes: Nodes,
+    /// None: the kernel watches for as many already as it likes to.
+    written: Option<Arc<Written>>,
     buffers: Arc<Buffers>,
     dispatch: Dispatch,
     runtime: Arc<dyn Runtime>,
@@ -144,6 +148,7 @@ impl Exports {
         let inner = Arc::new(Inner {
             group: group.into(),
             nodes: Nodes::new(dev, group, &files)?,
+            written: watch_nodes(dev),
             run,
             files,
             buffers: Arc::default(),
@@ -156,6 +161,9 @@ impl Exports {
             change: Mutex::new(()),
         });
         inner.watch_keeper()?;
+        if let Some(written) = &inner.written {
+            inner.dispatch.start(Box::pin(tell_of_writes(Arc::downgrade(&inner), written.clone())));
+        }
         Ok(Exports { inner })
     }
 
@@ -319,7 +327,7 @@ impl Inner {
         if self.active.lock().contains_key(name) {
             return Err(Error::Active(name.into()));
         }
-        let file = self.new_file(name)?;
+        let file = self.new_file(name, if target.is_copy() { COPY } else { "" })?;
         let mounted = fuse::mount::mount(&self.files.join(&file)).inspect_err(|_| self.remove_file(&file))?;
         let entry = Entry { file, id: target.id(), name: name.into(), loop_number: None };
         let fd = Arc::new(mounted.fd);
@@ -329,7 +337,7 @@ impl Inner {
             let (major, minor) = device.numbers()?;
             let entry = Entry { loop_number: Some(device.number), ..entry.clone() };
             self.with_keeper(|keeper| keeper.hold(&entry, fd.as_fd()))
-                .and_then(|()| self.nodes.make(name, device))
+                .and_then(|()| self.make_names(name, device))
                 .inspect_err(|_| device.abandon())?;
             Ok(Export { entry, fd: fd.clone(), connection, ended: ended.clone(), device, major, minor })
         });
@@ -345,6 +353,15 @@ impl Inner {
                 Err(e)
             }
         }
+    }
+
+    /// Makes the volume's names lead to its device, and has an eye on them.
+    fn make_names(&self, name: &str, device: LoopDevice) -> Result<()> {
+        self.nodes.make(name, device)?;
+        if let Some(Err(e)) = self.written.as_ref().map(|written| written.watch()) {
+            eprintln!("{NOT_TOLD}: {e}");
+        }
+        Ok(())
     }
 
     fn attach(&self, entry: &Entry, fd: &OwnedFd, target: &dyn Target, read_only: bool) -> Result<LoopDevice> {
@@ -367,9 +384,9 @@ impl Inner {
     }
 
     /// A new file to mount on. Names of volumes cannot hold an `@`, so that the number after it keeps them apart.
-    fn new_file(&self, name: &str) -> Result<String> {
+    fn new_file(&self, name: &str, kind: &str) -> Result<String> {
         for number in 1.. {
-            let file = format!("{name}@{number}");
+            let file = format!("{name}@{number}{kind}");
             let path = self.files.join(&file);
             match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(_) => return Ok(file),
@@ -413,7 +430,7 @@ impl Inner {
         self.nodes.remove(name)?;
         if let Err(e) = device.detach() {
             // Somebody was quicker: the volume stays active, names and all.
-            self.nodes.make(name, device)?;
+            self.make_names(name, device)?;
             return Err(e);
         }
         let Some(export) = self.active.lock().remove(name) else { return Err(Error::NotActive(name.into())) };
@@ -426,7 +443,7 @@ impl Inner {
             return Err(Error::Active(to.into()));
         }
         let device = self.device(from)?;
-        self.nodes.make(to, device)?;
+        self.make_names(to, device)?;
         self.nodes.remove(from)?;
         let node = {
             let mut active = self.active.lock();
@@ -528,7 +545,7 @@ impl Inner {
         let export = Export { entry, fd, connection, ended, device, major, minor };
         self.active.lock().insert(name.clone(), export);
         // From here on its users are served; what else differs is put right, or said.
-        let repaired = self.nodes.make(&name, device).and_then(|()| {
+        let repaired = self.make_names(&name, device).and_then(|()| {
             if device.size()? != target.size() {
                 device.update_size()?;
             }
@@ -623,12 +640,26 @@ impl Inner {
         Ok(())
     }
 
+    fn devices_of(&self, closed: &Closed) -> Vec<LoopDevice> {
+        let active = self.active.lock();
+        match closed {
+            Closed::Any => active.values().map(|export| export.device).collect(),
+            Closed::Named(nodes) => {
+                let volumes = nodes.iter().filter_map(|node| nodes::volume_of(&self.group, node));
+                volumes.filter_map(|volume| Some(active.get(&volume)?.device)).collect()
+            }
+        }
+    }
+
     /// Makes sure that a keeper is there, and gives a descriptor that tells when it is gone.
     fn revive_keeper(&self) -> Result<OwnedFd> {
         self.with_keeper(keeper::Client::say_serve)?;
         self.with_keeper(keeper::Client::watch)
     }
 }
+
+/// Files of volumes that are copies of others end so: udev, which is told of the file alone, leaves links by UUID to the others.
+pub const COPY: &str = "-snapshot";
 
 /// Names of the files that say what is frozen start so; the loop device's number follows.
 const FROZEN: &str = "frozen-";
@@ -647,6 +678,28 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
                 eprintln!("no keeper: {e}; if this server dies, devices in use fail");
                 return;
             }
+        }
+    }
+}
+
+/// A volume works without it.
+const NOT_TOLD: &str = "udev is not told when volumes are written to";
+
+fn watch_nodes(dev: &Path) -> Option<Arc<Written>> {
+    let written = Written::new(&dev.join(nodes::MAPPER)).inspect_err(|e| eprintln!("{NOT_TOLD}: {e}"));
+    written.ok().map(Arc::new)
+}
+
+/// Has each volume's device announced whose node was closed by who could write to it, for as long as the exports live.
+async fn tell_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
+    while readable(written.as_raw_fd()).await.is_ok() {
+        let Some(inner) = exports.upgrade() else { return };
+        let told = written.take().and_then(|closed| {
+            let devices = inner.devices_of(&closed);
+            devices.into_iter().try_for_each(written::announce)
+        });
+        if let Err(e) = told {
+            eprintln!("{NOT_TOLD}: {e}");
         }
     }
 }

@@ -21,6 +21,15 @@ const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 /// Debian's and everybody's group `disk`, when /etc/group does not say otherwise.
 const DISK_GROUP: u32 = 6;
 
+/// The volume of `group` whose node is called `node`.
+pub fn volume_of(group: &str, node: &str) -> Option<String> {
+    let volume = node.strip_prefix(&mapper_name(group, ""))?.replace("--", "-");
+    (mapper_name(group, &volume) == node).then_some(volume)
+}
+
+/// The directory of nodes, below /dev.
+pub const MAPPER: &str = "mapper";
+
 /// The nodes of one group.
 pub struct Nodes {
     dev: PathBuf,
@@ -78,8 +87,8 @@ impl Nodes {
     pub fn check_free(&self, volume: &str) -> Result<()> {
         check_name(volume)?;
         let mapper = mapper_name(&self.group, volume);
-        if let Ok(directory) = self.open_directory("mapper") {
-            refuse_foreign(self.node(&directory, &mapper)?, self.dev.join("mapper").join(&mapper))?;
+        if let Ok(directory) = self.open_directory(MAPPER) {
+            refuse_foreign(self.node(&directory, &mapper)?, self.dev.join(MAPPER).join(&mapper))?;
         }
         self.check_group_directory()?;
         if let Ok(directory) = self.open_directory(&self.group) {
@@ -100,10 +109,10 @@ impl Nodes {
     }
 
     fn make_node(&self, volume: &str, major: u32, minor: u32) -> Result<()> {
-        let directory = self.make_directory("mapper")?;
+        let directory = self.make_directory(MAPPER)?;
         let name = mapper_name(&self.group, volume);
         let temporary = format!(".{name}.{}", std::process::id());
-        let doing = || format!("make {}", self.dev.join("mapper").join(&name).display());
+        let doing = || format!("make {}", self.dev.join(MAPPER).join(&name).display());
         remove_if_there(&directory, &temporary).doing(doing)?;
         rustix::fs::mknodat(
             &directory,
@@ -168,13 +177,9 @@ impl Nodes {
             let _ = rustix::fs::rmdir(self.dev.join(&self.group));
         }
         let name = mapper_name(&self.group, volume);
-        if let Ok(directory) = self.open_directory("mapper") {
-            let removed = self.remove_ours(
-                &directory,
-                &name,
-                self.node(&directory, &name)?,
-                &self.dev.join("mapper").join(&name),
-            );
+        if let Ok(directory) = self.open_directory(MAPPER) {
+            let removed =
+                self.remove_ours(&directory, &name, self.node(&directory, &name)?, &self.dev.join(MAPPER).join(&name));
             first_error = first_error.and(removed);
         }
         first_error
@@ -195,16 +200,12 @@ impl Nodes {
         };
         let linked = list(self.dev.join(&self.group));
         // A node without its link: somebody was killed between making or removing the two.
-        let prefix = mapper_name(&self.group, "");
-        let unlinked = list(self.dev.join("mapper")).filter_map(|node| {
-            let volume = node.strip_prefix(&prefix)?.replace("--", "-");
-            (mapper_name(&self.group, &volume) == node).then_some(volume)
-        });
+        let unlinked = list(self.dev.join(MAPPER)).filter_map(|node| volume_of(&self.group, &node));
         let names: BTreeSet<String> = linked.chain(unlinked).collect();
         for name in names.iter().filter(|name| check_name(name).is_ok() && !keep(name)) {
             let link = self.open_directory(&self.group).map_or(Ok(Found::Nothing), |links| self.link(&links, name))?;
             let node = self
-                .open_directory("mapper")
+                .open_directory(MAPPER)
                 .map_or(Ok(Found::Nothing), |nodes| self.node(&nodes, &mapper_name(&self.group, name)))?;
             match (link, node) {
                 (Found::Foreign(_), _) | (_, Found::Foreign(_)) => {}

@@ -2,7 +2,7 @@
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
-use rowen_engine::group::Volume;
+use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +22,10 @@ pub trait Target: Send + Sync {
     /// Bytes in a logical sector of the device: 512 or 4096.
     fn sector(&self) -> u32;
     fn read_only(&self) -> bool;
+    /// Whether it began as a copy of another volume: then the filesystem on it has that one's label and UUID.
+    fn is_copy(&self) -> bool {
+        false
+    }
     /// Fills `buf[..len]` and gives it back.
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>>;
     /// Writes `buf[..len]`; the reference is dropped before this completes.
@@ -38,11 +42,13 @@ pub trait Target: Send + Sync {
 pub struct VolumeTarget {
     volume: Arc<Volume>,
     id: VolumeId,
+    is_copy: bool,
 }
 
 impl VolumeTarget {
-    pub fn new(volume: Arc<Volume>, id: VolumeId) -> Arc<Self> {
-        Arc::new(VolumeTarget { volume, id })
+    /// `volume`, which the group describes so.
+    pub fn new(volume: Arc<Volume>, info: &VolumeInfo) -> Arc<Self> {
+        Arc::new(VolumeTarget { volume, id: info.id, is_copy: info.origin.is_some() })
     }
 }
 
@@ -71,6 +77,10 @@ impl Target for VolumeTarget {
 
     fn read_only(&self) -> bool {
         self.volume.read_only()
+    }
+
+    fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>> {

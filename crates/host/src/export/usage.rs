@@ -132,17 +132,29 @@ pub fn mounts_of(major: u32, minor: u32) -> Vec<Mount> {
 
 /// So long a device may be open without being in use: whoever looks through all devices opens each for a moment.
 const GLANCE: Duration = Duration::from_millis(500);
+/// The same for udev, which looks at each device that was written to: what mkfs has made is removed at once now and then,
+/// and udev is never the reason to refuse that. It takes as long as the host is slow; a bound all the same.
+const UDEV_GLANCE: Duration = Duration::from_secs(60);
 /// How a use that is but an open file is told.
 const OPEN_BY: &str = "open by";
 /// How often it is looked again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// The same as [`in_use`] of what stays: a file that is closed within [`GLANCE`] is none, as for LVM, which tries again, too.
+/// How long such a use may last without counting.
+pub(super) fn patience(user: &str) -> Duration {
+    match user.strip_prefix(OPEN_BY) {
+        Some(program) if program.contains("udev") => UDEV_GLANCE,
+        Some(_) => GLANCE,
+        None => Duration::ZERO,
+    }
+}
+
+/// The same as [`in_use`] of what stays: a file that is closed soon ([`patience`]) is none, as for LVM, which tries again, too.
 pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
     let begun = Instant::now();
     loop {
         match in_use(major, minor)? {
-            Some(user) if user.starts_with(OPEN_BY) && begun.elapsed() < GLANCE => std::thread::sleep(AGAIN),
+            Some(user) if begun.elapsed() < patience(&user) => std::thread::sleep(AGAIN),
             answer => return Ok(answer),
         }
     }
@@ -320,6 +332,15 @@ mod tests {
                     short\n";
         assert_eq!(mounts_in(text, "7:3", u64::MAX), [PathBuf::from("/mnt/a b")]);
         assert!(mounts_in(text, "7:4", u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn udev_may_look_for_longer_than_others_and_a_mount_is_no_look() {
+        assert_eq!(patience("mounted on /srv/udev"), Duration::ZERO);
+        assert_eq!(patience("open by dd (pid 7)"), GLANCE);
+        for udev in ["(udev-worker)", "systemd-udevd", "udevd"] {
+            assert_eq!(patience(&format!("open by {udev} (pid 7)")), UDEV_GLANCE);
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod signals;
 mod snapshot;
 mod start;
 mod state;
-mod systemd;
+pub(crate) mod systemd;
 mod volumes;
 mod warnings;
 

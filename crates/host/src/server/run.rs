@@ -246,8 +246,9 @@ fn bring_back_nodes(server: &Server, same_boot: bool) {
     let group = server.group.clone();
     let resolve = move |entry: &keeper::Entry| {
         let id = VolumeId(entry.id);
-        let target: Arc<dyn Target> = VolumeTarget::new(group.volume(id).ok()?, id);
-        Some((group.volume_info(id).ok()?.name, target))
+        let info = group.volume_info(id).ok()?;
+        let target: Arc<dyn Target> = VolumeTarget::new(group.volume(id).ok()?, &info);
+        Some((info.name, target))
     };
     match server.export(|exports| async move { exports.takeover(resolve).await }) {
         Ok(outcome) => {

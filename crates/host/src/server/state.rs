@@ -209,7 +209,7 @@ impl Server {
             return Err(self.failure(&Error::InvalidSnapshot, &volume.name));
         }
         let data = self.told(self.group.volume(volume.id), &volume.name)?;
-        let target = VolumeTarget::new(data, volume.id);
+        let target = VolumeTarget::new(data, volume);
         let (name, read_only) = (volume.name.clone(), volume.read_only);
         Ok(self.export(|exports| async move { exports.activate(&name, target, read_only).await })?)
     }

@@ -74,7 +74,7 @@ pub fn is_in_charge(group: &str) -> bool {
 }
 
 /// Whether the name can stand in a unit's name as it is.
-fn is_instance(group: &str) -> bool {
+pub fn is_instance(group: &str) -> bool {
     group.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 

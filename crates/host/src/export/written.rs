@@ -1,0 +1,74 @@
+//! udev learns that a volume was written to.
+//!
+//! udevd looks at a block device again when somebody who could write to it has closed it: it watches the node that the kernel
+//! made, /dev/loopN. Volumes are opened by a node of their own, which is another file, so their server watches that one, and
+//! has the kernel announce the device as changed, as udevd itself does. Otherwise a filesystem that mkfs makes has no link
+//! under /dev/disk, and a mount by UUID waits for it in vain.
+
+use super::error::{Doing, Result};
+use super::loopdev::LoopDevice;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+/// The watch on a directory of nodes.
+pub struct Written {
+    fd: OwnedFd,
+    directory: PathBuf,
+}
+
+/// Nodes that were closed by who could write to them.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Those of these names.
+    Named(BTreeSet<String>),
+    /// Too many at once for the kernel to name them.
+    Any,
+}
+
+impl Written {
+    /// Watches nothing yet: the directory need not be there.
+    pub fn new(directory: &Path) -> Result<Written> {
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+            .doing(|| "watch the nodes of volumes".to_owned())?;
+        Ok(Written { fd, directory: directory.to_owned() })
+    }
+
+    /// Watches the directory as it is now; once more changes nothing, unless it is another directory since.
+    pub fn watch(&self) -> Result<()> {
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::ONLYDIR;
+        inotify::add_watch(&self.fd, &self.directory, flags)
+            .map(drop)
+            .doing(|| format!("watch {}", self.directory.display()))
+    }
+
+    /// Readable when a node was closed.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// The nodes that were closed since this was asked last.
+    pub fn take(&self) -> Result<Closed> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.fd, &mut buffer);
+        let (mut names, mut all) = (BTreeSet::new(), false);
+        loop {
+            match events.next() {
+                Ok(event) if event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) => all = true,
+                Ok(event) => names.extend(event.file_name().and_then(|name| Some(name.to_str().ok()?.to_owned()))),
+                Err(Errno::AGAIN) => return Ok(if all { Closed::Any } else { Closed::Named(names) }),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e).doing(|| format!("watch {}", self.directory.display())),
+            }
+        }
+    }
+}
+
+/// Has the kernel announce that the device's contents changed.
+pub fn announce(device: LoopDevice) -> Result<()> {
+    let path = device.sys("uevent");
+    std::fs::write(&path, "change").doing(|| format!("write {}", path.display()))
+}
