@@ -102,6 +102,7 @@ install: man ## install rowen, LVM's command names as links to it, manual pages,
 	install -d $(LIB)/systemd/system $(LIB)/udev/rules.d $(LIB)/modules-load.d
 	for unit in $(UNITS); do sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/systemd/$$unit >$(LIB)/systemd/system/$$unit; done
 	sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/udev/70-rowen.rules >$(LIB)/udev/rules.d/70-rowen.rules
+	install -D -m 0644 -t $(LIB)/systemd/system/run-rowen-.mount.d packaging/systemd/run-rowen-.mount.d/rowen.conf
 	install -m 0644 packaging/systemd/rowen.modules $(LIB)/modules-load.d/rowen.conf
 
 uninstall: ## remove what install made
@@ -110,7 +111,7 @@ uninstall: ## remove what install made
 		[ "$$(readlink $(SHARE)/bash-completion/completions/$$name)" != rowen ] || rm -f $(SHARE)/bash-completion/completions/$$name; \
 		[ "$$(readlink $(DESTDIR)$(PREFIX)/sbin/$$name)" != rowen ] || rm -f $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	rm -f $(SHARE)/man/man8/rowen.8 $(SHARE)/man/man8/rowen-*.8 $(SHARE)/bash-completion/completions/rowen
-	cd $(LIB)/systemd/system && rm -f $(UNITS)
+	cd $(LIB)/systemd/system && rm -f $(UNITS) && rm -rf run-rowen-.mount.d
 	rm -f $(LIB)/udev/rules.d/70-rowen.rules $(LIB)/modules-load.d/rowen.conf
 	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 

@@ -265,7 +265,8 @@ impl LoopDevice {
         while self.backing().is_some() && self.backing() == bound {
             if begun.elapsed() > patience {
                 let (major, minor) = self.numbers()?;
-                let user = usage::in_use(major, minor)?;
+                // One that cannot be asked any more is just going.
+                let user = usage::in_use(major, minor).unwrap_or(None);
                 patience = user.as_deref().map_or(GOING, usage::patience).max(GOING);
                 if begun.elapsed() > patience {
                     return self.stay(read_only, user);

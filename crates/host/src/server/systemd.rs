@@ -21,9 +21,36 @@ const UNIT_DIRS: [&str; 4] =
 const UNIT: &str = "rowen@.service";
 
 /// Tells the service manager, if there is one, that this process serves the group now: also when it took over from another
-/// process of the service.
+/// process of the service. While that is being stopped, which it is with volumes in use, a successor keeps quiet: systemd would
+/// take it for the process whose end it waits for, and wait until its patience ends.
 pub fn ready(group: &str) {
+    if is_being_stopped() {
+        return;
+    }
     tell(&format!("READY=1\nMAINPID={}\nSTATUS=Serving volume group {group}\n", std::process::id()));
+}
+
+/// Whether the service that this process belongs to is on its way down. Who was started by systemd itself need not ask.
+fn is_being_stopped() -> bool {
+    let is_first = std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+    let is_service = std::env::var_os(NOTIFY_SOCKET).is_some_and(|socket| !socket.is_empty());
+    if is_first || !is_service {
+        return false;
+    }
+    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(unit) = unit_of(&cgroups) else { return false };
+    let shown = Command::new("systemctl")
+        .args(["--no-ask-password", "show", "--property=ActiveState", "--value", unit])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    shown.is_ok_and(|shown| shown.stdout.trim_ascii() == b"deactivating")
+}
+
+/// The server's unit, by the control groups of a process. After a rename it is still called as the group was.
+fn unit_of(cgroups: &str) -> Option<&str> {
+    let names = cgroups.lines().flat_map(|line| line.rsplit('/'));
+    names.into_iter().find(|name| name.starts_with("rowen@") && name.ends_with(".service"))
 }
 
 /// This process was started as the service, and another serves the group already: a successor that went on with volumes
@@ -110,6 +137,14 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(send(&path.into_os_string(), "READY=1\n").is_err(), "nobody listens");
+    }
+
+    #[test]
+    fn a_control_group_names_the_unit() {
+        assert_eq!(unit_of("0::/system.slice/system-rowen.slice/rowen@vg-0.service\n"), Some("rowen@vg-0.service"));
+        let old = "2:cpu:/\n1:name=systemd:/system.slice/rowen@a.service\n0::/\n";
+        assert_eq!(unit_of(old), Some("rowen@a.service"));
+        assert_eq!(unit_of("0::/user.slice/session-1.scope\n"), None);
     }
 
     #[test]
