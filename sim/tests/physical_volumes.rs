@@ -2,12 +2,12 @@
 //! that it had before or after, every block is what it was, and nothing of the space is lost.
 #![allow(clippy::unwrap_used)]
 
-use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
+use rowen_engine::disk::{DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewPv, NewSnapshot, NewVolume, VolumeKind};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::crash::Setup;
-use rowen_sim::disk::{Image, POLICIES, Policy, SimDisks};
+use rowen_sim::disk::{Faults, Image, POLICIES, Policy, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
@@ -62,7 +62,8 @@ fn members(image: &Image) -> Image {
         let mut newest = (0, Vec::new());
         let mut labels = Vec::new();
         for pv in 0..disks.count() {
-            let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap();
+            // One that is being labelled anew may be torn: it has left.
+            let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap_or_default();
             labels.push(label.as_ref().map(|label| label.pv_uuid));
             if let Some(group) = label.and_then(|label| label.group) {
                 newest = newest.max((group.sequence, group.members));
@@ -266,4 +267,53 @@ fn what_is_promised_keeps_one_from_leaving() {
         group.remove(&[big]).await.unwrap();
         assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
     });
+}
+
+/// Each block of the physical volume's first extent, where metadata is, apart: what is written can be read again.
+fn unreadable(pv: PvIndex, from: u64) -> impl Iterator<Item = (PvIndex, u64, u64)> {
+    (0..256).map(move |block| (pv, from + block * BLOCK_SIZE, BLOCK_SIZE))
+}
+
+#[test]
+fn one_leaves_that_cannot_be_read() {
+    let world = World::new(6);
+    let (disks, group) = Setup { pvs: vec![PV, PV], ..setup() }.make(&world).unwrap();
+    world.run(async {
+        contents(&group).await;
+        disks.set_faults(Faults { unreadable: unreadable(PvIndex(1), MIB).collect(), ..Faults::default() });
+        group.remove_last_pv().await.unwrap();
+        expect(&group, "data", 300, 7).await;
+    });
+}
+
+#[test]
+fn nothing_is_lost_when_metadata_cannot_move() {
+    let mut failed = 0;
+    for number in 0..40 {
+        let world = World::new(6);
+        let (disks, group) = Setup { pvs: vec![PV, PV], ..setup() }.make(&world).unwrap();
+        world.run(async {
+            contents(&group).await;
+            group.checkpoint().await.unwrap();
+            // Of what is to move neither copy can be read, or one of the writes of it fails.
+            let both = unreadable(PvIndex(0), 2 * MIB).chain(unreadable(PvIndex(1), MIB)).collect();
+            let write = Some((DiskOpKind::Write, disks.requests(DiskOpKind::Write) + number));
+            disks.set_faults(match number {
+                0 => Faults { unreadable: both, ..Faults::default() },
+                _ => Faults { fail: write, ..Faults::default() },
+            });
+            let outcome = group.remove_last_pv().await;
+            disks.set_faults(Faults::default());
+            if let Err(Error::Disk(_)) = outcome
+                && let Ok(report) = group.check_open().await
+            {
+                assert_eq!(report.findings, Vec::<String>::new(), "{number}");
+                failed += 1;
+                // Another time it can.
+                group.remove_last_pv().await.unwrap();
+                expect(&group, "data", 300, 7).await;
+            }
+        });
+    }
+    assert!(failed > 1, "some error was to come while metadata moves: {failed}");
 }

@@ -185,7 +185,7 @@ impl Core {
 
     /// What the free tree needs to be changed now.
     pub fn hands(&self) -> Hands<'_> {
-        Hands { cache: &self.cache, meta: &self.meta, generation: self.generation() }
+        Hands { cache: &self.cache, meta: &self.meta, generation: self.generation(), keep: 0 }
     }
 
     /// Runs `step` until it has all the nodes it needs in memory, reading those that are missing, and makes room for

@@ -17,7 +17,7 @@ use crate::format::stream::{
 };
 use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
 use crate::journal::Capture;
-use crate::space::Run;
+use crate::space::{Hands, Run};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -161,24 +161,37 @@ impl Group {
         count(&self.core.counters.checkpoints);
         self.core.journal.checkpointed(&captured.journal);
         self.core.meta.lock().finish_commit(&self.core.cache);
-        let mut pace = Pace::default();
-        loop {
-            let done = self
-                .core
-                .with_nodes_privileged(|| {
-                    let _gate = self.core.gate.read();
-                    self.core.space.lock().finish_commit(self.core.hands())
-                })
-                .await?;
-            if done {
-                break;
-            }
-            self.core.pace(&mut pace).await;
-        }
+        self.commit_freed().await?;
         if self.orphaned(&self.catalog.read()).is_some() {
             self.want_reclaim();
         }
         self.core.space_event.notify();
+        Ok(())
+    }
+
+    /// Makes what was freed before the capture usable. In a free tree that is larger than what is left of metadata that may take
+    /// several checkpoints: each gives back the nodes that the one before has replaced.
+    async fn commit_freed(&self) -> Result<()> {
+        let mut pace = Pace::default();
+        for step in 0u64.. {
+            let some = || {
+                let _gate = self.core.gate.read();
+                let keep = self.core.meta.lock().kept_for_checkpoint();
+                self.core.space.lock().finish_commit(Hands { keep, ..self.core.hands() })
+            };
+            match self.core.with_nodes_privileged(some).await {
+                Ok(true) => break,
+                Ok(false) => self.core.pace(&mut pace).await,
+                Err(Error::NoSpace { .. }) => {
+                    self.core.space.lock().abort_commit();
+                    if step > 0 {
+                        self.want_checkpoint();
+                    }
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 

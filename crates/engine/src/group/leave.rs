@@ -5,17 +5,23 @@
 //! physical volume's number changes only where numbers are given. Until that checkpoint is durable the group is as it was.
 
 use super::Group;
-use super::ops::in_use;
 use crate::disk::{PageBuf, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
-use crate::space::Run;
+use crate::map::MapError;
+use crate::placement::Placement;
+use crate::space::{AllocError, Run};
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks of the journal's new place that are zeroed at once.
 const ZEROED_TOGETHER: u64 = 256;
+
+/// LVM's word for a physical volume that cannot leave.
+fn in_use() -> Error {
+    Error::Busy("the physical volume is in use".into())
+}
 
 /// What of the physical volume is the journal's, in VG blocks; empty if none is.
 fn journal_on(root: &GroupRoot, range: &Range<u64>) -> Range<u64> {
@@ -35,27 +41,117 @@ impl Group {
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.check_writable()?;
         let root = self.root.lock().group.clone();
-        let index = usize::from(pv.0);
-        if root.pvs.len() < 2 || index >= root.pvs.len() {
-            return Err(Error::Invalid("a volume group needs a physical volume".into()));
-        }
-        let range = self.core.placement().range_of(pv);
+        let range = self.range_of(pv)?;
         let journal = journal_on(&root, &range);
         let wanted = range.end - range.start - (journal.end - journal.start);
+        self.empty(&range, || {
+            let _gate = self.core.gate.read();
+            self.core.space.lock().is_pv_free(self.core.hands(), usize::from(pv.0), wanted)
+        })
+        .await
+    }
+
+    /// The blocks of a physical volume that is not the only one.
+    fn range_of(&self, pv: PvIndex) -> Result<Range<u64>> {
+        let pvs = self.root.lock().group.pvs.len();
+        if pvs < 2 || usize::from(pv.0) >= pvs {
+            return Err(Error::Invalid("a volume group needs a physical volume".into()));
+        }
+        Ok(self.core.placement().range_of(pv))
+    }
+
+    /// Moves metadata out of the range, and waits for what is being freed there, until `is_left` says that it can be done
+    /// without. No checkpoint is under way when that is asked.
+    async fn empty(
+        self: &Arc<Self>,
+        range: &Range<u64>,
+        mut is_left: impl FnMut() -> std::result::Result<bool, MapError>,
+    ) -> Result<()> {
         // What was freed is usable only after a checkpoint.
         self.checkpoint().await?;
         loop {
-            let is_free = || {
-                let _gate = self.core.gate.read();
-                self.core.space.lock().is_pv_free(self.core.hands(), index, wanted)
-            };
-            if self.move_metadata(&range).await? && self.core.with_nodes_privileged(is_free).await? {
-                return Ok(());
+            if self.move_metadata(range).await? {
+                let _hold = self.hold_checkpoints().await;
+                if self.core.with_nodes_privileged(&mut is_left).await? {
+                    return Ok(());
+                }
             }
             if !self.more_space().await? {
                 return Err(in_use());
             }
         }
+    }
+
+    /// Takes the last physical volume out of the group and labels it as one of no group, while the group goes on. Nothing but
+    /// metadata may be on it, which moves away. The caller takes its disk out of the set afterwards.
+    pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
+        self.check_writable()?;
+        let mut root = self.root.lock().group.clone();
+        let index = root.pvs.len() - 1;
+        let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+        let range = self.range_of(pv)?;
+        if self.has_journal(pv) {
+            return Err(in_use());
+        }
+        let uuid = root.pvs.remove(index).uuid;
+        let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs));
+        let mut runs = vec![(range.start, range.end - range.start)];
+        self.empty(&range, || {
+            // One critical section, and no checkpoint beside it: none sees half of it.
+            let _gate = self.core.gate.read();
+            let mut catalog = self.catalog_mut();
+            if !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
+                return Ok(false);
+            }
+            catalog.attributes.pv_tags.truncate(index);
+            self.place_anew(&catalog, &placement);
+            Ok(true)
+        })
+        .await?;
+        self.checkpoint().await?;
+        Group::write_label(&*self.core.disks, pv, uuid).await
+    }
+
+    /// Moves the copies of metadata that lie within these VG blocks out of them. False: there is no room for them.
+    async fn move_metadata(self: &Arc<Self>, range: &Range<u64>) -> Result<bool> {
+        let copies = self.core.meta.lock().copies_in(range);
+        for (pair, copy, from) in copies {
+            let blocks = self.core.placement().extent_blocks;
+            // No checkpoint may write nodes while they are copied.
+            let hold = self.hold_checkpoints().await;
+            let Some(run) = self.run_outside(blocks, range).await? else { return Ok(false) };
+            let other = self.core.meta.lock().pairs()[pair][1 - copy];
+            let copied = self.copy_metadata([from, other], run).await;
+            {
+                let _gate = self.core.gate.read();
+                let mut space = self.core.space.lock();
+                match copied {
+                    Ok(()) => {
+                        self.core.meta.lock().move_copy(pair, copy, run.0);
+                        space.free_later((from, blocks));
+                    }
+                    // Nothing uses it yet.
+                    Err(_) => space.free_later(run),
+                }
+            }
+            copied?;
+            drop(hold);
+            self.checkpoint().await?;
+        }
+        Ok(true)
+    }
+
+    /// Copies metadata blocks from the first of two places or, one that cannot be read there, from the second: a physical volume
+    /// that is failing is to leave, too.
+    async fn copy_metadata(&self, [from, other]: [u64; 2], (to, blocks): Run) -> Result<()> {
+        for block in 0..blocks {
+            let page = match self.core.read_block(VgBlock(from + block)).await {
+                Err(_) => self.core.read_block(VgBlock(other + block)).await?,
+                read => read?,
+            };
+            self.core.write_blocks(VgBlock(to + block), Arc::new(page)).await?;
+        }
+        self.core.journal.flush().await
     }
 
     /// Closes the group, as [`close`](Self::close) does, and leaves this physical volume out of it: it is labelled as one of no
@@ -142,5 +238,26 @@ impl Group {
             at += blocks;
         }
         Ok(())
+    }
+
+    /// A run of blocks that lie outside of the range: before it, if there is room, or behind it.
+    async fn run_outside(&self, blocks: u64, range: &Range<u64>) -> Result<Option<Run>> {
+        for from in [0, range.end] {
+            let take = || {
+                let _gate = self.core.gate.read();
+                match self.core.space.lock().alloc_contiguous(self.core.hands(), blocks, from) {
+                    Ok(run) => Ok(run),
+                    Err(AllocError::Map(error)) => Err(error),
+                    Err(_) => Ok(None),
+                }
+            };
+            let Some(run) = self.core.with_nodes_privileged(take).await? else { return Ok(None) };
+            if run.0 + run.1 <= range.start || run.0 >= range.end {
+                return Ok(Some(run));
+            }
+            // Nobody saw it: it goes straight back.
+            self.add_free(run.0, run.0 + run.1).await?;
+        }
+        Ok(None)
     }
 }

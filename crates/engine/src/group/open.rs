@@ -798,7 +798,9 @@ async fn scan_journal(
         for record in frame.records {
             let seq = scan.next;
             scan.next = Seq(seq.0 + 1);
-            if seq.0 >= root.capture_seq || open.contains(&seq.0) {
+            // An abort counts with the record that it is about: that one may be open in the checkpoint, and the abort not.
+            let is_about = if let Record::Abort { seq } = record { seq } else { seq };
+            if seq.0 >= root.capture_seq || open.contains(&is_about.0) {
                 scan.records.push((seq, record));
             }
         }

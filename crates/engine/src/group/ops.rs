@@ -19,15 +19,16 @@ use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks in a volume, at most: 2^47 blocks of 4 KiB are half a zettabyte.
 const MAX_BLOCKS: u64 = 1 << 47;
 /// Tags of one thing, at most.
 const MAX_TAGS: usize = 256;
-/// Metadata blocks that a change of the catalog may need at once.
+/// Metadata blocks that a change of the catalog may need at once...
 const NODES_FOR_CHANGE: u64 = 64;
+/// ... and one more for so many pieces that a thick volume is laid out in.
+const PIECES_TO_A_NODE: u64 = 64;
 
 /// A step under the gate that could not be finished: bring a node, find room, or fail.
 enum Trouble {
@@ -101,11 +102,16 @@ impl Group {
 
     /// Waits for space that comes back soon; false: none will.
     pub(crate) async fn more_space(self: &Arc<Self>) -> Result<bool> {
-        let turn = self.core.space_event.turn();
-        if self.core.space.lock().pending_blocks() > 0 {
+        let pending = self.core.space.lock().pending_blocks();
+        if pending > 0 {
             self.checkpoint().await?;
-            return Ok(true);
+            // A checkpoint gives back nothing where metadata has no room for it.
+            let left = self.core.space.lock().pending_blocks();
+            if left == 0 || left < pending {
+                return Ok(true);
+            }
         }
+        let turn = self.core.space_event.turn();
         if self.reclaiming() || self.search_orphans() {
             self.core.space_event.changed(turn).await;
             return Ok(true);
@@ -161,13 +167,7 @@ impl Group {
             if catalog.names.contains_key(&spec.name) {
                 return Err(Error::Exists(format!("volume {}", spec.name)).into());
             }
-            if !core.meta.lock().can_alloc(NODES_FOR_CHANGE, false) {
-                return Err(MapError::NoSpace.into());
-            }
-            let runs = match spec.kind {
-                VolumeKind::Thick => self.large(spec.blocks)?,
-                VolumeKind::Thin => Vec::new(),
-            };
+            let runs = self.lay_out(spec.kind, spec.blocks)?;
             let placed = place_runs(0, &runs);
             let meta = VolumeMeta {
                 id: VolumeId(catalog.next_volume),
@@ -205,6 +205,27 @@ impl Group {
         Err(Error::Invalid("the change is too large for this volume group's journal: divide it".into()).into())
     }
 
+    /// Space for new blocks of a volume, if it gets any before it is written, and the metadata that mapping its pieces takes.
+    fn lay_out(&self, kind: VolumeKind, blocks: u64) -> std::result::Result<Vec<Run>, Trouble> {
+        let has_nodes = |pieces: usize| {
+            let nodes = NODES_FOR_CHANGE + pieces as u64 / PIECES_TO_A_NODE;
+            self.core.meta.lock().can_alloc(nodes, false)
+        };
+        if !has_nodes(0) {
+            return Err(MapError::NoSpace.into());
+        }
+        let runs = match kind {
+            VolumeKind::Thick => self.large(blocks)?,
+            VolumeKind::Thin => Vec::new(),
+        };
+        // Taking them has changed the free tree, which takes nodes, too.
+        if !has_nodes(runs.len()) {
+            self.give_back(&runs);
+            return Err(MapError::NoSpace.into());
+        }
+        Ok(runs)
+    }
+
     fn large(&self, blocks: u64) -> std::result::Result<Vec<Run>, Trouble> {
         let mut space = self.core.space.lock();
         match space.alloc_large(self.core.hands(), blocks) {
@@ -214,9 +235,21 @@ impl Group {
         }
     }
 
+    /// Puts runs back that no record names: nothing was freed that somebody could wait for.
     fn give_back(&self, runs: &[Run]) {
         let mut space = self.core.space.lock();
-        runs.iter().for_each(|run| space.free_later(*run));
+        for (mut start, len) in runs.iter().copied() {
+            let end = start + len;
+            while start < end {
+                match space.add_free(self.core.hands(), (start, end - start)) {
+                    Ok(part) => start += part,
+                    Err(_) => {
+                        space.free_later((start, end - start));
+                        break;
+                    }
+                }
+            }
+        }
     }
 
     // ---- snapshots ------------------------------------------------------------------------------------------
@@ -371,7 +404,6 @@ impl Group {
         let volumes = ids.iter().map(|id| self.volume_now(*id)).collect::<Result<Vec<_>>>()?;
         let mut gates = Vec::with_capacity(volumes.len());
         for volume in &volumes {
-            volume.state.lock().closed = true;
             gates.push(volume.close_gate(true).await);
         }
         let outcome = self
@@ -386,9 +418,6 @@ impl Group {
                 Ok(self.append(&record))
             })
             .await;
-        if outcome.is_err() {
-            volumes.iter().for_each(|v| v.state.lock().closed = false);
-        }
         drop(gates);
         let seq = outcome?;
         self.want_reclaim();
@@ -603,11 +632,8 @@ impl Group {
         self.change(|| {
             let _gate = core.gate.read();
             let mut state = volume.state.lock();
-            if !core.meta.lock().can_alloc(NODES_FOR_CHANGE, false) {
-                return Err(MapError::NoSpace.into());
-            }
             let old = state.meta.blocks;
-            let runs = if state.thick() { self.large(blocks - old)? } else { Vec::new() };
+            let runs = self.lay_out(state.meta.kind, blocks - old)?;
             let placed = place_runs(old, &runs);
             let record = Record::Resize { volume: volume.id, blocks, placed };
             self.check_fits(&record).inspect_err(|_| self.give_back(&runs))?;
@@ -822,92 +848,6 @@ impl Group {
         Ok(true)
     }
 
-    /// Takes the last physical volume out of the group and labels it as one of no group. It must hold no data; metadata
-    /// moves away from it. The caller takes its disk out of the set afterwards.
-    pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
-        self.check_writable()?;
-        let root = self.root.lock().group.clone();
-        let mut pvs = root.pvs;
-        let Some(last) = pvs.pop().filter(|_| !pvs.is_empty()) else {
-            return Err(Error::Invalid("a volume group needs a physical volume".into()));
-        };
-        let (index, end) = (pvs.len(), last.first_extent + last.extents);
-        let range = last.first_extent * root.extent_blocks..end * root.extent_blocks;
-        if root.journal_start + root.journal_blocks > range.start {
-            return Err(in_use());
-        }
-        // What was freed is usable only after a checkpoint; what is not by then is waited for.
-        self.checkpoint().await?;
-        let placement = Arc::new(Placement::new(root.extent_blocks, pvs.clone()));
-        let mut runs = vec![(range.start, range.end - range.start)];
-        loop {
-            let take = || {
-                // One critical section: no checkpoint sees half of it.
-                let _gate = self.core.gate.read();
-                let mut catalog = self.catalog_mut();
-                if !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
-                    return Ok(false);
-                }
-                catalog.attributes.pv_tags.truncate(index);
-                self.place_anew(&catalog, &placement);
-                Ok(true)
-            };
-            if self.move_metadata(&range).await? && self.core.with_nodes_privileged(take).await? {
-                break;
-            }
-            if !self.more_space().await? {
-                return Err(in_use());
-            }
-        }
-        self.checkpoint().await?;
-        Group::write_label(&*self.core.disks, PvIndex(index as u16), last.uuid).await
-    }
-
-    /// Moves the copies of metadata that lie within these VG blocks out of them. False: there is no room for them.
-    pub(super) async fn move_metadata(self: &Arc<Self>, range: &Range<u64>) -> Result<bool> {
-        let copies = self.core.meta.lock().copies_in(range);
-        for (pair, copy, from) in copies {
-            let blocks = self.core.placement().extent_blocks;
-            // No checkpoint may write nodes while they are copied.
-            let hold = self.hold_checkpoints().await;
-            let Some(run) = self.run_outside(blocks, range).await? else { return Ok(false) };
-            for block in 0..blocks {
-                let page = self.core.read_block(VgBlock(from + block)).await?;
-                self.core.write_blocks(VgBlock(run.0 + block), Arc::new(page)).await?;
-            }
-            self.core.journal.flush().await?;
-            {
-                let _gate = self.core.gate.read();
-                self.core.meta.lock().move_copy(pair, copy, run.0);
-                self.core.space.lock().free_later((from, blocks));
-            }
-            drop(hold);
-            self.checkpoint().await?;
-        }
-        Ok(true)
-    }
-
-    /// A run of blocks that lie outside of the range: before it, if there is room, or behind it.
-    pub(super) async fn run_outside(&self, blocks: u64, range: &Range<u64>) -> Result<Option<Run>> {
-        for from in [0, range.end] {
-            let take = || {
-                let _gate = self.core.gate.read();
-                match self.core.space.lock().alloc_contiguous(self.core.hands(), blocks, from) {
-                    Ok(run) => Ok(run),
-                    Err(AllocError::Map(error)) => Err(error),
-                    Err(_) => Ok(None),
-                }
-            };
-            let Some(run) = self.core.with_nodes_privileged(take).await? else { return Ok(None) };
-            if run.0 + run.1 <= range.start || run.0 >= range.end {
-                return Ok(Some(run));
-            }
-            // Nobody saw it: it goes straight back.
-            self.add_free(run.0, run.0 + run.1).await?;
-        }
-        Ok(None)
-    }
-
     /// Puts another table of physical volumes in force. `account` tells free space, given the end of the last one. What
     /// is new is freed by the very checkpoint whose superblock names it: nothing can be placed there that a crash would
     /// leave outside of the group.
@@ -926,7 +866,7 @@ impl Group {
     }
 
     /// From now on blocks are found by this table.
-    fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
+    pub(super) fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
         *self.core.placement.write() = placement.clone();
         for volume in catalog.volumes.values() {
             volume.state.lock().placement = placement.clone();
@@ -957,11 +897,6 @@ impl Group {
     pub(super) fn set_absorb(volume: &Volume, absorb: Option<Absorb>) {
         volume.state.lock().set_absorb(absorb);
     }
-}
-
-/// LVM's word for a physical volume that cannot leave.
-pub(super) fn in_use() -> Error {
-    Error::Busy("the physical volume is in use".into())
 }
 
 /// A head that starts as its point is.

@@ -3,6 +3,8 @@
 //! * M1 A block that a checkpoint on the disk refers to is not given out again before the next checkpoint is durable:
 //!   it waits in `pending`, then in `committing`.
 //! * M2 A reserve stays for removal and checkpoints when ordinary writes get no more nodes (promise P8).
+//! * M3 A write that will change a map is let in only while there are blocks beyond the reserve for it and for those under way:
+//!   once its record is written the map has to follow, also where that takes more than was thought and the reserve gives it.
 
 use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};
@@ -11,6 +13,20 @@ use crate::units::{MetaBlock, VgBlock};
 /// Blocks in each copy of a new group's metadata area, and by which it grows: the reserve (M2) needs some, however small an
 /// extent is.
 pub const LEAST_METADATA: u64 = 256;
+
+/// Blocks beyond the reserve with which a write is let in (M3): one that splits nodes on every level...
+const NODES_FOR_WRITE: u64 = 16;
+/// ... and so many for each other write under way: its leaf, and its part of the path above.
+const NODES_UNDER_WAY: u64 = 2;
+
+/// Whether there are metadata blocks for one more write (M3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Some,
+    /// When those under way have what they need.
+    Taken,
+    None,
+}
 
 pub struct MetaSpace {
     /// First VG blocks of the two copies of each pair.
@@ -23,6 +39,8 @@ pub struct MetaSpace {
     pending: Vec<MetaBlock>,
     committing: Vec<MetaBlock>,
     checkpoint_blocks: u64,
+    /// Writes under way that will change a map (M3).
+    writes: u64,
     /// A block that was given back twice: trees that share a node and both call it their own.
     twice: Option<MetaBlock>,
 }
@@ -39,6 +57,7 @@ impl MetaSpace {
             pending: Vec::new(),
             committing: Vec::new(),
             checkpoint_blocks: 0,
+            writes: 0,
             twice: None,
         }
     }
@@ -98,6 +117,11 @@ impl MetaSpace {
         self.checkpoint_blocks = blocks;
     }
 
+    /// So many are kept back for that.
+    pub fn kept_for_checkpoint(&self) -> u64 {
+        self.checkpoint_blocks
+    }
+
     pub fn add_pair(&mut self, pair: [u64; 2]) {
         self.pairs.push(pair);
         self.used.resize(self.total().div_ceil(64) as usize, 0);
@@ -118,6 +142,27 @@ impl MetaSpace {
     /// Whether this many nodes can be had by an ordinary or by a privileged writer.
     pub fn can_alloc(&self, nodes: u64, privileged: bool) -> bool {
         self.free >= nodes + if privileged { 0 } else { self.reserve() }
+    }
+
+    /// M3
+    pub fn room_for_write(&self) -> Room {
+        match self.free_beyond_reserve() {
+            free if free >= NODES_FOR_WRITE + self.writes * NODES_UNDER_WAY => Room::Some,
+            free if free >= NODES_FOR_WRITE => Room::Taken,
+            _ => Room::None,
+        }
+    }
+
+    /// Lets a write in that will change a map, if there is room; it ends with [`write_done`](Self::write_done).
+    pub fn admit_write(&mut self) -> bool {
+        let is_in = self.room_for_write() == Room::Some;
+        self.writes += u64::from(is_in);
+        is_in
+    }
+
+    /// A write that was let in has changed its map, or never will.
+    pub fn write_done(&mut self) {
+        self.writes -= 1;
     }
 
     /// A free block. The caller made sure that there is one.

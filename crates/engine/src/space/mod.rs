@@ -23,7 +23,7 @@ use crate::units::{Epoch, MetaBlock, VolumeId};
 use metadata::MetaSpace;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Blocks in an arena, at most.
 pub const ARENA_BLOCKS: u64 = 1024;
@@ -201,11 +201,12 @@ struct FreeOwner<'a> {
     meta: &'a mut MetaSpace,
     cache: &'a NodeCache,
     generation: u64,
+    keep: u64,
 }
 
 impl NodeOwner for FreeOwner<'_> {
     fn can_alloc(&self, nodes: usize) -> bool {
-        self.meta.can_alloc(nodes as u64, true)
+        self.meta.can_alloc(nodes as u64 + self.keep, true)
     }
     fn alloc(&mut self) -> MetaBlock {
         self.meta.alloc()
@@ -230,6 +231,14 @@ pub struct Hands<'a> {
     pub cache: &'a NodeCache,
     pub meta: &'a Mutex<MetaSpace>,
     pub generation: u64,
+    /// Metadata blocks that are to be left.
+    pub keep: u64,
+}
+
+impl<'a> Hands<'a> {
+    fn owner(self, meta: &'a mut MetaSpace) -> FreeOwner<'a> {
+        FreeOwner { meta, cache: self.cache, generation: self.generation, keep: self.keep }
+    }
 }
 
 fn run_extent((start, len): Run) -> Extent {
@@ -536,6 +545,7 @@ impl Space {
         arena.cursor += chunk;
         self.slots.insert((volume, chunk, number), (arena.serial, slot));
         self.slots_taken += 1;
+        self.sweep_slots();
         Ok(self.take_at(slot + offset, want).expect("a new slot's blocks are unused"))
     }
 
@@ -589,6 +599,7 @@ impl Space {
         self.arena_unused += run.1;
         self.arenas.insert(run.0, arena);
         self.arena_order.push_back(run.0);
+        self.sweep_order();
         self.current.insert(volume, run.0);
         self.search_from = run.0 + run.1;
         Ok(run.0)
@@ -638,7 +649,7 @@ impl Space {
 
     fn take_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
         let mut meta = hands.meta.lock();
-        let mut owner = FreeOwner { meta: &mut meta, cache: hands.cache, generation: hands.generation };
+        let mut owner = hands.owner(&mut meta);
         let mut removed = Vec::new();
         map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
         let taken: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
@@ -652,7 +663,7 @@ impl Space {
 
     fn put_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
         let mut meta = hands.meta.lock();
-        let mut owner = FreeOwner { meta: &mut meta, cache: hands.cache, generation: hands.generation };
+        let mut owner = hands.owner(&mut meta);
         let mut removed = Vec::new();
         let extent = [run_extent(run)];
         map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
@@ -688,17 +699,29 @@ impl Space {
                 break;
             }
         }
-        // Slots of arenas that are gone are only weight.
-        if self.slots.len() > self.slots_sweep_at {
-            let arenas = &self.arenas;
-            let alive = |serial: u64, slot: u64| {
-                arenas.range(..=slot).next_back().is_some_and(|(_, arena)| arena.serial == serial)
-            };
-            self.slots.retain(|_, (serial, slot)| alive(*serial, *slot));
-            // Each sweep is paid for by as many slots made since the last one.
-            self.slots_sweep_at = MAX_SLOTS.max(2 * self.slots.len());
-        }
         Ok(())
+    }
+
+    /// Slots of arenas that are gone are only weight, however they went: used up, or closed.
+    fn sweep_slots(&mut self) {
+        if self.slots.len() <= self.slots_sweep_at {
+            return;
+        }
+        let arenas = &self.arenas;
+        let alive =
+            |serial: u64, slot: u64| arenas.range(..=slot).next_back().is_some_and(|(_, arena)| arena.serial == serial);
+        self.slots.retain(|_, (serial, slot)| alive(*serial, *slot));
+        // Each sweep is paid for by as many slots made since the last one.
+        self.slots_sweep_at = MAX_SLOTS.max(2 * self.slots.len());
+    }
+
+    /// Arenas that were used up are in the order of opening no more. One that was opened again where another had been counts by
+    /// its first place.
+    fn sweep_order(&mut self) {
+        if self.arena_order.len() > 2 * MAX_ARENAS {
+            let mut seen = BTreeSet::new();
+            self.arena_order.retain(|base| self.arenas.contains_key(base) && seen.insert(*base));
+        }
     }
 
     /// Puts an arena's unused blocks back into the free tree. May stop half way with an error: what was put back is
@@ -874,7 +897,8 @@ impl Space {
         self.committing.clone()
     }
 
-    /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done.
+    /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done. Where there are too few metadata
+    /// blocks for that, the rest can wait for another checkpoint ([`abort_commit`](Self::abort_commit)).
     pub fn finish_commit(&mut self, hands: Hands<'_>) -> Result<bool, MapError> {
         for _ in 0..COMMIT_STEP {
             let Some(run) = self.committing.last().copied() else { return Ok(true) };
@@ -890,7 +914,7 @@ impl Space {
         Ok(self.committing.is_empty())
     }
 
-    /// The checkpoint failed: its blocks wait for the next.
+    /// The checkpoint failed, or has no room for all of its blocks: they wait for the next.
     pub fn abort_commit(&mut self) {
         let mut committing = std::mem::take(&mut self.committing);
         self.pending.append(&mut committing);
@@ -943,3 +967,7 @@ fn push_run(out: &mut Runs, run: Run) {
         _ => out.push(run),
     }
 }
+
+#[cfg(test)]
+#[path = "space_test.rs"]
+mod tests;

@@ -13,6 +13,7 @@ use crate::format::journal::{Record, WriteExtent};
 use crate::group::{FullPolicy, VolumeInfo};
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError, NodeRef};
+use crate::space::metadata::Room;
 use crate::space::{Account, AllocError, Run, Runs};
 use crate::units::{BLOCK_SIZE, LvBlock, SECTOR_SIZE, Seq, VgBlock, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
@@ -28,6 +29,8 @@ use std::time::Duration;
 const UNPROVEN_BYTES: u64 = 128 << 20;
 /// What a record counts beside its data: a read of its own, whatever its size.
 const RECORD_COST: u64 = 60 << 10;
+/// How long a write waits that other writes leave no metadata blocks to, until it asks again.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Blocks unmapped by one record: bounds memory and the time that a lock is held.
 const UNMAP_BLOCKS: u64 = 1 << 16;
 
@@ -194,6 +197,7 @@ impl Volume {
                     count(&self.core.counters.writes_redirected);
                     let (op, replaces) = (plan.op, plan.replaces);
                     let outcome = self.write_mapped(offset, len, buf, plan).await;
+                    self.core.meta.lock().write_done();
                     let in_pool = {
                         let mut state = self.state.lock();
                         state.finish(op);
@@ -270,7 +274,7 @@ impl Volume {
         }
         let (end_byte, first) = (offset + u64::from(len), offset / BLOCK_SIZE);
         let last = end_byte.div_ceil(BLOCK_SIZE);
-        if state.conflict(first, last, Mode::Read) {
+        if state.shut > 0 || state.conflict(first, last, Mode::Read) {
             return Self::wait_here(&mut state, cx);
         }
         let mut found = Extents::new();
@@ -366,7 +370,14 @@ impl Volume {
             Pressure::Half => self.core.want_checkpoint(),
             Pressure::Low => {}
         }
-        Some(match (self.plan_map(state, &pieces, offset, len), fresh) {
+        if !self.core.meta.lock().admit_write() {
+            return Some(Poll::Ready(Ok(Plan::Space(AllocError::Map(MapError::NoSpace)))));
+        }
+        let planned = self.plan_map(state, &pieces, offset, len);
+        if planned.is_err() {
+            self.core.meta.lock().write_done();
+        }
+        Some(match (planned, fresh) {
             (Ok(plan), _) => Poll::Ready(Ok(Plan::Map(plan))),
             (Err(AllocError::Map(MapError::Missing(node, level))), _) => Poll::Ready(Ok(Plan::Load(node, level))),
             (Err(AllocError::Map(MapError::Corrupt(error))), _) => Poll::Ready(Err(error)),
@@ -836,11 +847,21 @@ impl Volume {
         match error {
             AllocError::Map(MapError::NoSpace) => {
                 let turn = self.core.space_event.turn();
-                self.core.metadata_room().await?;
-                if !self.core.meta.lock().can_alloc(16, false) {
-                    return self.out_of_space(turn).await;
+                // Others may have found room meanwhile: once is enough for all of them.
+                if self.core.meta.lock().room_for_write() != Room::Some {
+                    self.core.metadata_room().await?;
                 }
-                Ok(())
+                let room = self.core.meta.lock().room_for_write();
+                match room {
+                    Room::Some => Ok(()),
+                    Room::Taken => {
+                        self.core.runtime.sleep(ROOM_PAUSE).await;
+                        Ok(())
+                    }
+                    // What is being removed gives back metadata, too.
+                    Room::None if group.more_space().await? => Ok(()),
+                    Room::None => self.out_of_space(turn).await,
+                }
             }
             AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
             AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
@@ -905,10 +926,14 @@ impl Volume {
         .await
     }
 
-    /// Closes the gate and waits until no request of the given kind is in flight. [`Gate::drop`] opens it.
+    /// Closes the gate to writes, or to reads, too, and waits until none of them is in flight. [`Gate::drop`] opens it.
     pub(crate) async fn close_gate(self: &Arc<Self>, readers_too: bool) -> Gate {
-        self.state.lock().gates += 1;
-        let gate = Gate { volume: self.clone() };
+        {
+            let mut state = self.state.lock();
+            state.gates += 1;
+            state.shut += u32::from(readers_too);
+        }
+        let gate = Gate { volume: self.clone(), readers_too };
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| readers_too || op.mode != Mode::Read) {
@@ -921,15 +946,17 @@ impl Volume {
     }
 }
 
-/// A closed gate: the volume's writes wait until it is dropped.
+/// A closed gate: the volume's writes, or all requests, wait until it is dropped.
 pub(crate) struct Gate {
     volume: Arc<Volume>,
+    readers_too: bool,
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
         let mut state = self.volume.state.lock();
         state.gates -= 1;
+        state.shut -= u32::from(self.readers_too);
         state.wake();
     }
 }

@@ -144,8 +144,11 @@ pub struct State {
     pub in_flight: Vec<InFlight>,
     pub next_op: u64,
     pub fresh: Fresh,
-    /// Closed gates: writes wait (rule R9).
+    /// Closed gates: writes wait (rule R9)...
     pub gates: u32,
+    /// ... and at those of them that are shut to reads, these wait, too: else who waits for the end of those under way
+    /// might do so for as long as somebody reads.
+    pub shut: u32,
     pub closed: bool,
     pub wakers: Vec<Waker>,
 }
@@ -162,6 +165,7 @@ impl State {
             next_op: 0,
             fresh: Fresh::default(),
             gates: 0,
+            shut: 0,
             closed: false,
             wakers: Vec::new(),
         };
@@ -296,7 +300,8 @@ pub fn apply_write(
         None => SmallVec::<[Extent; 2]>::from_slice(&[whole]),
         Some(parent) => inherit(core, state, whole, parent)?,
     };
-    let removed = replace(core, state, start, start + len, &new, false)?;
+    // The record stands: what is kept back (M2) is for this, too. Writes are let in only while there is more.
+    let removed = replace(core, state, start, start + len, &new, true)?;
     state.head.mapped += len;
     state.head.written += len;
     let owned = |state: &State, e: &Extent| state.ownership.owns(e.birth, Some(e.end()));
