@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::node::Node;
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::journal::Pressure;
-use crate::map::{self, NodeRef, Tree};
+use crate::map::{self, NodeRef};
 use crate::runtime::{Runtime, Task};
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
 use crate::volume::state::UNWRITTEN;
@@ -274,7 +274,7 @@ impl<'a> Check<'a> {
             go_on()?;
             let core = &self.group.core;
             let step = core
-                .with_nodes_privileged(|| map::walk_step(&core.cache, &tree.tree, cursor, &|_, _, _| false))
+                .with_nodes_privileged(|| map::walk_step(&core.cache, &tree.tree, cursor, &|_, _, _| Ok(false)))
                 .await?;
             for passed in &step.passed {
                 if self.nodes.insert(passed.node.addr) {
@@ -354,26 +354,14 @@ impl<'a> Check<'a> {
             go_on()?;
             let step = core
                 .with_nodes_privileged(|| {
-                    let shared = std::cell::RefCell::new(None);
-                    let prune = |node: NodeRef, level: u8, first: u64| match map::node_at(
-                        &core.cache,
-                        &tree.tree,
-                        level,
-                        first,
-                    ) {
-                        Ok(found) => found == Some(node),
-                        Err(error) => {
-                            shared.borrow_mut().get_or_insert(error);
-                            false
-                        }
+                    let prune = |node: NodeRef, level: u8, first: u64| {
+                        map::has_node(&core.cache, &tree.tree, node, level, first)
                     };
                     let step = map::walk_step(&core.cache, &parent.tree, cursor, &prune)?;
-                    if let Some(error) = shared.into_inner() {
-                        return Err(error);
-                    }
                     let mut dead = Vec::new();
                     for e in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
-                        let kept = same_place(core, &tree.tree, e)?;
+                        let kept = map::same_places(&core.cache, &tree.tree, &e)?;
+                        let kept: u64 = kept.iter().map(|piece| u64::from(piece.len)).sum();
                         dead.push((e.birth, u64::from(e.len) - kept));
                     }
                     Ok((step, dead))
@@ -414,7 +402,7 @@ impl<'a> Check<'a> {
         loop {
             go_on()?;
             let step =
-                core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| false)).await?;
+                core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| Ok(false))).await?;
             for passed in &step.passed {
                 if !self.nodes.insert(passed.node.addr) {
                     self.report.find(format!("the free-space tree shares {} with another tree", passed.node));
@@ -470,14 +458,6 @@ impl<'a> Check<'a> {
             }
         }
     }
-}
-
-/// How many blocks of the extent the tree maps to the same place.
-fn same_place(core: &crate::core::Core, tree: &Tree, extent: map::Extent) -> std::result::Result<u64, map::MapError> {
-    let mut found = map::Extents::new();
-    map::lookup(&core.cache, tree, extent.key, extent.end(), &mut found)?;
-    let same = found.iter().filter(|p| p.value.wrapping_sub(p.key) == extent.value.wrapping_sub(extent.key));
-    Ok(same.map(|p| u64::from(p.len)).sum())
 }
 
 /// A short name of what a block holds: 32 bits, never zero.

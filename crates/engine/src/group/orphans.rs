@@ -22,10 +22,9 @@ use crate::core::{Ownership, Pace, TreeOwner, count};
 use crate::error::{Error, Result};
 use crate::format::node::CAPACITY;
 use crate::format::stream::{TreeKind, TreeMeta};
-use crate::map::{self, Extent, Extents, MapError, NodeRef};
+use crate::map::{self, Extent, MapError, NodeRef};
 use crate::units::{Epoch, TreeId};
 use crate::volume::state::UNWRITTEN;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -94,25 +93,15 @@ impl Group {
             return Ok(None);
         }
         let lower = catalog.epoch_of(meta.parent);
-        let missing = RefCell::new(None);
         let prune = |node: NodeRef, level: u8, first_key: u64| {
-            let shared = |child: &TreeId| {
-                let found = catalog.with_tree(*child, |t| map::node_at(&core.cache, &t.tree, level, first_key));
-                match found {
-                    Some(Ok(found)) => found == Some(node),
-                    Some(Err(error)) => {
-                        missing.borrow_mut().get_or_insert(error);
-                        false
-                    }
-                    None => false,
-                }
-            };
-            node.birth <= lower || children.iter().any(shared)
+            let mut is_shared = node.birth <= lower;
+            for child in &children {
+                let has = |t: &TreeMeta| map::has_node(&core.cache, &t.tree, node, level, first_key);
+                is_shared = is_shared || catalog.with_tree(*child, has).transpose()?.unwrap_or(false);
+            }
+            Ok(is_shared)
         };
         let step = map::walk_step(&core.cache, &meta.tree, cursor, &prune)?;
-        if let Some(error) = missing.into_inner() {
-            return Err(error);
-        }
         if let Some(leaf) = &step.leaf {
             let mut orphans: Vec<Extent> = leaf.extents().filter(|e| e.birth > lower).collect();
             let asked = if core.planted("child_not_asked") { &children[1..] } else { &children[..] };
@@ -158,14 +147,7 @@ fn unused(
 ) -> std::result::Result<Vec<Extent>, MapError> {
     let mut rest = Vec::new();
     for e in extents {
-        let mut found = Extents::new();
-        map::lookup(&core.cache, &child.tree, e.key, e.end(), &mut found)?;
-        let mut at = e.key;
-        for piece in found.iter().filter(|p| p.value.wrapping_sub(p.key) == e.value.wrapping_sub(e.key)) {
-            rest.extend(e.cut(at, piece.key));
-            at = piece.end();
-        }
-        rest.extend(e.cut(at, e.end()));
+        rest.extend(map::rest(e, &map::same_places(&core.cache, &child.tree, e)?));
     }
     Ok(rest)
 }
@@ -179,12 +161,7 @@ fn split(leaf: impl Iterator<Item = Extent>, orphans: &[Extent]) -> (Vec<Extent>
         let to_come = leaf.len() - i - 1;
         let pieces: Vec<Extent> = orphans.iter().filter_map(|o| o.cut(e.key, e.end())).collect();
         let (before, gone_before) = (stay.len(), gone.len());
-        let mut at = e.key;
-        for piece in &pieces {
-            stay.extend(e.cut(at, piece.key));
-            at = piece.end();
-        }
-        stay.extend(e.cut(at, e.end()));
+        stay.extend(map::rest(e, &pieces));
         gone.extend(&pieces);
         if stay.len() + to_come > CAPACITY {
             stay.truncate(before);

@@ -33,7 +33,7 @@ impl Group {
             // The tree is read anew in each step, under the lock under which it changes.
             let step = core
                 .with_nodes_privileged(|| {
-                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| false)
+                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| Ok(false))
                 })
                 .await?;
             for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {

@@ -22,12 +22,11 @@ use super::report::Holdings;
 use crate::core::{Absorb, Core, Pace, count};
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
-use crate::map::{self, Extent, Extents, MapError, NodeRef, Tree};
+use crate::map::{self, Extent, MapError, NodeRef, Tree};
 use crate::runtime::yield_now;
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -235,7 +234,7 @@ fn step_leaf(
     dying: &TreeMeta,
     lower: Epoch,
 ) -> std::result::Result<Stepped, MapError> {
-    let prune = |node: NodeRef, _: u8, _: u64| node.birth <= lower;
+    let prune = |node: NodeRef, _: u8, _: u64| Ok(node.birth <= lower);
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     if let Some(leaf) = &step.leaf {
         let mut space = core.space.lock();
@@ -267,23 +266,10 @@ fn step_merge(
     child: &Tree,
     lower: Epoch,
 ) -> std::result::Result<Option<u64>, MapError> {
-    let missing = RefCell::new(None);
     let prune = |node: NodeRef, level: u8, first_key: u64| {
-        if node.birth <= lower {
-            return true;
-        }
-        match map::node_at(&core.cache, child, level, first_key) {
-            Ok(found) => found == Some(node),
-            Err(error) => {
-                missing.borrow_mut().get_or_insert(error);
-                false
-            }
-        }
+        Ok(node.birth <= lower || map::has_node(&core.cache, child, node, level, first_key)?)
     };
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
-    if let Some(error) = missing.into_inner() {
-        return Err(error);
-    }
     let mut freed: Vec<Extent> = Vec::new();
     let mut settled = 0;
     if let Some(leaf) = &step.leaf {
@@ -314,27 +300,12 @@ fn compare(
     epoch: Epoch,
     freed: &mut Vec<Extent>,
 ) -> std::result::Result<u64, MapError> {
-    let mut found = Extents::new();
-    map::lookup(&core.cache, child, extent.key, extent.end(), &mut found)?;
-    let mut at = extent.key;
-    let mut settled = 0;
-    let mut free = |from: u64, to: u64| {
-        freed.extend(extent.cut(from, to));
-        to - from
-    };
-    for piece in found.iter().filter(|p| p.value.wrapping_sub(p.key) == extent.value.wrapping_sub(extent.key)) {
-        if at < piece.key {
-            settled += free(at, piece.key);
-        }
-        if piece.birth > epoch {
-            settled += u64::from(piece.len);
-        }
-        at = piece.end();
-    }
-    if at < extent.end() {
-        settled += free(at, extent.end());
-    }
-    Ok(settled)
+    let kept = map::same_places(&core.cache, child, &extent)?;
+    let before = freed.len();
+    freed.extend(map::rest(&extent, &kept));
+    let is_own = |piece: &&Extent| piece.birth > epoch;
+    let settled = freed[before..].iter().chain(kept.iter().filter(is_own));
+    Ok(settled.map(|piece| u64::from(piece.len)).sum())
 }
 
 /// Gives back the nodes that a walk has left behind.

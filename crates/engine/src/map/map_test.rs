@@ -287,7 +287,7 @@ impl World {
         let tree = self.volumes[v].tree;
         let (mut at, mut passed, mut extents) = (Some(0), Vec::<Passed>::new(), Vec::new());
         while let Some(cursor) = at {
-            let step = self.until_there(|cache| walk_step(cache, &tree, cursor, &|name, _, _| name.birth <= after));
+            let step = self.until_there(|cache| walk_step(cache, &tree, cursor, &|name, _, _| Ok(name.birth <= after)));
             assert!(step.next.is_none_or(|next| next > cursor));
             let ends = |p: &Passed| match (p.end_key, step.next) {
                 (Some(end), Some(next)) => cursor < end && end <= next,
@@ -588,6 +588,34 @@ fn node_at_names_each_level() {
 }
 
 #[test]
+fn what_two_trees_share() {
+    let mut world = World::new(8, 60_000);
+    let dense: Vec<_> = (0..60_000).map(|key| single(key, key * 2, 1)).collect();
+    world.replace(0, 0, 60_000, &dense);
+    world.snapshot(0);
+    let (before, key) = (world.volumes[0].tree, 30_000);
+    world.replace(0, key, key + 1, &[single(key, 5, 2)]);
+    let after = world.volumes[0].tree;
+    let leaf = |tree: &Tree, key| node_at(&world.cache, tree, 0, key).unwrap().unwrap();
+    assert_eq!(has_node(&world.cache, &after, leaf(&before, 0), 0, 0), Ok(true));
+    assert_eq!(has_node(&world.cache, &after, leaf(&before, key), 0, key), Ok(false));
+
+    let extent = Extent { key: key - 2, len: 5, value: 1000, birth: Epoch(1), flags: 0 };
+    let tree = |world: &mut World, new: &[Extent]| {
+        world.replace(0, key - 2, key + 3, new);
+        world.volumes[0].tree
+    };
+    let cut = |from: u64, to: u64| Extent { birth: Epoch(2), ..extent.cut(from, to).unwrap() };
+    let parts = [cut(key - 1, key), cut(key + 1, key + 2)];
+    let other = tree(&mut world, &[parts[0], single(key, 7, 2), parts[1]]);
+    let same = same_places(&world.cache, &other, &extent).unwrap();
+    assert_eq!(same[..], parts);
+    let left: Vec<(u64, u32)> = rest(&extent, &same).map(|e| (e.key, e.len)).collect();
+    assert_eq!(left, [(key - 2, 1), (key, 1), (key + 2, 1)]);
+    assert!(rest(&extent, &[extent]).next().is_none());
+}
+
+#[test]
 fn a_long_walk_over_pruned_nodes_pauses() {
     let mut world = World::new(7, 160_000);
     let dense: Vec<_> = (0..160_000).map(|key| single(key, key * 2, 1)).collect();
@@ -598,7 +626,7 @@ fn a_long_walk_over_pruned_nodes_pauses() {
     let calls = Cell::new(0);
     let prune = |name: NodeRef, level: u8, _: u64| {
         calls.set(calls.get() + 1);
-        level == 0 && name.birth <= Epoch(1)
+        Ok(level == 0 && name.birth <= Epoch(1))
     };
     let step = walk_step(&world.cache, &tree, 0, &prune);
     let step = step.unwrap();
@@ -641,7 +669,7 @@ fn nodes_that_contradict_each_other_never_panic() {
             let results = [
                 replace(&world.cache, &mut volume.tree, &mut owner, start, end, &new, &mut Vec::new()),
                 lookup(&world.cache, &volume.tree, start, end, &mut Extents::new()),
-                walk_step(&world.cache, &volume.tree, start, &|_, _, _| false).map(drop),
+                walk_step(&world.cache, &volume.tree, start, &|_, _, _| Ok(false)).map(drop),
                 first_fit(&world.cache, &volume.tree, start, 5, 10).map(drop),
             ];
             corrupt_seen += results.iter().filter(|r| matches!(r, Err(MapError::Corrupt(_)))).count();

@@ -31,12 +31,14 @@
 mod cache;
 mod rebuild;
 mod replace;
+mod shared;
 mod shrink;
 mod walk;
 
 pub use crate::format::node::{Extent, Node, NodeRef};
 pub use cache::{NODE_COST, NodeCache};
 pub use replace::replace;
+pub use shared::{has_node, rest, same_places};
 pub use shrink::shrink_leaf;
 pub use walk::{Passed, Step, walk_step};
 

@@ -36,17 +36,17 @@ pub struct Step {
     pub next: Option<u64>,
 }
 
-/// Goes on with a walk at `cursor`, to the end of the next leaf that is not pruned. `prune(node, level, first_key)`
-/// says which nodes to skip with all below them, without a look. One step holds one path in memory and skips a few
+/// Which nodes a walk skips with all below them, without a look: asked with node, level and first key.
+pub type Prune<'a> = dyn Fn(NodeRef, u8, u64) -> Result<bool, MapError> + 'a;
+
+/// Goes on with a walk at `cursor`, to the end of the next leaf that is not pruned. One step holds one path in memory and skips a few
 /// hundred pruned children at most; it may end without a leaf and still have a `next`.
-pub fn walk_step(
-    cache: &NodeCache,
-    tree: &Tree,
-    cursor: u64,
-    prune: &dyn Fn(NodeRef, u8, u64) -> bool,
-) -> Result<Step, MapError> {
+pub fn walk_step(cache: &NodeCache, tree: &Tree, cursor: u64, prune: &Prune<'_>) -> Result<Step, MapError> {
     let mut step = Step::default();
-    let Some(root) = tree.root.filter(|&root| !prune(root, tree.level, 0)) else { return Ok(step) };
+    let Some(root) = tree.root else { return Ok(step) };
+    if prune(root, tree.level, 0)? {
+        return Ok(step);
+    }
     let (mut at, mut skips) = (cursor, SKIPS);
     while step.leaf.is_none() && skips > 0 {
         let mut path: SmallVec<[Place; 8]> = SmallVec::from_slice(&[Place::root(root)]);
@@ -60,7 +60,7 @@ pub fn walk_step(
                 break place.end;
             }
             level -= 1;
-            match next_child(&node, &place, at, &mut skips, |child, first| prune(child, level, first)) {
+            match next_child(&node, &place, at, &mut skips, |child, first| prune(child, level, first))? {
                 Next::Child(child) => path.push(child),
                 Next::Exhausted => break place.end,
                 Next::Tired(key) => {
@@ -90,16 +90,22 @@ enum Next {
     Tired(u64),
 }
 
-fn next_child(node: &Node, place: &Place, at: u64, skips: &mut usize, prune: impl Fn(NodeRef, u64) -> bool) -> Next {
+fn next_child(
+    node: &Node,
+    place: &Place,
+    at: u64,
+    skips: &mut usize,
+    prune: impl Fn(NodeRef, u64) -> Result<bool, MapError>,
+) -> Result<Next, MapError> {
     for i in node.child_at(at)..node.entries().len() {
         let child = place.child(node, i);
-        if !prune(child.node, child.first) {
-            return Next::Child(child);
+        if !prune(child.node, child.first)? {
+            return Ok(Next::Child(child));
         }
         *skips = skips.saturating_sub(1);
         if *skips == 0 && i + 1 < node.entries().len() {
-            return Next::Tired(node.entries()[i + 1].key());
+            return Ok(Next::Tired(node.entries()[i + 1].key()));
         }
     }
-    Next::Exhausted
+    Ok(Next::Exhausted)
 }

@@ -335,16 +335,10 @@ pub fn apply_write(
 
 /// Cuts an extent where the parent maps the same places, and gives those pieces the parent's births.
 fn inherit(core: &Core, state: &State, whole: Extent, parent: &Tree) -> Result<SmallVec<[Extent; 2]>, MapError> {
-    let mut found = map::Extents::new();
-    map::lookup(&core.cache, parent, whole.key, whole.end(), &mut found)?;
-    let mut pieces = SmallVec::new();
-    let mut at = whole.key;
-    for same in found.iter().filter(|p| p.value.wrapping_sub(p.key) == whole.value.wrapping_sub(whole.key)) {
-        pieces.extend(whole.cut(at, same.key));
-        pieces.extend(whole.cut(same.key, same.end()).map(|e| Extent { birth: same.birth, ..e }));
-        at = same.end();
-    }
-    pieces.extend(whole.cut(at, whole.end()));
+    let same = map::same_places(&core.cache, parent, &whole)?;
+    let mut pieces: SmallVec<[Extent; 2]> = map::rest(&whole, &same).collect();
+    pieces.extend(same.iter().map(|e| Extent { birth: e.birth, flags: whole.flags, ..*e }));
+    pieces.sort_by_key(|piece| piece.key);
     debug_assert!(state.head.parent.is_some() || pieces.len() == 1, "only a child inherits");
     Ok(pieces)
 }
