@@ -340,6 +340,25 @@ fn a_mounted_volume_is_renamed_under_its_filesystem() {
 }
 
 #[test]
+fn a_rename_that_cannot_take_the_old_names_makes_no_new_ones() {
+    let world = World::new();
+    let node = world.activate("old", world.volume("old", 8 * MIB, 4096));
+    let mapper = |name| Path::new("/dev/mapper").join(format!("{}-{name}", world.group.replace('-', "--")));
+    fs::remove_file(mapper("old")).unwrap();
+    fs::write(mapper("old"), b"precious").unwrap();
+    let refused = world.with(|exports| async move { exports.rename("old", "new").await });
+    let kept = fs::read(mapper("old"));
+    fs::remove_file(mapper("old")).unwrap();
+    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert_eq!(kept.unwrap(), b"precious");
+    assert!(fs::symlink_metadata(&node.path).is_ok(), "the old link stays");
+    let new = [mapper("new"), node.path.with_file_name("new")];
+    assert!(new.iter().all(|name| fs::symlink_metadata(name).is_err()), "there is no new name");
+    assert_eq!(world.exports().find("old").unwrap(), node);
+    world.end();
+}
+
+#[test]
 fn a_frozen_filesystem_holds_writes_until_the_guard_goes() {
     let world = World::new();
     let node = world.activate("f", world.volume("f", 64 * MIB, 4096));

@@ -439,6 +439,8 @@ impl Inner {
 
     fn rename(&self, from: &str, to: &str) -> Result<Node> {
         self.nodes.check_free(to)?;
+        // Names that cannot go are found before there are others.
+        self.nodes.check_free(from)?;
         if self.active.lock().contains_key(to) {
             return Err(Error::Active(to.into()));
         }
@@ -453,7 +455,10 @@ impl Inner {
             active.insert(to.into(), export);
             node
         };
-        self.hold_again(to)?;
+        // A successor looks for the volume by its number, and tells the keeper then.
+        if let Err(e) = self.hold_again(to) {
+            eprintln!("{}/{to} has its new name, but {e}", self.group);
+        }
         Ok(node)
     }
 
