@@ -10,7 +10,7 @@ use crate::disk::{Image, POLICIES, Policy, SimDisks};
 use crate::exec::World;
 use crate::oracle::{Since, Vol};
 use crate::rng::Rng;
-use rowen_engine::disk::{DiskOp, Disks};
+use rowen_engine::disk::{DiskOp, Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{FullPolicy, Group, Stats, VolumeInfo, VolumeKind, VolumeState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +85,8 @@ pub struct Seen {
     pub group_snapshots: u64,
     pub removed_origins: u64,
     pub exact_checks: u64,
+    /// How often a physical volume was made not allocatable.
+    pub barred: u64,
     /// Checkpoints asked for among requests under way.
     pub raced_checkpoints: u64,
     /// How often the journal's ring went round.
@@ -107,6 +109,7 @@ impl Seen {
         self.group_snapshots += other.group_snapshots;
         self.removed_origins += other.removed_origins;
         self.exact_checks += other.exact_checks;
+        self.barred += other.barred;
         self.raced_checkpoints += other.raced_checkpoints;
         self.journal_wraps += other.journal_wraps;
         self.most_nodes = self.most_nodes.max(other.most_nodes);
@@ -145,7 +148,11 @@ struct Model {
     accounts: Accounts,
     /// The accounts know every block. Not after a power cut, nor when requests raced.
     exact: bool,
+    /// The group may become full: snapshots may give way.
+    may_fill: bool,
     origins: BTreeMap<Vol, Vol>,
+    /// The physical volumes that are not allocatable, and the blocks that were free of each.
+    barred: BTreeMap<u16, u64>,
     seen: Seen,
     last: String,
     trace: bool,
@@ -182,6 +189,8 @@ impl Model {
         let mut rng = Rng::new(seed);
         let setup = profile.setup(&mut rng);
         let exact = setup.config.orphan_blocks == u64::MAX;
+        // With physical volumes that nothing is taken from any group may.
+        let may_fill = profile == Profile::Full || rng.one_in(3);
         let world = World::new(rng.bits());
         let (disks, group) = setup.make(&world).map_err(|e| format!("the group could not be made: {e}"))?;
         let client = Client::new(world.handle(), group, Arc::default());
@@ -197,7 +206,9 @@ impl Model {
             rng,
             accounts: Accounts::default(),
             exact,
+            may_fill,
             origins: BTreeMap::new(),
+            barred: BTreeMap::new(),
             seen: Seen::default(),
             last: String::new(),
             trace: std::env::var_os("ROWEN_TRACE").is_some(),
@@ -236,7 +247,9 @@ impl Model {
             82..=85 if vols.len() < self.profile.most_volumes() => self.create()?,
             82..=88 => self.resize(vol)?,
             89 => self.rename(vol)?,
-            90..=91 => self.checkpoint()?,
+            90 => self.checkpoint()?,
+            91 if self.may_fill => self.change_allocatable()?,
+            91 => self.checkpoint()?,
             // A deep run keeps its journal, so that the ring goes round.
             92 if self.profile != Profile::Deep => self.reopen()?,
             93 if self.profile == Profile::Wild => self.crash()?,
@@ -245,6 +258,7 @@ impl Model {
             _ => self.check_accounts()?,
         }
         self.take_invalid()?;
+        self.check_barred()?;
         let vols = self.client.oracle.lock().readable();
         if let Some(&vol) = (!vols.is_empty()).then(|| self.rng.pick(&vols)) {
             let sectors = self.sectors(vol);
@@ -300,7 +314,7 @@ impl Model {
                 Ok(false)
             }
             // A snapshot may give way to the very write that it was asked for.
-            Err(Error::InvalidSnapshot) if self.profile == Profile::Full => Ok(false),
+            Err(Error::InvalidSnapshot) if self.may_fill => Ok(false),
             Err(e) => Err(Failure::Refused(e)),
         }
     }
@@ -445,7 +459,7 @@ impl Model {
 
     /// In a full group any snapshot may give way.
     fn may_become_invalid(&mut self) {
-        if self.profile == Profile::Full {
+        if self.may_fill {
             self.client.oracle.lock().volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
         }
     }
@@ -539,6 +553,44 @@ impl Model {
         Ok(self.run(async move { group.add_pv(rowen_engine::group::NewPv { uuid }).await })??)
     }
 
+    /// Space is taken from one of the physical volumes from now on, or is not.
+    fn change_allocatable(&mut self) -> Step {
+        let pv = self.rng.below(self.setup.pvs.len() as u64) as u16;
+        let allocatable = self.barred.contains_key(&pv);
+        self.note(format!("physical volume {pv} allocatable={allocatable}"));
+        let group = self.client.group.clone();
+        let result = self.run(async move { group.set_allocatable(PvIndex(pv), allocatable).await })?;
+        match result {
+            Ok(()) if allocatable => drop(self.barred.remove(&pv)),
+            Ok(()) => {
+                self.seen.barred += 1;
+                self.may_become_invalid();
+                let free = self.client.group.info().pvs[usize::from(pv)].free_blocks;
+                self.barred.insert(pv, free);
+            }
+            // It has room that is promised.
+            Err(Error::NoSpace { .. }) if !allocatable => self.seen.refused_for_space += 1,
+            Err(e) => return Err(Failure::Refused(e)),
+        }
+        Ok(())
+    }
+
+    /// On a physical volume that is not allocatable nothing is taken: what is free there can only become more.
+    fn check_barred(&mut self) -> Step {
+        for (pv, info) in self.client.group.info().pvs.iter().enumerate() {
+            let before = self.barred.get_mut(&(pv as u16));
+            if info.is_allocatable != before.is_none() {
+                return wrong(format!("physical volume {pv} says allocatable={}", info.is_allocatable));
+            }
+            let Some(before) = before else { continue };
+            if info.free_blocks < *before {
+                return wrong(format!("physical volume {pv} is not allocatable and has {info:?}, {before} were free"));
+            }
+            *before = info.free_blocks;
+        }
+        Ok(())
+    }
+
     /// A clean end; what was only cached is lost, and nothing may be missing.
     fn reopen(&mut self) -> Step {
         self.note("close and open".into());
@@ -605,7 +657,17 @@ impl Model {
         judge_group(&oracle, &infos, &found, since).map_err(Failure::Wrong)?;
         let names: BTreeMap<Vol, String> = infos.iter().map(|info| (number(info.uuid), info.name.clone())).collect();
         oracle.restart(found.into_iter().map(|(vol, sectors)| (vol, (names[&vol].clone(), sectors))).collect());
+        drop(oracle);
         self.origins.retain(|snapshot, origin| names.contains_key(snapshot) && names.contains_key(origin));
+        // The oracle knows no more of snapshots that gave way.
+        let gone: Vec<_> = infos.iter().filter(|info| info.state == VolumeState::Invalid).map(|info| info.id).collect();
+        if !gone.is_empty() {
+            self.origins.retain(|snapshot, _| {
+                infos.iter().any(|info| number(info.uuid) == *snapshot && info.state == VolumeState::Ok)
+            });
+            let group = self.client.group.clone();
+            self.run(async move { group.remove(&gone).await })??;
+        }
         Ok(())
     }
 
@@ -642,7 +704,7 @@ impl Model {
     /// A snapshot may outgrow its reserve in the background, when another one's part falls to it.
     fn gone_meanwhile(&mut self, failure: Failure) -> Step {
         match failure {
-            Failure::Refused(Error::InvalidSnapshot) if self.profile == Profile::Full => self.take_invalid(),
+            Failure::Refused(Error::InvalidSnapshot) if self.may_fill => self.take_invalid(),
             failure => Err(failure),
         }
     }

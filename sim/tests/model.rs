@@ -53,13 +53,17 @@ fn exact() {
         "{seen:?}"
     );
     let stats = &seen.stats;
+    assert!(seen.barred > 0, "{seen:?}");
     assert!(stats.checkpoints > 0 && stats.reclaim_steps > 0 && stats.writes_in_place > 0, "{seen:?}");
 }
 
 #[test]
 fn wild() {
     let seen = run_all(Profile::Wild, scaled(1500), 120);
-    assert!(seen.raced_checkpoints > 0 && seen.power_cuts > 0 && seen.deaths > 0 && seen.reopened > 0, "{seen:?}");
+    assert!(
+        seen.barred > 0 && seen.raced_checkpoints > 0 && seen.power_cuts > 0 && seen.deaths > 0 && seen.reopened > 0,
+        "{seen:?}"
+    );
     let stats = &seen.stats;
     assert!(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.writes_again > 0, "{seen:?}");
 }
@@ -67,14 +71,17 @@ fn wild() {
 #[test]
 fn full() {
     let seen = run_all(Profile::Full, scaled(800), 150);
-    assert!(seen.refused_for_space > 0 && seen.invalidated > 0 && seen.stats.volumes_invalidated > 0, "{seen:?}");
+    assert!(
+        seen.barred > 0 && seen.refused_for_space > 0 && seen.invalidated > 0 && seen.stats.volumes_invalidated > 0,
+        "{seen:?}"
+    );
     assert!(seen.stats.slots_taken > 0, "{seen:?}");
 }
 
 #[test]
 fn deep() {
     let seen = run_all(Profile::Deep, scaled(40), 1200);
-    assert!(seen.stats.node_loads > 0 && seen.journal_wraps > 0 && seen.most_nodes > 40, "{seen:?}");
+    assert!(seen.barred > 0 && seen.stats.node_loads > 0 && seen.journal_wraps > 0 && seen.most_nodes > 40, "{seen:?}");
 }
 
 /// Runs the one that a failure named.

@@ -89,11 +89,11 @@ impl Fake {
             }
         };
         match request {
-            Request::CreateVolume { spec, activate } => {
+            Request::CreateVolume { spec, activate, on } => {
                 let id = group.volumes.len() as u64 + 1;
                 let active = activate;
                 if spec.kind == VolumeKind::Thick {
-                    group.free_extents -= spec.blocks / EXTENT_BLOCKS;
+                    take(group, &on, spec.blocks / EXTENT_BLOCKS);
                 }
                 group.volumes.push(VolumeReport {
                     id,
@@ -130,7 +130,7 @@ impl Fake {
                     snapshot.chunk_blocks = spec.chunk_blocks;
                     snapshot.attributes = spec.attributes;
                     snapshot.node = NodeState { active: spec.activate, ..NodeState::default() };
-                    group.free_extents -= spec.reserve_blocks.unwrap_or(0) / EXTENT_BLOCKS;
+                    take(group, &[], spec.reserve_blocks.unwrap_or(0) / EXTENT_BLOCKS);
                     group.volumes.push(snapshot);
                 }
                 return Ok(Outcome::Created(Vec::new()));
@@ -160,9 +160,15 @@ impl Fake {
                     volume.node.active &= names.as_ref().is_some_and(|names| !names.contains(&volume.name));
                 }
             }
-            Request::Resize { name, blocks, .. } => {
+            Request::Resize { name, blocks, on, .. } => {
                 let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
-                volume.blocks = blocks;
+                let more = blocks.saturating_sub(std::mem::replace(&mut volume.blocks, blocks)) / EXTENT_BLOCKS;
+                if !on.is_empty() {
+                    take(group, &on, more);
+                }
+            }
+            Request::FreeOn { on } => {
+                return Ok(Outcome::Free { extents: on.iter().map(|part| free_in(group, part)).sum() });
             }
             Request::SetReserve { name, blocks } => {
                 group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().reserve_blocks = blocks;
@@ -195,6 +201,7 @@ impl Fake {
                     max_pvs: before.max_pvs,
                     tags: before.tags.clone(),
                     pv_tags: Vec::new(),
+                    unallocatable: Default::default(),
                 };
                 group.attributes = change.apply(&engine).into();
             }
@@ -206,6 +213,7 @@ impl Fake {
                 group.pvs.retain(|pv| pv.path != path);
                 group.extents -= 174;
                 group.free_extents -= 174;
+                count_allocatable(group);
                 self.labels.iter_mut().filter(|label| label.path == path).for_each(|label| label.group = None);
             }
             Request::RenameGroup { to } => {
@@ -220,6 +228,10 @@ impl Fake {
             Request::TagPv { path, add, remove } => {
                 let pv = group.pvs.iter_mut().find(|pv| pv.path == path).unwrap();
                 change_tags(&mut pv.tags, &add, &remove);
+            }
+            Request::SetAllocatable { path, allocatable } => {
+                group.pvs.iter_mut().find(|pv| pv.path == path).unwrap().is_allocatable = allocatable;
+                count_allocatable(group);
             }
             Request::Merge { snapshot } => {
                 let is_open = |name: &str| group.volumes.iter().any(|volume| volume.name == name && volume.node.open);
@@ -283,6 +295,29 @@ impl Fake {
             Request::Hello { .. } | Request::Revert { .. } | Request::Checkpoint | Request::Stop => {}
         }
         Ok(Outcome::Ok)
+    }
+}
+
+/// The free extents of a part: those of a physical volume are its last ones.
+fn free_in(group: &GroupReport, part: &PvPart) -> u64 {
+    let pv = group.pvs.iter().find(|pv| pv.path == part.path).unwrap();
+    let free = pv.extents - pv.free_extents;
+    (part.first_extent + part.extents).saturating_sub(part.first_extent.max(free))
+}
+
+/// What is free lies on the physical volumes that are allocatable, as much of it as they have.
+fn count_allocatable(group: &mut GroupReport) {
+    let has = group.pvs.iter().filter(|pv| pv.is_allocatable).map(|pv| pv.free_extents).sum();
+    group.allocatable_extents = group.free_extents.min(has);
+}
+
+fn take(group: &mut GroupReport, on: &[PvPart], mut extents: u64) {
+    group.free_extents = group.free_extents.saturating_sub(extents);
+    count_allocatable(group);
+    for part in on {
+        let taken = free_in(group, part).min(extents);
+        group.pvs.iter_mut().find(|pv| pv.path == part.path).unwrap().free_extents -= taken;
+        extents -= taken;
     }
 }
 
@@ -407,6 +442,7 @@ impl Backend for Fake {
                 data_offset_bytes: 1 << 20,
                 extents: 174,
                 free_extents: 174,
+                is_allocatable: true,
                 tags: Vec::new(),
             });
         }
@@ -418,6 +454,7 @@ impl Backend for Fake {
             extent_blocks,
             extents,
             free_extents: extents,
+            allocatable_extents: extents,
             blocks: extents * extent_blocks,
             free_blocks: extents * extent_blocks,
             promised_blocks: 0,

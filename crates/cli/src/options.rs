@@ -212,7 +212,7 @@ options! {
     LockStart None, "lockstart", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     LockStop None, "lockstop", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     LockType None, "locktype", Kind::Word(&["none"]), "Accepted for LVM's clients; does nothing.";
-    Allocatable Some('x'), "allocatable", Kind::YesNo, "Refused with n: space is taken wherever it is.";
+    Allocatable Some('x'), "allocatable", Kind::YesNo, "With n no space is taken from it any more; what is there stays.";
     AllPvs Some('a'), "all", Kind::Flag, "All physical volumes.";
     AllGroups Some('a'), "all", Kind::Flag, "All volume groups.";
     AllEmpty Some('a'), "all", Kind::Flag, "All physical volumes that nothing uses.";

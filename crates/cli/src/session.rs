@@ -10,7 +10,7 @@ use crate::report::fields::Field;
 use crate::report::select::Criteria;
 use rowen_control::names;
 use rowen_control::paths::{self, Target};
-use rowen_control::wire::{ErrorKind, GroupReport, Outcome, Request, VolumeReport};
+use rowen_control::wire::{ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -26,6 +26,31 @@ pub struct Session<'a> {
     pub is_test: bool,
     /// The command as it was typed.
     pub command_line: String,
+}
+
+/// A group's free extents, and what will come to them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Room {
+    free: u64,
+    /// What of these can be taken.
+    allocatable: u64,
+    pending: u64,
+    reclaim_left: u64,
+}
+
+impl Room {
+    fn of(report: &GroupReport) -> Room {
+        Room {
+            free: report.free_extents,
+            allocatable: report.allocatable_extents,
+            pending: report.pending_blocks,
+            reclaim_left: report.reclaim_left_blocks,
+        }
+    }
+
+    fn is_to_come(&self) -> bool {
+        self.pending > 0 || self.reclaim_left > 0
+    }
 }
 
 /// What a selection's reports have to tell.
@@ -124,20 +149,45 @@ impl Session<'_> {
     /// The group's free extents. Where they are fewer than `wanted`, space that removals are still giving back is waited
     /// for: who removes a volume and makes another at once finds the room, as with LVM.
     pub fn free_extents(&mut self, report: &GroupReport, wanted: u64) -> Result<u64> {
-        let mut seen = (report.free_extents, report.pending_blocks, report.reclaim_left_blocks);
+        Ok(self.room(report, wanted)?.free)
+    }
+
+    fn room(&mut self, report: &GroupReport, wanted: u64) -> Result<Room> {
+        let mut seen = Room::of(report);
         let mut standing = 0;
-        while seen.0 < wanted && (seen.1 > 0 || seen.2 > 0) && standing < STANDSTILL && !self.is_test {
-            if seen.1 > 0 {
+        while seen.allocatable < wanted && seen.is_to_come() && standing < STANDSTILL && !self.is_test {
+            if seen.pending > 0 {
                 self.change(&report.name, Request::Checkpoint)?;
             } else {
                 std::thread::sleep(LOOK);
             }
-            let now = self.report_of(&report.name, Vec::new())?;
-            let now = (now.free_extents, now.pending_blocks, now.reclaim_left_blocks);
+            let now = Room::of(&self.report_of(&report.name, Vec::new())?);
             standing = if now == seen { standing + 1 } else { 0 };
             seen = now;
         }
-        Ok(seen.0)
+        Ok(seen)
+    }
+
+    /// The extents that can be taken in these places, or in the whole group if there are none. Waits as
+    /// [`free_extents`](Self::free_extents) does.
+    pub fn free_on(&mut self, report: &GroupReport, on: &[PvPart], wanted: u64) -> Result<u64> {
+        if on.is_empty() {
+            return Ok(self.room(report, wanted)?.allocatable);
+        }
+        let mut free = self.ask_free(report, on)?;
+        if free < wanted {
+            // As much as will come back is waited for.
+            self.room(report, report.extents)?;
+            free = self.ask_free(report, on)?;
+        }
+        Ok(free)
+    }
+
+    fn ask_free(&mut self, report: &GroupReport, on: &[PvPart]) -> Result<u64> {
+        match self.ask(&report.name, Request::FreeOn { on: on.to_vec() })? {
+            Outcome::Free { extents } => Ok(extents),
+            other => Err(unexpected(&report.name, &other)),
+        }
     }
 
     /// The reports of the named groups, or of all; `with_use`: and whether devices are open. What cannot be reported is

@@ -1558,10 +1558,85 @@ fn physical_volumes_are_changed() {
         E|  Physical volume /dev/ubdb not changed
         rc=5
 
-        $ pvchange -x n /dev/ubda
+        $ pvchange -x n /dev/ubda /dev/ubdb
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 1 physical volume not changed$
+        E|  Allocatability not supported by orphan lvm2 format PV /dev/ubdb
+        E|  Physical volume /dev/ubdb not changed
+        rc=5
+
+        $ pvchange -xn --addtag t /dev/ubda
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        E|  Physical volume \"/dev/ubda\" is already unallocatable.
+        rc=0
+
+        $ pvs --noheadings -o pv_attr,pv_allocatable,vg_free -S pv_allocatable=0&&vg_name=v
+        O|  u--              696.00m$
+        rc=0
+
+        $ lvcreate -l 1 -n no v
+        E|  Insufficient free space: 1 extents needed, but only 0 available
+        rc=5
+
+        $ lvcreate -l 100%FREE -n no v
+        E|  Calculated size of logical volume is 0 extents. Needs to be larger.
+        rc=5
+
+        $ lvcreate -l 1 -n no v /dev/ubda
+        E|  WARNING: Physical volume /dev/ubda not allocatable.
+        E|  No specified PVs have space available.
+        rc=5
+
+        $ pvdisplay /dev/ubda
+        O|  --- Physical volume ---$
+        O|  PV Name               /dev/ubda$
+        O|  VG Name               v$
+        O|  PV Size               700.00 MiB / not usable 4.00 MiB$
+        O|  Allocatable           NO$
+        O|  PE Size               4.00 MiB$
+        O|  Total PE              174$
+        O|  Free PE               174$
+        O|  Allocated PE          0$
+        O|  PV UUID               1WH3QV-zPlo-aJ6i-ZC6Y-rT10-0000-000000$
+        O|   $
+        rc=0
+
+        $ pvchange --allocatable y -S pv_tags=t
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        rc=0
+
+        $ pvchange --allocatable y @t
+        O|  Physical volume /dev/ubda not changed$
         O|  0 physical volumes changed / 1 physical volume not changed$
-        E|  Space cannot be kept from being taken from one physical volume.
-        E|  Physical volume /dev/ubda not changed
+        E|  Physical volume \"/dev/ubda\" is already allocatable.
+        rc=0
+
+        $ pvchange -x n -S pv_tags=none
+        O|  0 physical volumes changed / 0 physical volumes not changed$
+        rc=0
+
+        $ pvchange -x n
+        E|  No command with matching syntax recognised.  Run 'pvchange --help' for more information.
+        rc=3
+
+        $ pvchange -x z /dev/ubda
+        E|  Invalid argument for --allocatable: z
+        E|  Error during parsing of command line.
+        rc=3
+
+        $ pvchange -a -x n /dev/ubda
+        E|  Option --all and PhysicalVolumePath are exclusive.
+        E|  Run `pvchange --help' for more information.
+        rc=3
+
+        $ pvchange -a -x y
+        O|  Physical volume /dev/ubda not changed$
+        O|  0 physical volumes changed / 2 physical volumes not changed$
+        E|  Physical volume \"/dev/ubda\" is already allocatable.
+        E|  Allocatability not supported by orphan lvm2 format PV /dev/ubdb
+        E|  Physical volume /dev/ubdb not changed
         rc=5
 
         $ pvchange /dev/ubda
@@ -1643,6 +1718,119 @@ fn lvm_tells_about_itself() {
 }
 
 #[test]
+fn space_is_taken_from_the_named_physical_volumes() {
+    let mut world = Fake::new();
+    world.run("vgcreate v /dev/ubda /dev/ubdb");
+    play(
+        &mut world,
+        "$ lvcreate -l 100%PVS -n a v /dev/ubdb:0-9:20+5
+        O|  Logical volume \"a\" created.$
+        rc=0
+
+        $ lvs --noheadings --units b --nosuffix -o seg_size_pe v/a
+        O|     15$
+        rc=0
+
+        $ lvcreate -l 100%FREE -n b v /dev/ubda
+        O|  Logical volume \"b\" created.$
+        rc=0
+
+        $ lvs --noheadings -o lv_size --units m v/b
+        O|  696.00m$
+        rc=0
+
+        $ lvcreate -L 4M -n c v /dev/ubda
+        E|  WARNING: No free extents on physical volume \"/dev/ubda\".
+        E|  No specified PVs have space available.
+        rc=5
+
+        $ lvextend v/a /dev/ubda /dev/ubdb:150-
+        O|  Size of logical volume v/a changed from 60.00 MiB (15 extents) to 156.00 MiB (39 extents).$
+        O|  Logical volume v/a successfully resized.$
+        E|  WARNING: No free extents on physical volume \"/dev/ubda\".
+        rc=0
+
+        $ lvextend -l +200 v/a /dev/ubdb
+        E|  Insufficient free space: 200 extents needed, but only 135 available
+        rc=5
+
+        $ lvcreate -l 136 -n c v /dev/ubdb
+        E|  Volume group \"v\" has insufficient free space (135 extents): 136 required.
+        rc=5
+
+        $ lvcreate -l 30 -n c v /dev/ubdb:40-60
+        E|  Insufficient free space: 30 extents needed, but only 21 available
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdc
+        E|  Physical Volume \"/dev/ubdc\" not found in Volume Group \"v\".
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:5-3
+        E|  PE range error: start extent 5 to end extent 3.
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:0-174
+        E|  PE range error: start extent 0 to end extent 174.
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:1-x
+        E|  Physical extent parsing error at x.
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:99999999999
+        E|  Physical extent parsing error at 99999999999.
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:
+        E|  Physical extent parsing error at .
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:1::2
+        E|  Physical extent parsing error at :2.
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb:1:2-3-4:5
+        E|  Physical extent parsing error at -4:5.
+        rc=5
+
+        $ lvcreate -l 1 -n c v @nobody
+        E|  No specified PVs have space available.
+        rc=5
+
+        $ lvcreate -l 1 -n c v /dev/ubdb /dev/ubdb:7
+        E|  Overlapping PE ranges specified (7-7, 0-173) on /dev/ubdb.
+        rc=5
+
+        $ pvchange --addtag fast /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        rc=0
+
+        $ lvcreate -l 3 -n c v @fast
+        O|  Logical volume \"c\" created.$
+        rc=0
+
+        $ lvcreate -s -L 8M -n s v/a /dev/ubdb
+        E|  Physical volumes cannot be chosen for a snapshot: it takes its blocks as it is written to, wherever volume group \"v\" has room.
+        rc=5
+
+        $ lvcreate -L 8M -T v/pool /dev/ubdb
+        E|  Physical volumes cannot be chosen for a thin pool: it takes its blocks as it is written to, wherever volume group \"v\" has room.
+        rc=5
+
+        $ lvcreate -s -L 8M -n s v/a /dev/ubda /dev/ubdb
+        O|  Logical volume \"s\" created.$
+        rc=0
+
+        $ lvextend -L +4M v/s /dev/ubdb
+        E|  Physical volumes cannot be chosen for a snapshot: it takes its blocks as it is written to, wherever volume group \"v\" has room.
+        rc=5
+",
+    );
+}
+
+#[test]
 fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
     let mut world = Fake::new();
     world.run("vgcreate v /dev/ubda /dev/ubdb");
@@ -1673,7 +1861,6 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
 
         $ lvcreate -L 8M -m0 -r auto -My --major 253 --minor 9 --alloc anywhere -C y --metadataprofile p -n plain v /dev/ubdb:0-9
         O|  Logical volume \"plain\" created.$
-        E|  WARNING: Physical volumes to allocate from are not chosen; space is taken as it comes.
         rc=0
 
         $ lvcreate -L 8M -n x v /dev/tiny

@@ -48,6 +48,8 @@ pub struct Pv {
     pub size_bytes: u64,
     pub data_offset_bytes: u64,
     pub extents: u64,
+    /// Space is taken from it.
+    pub is_allocatable: bool,
     pub tags: Vec<String>,
 }
 
@@ -84,6 +86,7 @@ const ALLOCATIONS: [(&str, AllocPolicy); 4] = [
 ];
 const SKIP: &str = "ACTIVATION_SKIP";
 const NO_AUTO: &str = "NOAUTOACTIVATE";
+const ALLOCATABLE: &str = "ALLOCATABLE";
 
 impl Document {
     /// What the group is now.
@@ -95,6 +98,7 @@ impl Document {
             size_bytes: pv.size_bytes,
             data_offset_bytes: pv.data_offset_bytes,
             extents: pv.extents,
+            is_allocatable: pv.is_allocatable,
             tags: pv.tags.clone(),
         });
         Document {
@@ -168,7 +172,8 @@ impl Document {
             writeln!(to, "\n\t\tpv{index} {{")?;
             writeln!(to, "\t\t\tid = \"{}\"", uuids::lvm_text(pv.uuid))?;
             writeln!(to, "\t\t\tdevice = {}\t# Hint only", syntax::quoted(&pv.path))?;
-            writeln!(to, "\n\t\t\tstatus = [\"ALLOCATABLE\"]\n\t\t\tflags = []")?;
+            let status = those(&[(pv.is_allocatable, ALLOCATABLE)]);
+            writeln!(to, "\n\t\t\tstatus = {}\n\t\t\tflags = []", syntax::list(&status))?;
             if !pv.tags.is_empty() {
                 writeln!(to, "\t\t\ttags = {}", syntax::list(&pv.tags))?;
             }
@@ -300,6 +305,7 @@ impl Pv {
             size_bytes: size("dev_size")?,
             data_offset_bytes: size("pe_start")?,
             extents: section.need("pe_count", section.number("pe_count"))?,
+            is_allocatable: section.texts("status")?.iter().any(|status| status == ALLOCATABLE),
             tags: section.texts("tags")?,
         })
     }

@@ -54,6 +54,7 @@ fn document() -> Document {
             size_bytes: 1 << 30,
             data_offset_bytes: 1 << 20,
             extents: 255,
+            is_allocatable: false,
             tags: vec!["ssd".into()],
         }],
         volumes: vec![volume("data", 1), snapshot, pool, thin],

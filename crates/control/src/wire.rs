@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The longest frame that is read or written.
 pub const FRAME_CAP: usize = 64 << 20;
 
@@ -51,10 +51,17 @@ pub enum Request {
     },
     /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
     Places,
-    /// Answered by [`Outcome::Created`] when the node is there (with `activate`).
+    /// How much of these places is free; answered by [`Outcome::Free`].
+    FreeOn {
+        on: Vec<PvPart>,
+    },
+    /// Answered by [`Outcome::Created`] when the node is there (with `activate`). All of its space is taken from the places
+    /// `on`, if there are any: a thick volume only.
     CreateVolume {
         spec: VolumeSpec,
         activate: bool,
+        #[serde(default)]
+        on: Vec<PvPart>,
     },
     /// One atomic snapshot of all the named origins. With `freeze`, filesystems mounted from them are frozen around it.
     /// Answered by [`Outcome::Created`], in the order of `specs`.
@@ -78,11 +85,14 @@ pub enum Request {
     Deactivate {
         names: Option<Vec<String>>,
     },
-    /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`.
+    /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`. What a thick volume grows
+    /// by is taken from the places `on`, if there are any.
     Resize {
         name: String,
         blocks: u64,
         force: bool,
+        #[serde(default)]
+        on: Vec<PvPart>,
     },
     /// Changes what is set aside for a snapshot.
     SetReserve {
@@ -110,6 +120,11 @@ pub enum Request {
         path: String,
         add: Vec<String>,
         remove: Vec<String>,
+    },
+    /// Whether space is taken from a physical volume of the group, named by its path.
+    SetAllocatable {
+        path: String,
+        allocatable: bool,
     },
     /// Gives the snapshot's origin the snapshot's contents and removes the snapshot: at once, or, while one of them is in
     /// use, when the origin is next activated.
@@ -181,6 +196,10 @@ pub enum Outcome {
     Ok,
     Report(Box<GroupReport>),
     Places(Vec<VolumePlaces>),
+    /// Whole extents that are free and promised to nobody.
+    Free {
+        extents: u64,
+    },
     Created(Vec<Created>),
     /// A merge will be carried out when the origin is next activated: the origin or, if not that, the snapshot is in use.
     MergeWaits {
@@ -236,6 +255,14 @@ pub enum ErrorKind {
     Version,
     /// A fault of the server itself.
     Internal,
+}
+
+/// Extents of a physical volume of the group, which is named by its path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvPart {
+    pub path: String,
+    pub first_extent: u64,
+    pub extents: u64,
 }
 
 /// A volume that a request made.
@@ -511,6 +538,8 @@ pub struct GroupReport {
     pub extents: u64,
     /// Extents neither used nor promised.
     pub free_extents: u64,
+    /// Of these, what can be taken: they are on physical volumes that are allocatable.
+    pub allocatable_extents: u64,
     pub blocks: u64,
     pub free_blocks: u64,
     pub promised_blocks: u64,
@@ -580,6 +609,7 @@ impl GroupReport {
             data_offset_bytes: pv.data_offset,
             extents: pv.extents,
             free_extents: pv.free_extents,
+            is_allocatable: pv.is_allocatable,
             tags,
         });
         GroupReport {
@@ -589,6 +619,7 @@ impl GroupReport {
             extent_blocks: info.extent_blocks,
             extents: info.extents,
             free_extents: info.free_extents,
+            allocatable_extents: info.allocatable_extents,
             blocks: info.blocks,
             free_blocks: info.free_blocks,
             promised_blocks: info.promised_blocks,
@@ -661,6 +692,8 @@ pub struct PvReport {
     pub data_offset_bytes: u64,
     pub extents: u64,
     pub free_extents: u64,
+    /// Space is taken from it.
+    pub is_allocatable: bool,
     #[serde(default)]
     pub tags: Vec<String>,
 }

@@ -364,7 +364,7 @@ fn members_page(page: &mut Page, group: &GroupReport) {
     for pv in &group.pvs {
         page.item(WIDTH, "PV Name", format!("{}     ", pv.path));
         page.item(WIDTH, "PV UUID", lvm_text(pv.uuid));
-        page.item(WIDTH, "PV Status", "allocatable");
+        page.item(WIDTH, "PV Status", if pv.is_allocatable { "allocatable" } else { "NOT allocatable" });
         page.item(WIDTH, "Total PE / Free PE", format!("{} / {}", pv.extents, pv.free_extents));
         page.line(" ");
     }
@@ -397,7 +397,8 @@ pub fn pvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
     let mut page = Page::new(args);
     for label in &devices.labels {
         let group = reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
-        if criteria.as_ref().is_some_and(|criteria| !criteria.takes_device(group, label)) {
+        let indexed = group.map(Indexed::new);
+        if criteria.as_ref().is_some_and(|criteria| !criteria.takes_device(indexed.as_ref(), label)) {
             continue;
         }
         let pv = group.and_then(|group| group.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
@@ -448,7 +449,12 @@ fn pv_page(page: &mut Page, args: &Args, group: &GroupReport, pv: &PvReport) {
     page.item(WIDTH, "PV Name", &pv.path);
     page.item(WIDTH, "VG Name", &group.name);
     page.item(WIDTH, "PV Size", size);
-    page.item(WIDTH, "Allocatable", if pv.free_extents == 0 { "yes (but full)" } else { "yes " });
+    let allocatable = match (pv.is_allocatable, pv.free_extents) {
+        (false, _) => "NO",
+        (true, 0) => "yes (but full)",
+        (true, _) => "yes ",
+    };
+    page.item(WIDTH, "Allocatable", allocatable);
     page.item(WIDTH, "PE Size", page.size(extent));
     page.item(WIDTH, "Total PE", pv.extents.to_string());
     page.item(WIDTH, "Free PE", pv.free_extents.to_string());

@@ -285,7 +285,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
         full: lvcreate::full_policy(args),
         attributes,
     };
-    session.change(&report.name, Request::CreateVolume { spec, activate: false })?;
+    session.change(&report.name, Request::CreateVolume { spec, activate: false, on: Vec::new() })?;
     session.console.say(format!("Converted {what} to thin pool."));
     Ok(())
 }

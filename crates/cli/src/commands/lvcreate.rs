@@ -4,6 +4,7 @@
 //! more than its size. It holds no space back from the group. A snapshot without a size shares the group's free space, of
 //! thick volumes too; where LVM would refuse, this is the better way.
 
+use super::places;
 use super::volumes::{Role, extent_bytes, extents_of, refuse_full_pool, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -14,7 +15,7 @@ use rowen_control::paths::{self, Target};
 use rowen_control::sizes::{self, ShareOf};
 use rowen_control::units::{Units, sentence};
 use rowen_control::wire::{
-    Attributes, FullPolicy, GroupReport, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
+    Attributes, FullPolicy, GroupReport, PvPart, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
 };
 use rowen_engine::units::BLOCK_SIZE;
 
@@ -202,12 +203,13 @@ struct OriginExtents {
     most_useful: u64,
 }
 
-/// The size of what is made, in extents.
+/// The size of what is made, in extents. Of a share, as much as the places have where space is taken from.
 fn size_in_extents(
     session: &mut Session<'_>,
     args: &Args,
     report: &GroupReport,
     origin: Option<OriginExtents>,
+    on: &[PvPart],
 ) -> Result<u64> {
     if let Some(size) = args.size(Opt::Size) {
         return rounded(session, report, size.bytes);
@@ -223,12 +225,16 @@ fn size_in_extents(
                 let asked = extents.count;
                 session.console.say(format!("Reducing {asked}%VG to remaining free space {left} in VG."));
             }
-            wanted.min(free)
+            wanted.min(free).min(session.free_on(report, on, wanted)?)
         }
         // More than all of what is free is all of it.
-        (Some(ShareOf::Free | ShareOf::Pvs), _) => {
+        (Some(ShareOf::Free), _) => {
             let free = session.free_extents(report, report.extents)?;
-            sizes::share(extents.count, free).min(free)
+            sizes::share(extents.count, free).min(session.free_on(report, on, report.extents)?)
+        }
+        (Some(ShareOf::Pvs), _) => {
+            let free = session.free_on(report, on, report.extents)?;
+            sizes::share(extents.count, if on.is_empty() { report.extents } else { free }).min(free)
         }
         // The share is of the contents; the table of what is where needs its room besides.
         (Some(ShareOf::Origin), Some(origin)) => {
@@ -257,21 +263,36 @@ fn blocks(report: &GroupReport, extents: u64) -> Result<u64> {
         .ok_or_else(|| Failure::failed(format!("A logical volume of {extents} extents is too large.")))
 }
 
-fn check_room(session: &mut Session<'_>, report: &GroupReport, extents: u64) -> Result {
+fn check_room(session: &mut Session<'_>, report: &GroupReport, extents: u64, on: &[PvPart]) -> Result {
     let (name, free) = (&report.name, session.free_extents(report, extents)?);
     if extents > free {
         return Err(Failure::failed(format!(
             "Volume group \"{name}\" has insufficient free space ({free} extents): {extents} required."
         )));
     }
-    Ok(())
+    places::check_room(session, report, on, extents)
 }
 
-/// What LVM would place by stripes or on chosen physical volumes is placed as it comes; that is said, and what makes no
-/// sense is refused.
-fn warn_placement(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result {
+/// The physical volumes that follow the group or volume.
+fn pv_words(args: &Args) -> &[String] {
+    args.positionals.get(1..).unwrap_or_default()
+}
+
+/// Where the space of a thick volume is taken from.
+fn chosen(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result<Vec<PvPart>> {
+    let parts = places::named(session, report, pv_words(args))?;
+    places::usable(session, report, parts)
+}
+
+/// Refuses to choose physical volumes for what takes its blocks as it is written to.
+fn refuse_choice(session: &mut Session<'_>, args: &Args, report: &GroupReport, what: &str) -> Result {
+    let parts = places::named(session, report, pv_words(args))?;
+    places::refuse_choice(report, &parts, what)
+}
+
+/// What LVM would place by stripes is linear; that is said, and what makes no sense is refused.
+fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result {
     let stripes = args.number(Opt::Stripes).unwrap_or(1);
-    super::volumes::check_pvs(session, report, args.positionals.get(1..).unwrap_or_default())?;
     let pvs = report.pvs.len() as u64;
     if stripes > pvs {
         return Err(Failure::failed(format!(
@@ -336,10 +357,17 @@ fn becomes_active(args: &Args, attributes: &Attributes) -> bool {
 }
 
 /// Makes a volume: read-only before its device is there, where that is asked for.
-fn create(session: &mut Session<'_>, args: &Args, group: &str, spec: VolumeSpec, activate: bool) -> Result {
+fn create(
+    session: &mut Session<'_>,
+    args: &Args,
+    group: &str,
+    spec: VolumeSpec,
+    activate: bool,
+    on: Vec<PvPart>,
+) -> Result {
     let name = spec.name.clone();
     let is_read_only = args.read_only() == Some(true);
-    session.change(group, Request::CreateVolume { spec, activate: activate && !is_read_only })?;
+    session.change(group, Request::CreateVolume { spec, activate: activate && !is_read_only, on })?;
     if is_read_only {
         session.change(group, Request::SetPermission { name: name.clone(), read_only: true })?;
         if activate {
@@ -353,10 +381,11 @@ fn plain(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
     let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
-    let extents = size_in_extents(session, args, &report, None)?;
+    let on = chosen(session, args, &report)?;
+    let extents = size_in_extents(session, args, &report, None, &on)?;
     let name = free_name(&report, name)?;
-    warn_placement(session, args, &report)?;
-    check_room(session, &report, extents)?;
+    warn_stripes(session, args, &report)?;
+    check_room(session, &report, extents, &on)?;
     let attributes = attributes(session, args, false);
     let activate = becomes_active(args, &attributes);
     let spec = VolumeSpec {
@@ -369,7 +398,7 @@ fn plain(session: &mut Session<'_>, args: &Args) -> Result {
         full: FullPolicy::DropSnapshot,
         attributes,
     };
-    create(session, args, &group, spec, activate)?;
+    create(session, args, &group, spec, activate, on)?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())
 }
@@ -396,10 +425,11 @@ fn pool_place(args: &Args) -> Result<(String, Option<String>)> {
 
 fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name: &str) -> Result<VolumeSpec> {
     let chunk_blocks = pool_chunk_blocks(args)?;
-    warn_placement(session, args, report)?;
-    let extents = size_in_extents(session, args, report, None)?;
+    refuse_choice(session, args, report, "a thin pool")?;
+    warn_stripes(session, args, report)?;
+    let extents = size_in_extents(session, args, report, None, &[])?;
     // The pool holds nothing back, but one that could never be filled is a mistake.
-    check_room(session, report, extents)?;
+    check_room(session, report, extents, &[])?;
     let mut attributes = attributes(session, args, false);
     attributes.pool = name.to_owned();
     Ok(VolumeSpec {
@@ -430,7 +460,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let name = free_name(&report, name)?;
     let spec = pool_spec(session, args, &report, &name)?;
-    session.change(&group, Request::CreateVolume { spec, activate: false })?;
+    session.change(&group, Request::CreateVolume { spec, activate: false, on: Vec::new() })?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())
 }
@@ -500,10 +530,11 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
         full: of_pool.unwrap_or_else(|| full_policy(args)),
         attributes,
     };
+    refuse_choice(session, args, &report, "a thin volume")?;
     if let Some(pool) = new_pool {
-        session.change(&group, Request::CreateVolume { spec: pool, activate: false })?;
+        session.change(&group, Request::CreateVolume { spec: pool, activate: false, on: Vec::new() })?;
     }
-    create(session, args, &group, spec, activate)?;
+    create(session, args, &group, spec, activate, Vec::new())?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())
 }
@@ -548,7 +579,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         return Ok(());
     }
     let name = free_name(&report, name)?;
-    super::volumes::check_pvs(session, &report, args.positionals.get(1..).unwrap_or_default())?;
+    refuse_choice(session, args, &report, "a snapshot")?;
     let pool = match args.text(Opt::ThinPool).map(split_name) {
         None => None,
         Some((Some(other), _)) if other != group => {
@@ -589,7 +620,7 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
     let chunk = store_chunk(args);
     let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
     let of = OriginExtents { extents: extents_of(report, origin.blocks), most_useful: most };
-    let mut extents = size_in_extents(session, args, report, Some(of))?;
+    let mut extents = size_in_extents(session, args, report, Some(of), &[])?;
     if extents > most {
         let size = |extents: u64| sentence(extents.saturating_mul(extent_bytes(report)));
         let (asked, useful) = (size(extents), size(most));
@@ -597,7 +628,7 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
         extents = most;
     }
     check_least(report, extents, chunk)?;
-    check_room(session, report, extents)?;
+    check_room(session, report, extents, &[])?;
     blocks(report, extents)
 }
 

@@ -1,14 +1,16 @@
-//! lvextend, lvreduce and lvresize. Of a snapshot with a size, the size is what is set aside for it.
+//! lvextend, lvreduce and lvresize. Of a snapshot with a size, the size is what is set aside for it. Physical volumes that are
+//! named are where a thick volume grows; without a size it grows by all that they have.
 
 use super::filesystem::{self, Filesystem};
+use super::places;
 use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Args, refuse_sign};
 use crate::session::Session;
-use rowen_control::sizes::{self, ShareOf, Sign};
+use rowen_control::sizes::{self, Extents, ShareOf, Sign};
 use rowen_control::units::sentence;
-use rowen_control::wire::{GroupReport, Request, VolumeReport};
+use rowen_control::wire::{GroupReport, PvPart, Request, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +37,8 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         return Ok(());
     }
     // A pool's metadata grows by itself: to ask for that alone is to ask for nothing.
-    let has_size = args.has(Opt::NewSize) || args.has(Opt::NewExtents);
+    let names_pvs = args.positionals.len() > 1 && direction != Direction::Down && !args.has(Opt::MorePoolMetadata);
+    let has_size = args.has(Opt::NewSize) || args.has(Opt::NewExtents) || names_pvs;
     match direction {
         Direction::Up => refuse_sign(args, Sign::Minus)?,
         Direction::Down => refuse_sign(args, Sign::Plus)?,
@@ -64,13 +67,13 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     if volume.is_waiting_to_merge() {
         return Err(Failure::failed(format!("Can't resize internal logical volume {}/{}.", report.name, volume.name)));
     }
-    super::volumes::check_pvs(session, &report, pvs)?;
+    let on = chosen(session, &report, &volume, pvs)?;
     let old = extents_of(&report, shown_blocks(&volume));
     if !has_size {
         session.console.say(format!("Logical volume {}/{} successfully resized.", report.name, volume.name));
         return Ok(());
     }
-    let wanted = wanted_extents(session, args, &report, &volume, old)?;
+    let wanted = wanted_extents(session, args, &report, &volume, old, &on)?;
     let (new, is_capped) = capped(session, &report, &volume, wanted);
     let resizes_filesystem = filesystem::is_wanted(args);
     check_direction(old, new, direction, is_capped || resizes_filesystem)?;
@@ -89,7 +92,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     if new < old && filesystem.is_none() {
         confirm_reduction(session, args, &report, &volume, new)?;
     } else if new > old {
-        check_room(session, &report, &volume, new - old)?;
+        check_room(session, &report, &volume, new - old, &on)?;
     }
     if new != old {
         let blocks = new.checked_mul(report.extent_blocks).ok_or_else(|| too_large(&full))?;
@@ -97,7 +100,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         let request = match role(&volume) {
             Role::Snapshot if volume.reserve_blocks.is_some() => Request::SetReserve { name, blocks: Some(blocks) },
             // The user has agreed, by answer or by option.
-            _ => Request::Resize { name, blocks, force: new < old },
+            _ => Request::Resize { name, blocks, force: new < old, on: if new > old { on } else { Vec::new() } },
         };
         session.change(&report.name, request)?;
     }
@@ -118,6 +121,24 @@ fn too_large(full: &str) -> Failure {
     Failure::failed(format!("The new size of logical volume {full} is too large."))
 }
 
+/// The places that a thick volume is to grow in.
+fn chosen(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    words: &[String],
+) -> Result<Vec<PvPart>> {
+    let parts = places::named(session, report, words)?;
+    let what = match role(volume) {
+        Role::Plain => return places::usable(session, report, parts),
+        Role::Pool => "a thin pool",
+        Role::Thin => "a thin volume",
+        Role::Snapshot => "a snapshot",
+    };
+    places::refuse_choice(report, &parts, what)?;
+    Ok(Vec::new())
+}
+
 /// The size that the command line asks for, in extents.
 fn wanted_extents(
     session: &mut Session<'_>,
@@ -125,7 +146,10 @@ fn wanted_extents(
     report: &GroupReport,
     volume: &VolumeReport,
     old: u64,
+    on: &[PvPart],
 ) -> Result<u64> {
+    /// What physical volumes alone ask for.
+    const ALL_OF_THEM: Extents = Extents { sign: Sign::Plus, count: 100, of: Some(ShareOf::Pvs) };
     let full = format!("{}/{}", report.name, volume.name);
     let (sign, amount) = if let Some(size) = args.size(Opt::NewSize) {
         let extent = extent_bytes(report);
@@ -136,8 +160,19 @@ fn wanted_extents(
         }
         (size.sign, extents)
     } else {
-        let extents = args.extents(Opt::NewExtents).ok_or(Failure::NoForm)?;
-        (extents.sign, share_of(report, volume, extents.count, extents.of)?)
+        let extents = args.extents(Opt::NewExtents).unwrap_or(ALL_OF_THEM);
+        let amount = share_of(session, report, volume, &extents, on)?;
+        // A share of more than the places have is all that they have.
+        let is_share = matches!(extents.of, Some(ShareOf::Group | ShareOf::Free | ShareOf::Pvs));
+        match extents.sign {
+            Sign::Plus if extents.of == Some(ShareOf::Free) && !on.is_empty() => {
+                (Sign::Plus, amount.min(session.free_on(report, on, amount)?))
+            }
+            Sign::None if is_share && !on.is_empty() && amount > old => {
+                (Sign::None, amount.min(old.saturating_add(session.free_on(report, on, amount - old)?)))
+            }
+            sign => (sign, amount),
+        }
     };
     let new = match sign {
         Sign::None => amount,
@@ -153,9 +188,17 @@ fn wanted_extents(
     }
 }
 
-fn share_of(report: &GroupReport, volume: &VolumeReport, count: u64, of: Option<ShareOf>) -> Result<u64> {
-    Ok(match of {
+fn share_of(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    extents: &Extents,
+    on: &[PvPart],
+) -> Result<u64> {
+    let count = extents.count;
+    Ok(match extents.of {
         None => count,
+        Some(ShareOf::Pvs) if !on.is_empty() => sizes::share(count, session.free_on(report, on, report.extents)?),
         Some(ShareOf::Group) => sizes::share(count, report.extents),
         Some(ShareOf::Free | ShareOf::Pvs) => sizes::share(count, report.free_extents),
         Some(ShareOf::Volume) => sizes::share_up(count, extents_of(report, shown_blocks(volume))),
@@ -203,17 +246,17 @@ fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) ->
 }
 
 /// Room is the engine's to give; this says no in LVM's words before it is asked.
-fn check_room(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeReport, more: u64) -> Result {
+fn check_room(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    more: u64,
+    on: &[PvPart],
+) -> Result {
     if !matches!(role(volume), Role::Plain | Role::Snapshot) {
         return Ok(());
     }
-    let free = session.free_extents(report, more)?;
-    if more > free {
-        return Err(Failure::failed(format!(
-            "Insufficient free space: {more} extents needed, but only {free} available"
-        )));
-    }
-    Ok(())
+    places::check_room(session, report, on, more)
 }
 
 fn confirm_reduction(

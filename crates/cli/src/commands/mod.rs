@@ -12,6 +12,7 @@ pub mod lvremove;
 pub mod lvrename;
 pub mod lvresize;
 pub mod own;
+pub mod places;
 pub mod pv;
 pub mod pv_edit;
 pub mod refused;

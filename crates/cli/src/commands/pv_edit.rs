@@ -1,9 +1,14 @@
 //! pvchange, pvresize and pvck: physical volumes that exist already.
 
+use super::reports::{named_devices, places};
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::report::Kind;
+use crate::report::fields::Field;
+use crate::report::index::Indexed;
+use crate::report::select::Criteria;
 use crate::session::Session;
 use rowen_control::wire::Request;
 
@@ -72,54 +77,116 @@ fn end(tally: &Tally) -> Result {
     if tally.failed > 0 || tally.is_incomplete { Err(Failure::Told) } else { Ok(()) }
 }
 
+/// What is to become of a physical volume.
+struct PvChange {
+    add: Vec<String>,
+    remove: Vec<String>,
+    is_tagging: bool,
+    allocatable: Option<bool>,
+}
+
+/// The physical volumes that the command line names, by path, tag or criteria, or all with `-a`; and whether one is missing.
+fn chosen(session: &mut Session<'_>, args: &Args) -> Result<(Vec<String>, bool)> {
+    let criteria = Criteria::of_command(args, Kind::Pv)?;
+    match (args.positionals.is_empty(), args.has(Opt::AllPvs)) {
+        (true, false) if criteria.is_none() => return Err(Failure::NoForm),
+        (false, true) => return Err(Failure::usage("Option --all and PhysicalVolumePath are exclusive.")),
+        _ => {}
+    }
+    let has_tags = args.positionals.iter().any(|word| word.starts_with('@'));
+    if !args.positionals.is_empty() && criteria.is_none() && !has_tags {
+        return Ok((args.positionals.clone(), false));
+    }
+    let devices = named_devices(session, args, criteria.as_ref().is_some_and(Criteria::tells_use))?;
+    let Some(criteria) = criteria else {
+        return Ok((devices.labels.into_iter().map(|label| label.path).collect(), devices.is_incomplete));
+    };
+    let needs_places = criteria.fields().any(Field::needs_places);
+    let mut paths = Vec::new();
+    for label in &devices.labels {
+        let group = devices.report(label);
+        let places = match group {
+            Some(group) => places(session, &group.name, needs_places)?,
+            None => Vec::new(),
+        };
+        let group = group.map(|group| {
+            let mut group = Indexed::new(group);
+            group.place(&places);
+            group
+        });
+        if criteria.takes_device(group.as_ref(), label) {
+            paths.push(label.path.clone());
+        }
+    }
+    Ok((paths, devices.is_incomplete))
+}
+
 pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
-    let (add, remove) = (args.tags(Opt::AddTag), args.tags(Opt::DelTag));
     let is_tagging = args.has(Opt::AddTag) || args.has(Opt::DelTag);
     let options = [Opt::Allocatable, Opt::NewUuid, Opt::MetadataIgnore];
     if !is_tagging && !options.into_iter().any(|option| args.has(option)) {
         return Err(Failure::NoForm);
     }
-    let paths = match (args.positionals.is_empty(), args.has(Opt::AllPvs)) {
-        (true, false) => return Err(Failure::NoForm),
-        (false, true) => return Err(Failure::usage("Option --all and PhysicalVolumePath are exclusive.")),
-        (true, true) => session.backend.labels()?.into_iter().map(|label| label.path).collect(),
-        (false, false) => args.positionals.clone(),
+    let (paths, is_incomplete) = chosen(session, args)?;
+    let change = PvChange {
+        add: args.tags(Opt::AddTag),
+        remove: args.tags(Opt::DelTag),
+        is_tagging,
+        allocatable: args.yes_no(Opt::Allocatable),
     };
-    let refuses_space = args.yes_no(Opt::Allocatable) == Some(false);
-    let asks_nothing = args.has(Opt::Allocatable) && !refuses_space && !is_tagging;
-    let tally = each(session, &paths, |session, label| {
+    let mut tally = each(session, &paths, |session, label| {
         let path = &label.path;
-        if args.has(Opt::NewUuid) {
-            return Err(Failure::failed(format!(
-                "The identifier of a physical volume cannot be changed.\nPhysical volume {path} not changed"
-            )));
+        let outcome = match args.has(Opt::NewUuid) {
+            true => Err(Failure::failed("The identifier of a physical volume cannot be changed.")),
+            false => change_one(session, label, &change, args.has(Opt::MetadataIgnore)),
+        };
+        match outcome {
+            Ok(Done::Changed) => session.console.say(format!("Physical volume \"{path}\" changed")),
+            Ok(Done::Nothing) => session.console.say(format!("Physical volume {path} not changed")),
+            Err(Failure::Failed(mut lines)) => {
+                lines.push(format!("Physical volume {path} not changed"));
+                return Err(Failure::Failed(lines));
+            }
+            Err(failure) => return Err(failure),
         }
-        if refuses_space {
-            return Err(Failure::failed(format!(
-                "Space cannot be kept from being taken from one physical volume.\nPhysical volume {path} not changed"
-            )));
-        }
-        if asks_nothing {
-            session.console.complain(format!("Physical volume \"{path}\" is already allocatable."));
-            session.console.say(format!("Physical volume {path} not changed"));
-            return Ok(Done::Nothing);
-        }
-        if is_tagging {
-            let Some(group) = &label.group else {
-                return Err(Failure::failed(format!(
-                    "Can't change tag on Physical Volume {path} not in volume group\nPhysical volume {path} not changed"
-                )));
-            };
-            let request = Request::TagPv { path: path.clone(), add: add.clone(), remove: remove.clone() };
-            session.change(group, request)?;
-        }
-        session.console.say(format!("Physical volume \"{path}\" changed"));
-        Ok(Done::Changed)
+        outcome
     })?;
+    tally.is_incomplete |= is_incomplete;
     let volumes = |count: usize| if count == 1 { "physical volume" } else { "physical volumes" };
     let (done, failed) = (tally.done, tally.failed + tally.unchanged);
     session.console.say(format!("{done} {} changed / {failed} {} not changed", volumes(done), volumes(failed)));
     end(&tally)
+}
+
+fn change_one(session: &mut Session<'_>, label: &LabelledPv, change: &PvChange, is_ignoring: bool) -> Result<Done> {
+    let path = &label.path;
+    let Some(group) = &label.group else {
+        return match (change.is_tagging, change.allocatable) {
+            (true, _) => {
+                Err(Failure::failed(format!("Can't change tag on Physical Volume {path} not in volume group")))
+            }
+            (false, Some(_)) => {
+                Err(Failure::failed(format!("Allocatability not supported by orphan lvm2 format PV {path}")))
+            }
+            (false, None) => Ok(Done::Changed),
+        };
+    };
+    let mut is_changed = change.is_tagging || is_ignoring;
+    if let Some(allocatable) = change.allocatable {
+        let report = session.report_of(group, Vec::new())?;
+        if report.pvs.iter().any(|pv| pv.path == *path && pv.is_allocatable == allocatable) {
+            let how = if allocatable { "allocatable" } else { "unallocatable" };
+            session.console.complain(format!("Physical volume \"{path}\" is already {how}."));
+        } else {
+            session.change(group, Request::SetAllocatable { path: path.clone(), allocatable })?;
+            is_changed = true;
+        }
+    }
+    if change.is_tagging {
+        let (add, remove) = (change.add.clone(), change.remove.clone());
+        session.change(group, Request::TagPv { path: path.clone(), add, remove })?;
+    }
+    Ok(if is_changed { Done::Changed } else { Done::Nothing })
 }
 
 pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {

@@ -256,6 +256,14 @@ impl Plan {
                 self.step(request, format!("Physical volume \"{}\" has its tags again.", now.path));
             }
         }
+        for (now, then) in report.pvs.iter().filter_map(|now| {
+            let then = document.pvs.iter().find(|then| then.uuid == now.uuid)?;
+            (now.is_allocatable != then.is_allocatable).then_some((now, then))
+        }) {
+            let how = if then.is_allocatable { "allocatable" } else { "not allocatable" };
+            let request = Request::SetAllocatable { path: now.path.clone(), allocatable: then.is_allocatable };
+            self.step(request, format!("Physical volume \"{}\" is {how} again.", now.path));
+        }
         let GroupAttributes { autoactivate, exported, resizeable, alloc, max_volumes, max_pvs, tags } =
             &report.attributes;
         let then = &document.attributes;

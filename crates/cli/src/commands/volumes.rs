@@ -4,7 +4,6 @@
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, TYPES};
 use crate::parse::Args;
-use crate::session::Session;
 use rowen_control::wire::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
@@ -23,26 +22,6 @@ pub fn refuse_redundancy(args: &Args) -> Result {
             "Mirrored logical volumes are not supported. For redundancy put the physical volumes on RAID.",
         )),
     }
-}
-
-/// Physical volumes to allocate from: they must be the group's, and then they are not chosen, which is said.
-pub fn check_pvs(session: &mut Session<'_>, report: &GroupReport, words: &[String]) -> Result {
-    let name = &report.name;
-    for word in words {
-        // `/dev/sdb:0-99` names extents of it.
-        let path = word.split_once(':').map_or(word.as_str(), |(path, _)| path);
-        let full = session.backend.absolute(path);
-        let is_tag = word.starts_with('@');
-        if !is_tag && !report.pvs.iter().any(|pv| pv.path == full) {
-            return Err(Failure::failed(format!("Physical Volume \"{path}\" not found in Volume Group \"{name}\".")));
-        }
-    }
-    if !words.is_empty() && report.pvs.len() > 1 {
-        session
-            .console
-            .complain("WARNING: Physical volumes to allocate from are not chosen; space is taken as it comes.");
-    }
-    Ok(())
 }
 
 /// What a volume is in LVM's terms.

@@ -44,7 +44,11 @@ pub const NOTES: &[Note] = &[
         command: "pvs",
         title: "ATTRIBUTES",
         terms: &[
-            ("1 allocatable", "(a) belongs to a group, which takes space from it; (-) belongs to none."),
+            (
+                "1 allocatable",
+                "(a) belongs to a group, which takes space from it; (u) belongs to one that does not: pvchange -x n; \
+                 (-) belongs to none.",
+            ),
             ("2 exported", "(x) its group is exported."),
             ("3 missing", "(-)."),
         ],
@@ -125,6 +129,18 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
       it waits for it",
     ),
     ("a PV is a block device", "or a file"),
+    (
+        "`pvchange -x n`: no new extents from this PV",
+        "the same, blocks that are redirected and metadata included; the journal stays where it is. `vg_free` tells of what is free \
+      there, too, as in LVM; warnings and refusals count only what can be taken. Refused while space there is promised (to \
+      snapshots with a size) and the others have too little",
+    ),
+    (
+        "`lvcreate ... VG PV[:PE[-PE]]`, `lvextend ... LV PV`",
+        "the same for thick volumes: their extents are taken from there and from nowhere else; blocks that are redirected later \
+      around a snapshot go where the group has room. Thin volumes, pools and snapshots take their blocks as they are written to: \
+      for them a choice that leaves out a physical volume is refused",
+    ),
     ("`--sharedstore` (a later patch set)", "accepted, and does nothing: every snapshot shares"),
     (
         "`devices`, `seg_pe_ranges`, `pvs --segments`: exact extents",

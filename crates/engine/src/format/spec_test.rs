@@ -2,7 +2,7 @@
 
 use super::record::Field;
 use super::{codec, journal, node, stream, superblock};
-use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, VolumeKind, VolumeState};
+use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
 use std::collections::BTreeMap;
 
@@ -155,6 +155,7 @@ fn constants_are_what_the_page_says() {
         ("VERSION", u64::from(superblock::VERSION)),
         ("FEATURE_ATTRIBUTES", superblock::FEATURE_ATTRIBUTES),
         ("FEATURE_GAPS", superblock::FEATURE_GAPS),
+        ("FEATURE_ALLOCATION", superblock::FEATURE_ALLOCATION),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
         ("INDEX_ENTRIES", stream::INDEX_ENTRIES as u64),
@@ -331,6 +332,7 @@ fn sample_stream() -> stream::Stream {
             max_volumes: 7,
             tags: vec!["g".into()],
             pv_tags: vec![Vec::new(), vec!["x".into(), "y".into()]],
+            unallocatable: PvFlags(2),
             ..GroupAttributes::default()
         },
         bitmap: vec![3; 32],
@@ -350,7 +352,7 @@ fn a_stream_has_the_length_that_the_page_gives_and_comes_back() {
         assert!(stream::Stream::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
     assert!(stream::Stream::decode(&[&bytes[..], &[0]].concat()).is_err());
-    assert_eq!(stream.features(), superblock::FEATURE_ATTRIBUTES);
+    assert_eq!(stream.features(), superblock::FEATURE_ATTRIBUTES | superblock::FEATURE_ALLOCATION);
     let plain = stream::Stream { attributes: GroupAttributes::default(), ..stream };
     assert_eq!(plain.encode().len(), bytes.len() - group, "what has no properties of its own has no record of them");
     assert_eq!(plain.features(), 0);

@@ -6,9 +6,9 @@
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::record::{block_crc, on_disk, seal};
-use super::superblock::FEATURE_ATTRIBUTES;
+use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES};
 use crate::error::{Error, Result};
-use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, VolumeKind, VolumeState};
+use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::map::{NodeRef, Tree};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
 
@@ -94,7 +94,8 @@ on_disk! {
         16 => max_pvs: u64,
         24 => tags: u64,
         32 => pvs: u64,
-        40 => reserved_tail: [u8; 24],
+        40 => unallocatable: u64,
+        48 => reserved_tail: [u8; 16],
     }
 }
 
@@ -470,7 +471,8 @@ fn put_group(out: &mut Encoder, group: &GroupAttributes) {
         max_pvs: group.max_pvs,
         tags: group.tags.len() as u64,
         pvs: group.pv_tags.len() as u64,
-        reserved_tail: [0; 24],
+        unallocatable: group.unallocatable.0,
+        reserved_tail: [0; 16],
     };
     out.record(&record.encode());
     group.tags.iter().for_each(|tag| out.string(tag));
@@ -504,7 +506,18 @@ fn get_group(input: &mut Decoder<'_>) -> Result<GroupAttributes> {
         pv_tags.push(get_strings(input, count)?);
     }
     let (max_volumes, max_pvs) = (r.max_volumes, r.max_pvs);
-    Ok(GroupAttributes { autoactivate, exported, resizeable, alloc, max_volumes, max_pvs, tags, pv_tags })
+    let unallocatable = PvFlags(r.unallocatable);
+    Ok(GroupAttributes {
+        autoactivate,
+        exported,
+        resizeable,
+        alloc,
+        max_volumes,
+        max_pvs,
+        tags,
+        pv_tags,
+        unallocatable,
+    })
 }
 
 impl Stream {
@@ -515,7 +528,8 @@ impl Stream {
     /// The incompatible features that this stream uses.
     pub fn features(&self) -> u64 {
         let uses = self.has_group() || self.volumes.iter().any(|volume| volume.attributes.merging);
-        if uses { FEATURE_ATTRIBUTES } else { 0 }
+        let allocates = self.attributes.unallocatable == PvFlags::default();
+        (if uses { FEATURE_ATTRIBUTES } else { 0 }) | if allocates { 0 } else { FEATURE_ALLOCATION }
     }
 
     /// The stream's bytes. The bitmap is the last thing, `bitmap_bytes` long, and may be filled in later.

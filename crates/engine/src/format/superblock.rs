@@ -24,8 +24,10 @@ pub const VERSION: u32 = 1;
 pub const FEATURE_ATTRIBUTES: u64 = 1;
 /// Physical volumes left, and the extents of those that stayed do not follow each other.
 pub const FEATURE_GAPS: u64 = 2;
+/// Physical volumes that no space is taken from: a program that does not know would take some.
+pub const FEATURE_ALLOCATION: u64 = 4;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
-pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES | FEATURE_GAPS;
+pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES | FEATURE_GAPS | FEATURE_ALLOCATION;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.

@@ -258,7 +258,7 @@ impl Group {
         let mut space = core.space.lock();
         stream.free_tree = space.free_tree();
         stream.free_blocks = space.free_in_tree();
-        stream.pv_free = space.pv_free().iter().map(|(_, free)| *free).collect();
+        stream.pv_free = space.pvs().free().collect();
         let arenas = space.arenas(&in_flight);
         stream.arenas = arenas.into_iter().map(|(start, len, used)| ArenaMeta { start, len, used }).collect();
         stream.to_free = space.begin_commit();

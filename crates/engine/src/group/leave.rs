@@ -103,7 +103,7 @@ impl Group {
             if !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
                 return Ok(false);
             }
-            catalog.attributes.pv_tags.truncate(index);
+            catalog.attributes.forget_pv(index);
             self.place_anew(&catalog, &placement);
             Ok(true)
         })
@@ -197,9 +197,7 @@ impl Group {
             if !is_clear || !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
                 return Ok(false);
             }
-            if index < catalog.attributes.pv_tags.len() {
-                catalog.attributes.pv_tags.remove(index);
-            }
+            catalog.attributes.forget_pv(index);
             Ok(true)
         };
         if !self.core.with_nodes_privileged(take).await? {

@@ -15,12 +15,13 @@ use crate::error::{Error, Result};
 use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
 use crate::format::superblock::{DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
-use crate::group::{GroupAttributes, VolumeKind, VolumeState};
+use crate::group::{GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::journal::{Journal, Ring};
 use crate::map::Tree;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::pvs::Pvs;
 use crate::space::{Reserve, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, VolumeId};
 use crate::volume::Volume;
@@ -134,7 +135,7 @@ impl Group {
                     .collect(),
                 spec.extent_blocks,
             ),
-            space: Space::new(Tree::default(), 0, pv_free),
+            space: Space::new(Tree::default(), 0, Pvs::new(pv_free)),
             next_seq: Seq(1),
             catalog: Catalog::new(1, 1, 1, GroupAttributes::default()),
             sequence: 1,
@@ -217,7 +218,8 @@ impl Group {
         root.journal_id += 1;
         let ends = root.pvs.iter().map(|pv| (pv.first_extent + pv.extents) * root.extent_blocks);
         let pv_free = ends.zip(stream.pv_free.iter().copied()).collect();
-        let mut space = Space::new(stream.free_tree, stream.free_blocks, pv_free);
+        let mut space = Space::new(stream.free_tree, stream.free_blocks, Pvs::new(pv_free));
+        (0..root.pvs.len()).filter(|pv| stream.attributes.unallocatable.has(*pv)).for_each(|pv| space.bar(pv));
         for arena in &stream.arenas {
             if !space.restore_arena(arena.start, arena.len, &arena.used) {
                 return Err(stream_corrupt("two arenas overlap"));
@@ -241,7 +243,9 @@ impl Group {
         group.settle_promises();
         #[cfg(feature = "planted")]
         {
-            group.core.space.lock().reuse_early = group.core.planted("reuse_early");
+            let mut space = group.core.space.lock();
+            space.reuse_early = group.core.planted("reuse_early");
+            space.take_barred = group.core.planted("take_barred");
         }
         if !read_only {
             super::label::clear_torn(&*group.core.disks, pvs).await?;
@@ -729,6 +733,10 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
         (heads_match, "volumes and heads do not match"),
         (thick, "a thick volume is larger than the group"),
         (!stream.pairs.is_empty(), "it has no metadata area"),
+        (
+            PvFlags::of_first(root.pvs.len()).has_all(stream.attributes.unallocatable),
+            "it bars physical volumes that are not there",
+        ),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
         (
             stream.pv_free.len() == root.pvs.len()

@@ -4,7 +4,9 @@
 use super::catalog::Catalog;
 use super::open::empty_head;
 use super::report::Holdings;
-use super::{Attributes, FullPolicy, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, VolumeKind, VolumeState};
+use super::{
+    Attributes, FullPolicy, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, PvExtents, VolumeKind, VolumeState,
+};
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
@@ -14,11 +16,12 @@ use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry};
 use crate::journal::Pressure;
 use crate::map::MapError;
 use crate::placement::Placement;
-use crate::space::{AllocError, Reserve, Run, Space};
+use crate::space::{Reserve, Run, Space};
 use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks in a volume, at most: 2^47 blocks of 4 KiB are half a zettabyte.
@@ -140,10 +143,20 @@ impl Group {
     // ---- creation -------------------------------------------------------------------------------------------
 
     pub async fn create_volume(self: &Arc<Self>, spec: NewVolume) -> Result<VolumeId> {
+        self.create_volume_on(spec, &[]).await
+    }
+
+    /// The same with all of a thick volume's space taken from these places; from everywhere, if there are none. Those of the
+    /// volume's blocks that are redirected later go where the group has room.
+    pub async fn create_volume_on(self: &Arc<Self>, spec: NewVolume, on: &[PvExtents]) -> Result<VolumeId> {
         check_sizes(spec.blocks, spec.sector, spec.chunk_blocks)?;
         check_name(&spec.name, &spec.attributes)?;
+        if spec.kind == VolumeKind::Thin {
+            refuse_places(on)?;
+        }
+        let places = self.places_on(on)?;
         loop {
-            match self.create_once(&spec).await {
+            match self.create_once(&spec, &places).await {
                 Err(error @ Error::NoSpace { .. }) => {
                     if !self.more_space().await? {
                         return Err(error);
@@ -158,7 +171,7 @@ impl Group {
         }
     }
 
-    async fn create_once(&self, spec: &NewVolume) -> Result<(VolumeId, Seq)> {
+    async fn create_once(&self, spec: &NewVolume, places: &[Range<u64>]) -> Result<(VolumeId, Seq)> {
         self.core.journal.admit().await?;
         let core = &self.core;
         self.change(|| {
@@ -167,7 +180,7 @@ impl Group {
             if catalog.names.contains_key(&spec.name) {
                 return Err(Error::Exists(format!("volume {}", spec.name)).into());
             }
-            let runs = self.lay_out(spec.kind, spec.blocks)?;
+            let runs = self.lay_out(spec.kind, spec.blocks, places)?;
             let placed = place_runs(0, &runs);
             let meta = VolumeMeta {
                 id: VolumeId(catalog.next_volume),
@@ -206,7 +219,7 @@ impl Group {
     }
 
     /// Space for new blocks of a volume, if it gets any before it is written, and the metadata that mapping its pieces takes.
-    fn lay_out(&self, kind: VolumeKind, blocks: u64) -> std::result::Result<Vec<Run>, Trouble> {
+    fn lay_out(&self, kind: VolumeKind, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, Trouble> {
         let has_nodes = |pieces: usize| {
             let nodes = NODES_FOR_CHANGE + pieces as u64 / PIECES_TO_A_NODE;
             self.core.meta.lock().can_alloc(nodes, false)
@@ -215,7 +228,7 @@ impl Group {
             return Err(MapError::NoSpace.into());
         }
         let runs = match kind {
-            VolumeKind::Thick => self.large(blocks)?,
+            VolumeKind::Thick => self.large(blocks, places)?,
             VolumeKind::Thin => Vec::new(),
         };
         // Taking them has changed the free tree, which takes nodes, too.
@@ -226,13 +239,49 @@ impl Group {
         Ok(runs)
     }
 
-    fn large(&self, blocks: u64) -> std::result::Result<Vec<Run>, Trouble> {
-        let mut space = self.core.space.lock();
-        match space.alloc_large(self.core.hands(), blocks) {
-            Ok(runs) => Ok(runs),
-            Err(AllocError::Map(error)) => Err(error.into()),
-            Err(_) => Err(Error::NoSpace { needed: blocks, free: space.available() }.into()),
+    fn large(&self, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, Trouble> {
+        let taken = self.core.space.lock().alloc_large(self.core.hands(), blocks, places)?;
+        taken.map_err(|free| Error::NoSpace { needed: blocks, free }.into())
+    }
+
+    /// The blocks of these extents, in their order and each once.
+    fn places_on(&self, on: &[PvExtents]) -> Result<Vec<Range<u64>>> {
+        let placement = self.core.placement();
+        let mut places = Vec::with_capacity(on.len());
+        for PvExtents { pv, extents } in on {
+            let has = placement.pvs.get(usize::from(pv.0)).map_or(0, |pv| pv.extents);
+            if extents.is_empty() || extents.end > has {
+                let Range { start, end } = extents;
+                return Err(Error::Invalid(format!("physical volume {} has no extents {start} to {end}", pv.0)));
+            }
+            let first = placement.range_of(*pv).start;
+            let blocks = |extent: u64| first + extent * placement.extent_blocks;
+            places.push(blocks(extents.start)..blocks(extents.end));
         }
+        places.sort_unstable_by_key(|place| place.start);
+        places.dedup_by(|next, place| {
+            let meets = next.start <= place.end;
+            place.end = if meets { place.end.max(next.end) } else { place.end };
+            meets
+        });
+        Ok(places)
+    }
+
+    /// The free blocks of these extents, as far as they are promised to nobody. What is taken or given back meanwhile may be
+    /// counted or not.
+    pub async fn free_on(&self, on: &[PvExtents]) -> Result<u64> {
+        let mut free = 0;
+        for mut place in self.places_on(on)? {
+            free += self.core.space.lock().unused_in(&place);
+            loop {
+                let count = || self.core.space.lock().count_free(self.core.hands(), &place);
+                let (counted, next) = self.core.with_nodes_privileged(count).await?;
+                free += counted;
+                let Some(next) = next else { break };
+                place.start = next;
+            }
+        }
+        Ok(free.min(self.core.space.lock().available()))
     }
 
     /// Puts runs back that no record names: nothing was freed that somebody could wait for.
@@ -594,15 +643,24 @@ impl Group {
 
     /// Grows or shrinks a volume to `blocks`. What lies beyond a smaller end is discarded.
     pub async fn resize(self: &Arc<Self>, id: VolumeId, blocks: u64) -> Result<()> {
+        self.resize_on(id, blocks, &[]).await
+    }
+
+    /// The same with the space by which a thick volume grows taken from these places; from everywhere, if there are none.
+    pub async fn resize_on(self: &Arc<Self>, id: VolumeId, blocks: u64, on: &[PvExtents]) -> Result<()> {
         check_sizes(blocks, 512, 1)?;
         let volume = self.volume(id)?;
+        if !volume.state.lock().thick() {
+            refuse_places(on)?;
+        }
+        let places = self.places_on(on)?;
         loop {
             self.core.journal.admit().await?;
             let gate = volume.close_gate(true).await;
             let old = volume.state.lock().meta.blocks;
             let outcome = match blocks.cmp(&old) {
                 std::cmp::Ordering::Equal => return Ok(()),
-                std::cmp::Ordering::Greater => self.grow(&volume, blocks).await,
+                std::cmp::Ordering::Greater => self.grow(&volume, blocks, &places).await,
                 std::cmp::Ordering::Less => self.shrink(&volume, blocks).await,
             };
             drop(gate);
@@ -620,7 +678,7 @@ impl Group {
         }
     }
 
-    async fn grow(&self, volume: &Arc<Volume>, blocks: u64) -> Result<Seq> {
+    async fn grow(&self, volume: &Arc<Volume>, blocks: u64, places: &[Range<u64>]) -> Result<Seq> {
         let core = &self.core;
         // The right edge of the map is all that growth touches: have it in memory before space is taken.
         core.with_nodes_privileged(|| {
@@ -633,7 +691,7 @@ impl Group {
             let _gate = core.gate.read();
             let mut state = volume.state.lock();
             let old = state.meta.blocks;
-            let runs = self.lay_out(state.meta.kind, blocks - old)?;
+            let runs = self.lay_out(state.meta.kind, blocks - old, places)?;
             let placed = place_runs(old, &runs);
             let record = Record::Resize { volume: volume.id, blocks, placed };
             self.check_fits(&record).inspect_err(|_| self.give_back(&runs))?;
@@ -735,9 +793,41 @@ impl Group {
         }
         {
             let _gate = self.core.gate.read();
-            self.catalog_mut().attributes = attributes;
+            let mut catalog = self.catalog_mut();
+            let unallocatable = catalog.attributes.unallocatable;
+            catalog.attributes = GroupAttributes { unallocatable, ..attributes };
         }
         self.checkpoint().await
+    }
+
+    /// Takes space from the physical volume from now on, or takes none from it any more: what lies there stays, and is read
+    /// and written in place. [`Error::NoSpace`]: what is promised would have too little room elsewhere.
+    pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
+        self.check_writable()?;
+        let index = usize::from(pv.0);
+        if index >= self.core.placement().pvs.len() {
+            return Err(Error::NotFound(format!("physical volume {index}")));
+        }
+        loop {
+            let change = || {
+                let _gate = self.core.gate.read();
+                let mut catalog = self.catalog_mut();
+                let outcome = self.core.space.lock().set_allocatable(self.core.hands(), index, is_allocatable)?;
+                if outcome.is_ok() {
+                    catalog.attributes.unallocatable.set(index, !is_allocatable);
+                }
+                Ok(outcome)
+            };
+            match self.core.with_nodes_privileged(change).await? {
+                Ok(()) => return self.checkpoint().await,
+                Err(_) if self.more_space().await? => {}
+                Err(too_few) => {
+                    let space = self.core.space.lock();
+                    let (needed, promised) = (space.promised(), space.promised());
+                    return Err(Error::NoSpace { needed, free: promised.saturating_sub(too_few) });
+                }
+            }
+        }
     }
 
     /// Gives the group another name.
@@ -896,6 +986,14 @@ impl Group {
     /// Takes over what recovery or a merge has to know of a live head's parent under removal.
     pub(super) fn set_absorb(volume: &Volume, absorb: Option<Absorb>) {
         volume.state.lock().set_absorb(absorb);
+    }
+}
+
+/// Blocks that are placed when they are written have no place before.
+fn refuse_places(on: &[PvExtents]) -> Result<()> {
+    match on {
+        [] => Ok(()),
+        _ => Err(Error::Invalid("space for this volume is taken as it is written to, wherever there is room".into())),
     }
 }
 

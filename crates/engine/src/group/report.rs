@@ -23,13 +23,25 @@ impl Group {
         let extent_blocks = group.extent_blocks;
         let extents = group.pvs.iter().map(|pv| pv.extents).sum();
         let space = self.core.space.lock();
-        let free_extents = space.available() / extent_blocks;
-        let mut left = free_extents;
+        let free_extents = space.free_blocks().saturating_sub(space.promised()) / extent_blocks;
+        let allocatable_extents = (space.available() / extent_blocks).min(free_extents);
+        // What can be taken, and what cannot.
+        let mut left = [allocatable_extents, free_extents - allocatable_extents];
         // Blocks in open arenas and promises belong to no physical volume yet: the last ones give them up first.
-        let pvs = group.pvs.iter().zip(space.pv_free()).map(|(pv, (_, free))| {
-            let share = (free.div_ceil(extent_blocks)).min(left);
-            left -= share;
-            PvInfo { uuid: pv.uuid, size: pv.size, data_offset: DATA_OFFSET, extents: pv.extents, free_extents: share }
+        let pvs = group.pvs.iter().zip(space.pvs().free()).enumerate().map(|(index, (pv, free))| {
+            let is_allocatable = space.pvs().is_allocatable(index);
+            let left = &mut left[usize::from(!is_allocatable)];
+            let share = free.div_ceil(extent_blocks).min(*left);
+            *left -= share;
+            PvInfo {
+                uuid: pv.uuid,
+                size: pv.size,
+                data_offset: DATA_OFFSET,
+                extents: pv.extents,
+                free_extents: share,
+                free_blocks: free,
+                is_allocatable,
+            }
         });
         let pvs = pvs.collect();
         GroupInfo {
@@ -38,8 +50,10 @@ impl Group {
             extent_blocks,
             extents,
             free_extents,
+            allocatable_extents,
             blocks: extents * extent_blocks,
             free_blocks: space.free_blocks(),
+            available_blocks: space.available(),
             promised_blocks: space.promised(),
             pending_blocks: space.pending_blocks(),
             metadata_blocks: self.core.meta.lock().total() * 2 + group.journal_blocks,

@@ -1,6 +1,9 @@
 //! What can be asked of a group and what it answers. Sizes are in blocks of 4 KiB unless a name says otherwise.
 
+use crate::disk::PvIndex;
+use crate::format::superblock::MAX_PVS;
 use crate::units::{Uuid, VolumeId};
+use std::ops::Range;
 
 /// A physical volume that joins a group. The disk must be given to the group at the same index.
 #[derive(Clone, Debug)]
@@ -109,6 +112,52 @@ pub struct GroupAttributes {
     pub tags: Vec<String>,
     /// Of each physical volume, in their order; those that are not there have none.
     pub pv_tags: Vec<Vec<String>>,
+    /// The physical volumes that no space is taken from: [`Group::set_allocatable`](super::Group::set_allocatable) changes it.
+    pub unallocatable: PvFlags,
+}
+
+/// A flag of each physical volume of a group, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PvFlags(pub u64);
+
+impl PvFlags {
+    /// Set for so many, and for no others.
+    pub fn of_first(pvs: usize) -> PvFlags {
+        PvFlags(u64::MAX.checked_shr(MAX_PVS.saturating_sub(pvs) as u32).unwrap_or(0))
+    }
+
+    /// Whether each that is set in `other` is set here.
+    pub fn has_all(self, other: PvFlags) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    pub fn has(self, pv: usize) -> bool {
+        pv < MAX_PVS && self.0 >> pv & 1 == 1
+    }
+
+    pub fn set(&mut self, pv: usize, flag: bool) {
+        if pv < MAX_PVS {
+            self.0 = self.0 & !(1 << pv) | u64::from(flag) << pv;
+        }
+    }
+
+    /// The physical volume is gone, and those behind it have moved up.
+    pub fn remove(&mut self, pv: usize) {
+        if pv < MAX_PVS {
+            let below = (1 << pv) - 1;
+            self.0 = self.0 & below | self.0 >> 1 & !below;
+        }
+    }
+}
+
+impl GroupAttributes {
+    /// The physical volume is gone, and those behind it have moved up.
+    pub(super) fn forget_pv(&mut self, pv: usize) {
+        if pv < self.pv_tags.len() {
+            self.pv_tags.remove(pv);
+        }
+        self.unallocatable.remove(pv);
+    }
 }
 
 impl Default for GroupAttributes {
@@ -122,6 +171,7 @@ impl Default for GroupAttributes {
             max_pvs: 0,
             tags: Vec::new(),
             pv_tags: Vec::new(),
+            unallocatable: PvFlags::default(),
         }
     }
 }
@@ -140,6 +190,13 @@ pub struct NewVolume {
     pub chunk_blocks: u32,
     pub full: FullPolicy,
     pub attributes: Attributes,
+}
+
+/// Extents of one physical volume, counted from its first, that space is to be taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PvExtents {
+    pub pv: PvIndex,
+    pub extents: Range<u64>,
 }
 
 /// A new snapshot: a volume that starts with the contents of `origin`.
@@ -200,6 +257,10 @@ pub struct PvInfo {
     pub extents: u64,
     /// Extents that nothing uses (thick volumes and metadata use whole extents).
     pub free_extents: u64,
+    /// Blocks of it that are free, without those that wait in arenas to be handed out.
+    pub free_blocks: u64,
+    /// Space is taken from it.
+    pub is_allocatable: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -210,10 +271,14 @@ pub struct GroupInfo {
     pub extents: u64,
     /// Extents neither used nor promised (rounded down).
     pub free_extents: u64,
+    /// Of these, what can be taken: they are on physical volumes that are allocatable.
+    pub allocatable_extents: u64,
     pub blocks: u64,
     /// Blocks that nothing uses.
     pub free_blocks: u64,
-    /// Of these, blocks promised to thick volumes and snapshot reserves.
+    /// Of these, blocks that are promised to nobody and can be taken.
+    pub available_blocks: u64,
+    /// Free blocks that are promised to thick volumes and snapshot reserves.
     pub promised_blocks: u64,
     /// Freed blocks that the next checkpoint makes usable.
     pub pending_blocks: u64,

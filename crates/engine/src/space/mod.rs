@@ -12,9 +12,11 @@
 //! * S3 The free tree never overlaps an open arena.
 //! * S4 `promised` blocks (thick volumes' unmapped rest, unused reserves) are never handed to anyone else.
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
+//! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
 
 pub mod metadata;
 pub mod pools;
+pub mod pvs;
 
 use crate::error::Error;
 use crate::fixed_hash::Map;
@@ -22,8 +24,10 @@ use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tre
 use crate::units::{Epoch, MetaBlock, VolumeId};
 use metadata::MetaSpace;
 use parking_lot::Mutex;
+use pvs::Pvs;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// Blocks in an arena, at most.
 pub const ARENA_BLOCKS: u64 = 1024;
@@ -33,6 +37,9 @@ const MAX_ARENAS: usize = 4096;
 const MAX_SLOTS: usize = MAX_ARENAS * 32;
 /// Leaves of the free tree looked at in one step of a search.
 const SEARCH_LEAVES: usize = 64;
+
+/// Free extents counted in one step.
+const COUNTED_TOGETHER: usize = 256;
 
 /// Freed runs made usable in one step: some tens of microseconds.
 const COMMIT_STEP: usize = 16;
@@ -130,6 +137,8 @@ pub struct Space {
     arenas: BTreeMap<u64, Arena>,
     arena_order: VecDeque<u64>,
     arena_unused: u64,
+    /// Of these, blocks that may not be handed out (S6): in arenas that begin there.
+    barred_unused: u64,
     current: Map<VolumeId, u64>,
     /// The slot of (volume, chunk size, chunk): its arena's serial and its first block.
     slots: Map<(VolumeId, u64, u64), (u64, u64)>,
@@ -147,11 +156,13 @@ pub struct Space {
     searches: Searches,
     /// No run of a whole arena was found when this many blocks were free: do not look again until there are more.
     no_large_below: u64,
-    /// Free blocks of each physical volume's range: (end of range, blocks).
-    pv_free: Vec<(u64, u64)>,
+    pvs: Pvs,
     /// Planted bug: freed blocks are handed out at once, against S2.
     #[cfg(feature = "planted")]
     pub reuse_early: bool,
+    /// Planted bug: blocks are handed out wherever they are free, against S6.
+    #[cfg(feature = "planted")]
+    pub take_barred: bool,
 }
 
 /// How far searches of the free tree came. One that met a node which has to be fetched begins again when it is there: from the
@@ -160,10 +171,11 @@ pub struct Space {
 #[derive(Default)]
 struct Searches(VecDeque<Search>);
 
-/// No run of `min` blocks lies between `from` and `at`.
+/// No run of `min` blocks lies between `from` and `at`, of those that end before `end`.
 struct Search {
     min: u64,
     from: u64,
+    end: u64,
     at: u64,
 }
 
@@ -171,12 +183,12 @@ struct Search {
 const SEARCHES: usize = 64;
 
 impl Searches {
-    /// Where a search for `min` blocks from `from` on begins.
-    fn begin(&mut self, min: u64, from: u64) -> u64 {
-        match self.0.iter().position(|search| (search.min, search.from) == (min, from)) {
+    /// Where a search for `min` blocks in `from..end` begins.
+    fn begin(&mut self, min: u64, Range { start: from, end }: Range<u64>) -> u64 {
+        match self.0.iter().position(|search| (search.min, search.from, search.end) == (min, from, end)) {
             Some(place) => self.0.swap(place, 0),
             None => {
-                self.0.push_front(Search { min, from, at: from });
+                self.0.push_front(Search { min, from, end, at: from });
                 self.0.truncate(SEARCHES);
             }
         }
@@ -254,14 +266,14 @@ fn contradiction(rule: &str, run: Run, what: &str) -> MapError {
 }
 
 impl Space {
-    /// `pv_free`: end of each physical volume's range of blocks, and the free blocks in it.
-    pub fn new(free_tree: Tree, free: u64, pv_free: Vec<(u64, u64)>) -> Self {
+    pub fn new(free_tree: Tree, free: u64, pvs: Pvs) -> Self {
         Space {
             free_tree,
             free,
             arenas: BTreeMap::new(),
             arena_order: VecDeque::new(),
             arena_unused: 0,
+            barred_unused: 0,
             current: Map::default(),
             slots: Map::default(),
             next_serial: 0,
@@ -276,9 +288,11 @@ impl Space {
             search_from: 0,
             searches: Searches::default(),
             no_large_below: 0,
-            pv_free,
+            pvs,
             #[cfg(feature = "planted")]
             reuse_early: false,
+            #[cfg(feature = "planted")]
+            take_barred: false,
         }
     }
 
@@ -315,9 +329,27 @@ impl Space {
         self.promised.max(0) as u64
     }
 
-    /// Free and promised to nobody.
+    /// Blocks that nothing uses and that may be handed out (S6).
+    pub fn allocatable_blocks(&self) -> u64 {
+        self.open_in_tree() + self.arena_unused.saturating_sub(self.barred_unused)
+    }
+
+    /// Blocks in the free tree that may be handed out.
+    fn open_in_tree(&self) -> u64 {
+        self.free.saturating_sub(self.pvs.barred())
+    }
+
+    /// Free to be handed out, and promised to nobody.
     pub fn available(&self) -> u64 {
-        self.free_blocks().saturating_sub(self.promised())
+        self.allocatable_blocks().saturating_sub(self.promised())
+    }
+
+    /// Unused blocks of the arena that begins at `base` became more or fewer.
+    fn count_unused(&mut self, base: u64, change: i64) {
+        self.arena_unused = self.arena_unused.saturating_add_signed(change);
+        if self.pvs.is_barred(base) {
+            self.barred_unused = self.barred_unused.saturating_add_signed(change);
+        }
     }
 
     pub fn pending_blocks(&self) -> u64 {
@@ -337,27 +369,54 @@ impl Space {
         self.slots_taken
     }
 
-    pub fn pv_free(&self) -> &[(u64, u64)] {
-        &self.pv_free
+    pub fn pvs(&self) -> &Pvs {
+        &self.pvs
     }
 
     /// A physical volume joined whose range ends at block `end`.
     pub fn add_pv(&mut self, end: u64) {
-        self.pv_free.push((end, 0));
+        self.pvs.add(end);
     }
 
     /// The last physical volume's range ends later than it did, at block `end`.
     pub fn grow_last_pv(&mut self, end: u64) {
-        if let Some((last, _)) = self.pv_free.last_mut() {
-            *last = end;
+        self.pvs.grow_last(end);
+    }
+
+    /// From now on space is taken from a physical volume, or is not (S6). `Err`: that would leave so many blocks too few for
+    /// what is promised, and nothing is changed.
+    pub fn set_allocatable(
+        &mut self,
+        hands: Hands<'_>,
+        pv: usize,
+        is_allocatable: bool,
+    ) -> Result<Result<(), u64>, MapError> {
+        // No arena may reach from what is open into what is not; and slots would be taken from one that is closed.
+        self.close_arenas(hands)?;
+        let (before, open) = (self.pvs.clone(), self.open_in_tree());
+        self.pvs.set_allocatable(pv, is_allocatable);
+        let too_few = self.promised().saturating_sub(self.open_in_tree());
+        if self.open_in_tree() < open && too_few > 0 {
+            self.pvs = before;
+            return Ok(Err(too_few));
         }
+        // What was found to be without space may have some now, and the other way round.
+        self.searches = Searches::default();
+        self.no_large_below = 0;
+        Ok(Ok(()))
+    }
+
+    /// The same of a group that is being opened, before anything is handed out.
+    pub fn bar(&mut self, pv: usize) {
+        debug_assert!(self.arenas.is_empty(), "S6: no arena was opened there");
+        self.pvs.set_allocatable(pv, false);
     }
 
     /// Whether `wanted` blocks of the physical volume are free, and promised to nobody with what else is free.
     pub fn is_pv_free(&mut self, hands: Hands<'_>, pv: usize, wanted: u64) -> Result<bool, MapError> {
         self.close_arenas(hands)?;
-        let free = self.pv_free.get(pv).map(|(_, free)| *free);
-        Ok(free == Some(wanted) && self.available() >= wanted)
+        let goes = if self.pvs.is_allocatable(pv) { wanted } else { 0 };
+        Ok(self.pvs.free().nth(pv) == Some(wanted) && self.available() >= goes)
     }
 
     /// Takes a physical volume's range out of free space for good: these runs are all of it that was not in use as something
@@ -371,7 +430,7 @@ impl Space {
             self.take_run(hands, run)?;
             runs.pop();
         }
-        self.pv_free.remove(pv);
+        self.pvs.remove(pv);
         self.search_from = 0;
         Ok(true)
     }
@@ -422,10 +481,10 @@ impl Space {
     fn admit(&self, blocks: u64, account: Account) -> Result<(), AllocError> {
         let limit = match account {
             Account::Open => self.available(),
-            Account::Thick => self.free_blocks(),
+            Account::Thick => self.allocatable_blocks(),
             Account::Reserve(snapshot) => match self.reserves.get(&snapshot) {
                 Some(r) if r.used + blocks > r.blocks => return Err(AllocError::ReserveFull(snapshot)),
-                Some(_) => self.free_blocks(),
+                Some(_) => self.allocatable_blocks(),
                 None => self.available(),
             },
         };
@@ -501,16 +560,16 @@ impl Space {
             if let Some((base, arena)) = self.arena_of(at) {
                 let stop = end.min(base + arena.len);
                 (at - base..stop - base).for_each(|i| arena.clear(i));
-                self.arena_unused += stop - at;
+                self.count_unused(base, (stop - at) as i64);
                 at = stop;
                 continue;
             }
             let next = self.arenas.range(at..).next().map_or(u64::MAX, |(base, _)| *base);
-            let len = (end.min(next) - at).min(ARENA_BLOCKS);
+            let len = (end.min(next).min(self.pvs.end_of(at)) - at).min(ARENA_BLOCKS);
             let arena = Arena { serial: self.serial(), len, used: [0; 16], unused: len, cursor: len };
             self.arenas.insert(at, arena);
             self.arena_order.push_back(at);
-            self.arena_unused += len;
+            self.count_unused(at, len as i64);
             at += len;
         }
     }
@@ -557,7 +616,7 @@ impl Space {
         let len = (first..end).take_while(|i| !arena.is_used(*i)).count() as u64;
         (first..first + len).for_each(|i| arena.set(i));
         let done = arena.unused == 0;
-        self.arena_unused -= len;
+        self.count_unused(base, -(len as i64));
         if done {
             self.arenas.remove(&base);
         }
@@ -596,7 +655,7 @@ impl Space {
         };
         self.take_run(hands, run)?;
         let arena = Arena { serial: self.serial(), len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
-        self.arena_unused += run.1;
+        self.count_unused(run.0, run.1 as i64);
         self.arenas.insert(run.0, arena);
         self.arena_order.push_back(run.0);
         self.sweep_order();
@@ -613,14 +672,14 @@ impl Space {
     /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
     fn find(&mut self, hands: Hands<'_>) -> Result<Option<Run>, AllocError> {
         for min in [ARENA_BLOCKS, 64, 1] {
-            if min == ARENA_BLOCKS && self.free < self.no_large_below {
+            if min == ARENA_BLOCKS && self.open_in_tree() < self.no_large_below {
                 continue;
             }
             if let Some(e) = self.search(hands, min, self.search_from)? {
                 return Ok(Some((e.key, u64::from(e.len).min(ARENA_BLOCKS))));
             }
             if min == ARENA_BLOCKS {
-                self.no_large_below = self.free + ARENA_BLOCKS;
+                self.no_large_below = self.open_in_tree() + ARENA_BLOCKS;
             }
         }
         Ok(None)
@@ -628,23 +687,96 @@ impl Space {
 
     /// The first free extent of at least `min` blocks from `from` on, then from the start.
     fn search(&mut self, hands: Hands<'_>, min: u64, from: u64) -> Result<Option<Extent>, MapError> {
-        let least = u32::try_from(min).unwrap_or(u32::MAX);
         for from in [from, 0] {
-            let mut at = self.searches.begin(min, from);
-            while at < u64::MAX {
-                match map::first_fit(hands.cache, &self.free_tree, at, least, SEARCH_LEAVES)? {
-                    Fit::Found(e) if e.key == e.value => {
-                        self.searches.came_to(e.key);
-                        return Ok(Some(e));
-                    }
-                    Fit::Found(e) => return Err(contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere")),
-                    Fit::Continue(next) => at = next,
-                    Fit::None => at = u64::MAX,
-                }
-                self.searches.came_to(at);
+            let found = self.search_in(hands, min, from..u64::MAX)?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// The first free extent of at least `min` blocks in any of the `places`; anywhere, if there are none.
+    fn search_places(&mut self, hands: Hands<'_>, min: u64, places: &[Range<u64>]) -> Result<Option<Extent>, MapError> {
+        if places.is_empty() {
+            return self.search(hands, min, 0);
+        }
+        for place in places {
+            let found = self.search_in(hands, min, place.clone())?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first free extent of at least `min` blocks that lies in `place`, or the part of one that does.
+    fn search_in(&mut self, hands: Hands<'_>, min: u64, place: Range<u64>) -> Result<Option<Extent>, MapError> {
+        let least = u32::try_from(min).unwrap_or(u32::MAX);
+        let mut at = self.searches.begin(min, place.clone());
+        while let Some(open) = self.open_from(at) {
+            let end = open.end.min(place.end);
+            at = at.max(open.start);
+            if at >= place.end {
+                break;
+            }
+            match map::first_fit(hands.cache, &self.free_tree, at, least, SEARCH_LEAVES)? {
+                Fit::Found(e) if e.key != e.value => {
+                    return Err(contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere"));
+                }
+                Fit::Found(e) => match e.cut(at, end).filter(|part| part.len >= least) {
+                    Some(part) => {
+                        self.searches.came_to(part.key);
+                        return Ok(Some(part));
+                    }
+                    // Nothing as large begins before it, nor before the end.
+                    None => at = end.max(e.key),
+                },
+                Fit::Continue(next) => at = next,
+                Fit::None => at = u64::MAX,
+            }
+            self.searches.came_to(at);
+        }
+        Ok(None)
+    }
+
+    /// The first blocks at or after `at` that may be taken (S6): where they begin and end.
+    fn open_from(&self, at: u64) -> Option<Range<u64>> {
+        #[cfg(feature = "planted")]
+        if self.take_barred {
+            return Some(at..u64::MAX);
+        }
+        self.pvs.open().iter().find(|open| open.end > at).cloned()
+    }
+
+    /// Free blocks in `place` that may be taken, from its start on, some leaves' worth of them, and where those not counted
+    /// begin; none: that is all. What arenas hold apart.
+    pub fn count_free(&self, hands: Hands<'_>, place: &Range<u64>) -> Result<(u64, Option<u64>), MapError> {
+        let (mut at, mut free) = (place.start, 0);
+        let open = |e: &Extent| -> u64 {
+            let parts = self.pvs.open().iter().filter_map(|open| e.cut(open.start, open.end.min(place.end)));
+            parts.map(|part| u64::from(part.len)).sum()
+        };
+        for _ in 0..COUNTED_TOGETHER {
+            match map::first_fit(hands.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
+                Fit::Found(e) => {
+                    free += open(&e);
+                    at = e.end();
+                }
+                Fit::Continue(next) => at = next,
+                Fit::None => return Ok((free, None)),
+            }
+            if at >= place.end {
+                return Ok((free, None));
+            }
+        }
+        Ok((free, Some(at)))
+    }
+
+    /// Unused blocks of arenas in `place` that may be taken.
+    pub fn unused_in(&self, place: &Range<u64>) -> u64 {
+        let part = |(start, len): Run| (start + len).min(place.end).saturating_sub(start.max(place.start));
+        self.arena_unused_runs().into_iter().filter(|(start, _)| !self.pvs.is_barred(*start)).map(part).sum()
     }
 
     fn take_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
@@ -657,7 +789,7 @@ impl Space {
             return Err(contradiction("S1", run, "were to be free"));
         }
         self.free -= taken;
-        self.count_pv(run, false);
+        self.pvs.count(run, false);
         Ok(())
     }
 
@@ -672,20 +804,8 @@ impl Space {
         }
         self.free += run.1;
         self.searches.freed(run);
-        self.count_pv(run, true);
+        self.pvs.count(run, true);
         Ok(())
-    }
-
-    fn count_pv(&mut self, (mut start, mut len): Run, more: bool) {
-        let first = self.pv_free.partition_point(|(end, _)| *end <= start);
-        for (end, free) in self.pv_free.iter_mut().skip(first) {
-            let part = len.min(*end - start);
-            *free = if more { *free + part } else { free.saturating_sub(part) };
-            (start, len) = (start + part, len - part);
-            if len == 0 {
-                return;
-            }
-        }
     }
 
     fn close_oldest(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
@@ -733,7 +853,7 @@ impl Space {
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
             (start..start + len).for_each(|i| arena.set(i));
             arena.cursor = arena.len;
-            self.arena_unused -= len;
+            self.count_unused(base, -(len as i64));
         }
         self.arenas.remove(&base);
         Ok(())
@@ -757,28 +877,43 @@ impl Space {
         self.slots.retain(|(owner, ..), _| *owner != volume);
     }
 
-    /// Contiguous space for a thick volume, in as few pieces as there can be. All or nothing, settled as `Open`.
-    pub fn alloc_large(&mut self, hands: Hands<'_>, blocks: u64) -> Result<Vec<Run>, AllocError> {
-        self.admit(blocks, Account::Open)?;
+    /// Contiguous space for a thick volume, in as few pieces as there can be: from the `places`, or from everywhere if there
+    /// are none. All or nothing, settled as `Open`. `Err`: there are only so many blocks.
+    pub fn alloc_large(
+        &mut self,
+        hands: Hands<'_>,
+        blocks: u64,
+        places: &[Range<u64>],
+    ) -> Result<Result<Vec<Run>, u64>, MapError> {
+        if blocks > self.available() {
+            return Ok(Err(self.available()));
+        }
         let mut out: Vec<Run> = Vec::new();
-        match self.gather(hands, blocks, &mut out) {
-            Ok(()) => Ok(out),
-            Err(e) => {
-                // Nobody saw these blocks: they go straight back.
-                for run in out {
-                    if self.put_run(hands, run).is_err() {
-                        self.free_later(run);
-                    }
-                }
-                Err(e)
+        let outcome = self.gather(hands, blocks, places, &mut out);
+        if let Ok(true) = outcome {
+            return Ok(Ok(out));
+        }
+        // Nobody saw these blocks: they go straight back.
+        let found = out.iter().map(|(_, len)| len).sum();
+        for run in out {
+            if self.put_run(hands, run).is_err() {
+                self.free_later(run);
             }
         }
+        outcome.map(|_| Err(found))
     }
 
-    fn gather(&mut self, hands: Hands<'_>, mut left: u64, out: &mut Vec<Run>) -> Result<(), AllocError> {
+    /// False: there are not so many.
+    fn gather(
+        &mut self,
+        hands: Hands<'_>,
+        mut left: u64,
+        places: &[Range<u64>],
+        out: &mut Vec<Run>,
+    ) -> Result<bool, MapError> {
         let mut min = left.min(u64::from(u32::MAX));
         while left > 0 {
-            match self.search(hands, min.min(left), 0)? {
+            match self.search_places(hands, min.min(left), places)? {
                 Some(e) => {
                     let run = (e.key, u64::from(e.len).min(left));
                     self.take_run(hands, run)?;
@@ -787,15 +922,15 @@ impl Space {
                 }
                 None if min > 1 => min = (min / 2).max(1),
                 None if self.arena_unused > 0 => self.close_arenas(hands)?,
-                None => return Err(AllocError::Full),
+                None => return Ok(false),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// One contiguous, aligned-to-nothing run of `blocks`, for metadata and the journal; from `from` on if possible.
     pub fn alloc_contiguous(&mut self, hands: Hands<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
-        if self.free_blocks() < blocks {
+        if self.allocatable_blocks() < blocks {
             return Ok(None);
         }
         if self.search(hands, blocks, from)?.is_none() {
@@ -822,7 +957,7 @@ impl Space {
                     }
                 }
                 at = end;
-                self.arena_unused -= taken;
+                self.count_unused(base, -taken);
                 continue;
             }
             let next_arena = self.arenas.range(at..).next().map_or(u64::MAX, |(base, _)| *base);
@@ -848,7 +983,7 @@ impl Space {
         let serial = self.serial();
         self.arenas.insert(start, Arena { serial, len, used: words, unused, cursor: len });
         self.arena_order.push_back(start);
-        self.arena_unused += unused;
+        self.count_unused(start, unused as i64);
         !overlaps
     }
 
@@ -930,12 +1065,11 @@ impl Space {
                 return Err(contradiction("S3", (start, part), "were free already"));
             }
             within.for_each(|i| arena.clear(i));
-            self.arena_unused += part;
+            self.count_unused(base, part as i64);
             return Ok(part);
         }
         let next_arena = self.arenas.range(start..).next().map_or(u64::MAX, |(base, _)| *base);
-        let pv_end = self.pv_free.iter().map(|(end, _)| *end).find(|end| *end > start).unwrap_or(u64::MAX);
-        let part = len.min(next_arena - start).min(pv_end - start).min(u64::from(u32::MAX));
+        let part = len.min(next_arena - start).min(self.pvs.end_of(start) - start).min(u64::from(u32::MAX));
         self.put_run(hands, (start, part))?;
         Ok(part)
     }

@@ -10,7 +10,7 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(vec![[0, 1024]], 1024));
     let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, vec![(blocks, 0)]);
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(blocks, 0)]));
     space.add_free(hands, (0, blocks)).unwrap();
     for at in 0..blocks {
         space.alloc(hands, VolumeId(1), CHUNK, (at, 1), Account::Open, &mut Runs::new()).unwrap();

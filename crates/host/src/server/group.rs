@@ -38,6 +38,29 @@ impl Server {
         self.set_group_attributes(&before, after)
     }
 
+    /// Takes space from the physical volume at `path` from now on, or none any more.
+    pub fn set_allocatable(&self, path: &str, allocatable: bool) -> Result<Outcome> {
+        let index = self.pv_at(Path::new(path))?;
+        if self.group.info().pvs[usize::from(index.0)].is_allocatable == allocatable {
+            return Ok(Outcome::Ok);
+        }
+        let group = self.group.clone();
+        match self.run(async move { group.set_allocatable(index, allocatable).await }) {
+            Err(Error::NoSpace { needed, free }) => {
+                let extent_blocks = self.group.info().extent_blocks.max(1);
+                let message = format!(
+                    "Physical volume \"{path}\" has space that is promised to volumes of volume group \"{}\": {} extents are, \
+                     and the others have {}. Remove snapshots that have a size, or add a physical volume.",
+                    self.name,
+                    needed.div_ceil(extent_blocks),
+                    free / extent_blocks
+                );
+                Err(Failure::new(ErrorKind::NoSpace, message))
+            }
+            other => self.told(other, "").map(|()| Outcome::Ok),
+        }
+    }
+
     fn set_group_attributes(&self, before: &GroupAttributes, after: GroupAttributes) -> Result<Outcome> {
         if *before != after {
             let group = self.group.clone();

@@ -38,6 +38,7 @@ fn changes_metadata(request: &Request) -> bool {
             | Request::Report { .. }
             | Request::ReportOf { .. }
             | Request::Places
+            | Request::FreeOn { .. }
             | Request::Stats
             | Request::Check
             | Request::Repair
@@ -66,7 +67,11 @@ fn is_for_exported(request: &Request) -> bool {
 fn takes_space(request: &Request) -> bool {
     matches!(
         request,
-        Request::CreateVolume { .. } | Request::Snapshot { .. } | Request::Resize { .. } | Request::SetReserve { .. }
+        Request::CreateVolume { .. }
+            | Request::Snapshot { .. }
+            | Request::Resize { .. }
+            | Request::SetReserve { .. }
+            | Request::SetAllocatable { .. }
     )
 }
 
@@ -82,6 +87,7 @@ impl Server {
                 return self.report(relatives, with_use.then_some(Some(&volumes)));
             }
             Request::Places => return self.places(),
+            Request::FreeOn { on } => return self.free_on(&on),
             Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
             Request::Check => return self.check(false),
             Request::Repair => return self.check(true),
@@ -100,17 +106,18 @@ impl Server {
             | Request::Report { .. }
             | Request::ReportOf { .. }
             | Request::Places
+            | Request::FreeOn { .. }
             | Request::Stats
             | Request::Check
             | Request::Repair => {
                 unreachable!("answered above")
             }
-            Request::CreateVolume { spec, activate } => self.create_volume(spec, activate),
+            Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),
             Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto, tell),
             Request::Deactivate { names } => self.deactivate(names.as_deref()),
-            Request::Resize { name, blocks, force } => self.resize(&name, blocks, force),
+            Request::Resize { name, blocks, force, on } => self.resize(&name, blocks, force, &on),
             Request::SetReserve { name, blocks } => self.set_reserve(&name, blocks),
             Request::Rename { from, to } => self.rename(&from, &to),
             Request::SetPermission { name, read_only } => self.set_permission(&name, read_only),
@@ -121,6 +128,7 @@ impl Server {
             }
             Request::ChangeGroup { change } => self.change_group(&change),
             Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
+            Request::SetAllocatable { path, allocatable } => self.set_allocatable(&path, allocatable),
             Request::RemovePv { path } => self.remove_pv(&path),
             Request::ResizePv { path } => self.resize_pv(&path),
             Request::RenameGroup { to } => self.rename_group(&to),

@@ -6,22 +6,23 @@ use super::state::{Server, follows_origin, is_pool};
 use crate::devices::{Consent, NewMember};
 use crate::export::{self, Node};
 use rowen_control::uuids;
-use rowen_control::wire::{Created, ErrorKind, Outcome, VolumeSpec};
-use rowen_engine::group::{Attributes, NewPv, NewVolume, VolumeInfo};
+use rowen_control::wire::{Created, ErrorKind, Outcome, PvPart, VolumeSpec};
+use rowen_engine::group::{Attributes, NewPv, NewVolume, PvExtents, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::path::Path;
 
 impl Server {
     /// A new volume, with its node when `activate`.
-    pub fn create_volume(&self, spec: VolumeSpec, activate: bool) -> Result<Outcome> {
+    pub fn create_volume(&self, spec: VolumeSpec, activate: bool, on: &[PvPart]) -> Result<Outcome> {
         self.check_name(&spec.name)?;
         self.refuse_more_volumes(1)?;
         let name = spec.name.clone();
         let mut volume = NewVolume::from(spec);
         let activate = activate && volume.attributes.pool != name;
         volume.attributes.active = activate;
+        let on = self.extents_on(on)?;
         let group = self.group.clone();
-        let made = self.run(async move { group.create_volume(volume).await });
+        let made = self.run(async move { group.create_volume_on(volume, &on).await });
         let id = self.told(made, &name)?;
         let node =
             if activate { Some(self.first_node(&name).map_err(|failure| self.unmake(&[id], failure))?) } else { None };
@@ -59,7 +60,7 @@ impl Server {
         self.told(removed, name).map_err(|failure| self.switch_on_again(&off, failure))
     }
 
-    pub fn resize(&self, name: &str, blocks: u64, force: bool) -> Result<Outcome> {
+    pub fn resize(&self, name: &str, blocks: u64, force: bool, on: &[PvPart]) -> Result<Outcome> {
         let volume = self.find(name)?;
         if blocks < volume.blocks && !force && self.refuse_use(name).is_err() {
             return Err(Failure::new(
@@ -71,14 +72,32 @@ impl Server {
                 ),
             ));
         }
+        let on = self.extents_on(on)?;
         let group = self.group.clone();
-        let done = self.run(async move { group.resize(volume.id, blocks).await });
+        let done = self.run(async move { group.resize_on(volume.id, blocks, &on).await });
         self.told(done, name)?;
         if self.node(name).is_some() {
             let name = name.to_owned();
             self.export(|exports| async move { exports.resized(&name).await })?;
         }
         Ok(Outcome::Ok)
+    }
+
+    /// The places that a client names, for the engine.
+    fn extents_on(&self, on: &[PvPart]) -> Result<Vec<PvExtents>> {
+        let part = |part: &PvPart| {
+            let pv = self.pv_at(Path::new(&part.path))?;
+            Ok(PvExtents { pv, extents: part.first_extent..part.first_extent.saturating_add(part.extents) })
+        };
+        on.iter().map(part).collect()
+    }
+
+    /// How many whole extents are free in these places.
+    pub fn free_on(&self, on: &[PvPart]) -> Result<Outcome> {
+        let on = self.extents_on(on)?;
+        let group = self.group.clone();
+        let free = self.run(async move { group.free_on(&on).await });
+        Ok(Outcome::Free { extents: self.told(free, "")? / self.group.info().extent_blocks.max(1) })
     }
 
     pub fn set_reserve(&self, name: &str, blocks: Option<u64>) -> Result<Outcome> {

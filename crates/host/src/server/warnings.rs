@@ -78,7 +78,8 @@ impl Warnings {
     ) -> Vec<Warning> {
         let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
-        let used = group.blocks.saturating_sub(group.free_blocks.saturating_sub(group.promised_blocks));
+        // What is free where no space is taken from helps nobody.
+        let used = group.blocks.saturating_sub(group.available_blocks);
         // A group that is full of promises which are all kept is not in danger.
         let full = if at_risk { percent(used, group.blocks) } else { 0.0 };
         let message = format!(

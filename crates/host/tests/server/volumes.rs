@@ -3,7 +3,7 @@
 use super::Test;
 use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, die_at, file, run, snapshot, wait_for};
 use rowen_control::uuids;
-use rowen_control::wire::{AttributeChange, ErrorKind, GroupChange, Outcome, Request, VolumeKind};
+use rowen_control::wire::{AttributeChange, ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
 use rustix::process::Signal;
@@ -35,6 +35,7 @@ pub const TESTS: &[Test] = &[
     ("volumes::a_rename_without_a_keeper_is_finished_by_a_command", a_rename_without_a_keeper_is_finished_by_a_command),
     ("volumes::a_physical_volume_leaves_and_another_grows", a_physical_volume_leaves_and_another_grows),
     ("volumes::any_physical_volume_leaves_while_the_group_is_used", any_physical_volume_leaves_while_the_group_is_used),
+    ("volumes::space_is_taken_where_it_is_named_and_allowed", space_is_taken_where_it_is_named_and_allowed),
     ("volumes::limits_of_a_group_are_kept", limits_of_a_group_are_kept),
     ("volumes::missing_names_are_made_again", missing_names_are_made_again),
     ("volumes::permissions_reach_the_device", permissions_reach_the_device),
@@ -91,7 +92,7 @@ fn create_refusal(vg: &Vg, name: &str, size: u64) -> (ErrorKind, String) {
         full: rowen_control::wire::FullPolicy::Fail,
         attributes: Default::default(),
     };
-    vg.refusal(Request::CreateVolume { spec, activate: true })
+    vg.refusal(Request::CreateVolume { spec, activate: true, on: Vec::new() })
 }
 
 fn names_that_are_taken_or_unknown_are_refused() {
@@ -113,7 +114,7 @@ fn names_that_are_taken_or_unknown_are_refused() {
     for request in [
         Request::Remove { names: vec![nope()] },
         Request::Activate { names: Some(vec![nope()]), ignore_skip: false, auto: false },
-        Request::Resize { name: nope(), blocks: MIB_BLOCKS, force: false },
+        Request::Resize { name: nope(), blocks: MIB_BLOCKS, force: false, on: Vec::new() },
         Request::Rename { from: nope(), to: "other".into() },
         Request::Merge { snapshot: nope() },
         Request::Snapshot { specs: vec![snapshot("nope", "s", None)], freeze: true },
@@ -165,7 +166,7 @@ fn a_mounted_volume_is_not_removed() {
     assert_eq!(vg.refusal(Request::Destroy { force: true }), (ErrorKind::InUse, sentence.clone()));
     assert_eq!(vg.refusal(Request::Stop), (ErrorKind::InUse, sentence));
     assert_eq!(
-        vg.refusal(Request::Resize { name: "lv".into(), blocks: 16 * MIB_BLOCKS, force: false }).0,
+        vg.refusal(Request::Resize { name: "lv".into(), blocks: 16 * MIB_BLOCKS, force: false, on: Vec::new() }).0,
         ErrorKind::InUse
     );
     fs::write(mounted.point.join("alive"), "yes").unwrap();
@@ -449,7 +450,8 @@ fn a_waiting_merge_goes_with_its_origin() {
 fn devices_follow_a_resize() {
     let vg = Vg::make(&[128 * MIB]);
     let node = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
-    let resize = |mib: u64, force| Request::Resize { name: "lv".into(), blocks: mib * MIB_BLOCKS, force };
+    let resize =
+        |mib: u64, force| Request::Resize { name: "lv".into(), blocks: mib * MIB_BLOCKS, force, on: Vec::new() };
     vg.ask(resize(32, false));
     assert_eq!(device_size(&node), 32 * MIB);
     write(&node, 5, 20 << 20, 1 << 20);
@@ -715,6 +717,83 @@ fn any_physical_volume_leaves_while_the_group_is_used() {
     assert_eq!(checked.findings, Vec::<String>::new());
     drop(filesystem);
     vg.ask(Request::Stop);
+}
+
+/// A mounted volume lies on the second physical volume, which is then told to give no more space, also when the server was
+/// killed: what its snapshot needs comes from the first.
+fn space_is_taken_where_it_is_named_and_allowed() {
+    let vg = Vg::make(&[96 * MIB, 96 * MIB]);
+    let path = |index: usize| vg.files[index].display().to_string();
+    let whole = |index: usize| PvPart { path: path(index), first_extent: 0, extents: vg.report().pvs[index].extents };
+    let free = |on: Vec<PvPart>| match vg.ask(Request::FreeOn { on }) {
+        Outcome::Free { extents } => extents,
+        other => panic!("no answer to that: {other:?}"),
+    };
+    let spec = |name: &str, mib: u64| rowen_control::wire::VolumeSpec {
+        name: name.into(),
+        uuid: uuids::fresh(),
+        kind: VolumeKind::Thick,
+        blocks: mib * MIB_BLOCKS,
+        sector: 512,
+        chunk_blocks: 16,
+        full: rowen_control::wire::FullPolicy::Fail,
+        attributes: Default::default(),
+    };
+    let create =
+        |name: &str, mib: u64, on: Vec<PvPart>| Request::CreateVolume { spec: spec(name, mib), activate: true, on };
+    let (kind, message) = vg.refusal(create("lv", 4, vec![PvPart { path: "/dev/null".into(), ..whole(1) }]));
+    assert_eq!((kind, message.contains("not found in Volume Group")), (ErrorKind::NotFound, true), "{message}");
+    for (first_extent, extents) in [(0, 24), (24, 1), (0, 0), (u64::MAX, 1), (1, u64::MAX)] {
+        let part = PvPart { path: path(1), first_extent, extents };
+        assert_eq!(vg.refusal(create("lv", 4, vec![part.clone()])).0, ErrorKind::Invalid, "{part:?}");
+        assert_eq!(vg.refusal(Request::FreeOn { on: vec![part] }).0, ErrorKind::Invalid);
+    }
+    let there = free(vec![whole(1)]);
+    vg.ask(create("lv", 32, vec![whole(1)]));
+    assert_eq!(free(vec![whole(1)]), there - 8);
+    let (kind, message) = vg.refusal(create("big", 4 * there, vec![whole(1)]));
+    let told = format!("Insufficient free space: {there} extents needed, but only {} available", there - 8);
+    assert_eq!((kind, message), (ErrorKind::NoSpace, told));
+    vg.ask(Request::Resize { name: "lv".into(), blocks: 36 * MIB_BLOCKS, force: false, on: vec![whole(1)] });
+    assert_eq!(free(vec![whole(1)]), there - 9);
+
+    let filesystem = Mounted::ext4(&vg.node("lv"));
+    fs::write(filesystem.point.join("old"), vec![3; 8 << 20]).unwrap();
+    vg.ask(Request::SetAllocatable { path: path(1), allocatable: false });
+    let report = vg.report();
+    let told: Vec<bool> = report.pvs.iter().map(|pv| pv.is_allocatable).collect();
+    assert_eq!(told, [true, false]);
+    assert_eq!(report.free_extents, report.allocatable_extents + report.pvs[1].free_extents);
+    wait_for("a copy of the metadata that tells it", || {
+        fs::read_to_string(rowen_host::archive::backup_path(&vg.name)).is_ok_and(|text| text.contains("status = []"))
+    });
+    let pid = vg.signal_server(Signal::KILL);
+    wait_for("another server", || vg.server() != pid && server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    assert!(!vg.report().pvs[1].is_allocatable);
+    assert_eq!(free(vec![whole(1)]), 0);
+    let before = vg.report().pvs[1].free_extents;
+    vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "before", None)], freeze: true });
+    fs::write(filesystem.point.join("new"), vec![7; 12 << 20]).unwrap();
+    run("sync", &["-f", filesystem.point.to_str().unwrap()]);
+    assert_eq!(fs::read(filesystem.point.join("old")).unwrap(), vec![3; 8 << 20]);
+    let report = vg.report();
+    assert_eq!(report.pvs[1].free_extents, before);
+    assert_eq!(report.volume("before").unwrap().state, VolumeState::Ok);
+    let (kind, _) = vg.refusal(create("more", 4 * (report.allocatable_extents + 1), Vec::new()));
+    assert_eq!(kind, ErrorKind::NoSpace);
+    // What is promised to a snapshot must be there to be taken.
+    let reserve = report.allocatable_extents * 1024;
+    vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "kept", Some(reserve))], freeze: true });
+    let (kind, message) = vg.refusal(Request::SetAllocatable { path: path(0), allocatable: false });
+    assert!(kind == ErrorKind::NoSpace && message.contains("is promised to volumes"), "{message}");
+    vg.ask(Request::Remove { names: vec!["kept".into()] });
+    vg.ask(Request::SetAllocatable { path: path(1), allocatable: true });
+    let report = vg.report();
+    assert_eq!(report.free_extents, report.allocatable_extents);
+    vg.ask(create("more", 4 * before, vec![whole(1)]));
+    let Outcome::Check(checked) = vg.ask(Request::Check) else { panic!("that is no check") };
+    assert_eq!(checked.findings, Vec::<String>::new());
+    drop(filesystem);
 }
 
 /// Nothing is left of a name that the group does not have.

@@ -195,7 +195,7 @@ impl Vg {
             full: FullPolicy::Fail,
             attributes: Attributes::default(),
         };
-        self.ask(Request::CreateVolume { spec, activate });
+        self.ask(Request::CreateVolume { spec, activate, on: Vec::new() });
         self.node(name)
     }
 

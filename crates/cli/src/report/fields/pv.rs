@@ -49,14 +49,16 @@ fields! { FIELDS: Pv, of_row;
     "pv_attr", "Attr", Text 4, "What it is, in three letters: see pvs(8).",
         |row| {
             let is_exported = row.group.is_some_and(|group| group.report.attributes.exported);
-            Value::text(match (is_member(row), is_exported) {
-                (true, true) => "ax-",
-                (true, false) => "a--",
-                (false, _) => "---",
+            Value::text(match (is_member(row), is_allocatable(row), is_exported) {
+                (true, true, true) => "ax-",
+                (true, true, false) => "a--",
+                (true, false, true) => "ux-",
+                (true, false, false) => "u--",
+                (false, ..) => "---",
             })
         };
     "pv_allocatable", "Allocatable", Flag 11, "Set if its group takes space from it.",
-        |row| Value::flag(is_member(row), "allocatable");
+        |row| Value::flag(is_allocatable(row), "allocatable");
     "pv_exported", "Exported", Flag 10, "Set if its group is exported.",
         |row| Value::flag(row.group.is_some_and(|group| group.report.attributes.exported), "exported");
     "pv_missing", "Missing", Flag 10, "Set if the device is not there.",
@@ -107,6 +109,11 @@ fn superblocks(row: &Row<'_>) -> Value<'static> {
 /// Of one that is in no group: all of it can be used.
 fn orphan_size(row: &Row<'_>) -> Value<'static> {
     if is_labelled(row) { device_size(row) } else { Value::Size(0) }
+}
+
+/// Of a group that could not be opened, nobody knows.
+fn is_allocatable(row: &Row<'_>) -> bool {
+    row.pv.map_or(is_member(row), |pv| pv.is_allocatable)
 }
 
 fn is_member(row: &Row<'_>) -> bool {

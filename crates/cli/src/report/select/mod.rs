@@ -114,9 +114,8 @@ impl Criteria {
     }
 
     /// Whether a labelled device meets the criteria; its group's report comes with it.
-    pub fn takes_device(&self, report: Option<&GroupReport>, label: &LabelledPv) -> bool {
-        let group = report.map(Indexed::new);
-        self.any(super::rows::of_label(label, group.as_ref()))
+    pub fn takes_device(&self, group: Option<&Indexed<'_>>, label: &LabelledPv) -> bool {
+        self.any(super::rows::of_label(label, group))
     }
 
     fn any(&self, row: Row<'_>) -> bool {
