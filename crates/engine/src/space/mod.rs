@@ -10,7 +10,8 @@
 //! * S2 A freed block becomes usable only when a checkpoint that no longer refers to it is durable (rule R8). Recovery
 //!   relies on it: a block that a journal record places was free at the checkpoint before.
 //! * S3 The free tree never overlaps an open arena.
-//! * S4 `promised` blocks (thick volumes' unmapped rest, unused reserves) are never handed to anyone else.
+//! * S4 `promised` blocks (thick volumes' unmapped rest, unused reserves) are never handed to anyone else. Except to metadata
+//!   when nothing else is left: without it nobody's write could be mapped, those that the promise is for included.
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
 //! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
 
