@@ -44,7 +44,7 @@ impl Group {
                 Some(size) => {
                     let usage = Usage::of(&catalog);
                     let now = size.saturating_sub(usage.used(pool));
-                    Left { now, soon: usage.pools.get(pool).map_or(0, |pool| pool.moving) }
+                    Left { now, soon: usage.get(pool).map_or(0, |held| held.moving) }
                 }
             }
         };
@@ -63,10 +63,10 @@ struct Held {
     moving: u64,
 }
 
-/// Whose volumes lie below a point.
-#[derive(Clone, PartialEq, Eq)]
+/// Whose volumes lie below a point: of which pool, by its number.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Below {
-    Pool(String),
+    Pool(usize),
     /// Volumes of several pools, or some of none.
     Others,
 }
@@ -74,13 +74,15 @@ enum Below {
 /// What all pools of a group hold: their volumes' own blocks, also those on the way, and the blocks of points that belong to
 /// one pool alone. What is charged to a reserved snapshot of a volume is the snapshot's. Each volume's lock is held for a
 /// moment, and one at a time.
+#[derive(Default)]
 pub(super) struct Usage {
-    pools: Map<String, Held>,
+    numbers: Map<String, usize>,
+    held: Vec<Held>,
 }
 
 impl Usage {
     pub fn of(catalog: &Catalog) -> Usage {
-        let mut usage = Usage { pools: Map::default() };
+        let mut usage = Usage::default();
         let mut points: BTreeMap<TreeId, Below> = BTreeMap::new();
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();
@@ -94,36 +96,52 @@ impl Usage {
                 drop(state);
                 // It is beside its origin's pool, whatever that is.
                 let origin = origin.and_then(|id| catalog.volumes.get(&id));
-                let pool = origin.map(|origin| origin.state.lock().meta.attributes.pool.clone()).unwrap_or_default();
-                if !pool.is_empty() {
+                let pool = origin.and_then(|origin| usage.number(&origin.state.lock().meta.attributes.pool));
+                if let Some(pool) = pool {
                     let held = Holdings(catalog).held(volume.id);
-                    usage.pools.entry(pool).or_default().charged += held.saturating_sub(own);
+                    usage.held[pool].charged += held.saturating_sub(own);
                 }
                 continue;
             }
-            let pool = state.meta.attributes.pool.clone();
+            let pool = usage.number(&state.meta.attributes.pool);
             let on_the_way: u64 = state.in_flight.iter().flat_map(|op| &op.allocated).map(|run| run.1).sum();
             let moving: u64 = state.in_flight.iter().map(|op| op.replaces).sum();
             drop(state);
-            if !pool.is_empty() {
-                let held = usage.pools.entry(pool.clone()).or_default();
+            if let Some(pool) = pool {
+                let held = &mut usage.held[pool];
                 held.blocks += own + on_the_way;
                 held.moving += moving.min(on_the_way);
             }
-            let below = if pool.is_empty() { Below::Others } else { Below::Pool(pool) };
-            mark(catalog, &mut points, parent, below);
+            mark(catalog, &mut points, parent, pool.map_or(Below::Others, Below::Pool));
         }
         for (point, below) in points {
             if let (Below::Pool(pool), Some(tree)) = (below, catalog.trees.get(&point)) {
-                usage.pools.entry(pool).or_default().blocks += tree.own.max(0) as u64;
+                usage.held[pool].blocks += tree.own.max(0) as u64;
             }
         }
         usage
     }
 
+    /// The pool's number, a new one for a new name; none for no pool.
+    fn number(&mut self, pool: &str) -> Option<usize> {
+        if pool.is_empty() {
+            return None;
+        }
+        if let Some(number) = self.numbers.get(pool) {
+            return Some(*number);
+        }
+        self.numbers.insert(pool.to_owned(), self.held.len());
+        self.held.push(Held::default());
+        Some(self.held.len() - 1)
+    }
+
+    fn get(&self, pool: &str) -> Option<&Held> {
+        self.numbers.get(pool).map(|number| &self.held[*number])
+    }
+
     /// Blocks that the pool's volumes hold together.
     pub fn used(&self, pool: &str) -> u64 {
-        self.pools.get(pool).map_or(0, |held| held.blocks.saturating_sub(held.charged))
+        self.get(pool).map_or(0, |held| held.blocks.saturating_sub(held.charged))
     }
 }
 
@@ -133,7 +151,7 @@ fn mark(catalog: &Catalog, points: &mut BTreeMap<TreeId, Below>, from: Option<Tr
     while let Some(point) = above {
         match points.get_mut(&point) {
             None => {
-                points.insert(point, below.clone());
+                points.insert(point, below);
             }
             Some(known) if *known == Below::Others || *known == below => return,
             Some(known) => *known = Below::Others,

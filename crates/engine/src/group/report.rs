@@ -8,6 +8,7 @@ use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::DATA_OFFSET;
 use crate::units::{Epoch, TreeId, VolumeId};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Group {
@@ -93,12 +94,10 @@ impl Group {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let mut sums = Sums::default();
-        let mut any_pool = false;
         let mut volumes: Vec<VolumeInfo> = Vec::with_capacity(catalog.volumes.len());
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();
             sums.add(&catalog, &state.head, Some(volume.id));
-            any_pool |= pools::is_pool(&state.meta);
             volumes.push(bare_info(&catalog, &state.meta, &state.head));
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
@@ -106,11 +105,7 @@ impl Group {
             volume.snapshot_used = sums.held.get(&volume.id).copied().unwrap_or(0);
             volume.freed_if_removed += sums.merged.get(&volume.id).copied().unwrap_or(0);
         }
-        if any_pool {
-            let usage = pools::Usage::of(&catalog);
-            let is_pool = |volume: &&mut VolumeInfo| pools::is_pool_name(&volume.name, &volume.attributes);
-            volumes.iter_mut().filter(is_pool).for_each(|pool| pool.referenced = usage.used(&pool.name));
-        }
+        measure_pools(&catalog, &mut volumes);
         volumes
     }
 
@@ -126,14 +121,17 @@ impl Group {
     pub fn volume_info(&self, id: VolumeId) -> Result<VolumeInfo> {
         let catalog = self.catalog.read();
         let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
-        Ok(Holdings(&catalog).info(volume))
+        let mut info = [Holdings(&catalog).info(volume)];
+        measure_pools(&catalog, &mut info);
+        let [info] = info;
+        Ok(info)
     }
 
     /// The volumes of which `wanted` says so, by what was given with them and their size.
     pub fn volumes_where(&self, mut wanted: impl FnMut(&VolumeMeta) -> bool) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let chosen = catalog.volumes.values().filter(|volume| wanted(&volume.state.lock().meta));
-        chosen.map(|volume| Holdings(&catalog).info(volume)).collect()
+        Holdings(&catalog).infos(chosen)
     }
 
     /// The named volumes, their snapshots, the snapshots of these and so on, and the origins of all of them: what does not
@@ -155,14 +153,14 @@ impl Group {
             }
         }
         let volumes = found.iter().filter_map(|id| catalog.volumes.get(id));
-        volumes.map(|volume| Holdings(&catalog).info(volume)).collect()
+        Holdings(&catalog).infos(volumes)
     }
 
     /// The snapshots of a volume, without theirs.
     pub fn snapshots_of(&self, id: VolumeId) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let volumes = catalog.snapshots_of(id).filter_map(|id| catalog.volumes.get(&id));
-        volumes.map(|volume| Holdings(&catalog).info(volume)).collect()
+        Holdings(&catalog).infos(volumes)
     }
 
     /// The snapshots that have a reserve, while they are in order.
@@ -171,7 +169,7 @@ impl Group {
         ids.sort_unstable();
         let catalog = self.catalog.read();
         let volumes = ids.iter().filter_map(|id| catalog.volumes.get(id));
-        volumes.map(|volume| Holdings(&catalog).info(volume)).collect()
+        Holdings(&catalog).infos(volumes)
     }
 
     /// Whether `wanted` says so of any volume.
@@ -212,19 +210,34 @@ impl Holdings<'_> {
         self.0.with_tree(other, |tree| dead_above(tree, lower)).unwrap_or(0)
     }
 
+    fn infos<'v>(&self, volumes: impl Iterator<Item = &'v Arc<Volume>>) -> Vec<VolumeInfo> {
+        let mut infos: Vec<VolumeInfo> = volumes.map(|volume| self.info(volume)).collect();
+        measure_pools(self.0, &mut infos);
+        infos
+    }
+
+    /// Without what only a measure of the pools tells: [`measure_pools`].
     fn info(&self, volume: &Volume) -> VolumeInfo {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
-        let is_pool = pools::is_pool(&state.meta);
         let info = bare_info(self.0, &state.meta, &state.head);
         drop(state);
         VolumeInfo {
-            referenced: if is_pool { pools::Usage::of(self.0).used(&info.name) } else { info.referenced },
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info
         }
     }
+}
+
+/// Says of the pools among these volumes what they hold: one measure for all of them, and none where there is no pool.
+fn measure_pools(catalog: &Catalog, volumes: &mut [VolumeInfo]) {
+    let is_pool = |volume: &VolumeInfo| pools::is_pool_name(&volume.name, &volume.attributes);
+    if !volumes.iter().any(is_pool) {
+        return;
+    }
+    let usage = pools::Usage::of(catalog);
+    volumes.iter_mut().filter(|volume| is_pool(volume)).for_each(|pool| pool.referenced = usage.used(&pool.name));
 }
 
 /// What a volume says of itself: without what is held for it elsewhere.
