@@ -49,6 +49,8 @@ Usage: rowen-experiments [OPTION]... [EXPERIMENT]...   (`make experiments` runs 
   --pass PASS     only this pass: host, uml (user-mode-linux) or model; may be given again
   --dir DIR       where the scratch files go (/var/tmp); they are removed
   --out DIR       where lines, page and tables go (experiments-results); the lines of other parts stay there
+  --records DIR   keeps there what was recorded for the modelled disks: of each experiment the systems' requests, and
+                  events.jsonl with when each row began and ended
   --rowen FILE    the program that is measured (beside this one)
   --revision REV  what the lines say of the sources
   --resume        leaves out the parts that a run of this revision and form has found in DIR already
@@ -70,7 +72,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
     let mut dir = PathBuf::from("/var/tmp");
     let mut out = PathBuf::from("experiments-results");
     let mut rowen = beside.unwrap_or_else(|| "rowen".into());
-    let (mut revision, mut passes, mut chosen) = (None, Vec::new(), Vec::new());
+    let (mut revision, mut records, mut passes, mut chosen) = (None, None, Vec::new(), Vec::new());
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -89,6 +91,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
             }
             "--dir" => dir = value()?.into(),
             "--out" => out = value()?.into(),
+            "--records" => records = Some(value()?.into()),
             "--rowen" => rowen = value()?.into(),
             "--revision" => revision = Some(value()?.clone()),
             "--list" => {
@@ -115,7 +118,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
     }
     let revision = revision.unwrap_or_else(git_revision);
     let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
-    let options = Options { form, mib, dir, rowen, out, revision, passes, resume, by_name };
+    let options = Options { form, mib, dir, rowen, out, records, revision, passes, resume, by_name };
     Ok(Some(Words { options, chosen }))
 }
 

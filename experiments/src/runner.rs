@@ -32,6 +32,8 @@ pub struct Options {
     pub rowen: PathBuf,
     /// Where lines, page and tables are.
     pub out: PathBuf,
+    /// Where records for the modelled disks are kept, if they are.
+    pub records: Option<PathBuf>,
     pub revision: String,
     /// Which of the passes are made.
     pub passes: Vec<Pass>,
@@ -257,6 +259,9 @@ impl Part<'_> {
         if !self.booted(BARRACUDA_ES.name, true, &mut told)? {
             return Ok(());
         }
+        if let Some(dir) = &self.options.records {
+            uml::keep_records(&self.scratch.0, &dir.join(self.experiment.name))?;
+        }
         let mut records: HashMap<System, Vec<Request>> = HashMap::new();
         for system in self.experiment.systems {
             records.insert(*system, uml::record_of(&self.scratch.0, *system)?);
@@ -304,7 +309,7 @@ impl Part<'_> {
             rowen: rowen.canonicalize().map_err(|e| format!("{}: {e}", rowen.display()))?,
             recording,
             seconds: self.seconds,
-            events: self.scratch.0.join("events.jsonl"),
+            events: self.scratch.0.join(uml::EVENTS),
         };
         // It ends by itself; if it cannot even do that, it is ended.
         let limit = Duration::from_secs_f64(self.seconds + LAST_TURN + TIDYING);

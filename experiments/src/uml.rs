@@ -21,6 +21,9 @@ const INIT: &str = include_str!("../uml/init.sh");
 /// Before what the body says, among what the kernel says.
 const MARK: &str = "@@";
 
+/// The file in which a body inside says everything but its steps.
+pub const EVENTS: &str = "events.jsonl";
+
 /// What is to be done inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
@@ -161,14 +164,28 @@ pub fn disks_inside(recording: bool) -> Disks {
     Disks { raw: name(0), rowen: PathBuf::from("/dev/ubdd"), lvm: Some([name(1), name(2)]) }
 }
 
-/// What a recording left in the directory of a system's disk.
-pub fn record_of(dir: &Path, system: System) -> Result<Vec<Request>> {
-    let name = match system {
+/// The file of a system's record.
+fn record_name(system: System) -> &'static str {
+    match system {
         System::Raw => "ubda.log",
         System::Rowen => ROWEN_RECORD,
         _ => "ubdb.log",
-    };
-    let path = dir.join(name);
+    }
+}
+
+/// Copies what a recording left: the systems' requests, and the events, which say when each row began and ended.
+pub fn keep_records(dir: &Path, into: &Path) -> Result {
+    std::fs::create_dir_all(into).map_err(|e| format!("cannot make {}: {e}", into.display()))?;
+    let names = System::ALL.map(record_name);
+    for name in names.iter().chain([&EVENTS]).filter(|name| dir.join(name).exists()) {
+        std::fs::copy(dir.join(name), into.join(name)).map_err(|e| format!("cannot keep {name}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// What a recording left in the directory of a system's disk.
+pub fn record_of(dir: &Path, system: System) -> Result<Vec<Request>> {
+    let path = dir.join(record_name(system));
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let requests = if system == System::Rowen { trace::from_rowen(&text) } else { trace::from_nbdkit(&text) };
     requests.map_err(|why| format!("{}: {why}", path.display()))
@@ -186,4 +203,25 @@ pub fn say(events: &Path, event: &Event) {
 pub fn read_plan(path: &Path) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_recorded_is_kept_and_what_was_not_is_no_error() {
+        let dir = crate::files::Scratch::new(&std::env::temp_dir()).unwrap();
+        let (from, into) = (dir.0.join("from"), dir.0.join("records/hp-ux"));
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join(ROWEN_RECORD), "begin").unwrap();
+        std::fs::write(from.join(EVENTS), "{}").unwrap();
+        std::fs::write(from.join("ubda.img"), "disk").unwrap();
+        keep_records(&from, &into).unwrap();
+        let mut kept: Vec<_> = std::fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        kept.sort();
+        assert_eq!(kept, [EVENTS, ROWEN_RECORD]);
+        let file = into.join(EVENTS);
+        assert!(keep_records(&from, &file).unwrap_err().contains("cannot make"));
+    }
 }
