@@ -2,6 +2,7 @@
 //! talks to the real host; tests use one in memory.
 
 use crate::failure::Failure;
+use rowen_control::settings::Loaded;
 use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 
@@ -103,8 +104,8 @@ pub trait Backend {
     fn serve(&mut self, group: &str) -> u8;
     /// Says in whose name the group's servers are asked from now on.
     fn introduce(&mut self, caller: Caller);
-    /// Refuses settings that cannot be read.
-    fn check_settings(&mut self) -> Answer<()>;
+    /// What the files of settings say. The error is LVM's sentences.
+    fn settings(&mut self) -> std::result::Result<Loaded, String>;
     /// Keeps a copy of the group's metadata, at `path` or in the usual place.
     fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()>;
     /// The usual place of the newest copy of a group's metadata.
@@ -113,6 +114,8 @@ pub trait Backend {
     fn archive_dir(&mut self) -> String;
     /// All copies that are there, the newest last.
     fn copies(&mut self, group: &str) -> Answer<Vec<String>>;
+    /// Makes a file of this text.
+    fn write_text(&mut self, path: &str, text: &str) -> Answer<()>;
     fn read_text(&mut self, path: &str) -> Answer<String>;
     fn host_name(&mut self) -> String;
     /// What udev should know about the device at `path`.

@@ -7,6 +7,8 @@ pub mod exit {
     pub const NO_COMMAND: u8 = 2;
     /// The command line makes no sense.
     pub const USAGE: u8 = 3;
+    /// A file of settings cannot be read.
+    pub const NOT_BEGUN: u8 = 4;
     /// Everything else: not found, exists, in use, no space, refused.
     pub const FAILED: u8 = 5;
 }
@@ -24,6 +26,8 @@ pub enum Failure {
     NoForm,
     /// The command takes no operands, and was given this one.
     Operand(String),
+    /// The settings cannot be read, so nothing was begun.
+    NotBegun(Vec<String>),
     /// The request failed; what there is to say, a line each.
     Failed(Vec<String>),
     /// It failed and everything has been said.
@@ -40,6 +44,11 @@ impl Failure {
         Failure::Failed(message.as_ref().lines().map(str::to_owned).collect())
     }
 
+    /// Settings that cannot be read; a line each.
+    pub fn not_begun(message: impl AsRef<str>) -> Failure {
+        Failure::NotBegun(message.as_ref().lines().map(str::to_owned).collect())
+    }
+
     /// A command line that makes no sense, with one sentence.
     pub fn usage(message: impl AsRef<str>) -> Failure {
         Failure::Usage(message.as_ref().lines().map(str::to_owned).collect())
@@ -50,6 +59,7 @@ impl Failure {
             Failure::Getopt(_) | Failure::Value { .. } | Failure::Usage(_) | Failure::Operand(_) | Failure::NoForm => {
                 exit::USAGE
             }
+            Failure::NotBegun(_) => exit::NOT_BEGUN,
             Failure::Failed(_) | Failure::Told => exit::FAILED,
             Failure::Shown(_) => exit::OK,
         }
@@ -74,7 +84,9 @@ impl Failure {
                     "  No command with matching syntax recognised.  Run '{command} --help' for more information."
                 )]
             }
-            Failure::Failed(lines) | Failure::Shown(lines) => lines.iter().map(|line| format!("  {line}")).collect(),
+            Failure::Failed(lines) | Failure::NotBegun(lines) | Failure::Shown(lines) => {
+                lines.iter().map(|line| format!("  {line}")).collect()
+            }
             Failure::Told => Vec::new(),
         }
     }

@@ -4,6 +4,7 @@
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::console::Console;
 use crate::session::no_group;
+use rowen_control::settings::Loaded;
 use rowen_control::wire::*;
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub struct Fake {
     pub callers: Vec<Caller>,
     /// Why the settings cannot be read.
     pub bad_settings: Option<String>,
+    /// What the file of settings says.
+    pub settings: String,
     /// `LVM_VG_NAME`.
     pub default_group: Option<String>,
     made: u8,
@@ -221,7 +224,7 @@ impl Fake {
                 let own = |label: &&mut LabelledPv| label.group.as_deref() == Some(name);
                 self.labels.iter_mut().filter(own).for_each(|label| label.group = Some(to.clone()));
             }
-            Request::ResizePv { .. } | Request::MakeNodes => {}
+            Request::ResizePv { .. } | Request::MakeNodes | Request::Refresh { .. } => {}
             Request::SetFullPolicy { name, full } => {
                 group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().full = full;
             }
@@ -514,8 +517,9 @@ impl Backend for Fake {
         self.callers.push(caller);
     }
 
-    fn check_settings(&mut self) -> Answer<()> {
-        self.bad_settings.clone().map_or(Ok(()), |why| Err(Trouble::other(ErrorKind::Invalid, why)))
+    fn settings(&mut self) -> Result<Loaded, String> {
+        let config = rowen_control::settings::read(&self.settings).expect("a test's settings can be read");
+        self.bad_settings.clone().map_or(Ok(Loaded { config, warnings: Vec::new() }), Err)
     }
 
     fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()> {
@@ -536,6 +540,11 @@ impl Backend for Fake {
         let newest = self.backup_path(group);
         let archived = format!("/etc/rowen/archive/{group}_");
         Ok(self.files.keys().filter(|path| **path == newest || path.starts_with(&archived)).cloned().collect())
+    }
+
+    fn write_text(&mut self, path: &str, text: &str) -> Answer<()> {
+        self.files.insert(path.to_owned(), text.to_owned());
+        Ok(())
     }
 
     fn read_text(&mut self, path: &str) -> Answer<String> {

@@ -5,7 +5,6 @@
 
 mod backend;
 mod commands;
-mod config;
 mod console;
 mod default_group;
 mod documents;
@@ -29,6 +28,8 @@ mod transcript_test;
 use console::Console;
 use failure::{Failure, exit};
 use options::Opt;
+use rowen_control::config::Config;
+use rowen_control::lists::Lists;
 use rowen_control::wire::Caller;
 use session::Session;
 use std::io::{self, Write};
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
 pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, program: &str, words: &[String]) -> u8 {
     let called = program.rsplit('/').next().unwrap_or(program);
     let command_line = [called].into_iter().chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
-    let mut session = Session { backend, console, is_test: false, command_line };
+    let mut session = Session { backend, console, is_test: false, command_line, lists: Lists::default() };
     let code = match table::find(called).filter(|command| command.is_lvm) {
         Some(command) => run_command(&mut session, command, words),
         None => run_multi_call(&mut session, called, words),
@@ -138,10 +139,17 @@ fn try_command(session: &mut Session<'_>, command: &'static table::Command, word
         session.is_test = true;
         session.console.complain("TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.");
     }
+    let mut settings = Config::default();
     if command.heeds_settings() {
-        session.backend.check_settings()?;
+        let files = session.backend.settings().map_err(Failure::not_begun)?;
+        files.warnings.iter().for_each(|warning| session.console.complain(warning));
+        settings = files.config;
     }
-    let no_backup = args.yes_no(Opt::AutoBackup) == Some(false);
-    session.backend.introduce(Caller { command: session.command_line.clone(), no_backup });
+    settings.add(std::mem::take(&mut args.config));
+    args.config = settings;
+    let no_backup = args.yes_no(Opt::AutoBackup) == Some(false) || args.config.is_on("backup/backup") == Some(false);
+    let lists = Lists::of(&args.config, &session.backend.host_name());
+    session.lists = lists.clone();
+    session.backend.introduce(Caller { command: session.command_line.clone(), no_backup, lists });
     (command.run)(session, &args)
 }

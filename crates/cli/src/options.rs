@@ -148,7 +148,7 @@ options! {
     Quiet Some('q'), "quiet", Kind::Flag, "Twice: leave out messages of success.";
     Yes Some('y'), "yes", Kind::Flag, "Answer every question with yes.";
     Test Some('t'), "test", Kind::Flag, "Check the command and change nothing.";
-    Config None, "config", Kind::Config, "Settings for this command; those about reports are obeyed.";
+    Config None, "config", Kind::Config, "Settings for this command, over those of rowen.conf.";
     Profile None, "profile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     CommandProfile None, "commandprofile", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
     DriverLoaded None, "driverloaded", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
@@ -220,7 +220,10 @@ options! {
     MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
     UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata anew.";
-    ConfigType None, "type", Kind::Text("String"), "Accepted for LVM's clients; does nothing.";
+    ConfigType None, "type", Kind::Word(crate::commands::config::TYPES), "Which: those in force, all defaults, what differs, everything, names, what is not set.";
+    ListSettings None, "list", Kind::Flag, "The names of all settings.";
+    Validate None, "validate", Kind::Flag, "Only check that the files can be read.";
+    MergedConfig None, "mergedconfig", Kind::Flag, "Accepted for LVM's clients: settings are always shown as they lie over each other.";
 
     Name Some('n'), "name", Kind::Text("String"), "Name of the new logical volume.";
     Size Some('L'), "size", Kind::Size('m'), "Size of the new volume, or space set aside for the new snapshot.";

@@ -1,11 +1,11 @@
 //! Reads a command line as getopt_long does: options after positionals, joined letters (`-prw`, `-L40960K`), `--option=value`,
 //! unique beginnings of long options, `--` before what is no option. Values are checked against their kind here.
 
-use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::options::{COMMON, Kind, Opt, Spec};
 use crate::report::Kind as ReportKind;
 use crate::table::Command;
+use rowen_control::config::Config;
 use rowen_control::sizes::{Extents, Sign, Size, SizeError};
 use rowen_control::{names, units::Units};
 
@@ -14,6 +14,8 @@ use rowen_control::{names, units::Units};
 pub struct Args {
     options: Vec<(Opt, String)>,
     pub positionals: Vec<String>,
+    /// The settings in force: those of `--config`, over those of the files once the command runs.
+    pub config: Config,
 }
 
 /// What `-a` asks for.
@@ -76,16 +78,8 @@ impl Args {
     }
 
     pub fn units(&self) -> Units {
-        self.text(Opt::UnitsShown).and_then(Units::parse).unwrap_or_default()
-    }
-
-    /// All settings that `--config` gives; the last of one counts.
-    pub fn config(&self) -> Result<Config> {
-        let mut config = Config::default();
-        for text in self.texts(Opt::Config) {
-            config.add(read_config(text)?);
-        }
-        Ok(config)
+        let setting = self.config.text("global/units");
+        self.text(Opt::UnitsShown).or(setting.as_deref()).and_then(Units::parse).unwrap_or_default()
     }
 
     /// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about that
@@ -121,8 +115,14 @@ impl Args {
     }
 }
 
+/// What `--config` says, which must be something.
 fn read_config(text: &str) -> Result<Config> {
-    Config::parse(text).map_err(|error| Failure::usage(error.lines()))
+    let refused = |why: String| Failure::usage(format!("{why}\nFailed to set overridden configuration entries."));
+    let config = Config::read(text).map_err(|error| refused(error.sentence("--config")))?;
+    match config.entries().is_empty() {
+        true => Err(refused("Parse error at byte 1 (line 1): unexpected token".to_owned())),
+        false => Ok(config),
+    }
 }
 
 fn activation(value: &str) -> Option<Activation> {
@@ -166,6 +166,8 @@ pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
         }
     }
     refuse_repeated(&args)?;
+    let given: Vec<Config> = args.texts(Opt::Config).map(read_config).collect::<Result<_>>()?;
+    given.into_iter().for_each(|config| args.config.add(config));
     Ok(args)
 }
 

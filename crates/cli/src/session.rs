@@ -8,6 +8,7 @@ use crate::parse::Args;
 use crate::report::Kind;
 use crate::report::fields::Field;
 use crate::report::select::Criteria;
+use rowen_control::lists::Lists;
 use rowen_control::names;
 use rowen_control::paths::{self, Target};
 use rowen_control::wire::{ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
@@ -26,6 +27,8 @@ pub struct Session<'a> {
     pub is_test: bool,
     /// The command as it was typed.
     pub command_line: String,
+    /// Which volumes may be activated, and how.
+    pub lists: Lists,
 }
 
 /// A group's free extents, and what will come to them.

@@ -2,8 +2,8 @@
 //! come from it, so a command that is not here does not exist, and what is here has help.
 
 use crate::commands::{
-    display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit, refused,
-    reports, scans, vg, vg_edit, vgcfg,
+    config, display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit,
+    refused, reports, scans, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -82,7 +82,7 @@ impl Command {
     /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a group or
     /// rescue it do not.
     pub fn heeds_settings(&self) -> bool {
-        self.is_lvm || matches!(self.name, "snapshot" | "revert")
+        self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
     }
 }
 
@@ -778,12 +778,15 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "lvmconfig",
-        summary: "Display configuration; there is none",
+        summary: "Display the settings in force, or all there are",
         is_lvm: true,
         forms: &["[ Name ... ]"],
-        options: &[ConfigType, Force],
-        examples: &[("lvmconfig --type default activation/thin_pool_autoextend_threshold", "exits with 5")],
-        run: info::config,
+        options: &[ConfigType, ListSettings, File, Validate, MergedConfig],
+        examples: &[
+            ("lvmconfig activation/volume_list", "as it is set; exits with 5 where it is not"),
+            ("lvmconfig --type default report", "what reports are like where nothing is set"),
+        ],
+        run: config::show,
     },
     Command {
         name: "lvmdiskscan",
@@ -823,11 +826,11 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tags",
-        summary: "List the tags of this host; it has none (lvm tags)",
+        summary: "List the tags of this host (lvm tags)",
         is_lvm: false,
         forms: &[""],
         options: &[],
-        examples: &[("rowen tags", "nothing")],
+        examples: &[("rowen tags", "those that the settings give it")],
         run: info::host_tags,
     },
     Command {
@@ -844,18 +847,18 @@ pub const COMMANDS: &[Command] = &[
         summary: "The same as lvmconfig (lvm dumpconfig)",
         is_lvm: false,
         forms: &["[ Name ... ]"],
-        options: &[ConfigType, Force],
-        examples: &[("rowen dumpconfig report/time_format", "exits with 5")],
-        run: info::config,
+        options: &[ConfigType, ListSettings, File, Validate, MergedConfig],
+        examples: &[("rowen dumpconfig --type diff", "what is set to something else than its default")],
+        run: config::show,
     },
     Command {
         name: "config",
         summary: "The same as lvmconfig (lvm config)",
         is_lvm: false,
         forms: &["[ Name ... ]"],
-        options: &[ConfigType, Force],
-        examples: &[("rowen config report/time_format", "exits with 5")],
-        run: info::config,
+        options: &[ConfigType, ListSettings, File, Validate, MergedConfig],
+        examples: &[("rowen config --type diff", "what is set to something else than its default")],
+        run: config::show,
     },
     Command {
         name: "snapshot",

@@ -2,6 +2,7 @@
 
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::failure::exit;
+use rowen_control::settings::Loaded;
 use rowen_control::uuids;
 use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
@@ -222,12 +223,12 @@ impl Backend for Host {
         server::introduce(caller);
     }
 
-    fn check_settings(&mut self) -> Answer<()> {
-        settings::load().map(drop).map_err(|why| Trouble::other(ErrorKind::Invalid, why))
+    fn settings(&mut self) -> Result<Loaded, String> {
+        settings::load()
     }
 
     fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()> {
-        let settings = settings::load().map_err(|why| Trouble::other(ErrorKind::Invalid, why))?;
+        let settings = settings::load().map_err(|why| Trouble::other(ErrorKind::Invalid, why))?.settings();
         let (kept, path) = match path {
             Some(path) => (archive::replace(Path::new(path), text), PathBuf::from(path)),
             None => (archive::keep(group, text, &settings), archive::backup_path(group)),
@@ -255,6 +256,10 @@ impl Backend for Host {
             paths.push(newest);
         }
         Ok(paths.iter().map(|path| path.display().to_string()).collect())
+    }
+
+    fn write_text(&mut self, path: &str, text: &str) -> Answer<()> {
+        std::fs::write(path, text).map_err(|e| Trouble::other(ErrorKind::Io, format!("{path}: write failed: {e}")))
     }
 
     fn read_text(&mut self, path: &str) -> Answer<String> {

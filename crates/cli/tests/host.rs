@@ -30,15 +30,34 @@ impl World {
 
     /// Runs a command line in which `VG` stands for the group.
     fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    fn command(&self, line: &str) -> Command {
         let words = line.split_whitespace().map(|word| word.replace("VG", &self.group));
-        Command::new(env!("CARGO_BIN_EXE_rowen"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowen"));
+        command
             .args(words)
             .current_dir(&self.dir)
             .env("ROWEN_SYSTEM_DIR", self.dir.join("etc"))
             .env("ROWEN_RUN_DIR", self.dir.join("run"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Makes the file of settings.
+    fn set(&self, settings: &str) {
+        fs::create_dir_all(self.dir.join("etc")).unwrap();
+        fs::write(self.dir.join("etc/rowen.conf"), settings.replace("VG", &self.group)).unwrap();
+    }
+
+    /// The names of volumes that have a device.
+    fn active(&self) -> String {
+        self.ok("lvs --noheadings -o lv_name -S lv_active=active VG").split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn attr(&self, volume: &str) -> String {
+        self.ok(&format!("lvs --noheadings -o lv_attr VG/{volume}")).trim().to_owned()
     }
 
     fn ok(&self, line: &str) -> String {
@@ -252,14 +271,98 @@ fn a_half_written_config_file_is_refused_and_the_volumes_go_on() {
     let config = world.dir.join("etc/rowen.conf");
     fs::write(&config, "monitor {\n\tthresholds = [80, ").unwrap();
     for line in ["lvs VG", "lvcreate -L 8M -n more VG", "lvremove -f VG/data", "pvcreate pv1"] {
-        world.refused(line, 5, "Failed to load config file");
-        world.refused(line, 5, "line 2: the text ends where a value should be");
+        world.refused(line, 4, "Failed to load config file");
+        world.refused(line, 4, "Parse error at byte 30 (line 2): expected a value");
     }
     write(&world.node("data"), b"here");
     world.ok("check VG");
     world.ok("stop VG");
     fs::write(&config, "# nothing is set\n").unwrap();
     assert_eq!(world.ok("lvs --noheadings -o lv_name VG"), "  data\n");
+}
+
+#[test]
+fn lists_say_what_is_activated() {
+    let world = World::new("lists");
+    world.file("pv1", 128 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -L 8M -n one VG");
+    world.ok("lvcreate -L 8M -n two --addtag t VG");
+    world.ok("lvcreate -L 4M -s -n kept VG/two");
+    world.ok("vgchange -an VG");
+
+    world.set("activation { volume_list = [\"VG/one\"] auto_activation_volume_list = [] }");
+    world.ok("vgchange -aay VG");
+    assert_eq!(world.active(), "");
+    world.ok("vgchange -ay VG");
+    assert_eq!(world.active(), "one");
+    world.ok("lvchange -ay VG/two");
+    assert_eq!(world.active(), "one");
+    world.refused(
+        "lvcreate -L 8M -n three VG",
+        5,
+        "Volume VG/three is not active locally (volume_list activation filter?).",
+    );
+    world.refused("lvcreate -L 4M -s -n three VG/one", 5, "Aborting. Failed to wipe snapshot exception store.");
+    world.refused("lvcreate -L 8M -T VG/pool", 5, "is not active locally");
+    assert_eq!(
+        world.ok("lvs --noheadings -o lv_name VG").split_whitespace().collect::<Vec<_>>(),
+        ["kept", "one", "two"]
+    );
+
+    // A snapshot with a size goes with its origin.
+    world.ok("lvchange -ay --config activation/volume_list=[\"@t\"] VG/two");
+    assert_eq!(world.active(), "kept one two");
+    world.ok("vgchange -an VG");
+
+    // LVM's file, where it is named, comes before; what it has of others' settings does nothing.
+    let lvms = world.dir.join("lvm");
+    fs::create_dir_all(&lvms).unwrap();
+    fs::write(
+        lvms.join("lvm.conf"),
+        "devices { filter = [\"r|.*|\"] }\nactivation { volume_list = [\"@*\"] }\ntags { t {} }\n",
+    )
+    .unwrap();
+    let dir = lvms.display().to_string();
+    let output = world.command("vgchange -ay VG").env("LVM_SYSTEM_DIR", &dir).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(world.active(), "kept two");
+    fs::write(lvms.join("lvm.conf"), "activation {").unwrap();
+    let output = world.command("vgchange -an VG").env("LVM_SYSTEM_DIR", &dir).output().unwrap();
+    let said =
+        format!("  Parse error at byte 13 (line 1): unexpected token\n  Failed to load config file {dir}/lvm.conf\n");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()), (Some(4), said));
+    assert_eq!(world.active(), "kept two");
+}
+
+#[test]
+fn what_a_list_makes_read_only_stays_so_when_the_server_dies() {
+    let world = World::new("rolist");
+    world.file("pv1", 64 << 20);
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -L 8M -n data VG");
+    write(&world.node("data"), b"old.");
+    assert_eq!(world.attr("data"), "-wi-a-----");
+    world.ok("lvchange -ay --config activation/read_only_volume_list=[\"VG\"] VG/data");
+    assert_eq!(world.attr("data"), "-Ri-a-----");
+    let is_writable = || {
+        let write = |file: File| file.write_all_at(&[1; 4096], 0).and_then(|()| file.sync_all());
+        File::options().write(true).open(world.node("data")).and_then(write).is_ok()
+    };
+    assert!(!is_writable(), "a volume of the list can be written to");
+    let pid = || fs::read_to_string(world.dir.join("run").join(&world.group).join("server.pid")).unwrap_or_default();
+    let first = pid();
+    assert!(Command::new("kill").args(["-9", first.trim()]).status().unwrap().success());
+    let until = Instant::now() + Duration::from_secs(60);
+    while pid() == first || pid().is_empty() {
+        assert!(Instant::now() < until, "no server took over");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(world.attr("data"), "-Ri-a-----");
+    assert!(!is_writable(), "the successor made it writable");
+    world.ok("lvchange --refresh VG/data");
+    assert_eq!(world.attr("data"), "-wi-a-----");
+    write(&world.node("data"), b"new.");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What an administrator can ask for, as values: the words of the control socket ([`wire`]), names and the ways to write
 //! them ([`names`], [`paths`]), sizes and how they are read and shown ([`sizes`], [`units`]), identifiers ([`uuids`]),
-//! moments ([`time`]), a group's metadata as a document ([`metadata`]) and settings ([`settings`]), both in the syntax of
-//! LVM's text files ([`syntax`]).
+//! moments ([`time`]), a group's metadata as a document ([`metadata`]) and settings ([`config`], [`settings`], [`lists`]), all
+//! in the syntax of LVM's text files ([`syntax`]).
 //! Where LVM has a grammar or a sentence, it is LVM's. Nothing here opens a file, starts a process or reads a clock.
 #![forbid(unsafe_code)]
 
+pub mod config;
+pub mod lists;
 pub mod metadata;
 pub mod names;
 pub mod paths;

@@ -1,8 +1,233 @@
-//! What an administrator may set, in `rowen.conf`: sections and keys in LVM's syntax, and LVM's names where LVM has the
-//! setting. Everything has a default, and no file is needed. A key that does not exist is refused: a setting that is
-//! misspelt must not be ignored in silence.
+//! What an administrator may set, in `rowen.conf` and with `--config`: sections and keys in LVM's syntax, and LVM's names where
+//! LVM has the setting. Everything has a default, and no file is needed. [`KNOWN`] is all there is. In Rowen's own file a key
+//! that is not there is refused: a setting that is misspelt must not be ignored in silence. In a file of LVM's it is: that has
+//! hundreds of settings about things which Rowen does not have.
 
-use crate::syntax::{self, Error, Node, Section, Value, wrong};
+use crate::config::{self, Config, Entry};
+use crate::syntax::{Error, Value, wrong};
+
+/// What may stand behind a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// 0 or 1.
+    Switch,
+    Count,
+    Percent,
+    /// A list of them.
+    Percents,
+    /// The full path of one, or nothing.
+    Program,
+    Latency,
+    /// A string, or a number.
+    Text,
+    /// A list of strings.
+    Texts,
+}
+
+/// A setting that is obeyed.
+#[derive(Debug)]
+pub struct Setting {
+    pub path: &'static str,
+    pub kind: Kind,
+    /// As it would be written; None: it is not set.
+    pub default: Option<&'static str>,
+}
+
+const fn setting(path: &'static str, kind: Kind, default: &'static str) -> Setting {
+    Setting { path, kind, default: Some(default) }
+}
+
+const fn unset(path: &'static str, kind: Kind) -> Setting {
+    Setting { path, kind, default: None }
+}
+
+/// All settings.
+pub const KNOWN: &[Setting] = &[
+    unset("activation/volume_list", Kind::Texts),
+    unset("activation/auto_activation_volume_list", Kind::Texts),
+    unset("activation/read_only_volume_list", Kind::Texts),
+    setting("backup/backup", Kind::Switch, "1"),
+    setting("backup/archive", Kind::Switch, "1"),
+    setting("backup/retain_min", Kind::Count, "10"),
+    setting("backup/retain_days", Kind::Count, "30"),
+    setting("global/units", Kind::Text, "\"r\""),
+    setting("global/suffix", Kind::Switch, "1"),
+    setting("monitor/thresholds", Kind::Percents, "[80,90,95]"),
+    setting("monitor/snapshot_threshold", Kind::Percent, "80"),
+    setting("monitor/command", Kind::Program, "\"\""),
+    setting("report/output_format", Kind::Text, "\"basic\""),
+    setting("report/compact_output", Kind::Switch, "0"),
+    setting("report/compact_output_cols", Kind::Text, "\"\""),
+    setting("report/aligned", Kind::Switch, "1"),
+    setting("report/buffered", Kind::Switch, "1"),
+    setting("report/headings", Kind::Text, "1"),
+    setting("report/separator", Kind::Text, "\" \""),
+    setting("report/list_item_separator", Kind::Text, "\",\""),
+    setting("report/prefixes", Kind::Switch, "0"),
+    setting("report/quoted", Kind::Switch, "1"),
+    setting("report/columns_as_rows", Kind::Switch, "0"),
+    setting("report/binary_values_as_numeric", Kind::Switch, "0"),
+    setting("report/time_format", Kind::Text, "\"%Y-%m-%d %T %z\""),
+    setting("report/lvs_sort", Kind::Text, "\"vg_name,lv_name\""),
+    setting(
+        "report/lvs_cols",
+        Kind::Text,
+        "\"lv_name,vg_name,lv_attr,lv_size,pool_lv,origin,data_percent,metadata_percent,move_pv,mirror_log,copy_percent,\
+         convert_lv\"",
+    ),
+    setting(
+        "report/lvs_cols_verbose",
+        Kind::Text,
+        "\"lv_name,vg_name,seg_count,lv_attr,lv_size,lv_major,lv_minor,lv_kernel_major,lv_kernel_minor,pool_lv,origin,\
+         data_percent,metadata_percent,move_pv,copy_percent,mirror_log,convert_lv,lv_uuid,lv_profile\"",
+    ),
+    setting("report/vgs_sort", Kind::Text, "\"vg_name\""),
+    setting("report/vgs_cols", Kind::Text, "\"vg_name,pv_count,lv_count,snap_count,vg_attr,vg_size,vg_free\""),
+    setting(
+        "report/vgs_cols_verbose",
+        Kind::Text,
+        "\"vg_name,vg_attr,vg_extent_size,pv_count,lv_count,snap_count,vg_size,vg_free,vg_uuid,vg_profile\"",
+    ),
+    setting("report/pvs_sort", Kind::Text, "\"pv_name\""),
+    setting("report/pvs_cols", Kind::Text, "\"pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free\""),
+    setting(
+        "report/pvs_cols_verbose",
+        Kind::Text,
+        "\"pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,dev_size,pv_uuid\"",
+    ),
+    setting("report/segs_sort", Kind::Text, "\"vg_name,lv_name,seg_start\""),
+    setting("report/segs_cols", Kind::Text, "\"lv_name,vg_name,lv_attr,stripes,segtype,seg_size\""),
+    setting(
+        "report/segs_cols_verbose",
+        Kind::Text,
+        "\"lv_name,vg_name,lv_attr,seg_start,seg_size,stripes,segtype,stripe_size,chunk_size\"",
+    ),
+    setting("report/pvsegs_sort", Kind::Text, "\"pv_name,pvseg_start\""),
+    setting(
+        "report/pvsegs_cols",
+        Kind::Text,
+        "\"pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,pvseg_start,pvseg_size\"",
+    ),
+    setting(
+        "report/pvsegs_cols_verbose",
+        Kind::Text,
+        "\"pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,pvseg_start,pvseg_size,lv_name,seg_start_pe,segtype,\
+         seg_pe_ranges\"",
+    ),
+    setting("report/vgs_cols_full", Kind::Text, "\"vg_all\""),
+    setting("report/pvs_cols_full", Kind::Text, "\"pv_all\""),
+    setting("report/lvs_cols_full", Kind::Text, "\"lv_all\""),
+    setting("report/pvsegs_cols_full", Kind::Text, "\"pvseg_all,pv_uuid,lv_uuid\""),
+    setting("report/segs_cols_full", Kind::Text, "\"seg_all\""),
+    setting("report/vgs_sort_full", Kind::Text, "\"vg_name\""),
+    setting("report/pvs_sort_full", Kind::Text, "\"pv_name\""),
+    setting("report/lvs_sort_full", Kind::Text, "\"vg_name,lv_name\""),
+    setting("report/pvsegs_sort_full", Kind::Text, "\"pv_uuid,pvseg_start\""),
+    setting("report/segs_sort_full", Kind::Text, "\"lv_uuid,seg_start\""),
+    setting("server/processor_latency", Kind::Latency, "\"auto\""),
+    setting("tags/hosttags", Kind::Switch, "0"),
+];
+
+/// What a string setting is where nobody has set it.
+pub fn default_text(path: &str) -> &'static str {
+    let known = KNOWN.iter().find(|setting| setting.path == path).and_then(|setting| setting.default);
+    known.unwrap_or_default().trim_matches('"')
+}
+
+/// The settings that have a default, each with it.
+pub fn defaults() -> Config {
+    let lines = KNOWN.iter().filter_map(|setting| Some(format!("{}={}\n", setting.path, setting.default?)));
+    Config::read(&lines.collect::<String>()).expect("the table holds what can be read")
+}
+
+/// What the files of settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    pub config: Config,
+    /// Settings of LVM's that cannot be what they are.
+    pub warnings: Vec<String>,
+}
+
+impl Loaded {
+    /// What a server obeys.
+    pub fn settings(&self) -> Settings {
+        Settings::of(&self.config)
+    }
+}
+
+/// What may stand under a path; none: there is no such setting. The names of tags are the administrator's.
+fn kind(path: &str) -> Option<Kind> {
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["tags", _, "host_list"] => Some(Kind::Texts),
+        _ => KNOWN.iter().find(|setting| setting.path == path).map(|setting| setting.kind),
+    }
+}
+
+fn is_section(path: &str) -> bool {
+    let is_above = |setting: &Setting| setting.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    KNOWN.iter().any(is_above) || path.strip_prefix("tags/").is_some_and(|tag| !tag.contains('/'))
+}
+
+/// Reads Rowen's own file: everything in it must be known, and be what it has to be.
+pub fn read(text: &str) -> Result<Config, Error> {
+    let config = Config::read(text)?;
+    for entry in config.entries() {
+        let path = &entry.path;
+        let section = path.split('/').next().unwrap_or(path);
+        match (kind(path), &entry.value) {
+            (Some(kind), Some(value)) => check(kind, entry, value)?,
+            (_, None) if is_section(path) => {}
+            _ if path.contains('/') && !is_section(section) => {
+                return Err(wrong(entry.line, format!("there is no section \"{section}\"")));
+            }
+            (_, None) => return Err(wrong(entry.line, format!("there is no section \"{path}\""))),
+            (None, Some(_)) => return Err(wrong(entry.line, format!("there is no setting \"{path}\""))),
+        }
+    }
+    Ok(config)
+}
+
+/// Reads a file of LVM's. What is not known stays, for who asks what the file says; what is known but cannot be is left out, and
+/// the second value tells of it, in LVM's words.
+pub fn read_lvms(text: &str) -> Result<(Config, Vec<String>), Error> {
+    let mut config = Config::read(text)?;
+    let mut warnings = Vec::new();
+    config.retain(|entry| {
+        let Some((kind, value)) = kind(&entry.path).zip(entry.value.as_ref()) else { return true };
+        let is_usable = check(kind, entry, value).is_ok();
+        if !is_usable {
+            warnings.push(format!("WARNING: Ignoring unsupported value for {}.", entry.path));
+        }
+        is_usable
+    });
+    Ok((config, warnings))
+}
+
+fn check(kind: Kind, entry: &Entry, value: &Value) -> Result<(), Error> {
+    let refused = |why: String| Err(wrong(entry.line, why));
+    let name = entry.path.rsplit('/').next().unwrap_or_default();
+    match (kind, value) {
+        (Kind::Switch, Value::Number(0 | 1)) => Ok(()),
+        (Kind::Switch, Value::Text(_)) if config::switch(value).is_some() => Ok(()),
+        (Kind::Switch, _) => refused(format!("\"{name}\" must be 0 or 1")),
+        (Kind::Count, Value::Number(0..)) => Ok(()),
+        (Kind::Count, Value::Number(_)) => refused(format!("\"{name}\" must not be negative")),
+        (Kind::Count, _) => refused(format!("\"{name}\" must be a number")),
+        (Kind::Percent, Value::Number(1..=100)) => Ok(()),
+        (Kind::Percent, _) => refused("a threshold is a percentage from 1 to 100".into()),
+        (Kind::Percents, Value::List(items)) => items.iter().try_for_each(|item| check(Kind::Percent, entry, item)),
+        (Kind::Percents, _) => refused(format!("\"{name}\" must be a list of percentages, as in [80, 90]")),
+        (Kind::Program, Value::Text(path)) if path.is_empty() || path.starts_with('/') => Ok(()),
+        (Kind::Program, _) => refused(format!("\"{}\" must be the full path of a program", entry.path)),
+        (Kind::Latency, _) if latency(value).is_some() => Ok(()),
+        (Kind::Latency, _) => refused(format!("\"{name}\" must be \"auto\", \"off\" or microseconds up to 1000000")),
+        (Kind::Text, Value::Text(_) | Value::Number(_)) => Ok(()),
+        (Kind::Text, _) => refused(format!("\"{name}\" must be a string in quotes")),
+        (Kind::Texts, Value::Text(_)) => Ok(()),
+        (Kind::Texts, Value::List(items)) if items.iter().all(|item| matches!(item, Value::Text(_))) => Ok(()),
+        (Kind::Texts, _) => refused(format!("\"{name}\" must be a list of strings in quotes")),
+    }
+}
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,128 +278,68 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the file's text.
-    pub fn read(text: &str) -> Result<Settings, Error> {
-        let mut settings = Settings::default();
-        for entry in &syntax::parse(text)?.entries {
-            match (&entry.node, entry.name.as_str()) {
-                (Node::Section(section), "backup") => settings.read_backup(section)?,
-                (Node::Section(section), "monitor") => settings.read_monitor(section)?,
-                (Node::Section(section), "server") => settings.read_server(section)?,
-                // LVM also takes section and key in one word.
-                (Node::Value(_), name) if name.contains('/') => {
-                    let (section, key) = name.split_once('/').unwrap_or_default();
-                    let inner = Section {
-                        entries: vec![syntax::Entry { name: key.to_owned(), ..entry.clone() }],
-                        line: entry.line,
-                    };
-                    match section {
-                        "backup" => settings.read_backup(&inner)?,
-                        "monitor" => settings.read_monitor(&inner)?,
-                        "server" => settings.read_server(&inner)?,
-                        _ => return Err(wrong(entry.line, format!("there is no setting \"{name}\""))),
-                    }
-                }
-                (Node::Section(_), name) => return Err(wrong(entry.line, format!("there is no section \"{name}\""))),
-                (Node::Value(_), name) => return Err(wrong(entry.line, format!("there is no setting \"{name}\""))),
+    /// What a server obeys of these.
+    pub fn of(config: &Config) -> Settings {
+        let usual = Settings::default();
+        let count = |path| match config.value(path) {
+            Some(Value::Number(number)) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let counts = |value: &Value| match value {
+            Value::List(items) => {
+                let number =
+                    |item: &Value| if let Value::Number(number) = item { u64::try_from(*number).ok() } else { None };
+                Some(items.iter().filter_map(number).collect())
             }
+            _ => None,
+        };
+        Settings {
+            backup: config.is_on("backup/backup").unwrap_or(usual.backup),
+            archive: config.is_on("backup/archive").unwrap_or(usual.archive),
+            retain_min: count("backup/retain_min").unwrap_or(usual.retain_min),
+            retain_days: count("backup/retain_days").unwrap_or(usual.retain_days),
+            thresholds: config.value("monitor/thresholds").and_then(counts).unwrap_or(usual.thresholds),
+            snapshot_threshold: count("monitor/snapshot_threshold").unwrap_or(usual.snapshot_threshold),
+            command: config.text("monitor/command").filter(|command| !command.is_empty()),
+            processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
         }
-        Ok(settings)
-    }
-
-    fn read_backup(&mut self, section: &Section) -> Result<(), Error> {
-        for entry in &section.entries {
-            match entry.name.as_str() {
-                "backup" => self.backup = switch(section, entry)?,
-                "archive" => self.archive = switch(section, entry)?,
-                "retain_min" => self.retain_min = section.need("retain_min", section.number("retain_min"))?,
-                "retain_days" => self.retain_days = section.need("retain_days", section.number("retain_days"))?,
-                other => return Err(wrong(entry.line, format!("there is no setting \"backup/{other}\""))),
-            }
-        }
-        Ok(())
-    }
-
-    fn read_monitor(&mut self, section: &Section) -> Result<(), Error> {
-        for entry in &section.entries {
-            match entry.name.as_str() {
-                "thresholds" => self.thresholds = percentages(entry)?,
-                "snapshot_threshold" => {
-                    let percent = section.need("snapshot_threshold", section.number("snapshot_threshold"))?;
-                    self.snapshot_threshold = percentage(percent, entry.line)?;
-                }
-                "command" => {
-                    let command = section.need("command", section.text("command"))?;
-                    if !command.is_empty() && !command.starts_with('/') {
-                        return Err(wrong(entry.line, "\"monitor/command\" must be the full path of a program"));
-                    }
-                    self.command = Some(command.to_owned()).filter(|command| !command.is_empty());
-                }
-                other => return Err(wrong(entry.line, format!("there is no setting \"monitor/{other}\""))),
-            }
-        }
-        Ok(())
-    }
-
-    fn read_server(&mut self, section: &Section) -> Result<(), Error> {
-        for entry in &section.entries {
-            match entry.name.as_str() {
-                "processor_latency" => self.processor_latency = latency(entry)?,
-                other => return Err(wrong(entry.line, format!("there is no setting \"server/{other}\""))),
-            }
-        }
-        Ok(())
     }
 }
 
-fn latency(entry: &syntax::Entry) -> Result<ProcessorLatency, Error> {
-    match &entry.node {
-        Node::Value(Value::Text(word)) if word == "auto" => Ok(ProcessorLatency::Auto),
-        Node::Value(Value::Text(word)) if word == "off" => Ok(ProcessorLatency::Off),
-        Node::Value(Value::Number(number)) if (0..=1_000_000).contains(number) => {
-            Ok(ProcessorLatency::Micros(*number as u32))
-        }
-        _ => Err(wrong(entry.line, "\"processor_latency\" must be \"auto\", \"off\" or microseconds up to 1000000")),
+fn latency(value: &Value) -> Option<ProcessorLatency> {
+    match value {
+        Value::Text(word) if word == "auto" => Some(ProcessorLatency::Auto),
+        Value::Text(word) if word == "off" => Some(ProcessorLatency::Off),
+        Value::Number(number @ 0..=1_000_000) => u32::try_from(*number).ok().map(ProcessorLatency::Micros),
+        _ => None,
     }
-}
-
-fn switch(section: &Section, entry: &syntax::Entry) -> Result<bool, Error> {
-    match section.number(&entry.name)? {
-        Some(0) => Ok(false),
-        Some(1) => Ok(true),
-        _ => Err(wrong(entry.line, format!("\"{}\" must be 0 or 1", entry.name))),
-    }
-}
-
-fn percentage(number: u64, line: usize) -> Result<u64, Error> {
-    if (1..=100).contains(&number) { Ok(number) } else { Err(wrong(line, "a threshold is a percentage from 1 to 100")) }
-}
-
-fn percentages(entry: &syntax::Entry) -> Result<Vec<u64>, Error> {
-    let refused = || wrong(entry.line, "\"thresholds\" must be a list of percentages, as in [80, 90]");
-    let Node::Value(Value::List(list)) = &entry.node else { return Err(refused()) };
-    list.iter()
-        .map(|item| match item {
-            Value::Number(number) => percentage(u64::try_from(*number).map_err(|_| refused())?, entry.line),
-            _ => Err(refused()),
-        })
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(text: &str) -> Result<Settings, Error> {
+        read(text).map(|config| Settings::of(&config))
+    }
+
     #[test]
     fn an_empty_file_is_the_defaults() {
-        assert_eq!(Settings::read("# nothing\n"), Ok(Settings::default()));
+        assert_eq!(of("# nothing\n"), Ok(Settings::default()));
+        assert_eq!(Settings::of(&defaults()), Settings::default(), "the table and the defaults differ");
+        for entry in defaults().entries() {
+            let line = format!("{}={}", entry.path, entry.value.as_ref().unwrap());
+            assert!(read(&line).is_ok(), "{line}");
+        }
+        assert_eq!(default_text("report/vgs_sort"), "vg_name");
+        assert_eq!(default_text("report/separator"), " ");
     }
 
     #[test]
     fn what_is_set_is_read() {
-        let text = "backup {\n archive = 0\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
+        let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20";
+                    server/processor_latency = 20 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -184,26 +349,43 @@ mod tests {
             processor_latency: ProcessorLatency::Micros(20),
             ..Settings::default()
         };
-        assert_eq!(Settings::read(text), Ok(expected));
+        assert_eq!(of(text), Ok(expected));
     }
 
     #[test]
     fn a_mistake_is_told_with_its_line() {
         for (text, line, words) in [
-            ("backup {\n archive = 0\n", 3, "begins on line 1"),
+            ("backup {\n archive = 0\n", 3, "unexpected token"),
             ("backup {\n archve = 0\n}", 2, "no setting \"backup/archve\""),
             ("backup {\n archive = 2\n}", 2, "0 or 1"),
-            ("\nactivation { }", 2, "no section \"activation\""),
+            ("backup {\n archive = maybe\n}", 2, "0 or 1"),
+            ("backup/retain_days = -1", 1, "must not be negative"),
+            ("backup/retain_days = 1.5", 1, "must be a number"),
+            ("\nallocation { }", 2, "no section \"allocation\""),
+            ("\nallocation { cling = 1 }", 2, "no section \"allocation\""),
             ("monitor { thresholds = [0] }", 1, "1 to 100"),
             ("monitor { thresholds = 80 }", 1, "list of percentages"),
             ("monitor { command = \"alert\" }", 1, "full path"),
             ("server { processor_latency = \"fast\" }", 1, "auto"),
             ("server { processor_latency = -1 }", 1, "auto"),
+            ("report/lvs_cols = [\"lv_name\"]", 1, "a string in quotes"),
+            ("activation/volume_list = [\"vg0\", 1]", 1, "list of strings"),
             ("archive = 1", 1, "no setting \"archive\""),
+            ("tags/one/two = 1", 1, "no setting \"tags/one/two\""),
         ] {
-            let error = Settings::read(text).unwrap_err();
+            let error = read(text).unwrap_err();
             assert_eq!(error.line, line, "{text}: {error}");
             assert!(error.why.contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_file_of_lvms_may_hold_anything() {
+        let text = "devices { filter = [\"a|.*|\"] }\nbackup/backup = [1]\nbackup { archive = 0 }";
+        let (config, warnings) = read_lvms(text).unwrap();
+        assert_eq!(warnings, ["WARNING: Ignoring unsupported value for backup/backup."]);
+        assert_eq!(Settings::of(&config), Settings { archive: false, ..Settings::default() });
+        assert_eq!(config.texts("devices/filter"), Some(vec!["a|.*|".to_owned()]));
+        assert!(read_lvms("devices {").is_err());
     }
 }

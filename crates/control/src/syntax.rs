@@ -1,7 +1,8 @@
 //! The syntax of LVM's text files, metadata and configuration alike: `key = value`, `section { ... }`, comments from `#` to
-//! the end of the line, numbers, quoted strings and lists of both.
+//! the end of the line, numbers, strings with quotes of either kind or (as a value) without, and lists of these. It is LVM's
+//! to the letter: what its reader takes is taken, and where it stops, this stops with the same words at the same byte.
 //!
-//! Promise: any text gives a tree or an [`Error`] that names the line; depth and size are bounded by the text's length and
+//! Promise: any text gives a tree or an [`Error`] that names the place; depth and size are bounded by the text's length and
 //! [`DEEPEST`].
 
 use std::fmt;
@@ -13,6 +14,8 @@ const DEEPEST: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Number(i64),
+    /// A number with a point, as it was written.
+    Real(String),
     Text(String),
     List(Vec<Value>),
 }
@@ -44,7 +47,19 @@ pub struct Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub line: usize,
+    /// Where the text stops being one of this syntax: a byte, counted from 1. None: it is one, but says what cannot be.
+    pub at: Option<usize>,
     pub why: String,
+}
+
+impl Error {
+    /// LVM's sentence for a text of the wrong syntax; for others what is wrong, and in which file.
+    pub fn sentence(&self, path: &str) -> String {
+        match self.at {
+            Some(at) => format!("Parse error at byte {at} (line {}): {}", self.line, self.why),
+            None => format!("Parse error in {path}, {self}"),
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -57,7 +72,7 @@ impl std::error::Error for Error {}
 
 /// What a key must be, but is not.
 pub fn wrong(line: usize, why: impl Into<String>) -> Error {
-    Error { line, why: why.into() }
+    Error { line, at: None, why: why.into() }
 }
 
 impl Section {
@@ -150,161 +165,235 @@ pub fn list<T: AsRef<str>>(texts: &[T]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Real(number) => f.write_str(number),
+            Value::Text(text) => f.write_str(&quoted(text)),
+            Value::List(items) => {
+                let items: Vec<String> = items.iter().map(Value::to_string).collect();
+                write!(f, "[{}]", items.join(","))
+            }
+        }
+    }
+}
+
 /// Reads a whole text.
 pub fn parse(text: &str) -> Result<Section, Error> {
-    let mut reader = Reader { rest: text.chars().peekable(), line: 1 };
-    let root = reader.section(0)?;
+    let mut reader = Reader { text, token: Token::End, begins: 0, ends: 0, line: 1 };
+    reader.advance()?;
+    let mut root = Section { entries: Vec::new(), line: 1 };
+    while reader.token != Token::End {
+        root.entries.push(reader.entry(0)?);
+    }
     Ok(root)
 }
 
+/// What a text is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Number,
+    Real,
+    /// In double quotes, with `\"` and `\\` in it.
+    Quoted,
+    /// In single quotes.
+    Plain,
+    /// A value without quotes.
+    Bare,
+    Name,
+    Is,
+    Opens,
+    Closes,
+    ListOpens,
+    ListCloses,
+    Comma,
+    End,
+}
+
 struct Reader<'a> {
-    rest: std::iter::Peekable<std::str::Chars<'a>>,
+    text: &'a str,
+    token: Token,
+    /// The bytes of the token, and the line on which they begin.
+    begins: usize,
+    ends: usize,
     line: usize,
 }
 
 impl Reader<'_> {
     fn wrong<T>(&self, why: impl Into<String>) -> Result<T, Error> {
-        Err(wrong(self.line, why))
+        Err(Error { line: self.line, at: Some(self.begins + 1), why: why.into() })
     }
 
-    fn next(&mut self) -> Option<char> {
-        let next = self.rest.next();
-        if next == Some('\n') {
-            self.line += 1;
-        }
-        next
+    fn is(&self, at: usize, wanted: impl Fn(u8) -> bool) -> bool {
+        self.text.as_bytes().get(at).is_some_and(|byte| wanted(*byte))
     }
 
-    /// The next character that means something; it stays.
-    fn look(&mut self) -> Option<char> {
-        while let Some(&c) = self.rest.peek() {
-            match c {
-                '#' => while self.rest.next_if(|c| *c != '\n').is_some() {},
-                c if c.is_whitespace() => drop(self.next()),
-                c => return Some(c),
+    /// Goes on to the next token.
+    fn advance(&mut self) -> Result<(), Error> {
+        let takes_value = matches!(self.token, Token::Is | Token::ListOpens | Token::Comma);
+        let bytes = self.text.as_bytes();
+        let mut at = self.ends;
+        loop {
+            while self.is(at, |byte| byte.is_ascii_whitespace() || byte == 0x0b) {
+                at += 1;
+            }
+            if !self.is(at, |byte| byte == b'#') {
+                break;
+            }
+            while self.is(at, |byte| byte != b'\n' && byte != 0) {
+                at += 1;
             }
         }
-        None
+        self.line += bytes[self.begins..at].iter().filter(|byte| **byte == b'\n').count();
+        self.begins = at;
+        let Some(first) = bytes.get(at).copied().filter(|byte| *byte != 0) else {
+            self.ends = at;
+            self.token = Token::End;
+            return Ok(());
+        };
+        let one = |token| (token, at + 1);
+        (self.token, self.ends) = match first {
+            b'{' => one(Token::Opens),
+            b'}' => one(Token::Closes),
+            b'[' => one(Token::ListOpens),
+            b']' => one(Token::ListCloses),
+            b',' => one(Token::Comma),
+            b'=' => one(Token::Is),
+            b'"' | b'\'' => {
+                let mut end = at + 1;
+                while self.is(end, |byte| byte != 0 && byte != first) {
+                    let escapes = first == b'"' && bytes[end] == b'\\' && end + 1 < bytes.len();
+                    end += 1 + usize::from(escapes);
+                }
+                // As LVM: a string without its second quote ends where the text does.
+                let is_ended = self.is(end, |byte| byte == first);
+                (if first == b'"' { Token::Quoted } else { Token::Plain }, end + usize::from(is_ended))
+            }
+            b'.' | b'+' | b'-' | b'0'..=b'9' if takes_value => {
+                let (mut end, mut has_point) = (at + 1, first == b'.');
+                loop {
+                    if self.is(end, |byte| byte == b'.') && !has_point {
+                        has_point = true;
+                    } else if !self.is(end, |byte| byte.is_ascii_digit()) {
+                        break;
+                    }
+                    end += 1;
+                }
+                (if has_point { Token::Real } else { Token::Number }, end)
+            }
+            _ => {
+                let is_part = |byte: u8| !byte.is_ascii_whitespace() && !matches!(byte, 0 | b'#' | b'=' | b'{' | b'}');
+                let mut end = at;
+                while self.is(end, is_part) {
+                    end += 1;
+                }
+                (if takes_value { Token::Bare } else { Token::Name }, end)
+            }
+        };
+        Ok(())
     }
 
-    /// Entries up to the closing brace, or at the top up to the end.
-    fn section(&mut self, depth: usize) -> Result<Section, Error> {
-        if depth > DEEPEST {
+    /// The token as it stands.
+    fn word(&self) -> &str {
+        &self.text[self.begins..self.ends]
+    }
+
+    /// Goes on if the token is this one.
+    fn pass(&mut self, token: Token) -> Result<(), Error> {
+        if self.token != token {
+            return self.wrong("unexpected token");
+        }
+        self.advance()
+    }
+
+    /// What is between the quotes.
+    fn quoted(&self) -> Result<String, Error> {
+        let word = self.word();
+        let quote = &word[..1];
+        let inner = match word.len() {
+            1 => return self.wrong("expected a string token."),
+            // One that the text's end cut off loses its last character, in LVM, too.
+            _ => &word[1..word.len() - word.chars().next_back().map_or(1, char::len_utf8)],
+        };
+        if quote != "\"" {
+            return Ok(inner.to_owned());
+        }
+        let mut text = String::with_capacity(inner.len());
+        let mut rest = inner.chars().peekable();
+        while let Some(c) = rest.next() {
+            match rest.peek() {
+                Some(&next @ ('"' | '\\')) if c == '\\' => {
+                    text.push(next);
+                    rest.next();
+                }
+                _ => text.push(c),
+            }
+        }
+        Ok(text)
+    }
+
+    fn entry(&mut self, depth: usize) -> Result<Entry, Error> {
+        let line = self.line;
+        let name = match self.token {
+            Token::Quoted | Token::Plain => self.quoted()?,
+            Token::Name => self.word().to_owned(),
+            _ => return self.wrong("unexpected token"),
+        };
+        self.advance()?;
+        if name.is_empty() {
+            return self.wrong("empty section identifier");
+        }
+        if self.token != Token::Opens {
+            self.pass(Token::Is)?;
+            return Ok(Entry { name, node: Node::Value(self.value()?), line });
+        }
+        if depth >= DEEPEST {
             return self.wrong(format!("sections are nested more than {DEEPEST} deep"));
         }
-        let mut section = Section { entries: Vec::new(), line: self.line };
-        loop {
-            match self.look() {
-                None if depth == 0 => return Ok(section),
-                None => {
-                    let begun = section.line;
-                    return self.wrong(format!("the text ends inside the section that begins on line {begun}"));
-                }
-                Some('}') if depth > 0 => {
-                    self.next();
-                    return Ok(section);
-                }
-                Some(_) => {}
-            }
-            let (name, line) = (self.name()?, self.line);
-            let node = match self.look() {
-                Some('=') => {
-                    self.next();
-                    Node::Value(self.value()?)
-                }
-                Some('{') => {
-                    self.next();
-                    Node::Section(self.section(depth + 1)?)
-                }
-                _ => return self.wrong(format!("\"{name}\" must be followed by = or {{")),
-            };
-            section.entries.push(Entry { name, node, line });
+        self.advance()?;
+        let mut section = Section { entries: Vec::new(), line };
+        while self.token != Token::Closes {
+            section.entries.push(self.entry(depth + 1)?);
         }
-    }
-
-    fn name(&mut self) -> Result<String, Error> {
-        let mut name = String::new();
-        let allowed = |c: &char| c.is_ascii_alphanumeric() || "_+.-/".contains(*c);
-        while let Some(c) = self.rest.next_if(allowed) {
-            name.push(c);
-        }
-        match self.rest.peek() {
-            _ if !name.is_empty() => Ok(name),
-            Some(&c) => self.wrong(format!("{c:?} stands where a name should")),
-            None => self.wrong("a name is missing"),
-        }
+        self.advance()?;
+        Ok(Entry { name, node: Node::Section(section), line })
     }
 
     fn value(&mut self) -> Result<Value, Error> {
-        match self.look() {
-            Some('[') => {
-                self.next();
-                self.list()
-            }
-            _ => self.single(),
+        if self.token != Token::ListOpens {
+            return self.single();
         }
+        self.advance()?;
+        let mut items = Vec::new();
+        while self.token != Token::ListCloses {
+            items.push(self.single()?);
+            if self.token == Token::Comma {
+                self.advance()?;
+            }
+        }
+        self.advance()?;
+        Ok(Value::List(items))
     }
 
     fn single(&mut self) -> Result<Value, Error> {
-        match self.look() {
-            Some('"') => {
-                self.next();
-                self.string().map(Value::Text)
-            }
-            Some(c) if c.is_ascii_digit() || c == '-' => {
-                let mut digits = String::new();
-                while let Some(c) = self.rest.next_if(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)) {
-                    digits.push(c);
-                }
-                match digits.parse() {
-                    Ok(number) => Ok(Value::Number(number)),
-                    Err(_) => self.wrong(format!("\"{digits}\" is not a whole number")),
-                }
-            }
-            Some(c) => self.wrong(format!("{c:?} stands where a value should: a number, a string in quotes or a list")),
-            None => self.wrong("the text ends where a value should be"),
-        }
+        let value = match self.token {
+            Token::Number => Value::Number(self.number()?),
+            Token::Real => Value::Real(self.word().to_owned()),
+            Token::Quoted | Token::Plain => Value::Text(self.quoted()?),
+            Token::Bare => Value::Text(self.word().to_owned()),
+            _ => return self.wrong("expected a value"),
+        };
+        self.advance()?;
+        Ok(value)
     }
 
-    fn string(&mut self) -> Result<String, Error> {
-        let mut text = String::new();
-        loop {
-            match self.next() {
-                Some('"') => return Ok(text),
-                Some('\\') => match self.next() {
-                    Some(c) => text.push(c),
-                    None => return self.wrong("the text ends inside a string"),
-                },
-                Some('\n') => {
-                    self.line -= 1;
-                    return self.wrong("a string does not end on its line");
-                }
-                Some(c) => text.push(c),
-                None => return self.wrong("the text ends inside a string"),
-            }
-        }
-    }
-
-    fn list(&mut self) -> Result<Value, Error> {
-        let mut items = Vec::new();
-        loop {
-            match self.look() {
-                Some(']') => {
-                    self.next();
-                    return Ok(Value::List(items));
-                }
-                Some(',') if !items.is_empty() => {
-                    self.next();
-                    if self.look() == Some(']') {
-                        return self.wrong("a list ends in a comma");
-                    }
-                    items.push(self.single()?);
-                }
-                Some(_) if items.is_empty() => items.push(self.single()?),
-                Some(c) => return self.wrong(format!("{c:?} stands where a comma or ] should")),
-                None => return self.wrong("the text ends inside a list"),
-            }
-        }
+    /// A whole number; as in C, one that begins with 0 is octal.
+    fn number(&self) -> Result<i64, Error> {
+        let digits = self.word().trim_start_matches('+');
+        let unsigned = digits.trim_start_matches('-');
+        let base = if unsigned.len() > 1 && unsigned.starts_with('0') { 8 } else { 10 };
+        i64::from_str_radix(digits, base).or_else(|_| self.wrong("Failed to read int token."))
     }
 }
 

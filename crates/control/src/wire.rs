@@ -9,6 +9,7 @@
 //!
 //! Counts of blocks are named `..._blocks` or `blocks` (4 KiB each), counts of extents `..._extents`, bytes `..._bytes`.
 
+use crate::lists::Lists;
 use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
@@ -18,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The longest frame that is read or written.
 pub const FRAME_CAP: usize = 64 << 20;
 
@@ -75,11 +76,15 @@ pub enum Request {
         names: Vec<String>,
     },
     /// Makes nodes. `names: None` is every volume. Volumes marked to skip activation are left out unless `ignore_skip`;
-    /// with `auto`, those not marked for autoactivation are left out too. A snapshot with a reserve goes with its origin.
+    /// with `auto`, those not marked for autoactivation are left out too; and always those that the caller's lists do not allow. A snapshot with a reserve goes with its origin.
     Activate {
         names: Option<Vec<String>>,
         ignore_skip: bool,
         auto: bool,
+    },
+    /// Makes the devices of these volumes, as far as they are active, as their permission and the caller's lists have them.
+    Refresh {
+        names: Vec<String>,
     },
     /// Removes nodes; a volume in use is refused.
     Deactivate {
@@ -174,7 +179,7 @@ pub enum Request {
     Stop,
 }
 
-/// Who is asking, as far as the server's records want to know.
+/// Who is asking, as far as the server's records want to know; and what its settings say about activation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Caller {
@@ -182,6 +187,8 @@ pub struct Caller {
     pub command: String,
     /// `--autobackup n`: no copy of the metadata is kept for the changes of this client.
     pub no_backup: bool,
+    /// Which volumes may be activated for it, and how.
+    pub lists: Lists,
 }
 
 /// What the server answers.
@@ -735,6 +742,8 @@ pub struct NodeState {
     /// Of the block device, when active.
     pub major: u32,
     pub minor: u32,
+    /// It cannot be written to, whatever the volume's permission.
+    pub read_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

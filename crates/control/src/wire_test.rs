@@ -13,10 +13,15 @@ fn spec() -> SnapshotSpec {
     }
 }
 
+fn caller() -> Caller {
+    let lists = Lists { auto: Some(vec!["@boot".into()]), ..Lists::default() };
+    Caller { command: "lvs".into(), no_backup: true, lists }
+}
+
 #[test]
 fn frames_come_back_as_they_were_sent() {
     let requests = [
-        Request::Hello { version: VERSION, caller: Caller { command: "lvs".into(), no_backup: true } },
+        Request::Hello { version: VERSION, caller: caller() },
         Request::Snapshot { specs: vec![spec()], freeze: true },
         Request::SetAttributes { name: "a".into(), change: AttributeChange::default() },
         Request::Stop,

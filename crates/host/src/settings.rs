@@ -1,31 +1,67 @@
-//! `rowen.conf` in the system directory, read as [`rowen_control::settings`] has it. Commands refuse to run over a file
-//! that cannot be read; a server goes on with the settings that it has.
+//! `rowen.conf` in the system directory, read as [`rowen_control::settings`] has it; and, for those who bring LVM's settings,
+//! `lvm.conf` in the directory that the environment names in `LVM_SYSTEM_DIR`, with LVM's files for the tags of this host
+//! beside it. LVM's own directory is not looked into unless it is named: what was left there may be about other disks.
+//!
+//! Commands refuse to run over a file that cannot be read; a server goes on with the settings that it has.
 
-use crate::paths;
-use rowen_control::settings::Settings;
+use crate::{archive, paths};
+use rowen_control::lists;
+use rowen_control::settings::{self, Loaded};
+use rowen_control::syntax::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Longer files are no settings.
 const LONGEST: usize = 1 << 20;
 
-/// Where the file is.
+/// Where Rowen's own file is.
 pub fn path() -> PathBuf {
     paths::system_dir().join("rowen.conf")
 }
 
+/// LVM's directory, if somebody named it.
+fn lvms_dir() -> Option<PathBuf> {
+    std::env::var_os("LVM_SYSTEM_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
 /// The settings: the defaults when there is no file. The error is LVM's sentences.
-pub fn load() -> Result<Settings, String> {
-    let path = path();
-    let refused = |why: String| format!("{why}\nFailed to load config file {}", path.display());
-    let text = match std::fs::read(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
-        Err(e) => return Err(refused(format!("{}: read failed: {e}", path.display()))),
-        Ok(bytes) if bytes.len() > LONGEST => {
-            return Err(refused(format!("{}: the file is too long", path.display())));
+pub fn load() -> Result<Loaded, String> {
+    let mut loaded = Loaded::default();
+    if let Some(config) = read(&path(), settings::read)? {
+        loaded.config = config;
+    }
+    let Some(dir) = lvms_dir() else { return Ok(loaded) };
+    let mut waiting = vec!["lvm.conf".to_owned(), "lvmlocal.conf".to_owned()];
+    let mut known = Vec::new();
+    // What a tag's file says may give the host another tag.
+    while let Some(name) = waiting.first().cloned() {
+        if let Some((config, warnings)) = read(&dir.join(&name), settings::read_lvms)? {
+            loaded.config.add(config);
+            loaded.warnings.extend(warnings);
         }
-        Ok(bytes) => String::from_utf8(bytes)
-            .map_err(|_| refused(format!("Parse error in {}: it is not text in UTF-8", path.display())))?,
+        known.push(waiting.remove(0));
+        for tag in lists::host_tags(&loaded.config, &archive::host_name()) {
+            let name = format!("lvm_{tag}.conf");
+            if !tag.contains('/') && !known.contains(&name) && !waiting.contains(&name) {
+                waiting.push(name);
+            }
+        }
+    }
+    Ok(loaded)
+}
+
+/// What a file says; none: it is not there.
+fn read<T>(path: &Path, understand: impl FnOnce(&str) -> Result<T, Error>) -> Result<Option<T>, String> {
+    let shown = path.display();
+    let refused = |why: String| format!("{why}\nFailed to load config file {shown}");
+    let text = match std::fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(refused(format!("{shown}: read failed: {e}"))),
+        Ok(bytes) if bytes.len() > LONGEST => return Err(refused(format!("{shown}: the file is too long"))),
+        Ok(bytes) => {
+            String::from_utf8(bytes).map_err(|_| refused(format!("Parse error in {shown}: it is not text in UTF-8")))?
+        }
     };
-    Settings::read(&text).map_err(|error| refused(format!("Parse error in {}, {error}", path.display())))
+    let understood = understand(&text).map_err(|error| refused(error.sentence(&shown.to_string())))?;
+    Ok(Some(understood))
 }

@@ -121,6 +121,7 @@ fn volume_colons(lv: &Lv<'_>) -> String {
     let access = match (volume.read_only, is_active) {
         // LVM's device of a pool is there to hold it, not to be written.
         _ if role(volume) == Role::Pool => 7,
+        (false, _) if volume.node.read_only => 5,
         (false, _) => 3,
         (true, true) => 5,
         (true, false) => 1,
@@ -160,7 +161,12 @@ fn volume_page(page: &mut Page, lv: &Lv<'_>) {
     page.item(WIDTH, "LV Name", &volume.name);
     page.item(WIDTH, "VG Name", &group.name);
     page.item(WIDTH, "LV UUID", lvm_text(volume.uuid));
-    page.item(WIDTH, "LV Write Access", if volume.read_only { "read only" } else { "read/write" });
+    let access = match (volume.read_only, volume.node.read_only) {
+        (true, _) => "read only",
+        (false, true) => "read/write (activated read only)",
+        (false, false) => "read/write",
+    };
+    page.item(WIDTH, "LV Write Access", access);
     page.item(WIDTH, "LV Creation host, time", format!(", {}", TimeFormat::default().show(volume.attributes.created)));
     if role == Role::Thin && !volume.attributes.pool.is_empty() {
         page.item(WIDTH, "LV Pool name", &volume.attributes.pool);

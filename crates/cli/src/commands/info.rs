@@ -1,6 +1,6 @@
-//! What `lvm` tells about itself and this host: kinds of volume, formats, configuration. Most of it is short here.
+//! What `lvm` tells about itself and this host: kinds of volume, formats, tags. Most of it is short here.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::options::TYPES;
 use crate::parse::Args;
 use crate::session::Session;
@@ -22,21 +22,15 @@ pub fn devtypes(session: &mut Session<'_>, _args: &Args) -> Result {
     Ok(())
 }
 
-pub fn host_tags(_session: &mut Session<'_>, _args: &Args) -> Result {
+pub fn host_tags(session: &mut Session<'_>, _args: &Args) -> Result {
+    let tags = session.lists.host_tags.clone();
+    tags.iter().for_each(|tag| session.console.say(tag));
     Ok(())
 }
 
 pub fn system_id(session: &mut Session<'_>, _args: &Args) -> Result {
     session.console.say("system ID: ");
     Ok(())
-}
-
-/// No configuration is read, so no node of it is there; without a name there is nothing to show.
-pub fn config(_session: &mut Session<'_>, args: &Args) -> Result {
-    match args.positionals.first() {
-        None => Ok(()),
-        Some(name) => Err(Failure::failed(format!("Configuration node {name} not found"))),
-    }
 }
 
 pub fn diskscan(session: &mut Session<'_>, _args: &Args) -> Result {

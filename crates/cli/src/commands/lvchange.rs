@@ -114,13 +114,19 @@ fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
     hidden.iter().filter_map(|name| report.volume(name)).try_for_each(|volume| refuse_waiting(report, volume))
 }
 
-/// A device is always as its volume is; what can be made good is a merge that waited for the origin to be closed.
+/// A device is as its volume is, but for what lists make read-only; and a merge that waited for the origin to be closed can be
+/// made good.
 fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
     let active = selected.volumes.iter().filter_map(|name| selected.report.volume(name)).filter(|v| v.node.active);
     let waiting = active.flat_map(|origin| selected.report.snapshots_of(&origin.name));
     let waiting: Vec<String> = waiting.filter(|one| one.is_waiting_to_merge()).map(|one| one.name.clone()).collect();
     for snapshot in waiting {
         session.change(&selected.report.name, Request::Merge { snapshot })?;
+    }
+    let is_active = |name: &&String| selected.report.volume(name).is_some_and(|volume| volume.node.active);
+    let names: Vec<String> = selected.volumes.iter().filter(is_active).cloned().collect();
+    if !names.is_empty() {
+        session.change(&selected.report.name, Request::Refresh { names })?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
 use crate::session::{Session, unless_exported};
+use rowen_control::lists::Subject;
 use rowen_control::names::{self, Refusal};
 use rowen_control::paths::{self, Target};
 use rowen_control::sizes::{self, ShareOf};
@@ -356,6 +357,78 @@ fn becomes_active(args: &Args, attributes: &Attributes) -> bool {
     wanted && (!attributes.skip_activation || args.has(Opt::IgnoreSkip))
 }
 
+/// A volume that is to be made, as the lists of what may be activated look at it.
+fn subject<'a>(report: &'a GroupReport, name: &'a str, attributes: &'a Attributes) -> Subject<'a> {
+    Subject { group: &report.name, group_tags: &report.attributes.tags, volume: name, tags: &attributes.tags }
+}
+
+/// What would have to be active while it is made, and may not be.
+fn masked(report: &GroupReport, name: &str, what: &str) -> Failure {
+    Failure::failed(format!(
+        "Volume {}/{name} is not active locally (volume_list activation filter?).\nAborting. Failed to wipe {what}.",
+        report.name
+    ))
+}
+
+/// Whether a thick volume gets a device now. As in LVM, one that may not have one cannot be made: its beginning is wiped
+/// through it, unless nobody wants that.
+fn activate_thick(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    name: &str,
+    attributes: &Attributes,
+) -> Result<bool> {
+    if !becomes_active(args, attributes) {
+        return Ok(false);
+    }
+    let volume = subject(report, name, attributes);
+    let is_auto = args.activation() == Some(Activation::Auto);
+    let is_allowed = session.lists.allow(volume) && (!is_auto || session.lists.allow_auto(volume));
+    let is_wiped = args.yes_no(Opt::Zero) != Some(false) && args.read_only() != Some(true);
+    if !is_allowed && is_wiped {
+        return Err(masked(report, name, "start of new LV"));
+    }
+    if is_wiped && session.lists.make_read_only(volume) {
+        let group = &report.name;
+        session.console.complain(format!("WARNING: Read-only activated logical volume {group}/{name} not zeroed."));
+    }
+    Ok(is_allowed)
+}
+
+/// The same of a thin volume, or a snapshot that is one.
+fn activate_thin(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    name: &str,
+    attributes: &Attributes,
+) -> bool {
+    let volume = subject(report, name, attributes);
+    let is_auto = args.activation() == Some(Activation::Auto);
+    becomes_active(args, attributes) && session.lists.allow(volume) && (!is_auto || session.lists.allow_auto(volume))
+}
+
+/// Refuses a volume of a pool that may not be activated here. One of which a volume is active already is in use here.
+fn refuse_masked_pool(session: &mut Session<'_>, report: &GroupReport, pool: &str) -> Result {
+    let Some(found) = report.volume(pool) else { return Ok(()) };
+    let of_pool = Subject {
+        group: &report.name,
+        group_tags: &report.attributes.tags,
+        volume: pool,
+        tags: &found.attributes.tags,
+    };
+    if session.lists.allow(of_pool) {
+        return Ok(());
+    }
+    let all = session.report(&report.name)?;
+    if all.volumes.iter().any(|volume| volume.attributes.pool == pool && volume.node.active) {
+        return Ok(());
+    }
+    let group = &report.name;
+    Err(Failure::failed(format!("Cannot activate thin pool {group}/{pool}, perhaps skipped in lvm.conf volume_list?")))
+}
+
 /// Makes a volume: read-only before its device is there, where that is asked for.
 fn create(
     session: &mut Session<'_>,
@@ -387,7 +460,7 @@ fn plain(session: &mut Session<'_>, args: &Args) -> Result {
     warn_stripes(session, args, &report)?;
     check_room(session, &report, extents, &on)?;
     let attributes = attributes(session, args, false);
-    let activate = becomes_active(args, &attributes);
+    let activate = activate_thick(session, args, &report, &name, &attributes)?;
     let spec = VolumeSpec {
         name: name.clone(),
         uuid: session.backend.fresh_uuid(),
@@ -431,6 +504,9 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
     // The pool holds nothing back, but one that could never be filled is a mistake.
     check_room(session, report, extents, &[])?;
     let mut attributes = attributes(session, args, false);
+    if !session.lists.allow(subject(report, name, &attributes)) {
+        return Err(masked(report, name, "start of new LV"));
+    }
     attributes.pool = name.to_owned();
     Ok(VolumeSpec {
         name: name.to_owned(),
@@ -515,11 +591,12 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     }
     if let Some(pool) = &pool {
         refuse_full_pool(&report, pool)?;
+        refuse_masked_pool(session, &report, pool)?;
     }
     let of_pool = pool.as_ref().and_then(|pool| report.volume(pool)).map(|pool| pool.full);
     let mut attributes = attributes(session, args, false);
     attributes.pool = pool.unwrap_or_default();
-    let activate = becomes_active(args, &attributes);
+    let activate = activate_thin(session, args, &report, &name, &attributes);
     let spec = VolumeSpec {
         name: name.clone(),
         uuid: session.backend.fresh_uuid(),
@@ -595,6 +672,12 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         spec.attributes.pool = pool;
     }
     refuse_full_pool(&report, &spec.attributes.pool)?;
+    if reserve.is_some() && !session.lists.allow(subject(&report, &name, &spec.attributes)) {
+        return Err(masked(&report, &name, "snapshot exception store"));
+    }
+    if reserve.is_none() && !origin.node.active {
+        refuse_masked_pool(session, &report, &spec.attributes.pool)?;
+    }
     session.change(&group, Request::Snapshot { specs: vec![spec], freeze: true })?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())

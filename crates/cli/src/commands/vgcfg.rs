@@ -49,9 +49,11 @@ pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
         Some(path) => path.to_owned(),
         None => session.backend.backup_path(&group),
     };
-    let document = session.backend.read_text(&path).map_err(Failure::from).and_then(|text| {
-        Document::read(&text).map_err(|error| Failure::failed(format!("Parse error in {path}, {error}")))
-    });
+    let document = session
+        .backend
+        .read_text(&path)
+        .map_err(Failure::from)
+        .and_then(|text| Document::read(&text).map_err(|error| Failure::failed(error.sentence(&path))));
     let document = document.map_err(|failure| {
         session.tell(&failure);
         Failure::failed(format!(

@@ -96,9 +96,10 @@ pub const REFUSED: &[(&str, &str)] = &[
       exclusively",
     ),
     (
-        "profiles, `lvm.conf`",
-        "there is little to set: see rowen.conf in docs/operations.md; `--config report/...` and \
-      `--config global/units=...` are obeyed, other settings are read and do nothing",
+        "profiles; most of `lvm.conf`",
+        "what there is to set is in rowen.conf (docs/operations.md), under LVM's names where LVM has it, and all of it can be \
+      given with `--config`; `lvmconfig --list` names it. An `lvm.conf` is read only from the directory that \
+      `LVM_SYSTEM_DIR` names",
     ),
     (
         "`lvmdump`, `lvmsar`, `lvmsadc`, `lvmdiskscan`",

@@ -20,7 +20,7 @@ use index::{Indexed, Share};
 use layout::{Cells, Form, Layout};
 use rowen_control::wire::{PvReport, VolumeReport};
 use select::Criteria;
-use settings::Settings;
+use settings::{Extent, Settings};
 use std::cmp::Ordering;
 use value::{Style, Value};
 
@@ -77,60 +77,14 @@ impl Kind {
         }
     }
 
-    fn usual_fields(self, is_verbose: bool) -> &'static str {
-        match (self, is_verbose) {
-            (Kind::Volume, false) => {
-                "lv_name,vg_name,lv_attr,lv_size,pool_lv,origin,data_percent,metadata_percent,move_pv,mirror_log,copy_percent,\
-                 convert_lv"
-            }
-            (Kind::Volume, true) => {
-                "lv_name,vg_name,seg_count,lv_attr,lv_size,lv_major,lv_minor,lv_kernel_major,lv_kernel_minor,pool_lv,origin,\
-                 data_percent,metadata_percent,move_pv,copy_percent,mirror_log,convert_lv,lv_uuid,lv_profile"
-            }
-            (Kind::Segment, false) => "lv_name,vg_name,lv_attr,stripes,segtype,seg_size",
-            (Kind::Segment, true) => {
-                "lv_name,vg_name,lv_attr,seg_start,seg_size,stripes,segtype,stripe_size,chunk_size"
-            }
-            (Kind::Group, false) => "vg_name,pv_count,lv_count,snap_count,vg_attr,vg_size,vg_free",
-            (Kind::Group, true) => {
-                "vg_name,vg_attr,vg_extent_size,pv_count,lv_count,snap_count,vg_size,vg_free,vg_uuid,vg_profile"
-            }
-            (Kind::Pv, false) => "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free",
-            (Kind::Pv, true) => "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,dev_size,pv_uuid",
-            (Kind::Piece, false) => "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,pvseg_start,pvseg_size",
-            (Kind::Piece, true) => {
-                "pv_name,vg_name,pv_fmt,pv_attr,pv_size,pv_free,pvseg_start,pvseg_size,lv_name,seg_start_pe,segtype,\
-                 seg_pe_ranges"
-            }
-        }
-    }
-
-    /// In a full report each kind shows all that it has.
-    fn full_fields(self) -> &'static str {
+    /// As settings of its columns and its order name it.
+    fn setting(self) -> &'static str {
         match self {
-            Kind::Volume => "lv_all",
-            Kind::Segment => "seg_all",
-            Kind::Group => "vg_all",
-            Kind::Pv => "pv_all",
-            Kind::Piece => "pvseg_all,pv_uuid,lv_uuid",
-        }
-    }
-
-    fn usual_order(self) -> &'static str {
-        match self {
-            Kind::Volume => "vg_name,lv_name",
-            Kind::Segment => "vg_name,lv_name,seg_start",
-            Kind::Group => "vg_name",
-            Kind::Pv => "pv_name",
-            Kind::Piece => "pv_name,pvseg_start",
-        }
-    }
-
-    fn full_order(self) -> &'static str {
-        match self {
-            Kind::Segment => "lv_uuid,seg_start",
-            Kind::Piece => "pv_uuid,pvseg_start",
-            other => other.usual_order(),
+            Kind::Volume => "lvs",
+            Kind::Segment => "segs",
+            Kind::Group => "vgs",
+            Kind::Pv => "pvs",
+            Kind::Piece => "pvsegs",
         }
     }
 
@@ -189,12 +143,14 @@ impl Shape {
     }
 
     fn scoped(args: &Args, kind: Kind, scope: Scope) -> Result<Shape> {
-        let settings = Settings::from(args)?;
+        let settings = Settings::from(args);
         let is_json = settings.form(args) == Form::Json || settings.form(args) == Form::JsonTyped;
-        let usual = match scope {
-            Scope::One => settings.columns(kind, args.has(Opt::Verbose)),
-            Scope::Full => kind.full_fields().to_owned(),
+        let extent = match scope {
+            Scope::One if args.has(Opt::Verbose) => Extent::Verbose,
+            Scope::One => Extent::Usual,
+            Scope::Full => Extent::Full,
         };
+        let usual = settings.columns(kind, extent);
         let wanted = args.of_report(kind, scope == Scope::One);
         let mut fields = Vec::new();
         let mut compact = None;
@@ -224,11 +180,10 @@ impl Shape {
         }
         let keys = wanted.iter().rev().find(|(option, _)| *option == Opt::Sort).map(|(_, keys)| keys.as_str());
         let is_unbuffered = (args.has(Opt::Unbuffered) || settings.is_unbuffered()) && keys.is_none() && !is_json;
-        let usual_order = if scope == Scope::Full { kind.full_order() } else { kind.usual_order() };
         let sort = match keys {
             Some(keys) => sort_keys(kind, keys)?,
             None if is_unbuffered => Vec::new(),
-            None => sort_keys(kind, usual_order)?,
+            None => sort_keys(kind, &settings.order(kind, extent))?,
         };
         let select = wanted.iter().rev().find(|(option, _)| *option == Opt::Select).map(|(_, text)| text.as_str());
         let criteria = select.map(|text| Criteria::parse(text, kind.prefix())).transpose()?.flatten();

@@ -1,20 +1,30 @@
-//! What the command line says about a report's form: its options, and those settings of `--config` that are about reports.
-//! An option comes before a setting.
+//! What the command line says about a report's form: its options, and those settings that are about reports, of `--config` and
+//! of the files. An option comes before a setting.
 
 use super::Kind;
 use super::fields::{self, Field};
 use super::layout::{Form, Headings, Layout};
 use super::time::TimeFormat;
 use super::value::Style;
-use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use rowen_control::config::Config;
+use rowen_control::settings::default_text;
 use rowen_control::units::Units;
 
+/// How much a report shows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    Usual,
+    Verbose,
+    /// As a part of a full report.
+    Full,
+}
+
 /// The settings that were given.
-pub struct Settings {
-    config: Config,
+pub struct Settings<'a> {
+    config: &'a Config,
 }
 
 fn wrong(setting: &str, value: &str) -> Failure {
@@ -23,14 +33,17 @@ fn wrong(setting: &str, value: &str) -> Failure {
     ))
 }
 
-impl Settings {
-    pub fn from(args: &Args) -> Result<Settings> {
-        Ok(Settings { config: args.config()? })
+impl<'a> Settings<'a> {
+    pub fn from(args: &'a Args) -> Settings<'a> {
+        Settings { config: &args.config }
     }
 
-    /// Whether a setting that is a number is on.
     fn is_on(&self, path: &str) -> Option<bool> {
-        self.config.get(path).map(|value| value != "0")
+        self.config.is_on(path)
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        self.config.text(path)
     }
 
     pub fn is_unbuffered(&self) -> bool {
@@ -38,20 +51,28 @@ impl Settings {
     }
 
     /// The columns of a report that does not name them.
-    pub fn columns(&self, kind: Kind, is_verbose: bool) -> String {
-        let command = match kind {
-            Kind::Volume => "lvs_cols",
-            Kind::Segment => "lvs_segs_cols",
-            Kind::Group => "vgs_cols",
-            Kind::Pv => "pvs_cols",
-            Kind::Piece => "pvs_segs_cols",
+    pub fn columns(&self, kind: Kind, extent: Extent) -> String {
+        let extent = match extent {
+            Extent::Usual => "",
+            Extent::Verbose => "_verbose",
+            Extent::Full => "_full",
         };
-        let path = format!("report/{command}{}", if is_verbose { "_verbose" } else { "" });
-        self.config.get(&path).map_or_else(|| kind.usual_fields(is_verbose).to_owned(), str::to_owned)
+        self.list(&format!("report/{}_cols{extent}", kind.setting()))
+    }
+
+    /// The fields that it is sorted by.
+    pub fn order(&self, kind: Kind, extent: Extent) -> String {
+        let extent = if extent == Extent::Full { "_full" } else { "" };
+        self.list(&format!("report/{}_sort{extent}", kind.setting()))
+    }
+
+    fn list(&self, path: &str) -> String {
+        self.text(path).unwrap_or_else(|| default_text(path).to_owned())
     }
 
     pub fn form(&self, args: &Args) -> Form {
-        match args.text(Opt::ReportFormat).or_else(|| self.config.get("report/output_format")) {
+        let setting = self.text("report/output_format");
+        match args.text(Opt::ReportFormat).or(setting.as_deref()) {
             Some("json") => Form::Json,
             Some("json_std") => Form::JsonTyped,
             _ => Form::Text,
@@ -59,28 +80,28 @@ impl Settings {
     }
 
     pub fn units(&self, args: &Args) -> Result<Units> {
-        match (args.has(Opt::UnitsShown), self.config.get("global/units")) {
-            (false, Some(value)) => Units::parse(value).ok_or_else(|| wrong("global/units", value)),
+        match (args.has(Opt::UnitsShown), self.text("global/units")) {
+            (false, Some(value)) => Units::parse(&value).ok_or_else(|| wrong("global/units", &value)),
             _ => Ok(args.units()),
         }
     }
 
     pub fn style(&self, args: &Args) -> Result<Style> {
-        let time = match self.config.get("report/time_format") {
-            Some(form) => TimeFormat::parse(form).ok_or_else(|| {
+        let time = match self.text("report/time_format") {
+            Some(form) => TimeFormat::parse(&form).ok_or_else(|| {
                 Failure::failed(format!(
                     "Invalid time format \"{form}\" supplied.\nUpdated config file invalid. Aborting."
                 ))
             })?,
             None => TimeFormat::default(),
         };
-        let between = self.config.get("report/list_item_separator").unwrap_or(",");
+        let between = self.text("report/list_item_separator").unwrap_or_else(|| ",".to_owned());
         Ok(Style {
             units: self.units(args)?,
             has_suffix: !args.has(Opt::NoSuffix) && self.is_on("global/suffix").unwrap_or(true),
             is_binary: args.has(Opt::Binary) || self.is_on("report/binary_values_as_numeric").unwrap_or(false),
             time,
-            between_items: between.to_owned(),
+            between_items: between,
         })
     }
 
@@ -93,13 +114,15 @@ impl Settings {
             Some(is_on) => is_aligned_by_option || (is_on && !is_unaligned),
             None => is_aligned_by_option || !is_unaligned,
         };
-        let headings = match args.text(Opt::Headings).or_else(|| self.config.get("report/headings")) {
+        let setting = self.text("report/headings");
+        let headings = match args.text(Opt::Headings).or(setting.as_deref()) {
             _ if args.has(Opt::NoHeadings) => Headings::None,
             Some("0" | "none") => Headings::None,
             Some("2" | "full") => Headings::Names,
             _ => Headings::Short,
         };
-        let separator = args.text(Opt::Separator).or_else(|| self.config.get("report/separator"));
+        let setting = self.text("report/separator");
+        let separator = args.text(Opt::Separator).or(setting.as_deref());
         Layout {
             form: self.form(args),
             headings,
@@ -116,7 +139,7 @@ impl Settings {
         if self.is_on("report/compact_output") == Some(true) {
             return Some(Vec::new());
         }
-        let names = self.config.get("report/compact_output_cols")?;
+        let names = self.text("report/compact_output_cols")?;
         let only: Vec<&Field> = names.split(',').filter_map(|name| fields::find("lv_", name)).collect();
         (!only.is_empty()).then_some(only)
     }

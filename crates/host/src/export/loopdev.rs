@@ -222,7 +222,8 @@ impl LoopDevice {
             .doing(|| format!("set the size of {}", self.path().display()))
     }
 
-    fn is_read_only(self) -> bool {
+    /// Whether writes to it are refused.
+    pub fn is_read_only(self) -> bool {
         self.attribute("ro").is_ok_and(|text| text.trim() == "1")
     }
 

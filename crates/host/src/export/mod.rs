@@ -63,6 +63,8 @@ pub struct Node {
     pub loop_number: u32,
     pub major: u32,
     pub minor: u32,
+    /// Nobody can write to it, whatever the volume's permission.
+    pub read_only: bool,
 }
 
 /// What came of the devices that a predecessor left.
@@ -104,6 +106,7 @@ struct Export {
     device: LoopDevice,
     major: u32,
     minor: u32,
+    read_only: bool,
 }
 
 /// The active volumes of one group.
@@ -238,7 +241,12 @@ impl Exports {
     /// Makes an active volume's device read-only or writable.
     pub async fn set_read_only(&self, name: &str, read_only: bool) -> Result<()> {
         let name = name.to_owned();
-        self.off_worker(move |inner| inner.device(&name)?.set_read_only(read_only)).await
+        self.off_worker(move |inner| {
+            inner.device(&name)?.set_read_only(read_only)?;
+            inner.note_read_only(&name, read_only);
+            Ok(())
+        })
+        .await
     }
 
     /// Writes out and forgets what the kernel has cached of the device: needed around a change of its contents from below.
@@ -315,11 +323,18 @@ impl Inner {
             loop_number: export.device.number,
             major: export.major,
             minor: export.minor,
+            read_only: export.read_only,
         }
     }
 
     fn device(&self, name: &str) -> Result<LoopDevice> {
         self.active.lock().get(name).map(|export| export.device).ok_or_else(|| Error::NotActive(name.into()))
+    }
+
+    fn note_read_only(&self, name: &str, read_only: bool) {
+        if let Some(export) = self.active.lock().get_mut(name) {
+            export.read_only = read_only;
+        }
     }
 
     fn activate(&self, name: &str, target: Arc<dyn Target>, read_only: bool) -> Result<Node> {
@@ -339,7 +354,7 @@ impl Inner {
             self.with_keeper(|keeper| keeper.hold(&entry, fd.as_fd()))
                 .and_then(|()| self.make_names(name, device))
                 .inspect_err(|_| device.abandon())?;
-            Ok(Export { entry, fd: fd.clone(), connection, ended: ended.clone(), device, major, minor })
+            Ok(Export { entry, fd: fd.clone(), connection, ended: ended.clone(), device, major, minor, read_only })
         });
         match made {
             Ok(export) => {
@@ -547,14 +562,16 @@ impl Inner {
         let (major, minor) = device.numbers().map_err(|e| e.to_string())?;
         let renamed = entry.name != name;
         let entry = Entry { name: name.clone(), ..entry.clone() };
-        let export = Export { entry, fd, connection, ended, device, major, minor };
+        // One that was activated read-only stays so: the successor need not know of the list that made it.
+        let read_only = target.read_only() || device.is_read_only();
+        let export = Export { entry, fd, connection, ended, device, major, minor, read_only };
         self.active.lock().insert(name.clone(), export);
         // From here on its users are served; what else differs is put right, or said.
         let repaired = self.make_names(&name, device).and_then(|()| {
             if device.size()? != target.size() {
                 device.update_size()?;
             }
-            device.set_read_only(target.read_only())?;
+            device.set_read_only(read_only)?;
             if renamed { self.hold_again(&name) } else { Ok(()) }
         });
         if let Err(e) = repaired {

@@ -1,8 +1,10 @@
-//! Which volumes have nodes.
+//! Which volumes have nodes, and which of these cannot be written to.
 
 use super::failure::{Failure, Result};
 use super::merge::is_waiting;
 use super::state::{Server, follows_origin, is_pool};
+use parking_lot::Mutex;
+use rowen_control::lists::{Lists, Subject};
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::group::{VolumeInfo, VolumeState};
 
@@ -18,12 +20,23 @@ impl Server {
     ) -> Result<Outcome> {
         let by_name = names.is_some();
         let chosen = self.with_relatives(names)?;
+        let lists = self.lists.get();
+        let group_tags = self.group.info().attributes.tags;
+        let judge = |volume: &VolumeInfo| {
+            // A snapshot that follows its origin is there when that is, whatever its own name.
+            let origin = volume.origin.filter(|_| follows_origin(volume));
+            let origin = origin.and_then(|origin| self.group.volume_info(origin).ok());
+            let volume = origin.as_ref().unwrap_or(volume);
+            let subject = self.subject(&group_tags, &volume.name, &volume.attributes.tags);
+            lists.allow(subject) && (!auto || lists.allow_auto(subject))
+        };
         let wanted = chosen.into_iter().filter(|volume| {
             let skipped = volume.attributes.skip_activation && !ignore_skip;
             let not_now = auto && !volume.attributes.autoactivate;
+            let is_allowed = judge(volume);
             // An invalid snapshot is an error for who names it, and nothing to wait for when all are activated.
             let hopeless = volume.state == VolumeState::Invalid && !by_name;
-            !(is_pool(volume) || is_waiting(volume) || skipped || not_now || hopeless)
+            !(is_pool(volume) || is_waiting(volume) || skipped || not_now || hopeless) && is_allowed
         });
         let mut on = |volume| {
             let volume = self.merge_before_activation(volume, tell)?;
@@ -31,6 +44,35 @@ impl Server {
         };
         let failures: Vec<Failure> = wanted.filter_map(|volume| on(volume).err()).collect();
         Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
+    }
+
+    /// Makes devices read-only or writable, as their volumes' permission and the lists have them now.
+    pub fn refresh(&self, names: &[String]) -> Result<Outcome> {
+        let active = self.find_all(names)?.into_iter().filter(|volume| self.node(&volume.name).is_some());
+        let failures: Vec<Failure> = active.filter_map(|volume| self.switch_on(&volume).err()).collect();
+        Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
+    }
+
+    fn subject<'a>(&'a self, group_tags: &'a [String], volume: &'a str, tags: &'a [String]) -> Subject<'a> {
+        Subject { group: &self.name, group_tags, volume, tags }
+    }
+
+    /// Whether a volume of this name may be activated.
+    pub fn allows(&self, volume: &str, tags: &[String]) -> bool {
+        let lists = self.lists.get();
+        lists.is_nothing() || lists.allow(self.subject(&self.group.info().attributes.tags, volume, tags))
+    }
+
+    /// Whether the volume's device is to be read-only: by its permission, or by the list of those that are.
+    pub fn is_read_only(&self, volume: &VolumeInfo) -> bool {
+        let lists = self.lists.get();
+        volume.read_only
+            || lists.read_only.is_some()
+                && lists.make_read_only(self.subject(
+                    &self.group.info().attributes.tags,
+                    &volume.name,
+                    &volume.attributes.tags,
+                ))
     }
 
     /// Takes the nodes of the named volumes away, or of all; of none when one of them is in use.
@@ -84,5 +126,41 @@ impl Server {
             }
         };
         marked.filter_map(|volume| restore(volume).err()).collect()
+    }
+}
+
+/// The lists of this server's settings and, while a request is carried out, those of its client, which come before them.
+#[derive(Default)]
+pub struct ListsInForce {
+    own: Mutex<Lists>,
+    client: Mutex<Option<Lists>>,
+}
+
+impl ListsInForce {
+    pub fn new(own: Lists) -> ListsInForce {
+        ListsInForce { own: Mutex::new(own), client: Mutex::default() }
+    }
+
+    pub fn set_own(&self, own: Lists) {
+        *self.own.lock() = own;
+    }
+
+    /// The client's lists are in force until the guard goes. One request at a time (S1).
+    pub fn heed(&self, client: &Lists) -> Heeded<'_> {
+        *self.client.lock() = Some(client.clone());
+        Heeded(self)
+    }
+
+    pub fn get(&self) -> Lists {
+        self.client.lock().clone().unwrap_or_else(|| self.own.lock().clone())
+    }
+}
+
+/// A client's lists are in force.
+pub struct Heeded<'a>(&'a ListsInForce);
+
+impl Drop for Heeded<'_> {
+    fn drop(&mut self) {
+        *self.0.client.lock() = None;
     }
 }

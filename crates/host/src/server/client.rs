@@ -2,18 +2,17 @@
 
 use super::start::ensure_running;
 use crate::paths;
+use parking_lot::Mutex;
 use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
 
-/// A process is one command.
-static CALLER: OnceLock<Caller> = OnceLock::new();
+/// The command that this process is carrying out; LVM's shell does one after the other.
+static CALLER: Mutex<Option<Caller>> = Mutex::new(None);
 
-/// Tells what command this process is; what it asks of servers from now on is asked in that name. Told once.
+/// Tells what command this process is; what it asks of servers from now on is asked in that name.
 pub fn introduce(caller: Caller) {
-    // A second word would be about the same command.
-    let _known = CALLER.set(caller);
+    *CALLER.lock() = Some(caller);
 }
 
 /// A connection to a group's server.
@@ -54,7 +53,7 @@ impl Client {
         let stream = UnixStream::connect(paths::control_socket(group)).map_err(absent)?;
         let mut client = Client { group: group.to_owned(), stream };
         match client
-            .request(&Request::Hello { version: wire::VERSION, caller: CALLER.get().cloned().unwrap_or_default() })
+            .request(&Request::Hello { version: wire::VERSION, caller: CALLER.lock().clone().unwrap_or_default() })
         {
             Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
             Ok(Outcome::Error { kind, message }) => Err(ConnectError::Refused { kind, message }),

@@ -14,7 +14,7 @@ impl Handler for Server {
         let may_merge =
             matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
         let is_change = may_merge || changes_metadata(&request);
-        let outcome = self.carry_out(request, interim).unwrap_or_else(Outcome::from);
+        let outcome = self.carry_out(request, caller, interim).unwrap_or_else(Outcome::from);
         // A request that failed may have done a part of its work.
         let goes_on = !self.end.is_destroyed() && !self.end.is_renamed() && self.end.leaving().is_none();
         if is_change && !caller.no_backup && goes_on {
@@ -45,6 +45,7 @@ fn changes_metadata(request: &Request) -> bool {
             | Request::Checkpoint
             | Request::Activate { .. }
             | Request::Deactivate { .. }
+            | Request::Refresh { .. }
             | Request::MakeNodes
             | Request::Stop
     )
@@ -76,7 +77,7 @@ fn takes_space(request: &Request) -> bool {
 }
 
 impl Server {
-    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
+    fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         match request {
             Request::Hello { .. } => {
                 return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
@@ -101,6 +102,7 @@ impl Server {
         if !is_for_exported(&request) {
             self.refuse_exported()?;
         }
+        let _lists = self.lists.heed(&caller.lists);
         match request {
             Request::Hello { .. }
             | Request::Report { .. }
@@ -116,6 +118,7 @@ impl Server {
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),
             Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto, tell),
+            Request::Refresh { names } => self.refresh(&names),
             Request::Deactivate { names } => self.deactivate(names.as_deref()),
             Request::Resize { name, blocks, force, on } => self.resize(&name, blocks, force, &on),
             Request::SetReserve { name, blocks } => self.set_reserve(&name, blocks),

@@ -156,7 +156,7 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
         keeper::tell_name(to)?;
     }
     // The last copy of the metadata under the old name is history. It is no reason to stay half renamed.
-    if let Err(e) = archive::retire(from, &settings::load().unwrap_or_default()) {
+    if let Err(e) = archive::retire(from, &settings::load().unwrap_or_default().settings()) {
         log::line(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
     }
     log::line(format_args!("volume group \"{from}\" is \"{to}\": what its server had begun is finished"));

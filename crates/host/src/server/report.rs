@@ -43,7 +43,7 @@ impl Server {
         let state = |name: &str| {
             let Some(node) = nodes.get(name) else { return NodeState::default() };
             let open = open.contains(&(node.major, node.minor));
-            NodeState { active: true, open, major: node.major, minor: node.minor }
+            NodeState { active: true, open, major: node.major, minor: node.minor, read_only: node.read_only }
         };
         let report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         Ok(Outcome::Report(Box::new(report)))

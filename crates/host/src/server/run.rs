@@ -1,5 +1,6 @@
 //! The server process from start to end.
 
+use super::activation::ListsInForce;
 use super::archive::Archive;
 use super::failure::{Failure, Result};
 use super::listen::Listener;
@@ -12,9 +13,10 @@ use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
-use crate::{devices, harden, keeper, paths, settings};
+use crate::{archive, devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
-use rowen_control::settings::{ProcessorLatency, Settings};
+use rowen_control::lists::Lists;
+use rowen_control::settings::{Loaded, ProcessorLatency};
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Config, Group};
@@ -159,12 +161,14 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
     })?;
-    let settings = settings::load().unwrap_or_else(|why| {
+    let loaded = settings::load().unwrap_or_else(|why| {
         // Applications may be waiting for this server: a slip in a text file must not keep it from them.
         why.lines().for_each(log::line);
         log::line("the default settings are used");
-        Settings::default()
+        Loaded::default()
     });
+    loaded.warnings.iter().for_each(log::line);
+    let settings = loaded.settings();
     let pool = Arc::new(
         Pool::start_alert(options.workers, processor_latency(settings.processor_latency))
             .map_err(|e| internal("start the workers", name, e))?,
@@ -199,6 +203,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         change: Mutex::new(()),
         warnings: Warnings::new(&settings),
         archive,
+        lists: ListsInForce::new(lists_of(&loaded)),
         reached: options.reached,
         end: End::new().map_err(|e| internal("start the server", name, e))?,
         pool,
@@ -342,12 +347,19 @@ fn is_needless(server: &Server) -> bool {
     !server.any_active() && server.group.info().reclaim_left == 0
 }
 
+fn lists_of(loaded: &Loaded) -> Lists {
+    Lists::of(&loaded.config, &archive::host_name())
+}
+
 /// Takes the settings again; ones that cannot be read change nothing.
 fn reload(server: &Server) {
     match settings::load() {
-        Ok(settings) => {
+        Ok(loaded) => {
+            loaded.warnings.iter().for_each(log::line);
+            let settings = loaded.settings();
             server.warnings.set_settings(&settings);
             server.archive.set_settings(settings);
+            server.lists.set_own(lists_of(&loaded));
             log::line("the settings were read again");
         }
         Err(why) => why.lines().for_each(log::line),

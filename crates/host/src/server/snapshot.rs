@@ -44,6 +44,7 @@ impl Server {
                 // It follows its origin, which is not active.
                 wanted = false;
             }
+            wanted &= made.reserve.is_some() || self.allows(&made.name, &made.attributes.tags);
             made.attributes.active = wanted;
             on.push((made.name.clone(), wanted));
             engine_specs.push(made);

@@ -5,6 +5,7 @@
 //!     shutdown. Shutdown leaves the attribute: the next server of this boot makes the nodes again.
 //! S3. A request that fails leaves the group and the nodes as they were; where that could not be done, its message says so.
 
+use super::activation::ListsInForce;
 use super::archive::Archive;
 use super::failure::{Context, Failure, Result};
 use super::warnings::Warnings;
@@ -31,6 +32,8 @@ pub struct Server {
     pub change: Mutex<()>,
     pub warnings: Warnings,
     pub archive: Archive,
+    /// Which volumes may be activated, and how.
+    pub lists: ListsInForce,
     /// Told of each step of a rename.
     pub reached: fn(&str),
     /// Somebody asked over the socket that the server end.
@@ -200,18 +203,29 @@ impl Server {
         Failure::new(ErrorKind::InUse, format!("Logical volume {}/{name} {how}.", self.name))
     }
 
-    /// Makes the volume's node.
+    /// Makes the volume's node, or makes one that is there as it has to be.
     pub fn switch_on(&self, volume: &VolumeInfo) -> Result<Node> {
+        let read_only = self.is_read_only(volume);
         if let Some(node) = self.node(&volume.name) {
-            return Ok(node);
+            if node.read_only == read_only {
+                return Ok(node);
+            }
+            self.set_device_read_only(&volume.name, read_only)?;
+            return Ok(Node { read_only, ..node });
         }
         if volume.state == VolumeState::Invalid {
             return Err(self.failure(&Error::InvalidSnapshot, &volume.name));
         }
         let data = self.told(self.group.volume(volume.id), &volume.name)?;
         let target = VolumeTarget::new(data, volume);
-        let (name, read_only) = (volume.name.clone(), volume.read_only);
+        let name = volume.name.clone();
         Ok(self.export(|exports| async move { exports.activate(&name, target, read_only).await })?)
+    }
+
+    /// Makes an active volume's device read-only or writable.
+    pub fn set_device_read_only(&self, name: &str, read_only: bool) -> export::Result<()> {
+        let name = name.to_owned();
+        self.export(|exports| async move { exports.set_read_only(&name, read_only).await })
     }
 
     /// LVM's sentence when something uses one of these volumes' devices. One look for all of them: of the few that seem in

@@ -18,7 +18,8 @@ impl Server {
         self.refuse_more_volumes(1)?;
         let name = spec.name.clone();
         let mut volume = NewVolume::from(spec);
-        let activate = activate && volume.attributes.pool != name;
+        let is_allowed = self.allows(&name, &volume.attributes.tags);
+        let activate = activate && volume.attributes.pool != name && is_allowed;
         volume.attributes.active = activate;
         let on = self.extents_on(on)?;
         let group = self.group.clone();
@@ -154,9 +155,8 @@ impl Server {
         if self.node(name).is_none() {
             return Ok(Outcome::Ok);
         }
-        let volume_name = name.to_owned();
-        let device = self.export(|exports| async move { exports.set_read_only(&volume_name, read_only).await });
-        if let Err(error) = device {
+        let stays = self.is_read_only(&VolumeInfo { read_only, ..volume.clone() });
+        if let Err(error) = self.set_device_read_only(name, stays) {
             let (group, before) = (self.group.clone(), volume.read_only);
             let undone = self.run(async move { group.set_read_only(id, before).await });
             self.told(undone, name)?;

@@ -16,6 +16,7 @@ fields! { DEVICE: VolumeDevice, lv;
         |lv| Value::text(match (is_active(lv.volume), lv.volume.read_only) {
             (_, true) => "read-only",
             (false, false) => "unknown",
+            (true, false) if lv.volume.node.read_only => "read-only-override",
             (true, false) => "writeable",
         });
     "lv_suspended", "Suspended", Flag 10, "Set while its input and output are held.",

@@ -242,7 +242,11 @@ pub fn attr(lv: &Lv<'_>) -> String {
         Role::Thin => 'V',
         Role::Plain => '-',
     };
-    let permission = if volume.read_only { 'r' } else { 'w' };
+    let permission = match (volume.read_only, volume.node.read_only) {
+        (true, _) => 'r',
+        (false, true) => 'R',
+        (false, false) => 'w',
+    };
     let state = match volume.state {
         VolumeState::Invalid => 'I',
         VolumeState::Ok if is_active(volume) => 'a',
