@@ -119,7 +119,10 @@ impl Server {
         let _change = self.change.lock();
         let marked = self.group.volumes_where(|volume| volume.attributes.active).into_iter();
         let restore = |volume: VolumeInfo| {
-            if same_boot && volume.state == VolumeState::Ok {
+            // What was taken over is as a client's lists made it.
+            if self.node(&volume.name).is_some() {
+                Ok(())
+            } else if same_boot && volume.state == VolumeState::Ok {
                 self.switch_on(&volume).map(drop)
             } else {
                 self.note_active(&volume, false)
