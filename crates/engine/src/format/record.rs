@@ -2,7 +2,9 @@
 //!
 //! [`on_disk!`] turns one list of `offset => field: type` into the struct, its codec and its byte table
 //! ([`Field`] rows), so that the three cannot disagree; gaps, overlaps and a wrong total do not compile.
-//! The module also owns the checksum of a block that carries its checksum within itself.
+//! The module also owns the checksum, and that of a block that carries its checksum within itself.
+
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// One row of an on-disk table: `len` bytes at offset `at`. `docs/format.md` lists the same rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,11 +127,25 @@ macro_rules! on_disk {
 }
 pub(crate) use on_disk;
 
+/// CRC-32C (Castagnoli, as in iSCSI: RFC 3720, section 12.1) of `bytes`: every checksum on the disk is one.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// CRC-32C of the bytes that `crc` is the checksum of, followed by `bytes`.
+pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    // The register holds the complement of the checksum so far.
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
+    digest.update(bytes);
+    // 32 bits by the algorithm's definition.
+    digest.finalize() as u32
+}
+
 /// CRC-32C of `block` with the four bytes at `crc_at` taken as zero: the checksum that they should hold.
 pub fn block_crc(block: &[u8], crc_at: usize) -> u32 {
-    let before = crc32c::crc32c(&block[..crc_at]);
-    let field = crc32c::crc32c_append(before, &[0; 4]);
-    crc32c::crc32c_append(field, &block[crc_at + 4..])
+    let before = crc32c(&block[..crc_at]);
+    let field = crc32c_append(before, &[0; 4]);
+    crc32c_append(field, &block[crc_at + 4..])
 }
 
 /// Writes the block's checksum into the four bytes at `crc_at`. The last step of encoding.

@@ -65,3 +65,24 @@ fn a_sealed_block_notices_any_flipped_bit() {
         block[bit / 8] ^= 1 << (bit % 8);
     }
 }
+
+/// A byte at a time, by the definition: the polynomial 0x1edc6f41, bits reflected.
+fn crc32c_by_definition(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
+#[test]
+fn the_checksum_is_crc32c_in_one_piece_or_several() {
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    assert_eq!(crc32c(&[]), 0);
+    let bytes: Vec<u8> = (0..5000_u32).map(|n| ((n * n) >> 3) as u8).collect();
+    for len in (0..300).chain([511, 512, 513, 4095, 4096, 4097, 5000]) {
+        let whole = crc32c_by_definition(&bytes[..len]);
+        assert_eq!(crc32c(&bytes[..len]), whole, "{len} bytes");
+        for cut in [0, 1, len / 3, len / 2, len.saturating_sub(1), len] {
+            let (first, rest) = bytes[..len].split_at(cut.min(len));
+            assert_eq!(crc32c_append(crc32c(first), rest), whole, "{len} bytes cut at {cut}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
+use crate::format::record::crc32c_append;
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
 use crate::format::superblock::{DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{GroupAttributes, PvFlags, VolumeKind, VolumeState};
@@ -913,7 +914,7 @@ async fn settle_proofs(
     for proof in &mut proofs[together] {
         let to = proof.end.min(end);
         let bytes = ((proof.at - start) * BLOCK_SIZE) as usize..((to - start) * BLOCK_SIZE) as usize;
-        proof.crc = crc32c::crc32c_append(proof.crc, &data.as_slice()[bytes]);
+        proof.crc = crc32c_append(proof.crc, &data.as_slice()[bytes]);
         proof.at = to;
         if to == proof.end && proof.crc != proof.wanted {
             proven[proof.record].2 = false;

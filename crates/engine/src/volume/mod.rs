@@ -10,6 +10,7 @@ use crate::core::{Core, count};
 use crate::disk::{DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, WriteExtent};
+use crate::format::record::crc32c;
 use crate::group::{FullPolicy, VolumeInfo};
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError, NodeRef};
@@ -587,7 +588,7 @@ impl Volume {
                     lv_block: LvBlock(first + at),
                     vg_block: VgBlock(*vg),
                     len: *blocks as u32,
-                    data_crc: crc32c::crc32c(bytes),
+                    data_crc: crc32c(bytes),
                 });
             }
             at += blocks;
