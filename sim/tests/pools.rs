@@ -153,10 +153,15 @@ fn the_bound_outlives_the_program() {
 
 /// Whether the future is done within a second of the world's time.
 async fn is_done_in_a_second<F: Future + Unpin>(world: &World, future: &mut F) -> bool {
-    let mut second = world.handle().sleep(Duration::from_secs(1));
-    poll_fn(|cx| match (Pin::new(&mut *future).poll(cx), second.as_mut().poll(cx)) {
-        (Poll::Ready(_), _) => Poll::Ready(true),
-        (_, Poll::Ready(())) => Poll::Ready(false),
+    is_done_within(world, 1, future).await.is_some()
+}
+
+/// What the future comes to, if it is done within so many seconds of the world's time.
+async fn is_done_within<F: Future + Unpin>(world: &World, seconds: u64, future: &mut F) -> Option<F::Output> {
+    let mut time = world.handle().sleep(Duration::from_secs(seconds));
+    poll_fn(|cx| match (Pin::new(&mut *future).poll(cx), time.as_mut().poll(cx)) {
+        (Poll::Ready(outcome), _) => Poll::Ready(Some(outcome)),
+        (_, Poll::Ready(())) => Poll::Ready(None),
         _ => Poll::Pending,
     })
     .await
@@ -184,6 +189,50 @@ fn writes_beyond_it_are_held_until_there_is_room() {
             held.await.unwrap();
         });
     }
+}
+
+#[test]
+fn writes_that_waited_for_too_long_fail_until_there_is_room() {
+    let world = World::new(21);
+    let (_disks, group) = Setup::small(1, 16).make(&world).unwrap();
+    world.run(async {
+        let pool = make(&group, "pool", 32, "pool", FullPolicy::Hold).await;
+        let a = make(&group, "a", 64, "pool", FullPolicy::Hold).await;
+        let b = make(&group, "b", 64, "pool", FullPolicy::Hold).await;
+        put(&group, a, 0, 32).await.unwrap();
+        let mut for_ever = pin!(put(&group, b, 60, 1));
+        assert!(is_done_within(&world, 100, &mut for_ever).await.is_none(), "without a limit it waits");
+
+        // Those who wait already are not waited for any longer than others.
+        group.set_patience(Some(Duration::from_secs(60)));
+        assert!(is_done_within(&world, 30, &mut for_ever).await.is_none());
+        let mut later = pin!(put(&group, b, 0, 8));
+        assert!(is_done_within(&world, 25, &mut later).await.is_none(), "the time was shorter than it is");
+        assert!(group.out_of_patience().is_empty());
+        assert!(is_done_within(&world, 10, &mut for_ever).await.is_some_and(|outcome| is_full(&outcome)));
+        assert!(is_done_within(&world, 1, &mut later).await.is_some_and(|outcome| is_full(&outcome)));
+        assert_eq!(group.out_of_patience(), [Some("pool".to_owned())]);
+        let mut at_once = pin!(put(&group, b, 0, 8));
+        assert!(is_done_within(&world, 1, &mut at_once).await.is_some_and(|outcome| is_full(&outcome)));
+        // In place, meanwhile.
+        put(&group, a, 0, 32).await.unwrap();
+
+        // Once there was room, a new time begins.
+        group.resize(pool, 34).await.unwrap();
+        put(&group, b, 0, 2).await.unwrap();
+        assert!(group.out_of_patience().is_empty());
+        let mut held = pin!(put(&group, b, 2, 1));
+        assert!(is_done_within(&world, 55, &mut held).await.is_none(), "the old time was held against it");
+        discard(&group, a, 0, 1).await;
+        held.await.unwrap();
+        let mut again = pin!(put(&group, b, 3, 1));
+        assert!(is_done_within(&world, 55, &mut again).await.is_none(), "a time that nobody waits for went on");
+        // And there is no end to it where none is wanted.
+        group.set_patience(None);
+        assert!(is_done_within(&world, 100, &mut again).await.is_none());
+        group.resize(pool, 40).await.unwrap();
+        again.await.unwrap();
+    });
 }
 
 /// Many writers at once, at the brim: the pool never holds more than its size, nothing that fits is refused once all is quiet,

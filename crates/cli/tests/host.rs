@@ -366,6 +366,35 @@ fn what_a_list_makes_read_only_stays_so_when_the_server_dies() {
 }
 
 #[test]
+fn writes_that_wait_for_room_in_a_pool_for_too_long_fail() {
+    let world = World::new("full");
+    world.file("pv1", 256 << 20);
+    world.set("server/no_space_timeout = 1");
+    world.ok("vgcreate VG pv1");
+    world.ok("lvcreate -T -L 8M VG/pool");
+    world.run("lvcreate -V 64M -n thin -T VG/pool");
+    let device = File::options().write(true).open(world.node("thin")).unwrap();
+    let write = |at: u64| {
+        device.write_all_at(&[7; 4 << 20], at)?;
+        device.sync_all()
+    };
+    write(0).unwrap();
+    write(4 << 20).unwrap();
+    write(8 << 20).unwrap_err();
+    assert_eq!(world.attr("pool"), "twi-aotzD-");
+    write(12 << 20).unwrap_err();
+    let log = || fs::read_to_string(world.dir.join("run").join(&world.group).join("server.log")).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !log().contains("fail until there is some") {
+        assert!(Instant::now() < until, "the log says nothing: {}", log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    world.run("lvextend -L 32M VG/pool");
+    assert_eq!(world.attr("pool"), "twi-aotz--");
+    write(16 << 20).unwrap();
+}
+
+#[test]
 fn a_group_that_fills_up_is_told_and_the_administrators_program_is_run() {
     let world = World::new("warn");
     world.file("pv1", 256 << 20);

@@ -5,6 +5,7 @@
 
 use crate::config::{self, Config, Entry};
 use crate::syntax::{Error, Value, wrong};
+use std::time::Duration;
 
 /// What may stand behind a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,7 @@ pub const KNOWN: &[Setting] = &[
     setting("report/lvs_sort_full", Kind::Text, "\"vg_name,lv_name\""),
     setting("report/pvsegs_sort_full", Kind::Text, "\"pv_uuid,pvseg_start\""),
     setting("report/segs_sort_full", Kind::Text, "\"lv_uuid,seg_start\""),
+    setting("server/no_space_timeout", Kind::Count, "60"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
     setting("tags/hosttags", Kind::Switch, "0"),
 ];
@@ -246,6 +248,8 @@ pub struct Settings {
     pub snapshot_threshold: u64,
     /// `monitor/command`: a program that is run when a threshold is crossed.
     pub command: Option<String>,
+    /// `server/no_space_timeout`: for how many seconds writes wait for room, where they do not fail at once; 0: for ever.
+    pub no_space_timeout: u64,
     /// `server/processor_latency`: how long processors may take to wake while requests come densely.
     pub processor_latency: ProcessorLatency,
 }
@@ -272,12 +276,18 @@ impl Default for Settings {
             thresholds: vec![80, 90, 95],
             snapshot_threshold: 80,
             command: None,
+            no_space_timeout: 60,
             processor_latency: ProcessorLatency::Auto,
         }
     }
 }
 
 impl Settings {
+    /// How long writes wait for room; `None`: for ever.
+    pub fn patience(&self) -> Option<Duration> {
+        (self.no_space_timeout > 0).then(|| Duration::from_secs(self.no_space_timeout))
+    }
+
     /// What a server obeys of these.
     pub fn of(config: &Config) -> Settings {
         let usual = Settings::default();
@@ -301,6 +311,7 @@ impl Settings {
             thresholds: config.value("monitor/thresholds").and_then(counts).unwrap_or(usual.thresholds),
             snapshot_threshold: count("monitor/snapshot_threshold").unwrap_or(usual.snapshot_threshold),
             command: config.text("monitor/command").filter(|command| !command.is_empty()),
+            no_space_timeout: count("server/no_space_timeout").unwrap_or(usual.no_space_timeout),
             processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
         }
     }
@@ -339,7 +350,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -347,6 +358,7 @@ mod tests {
             snapshot_threshold: 50,
             command: Some("/bin/true".into()),
             processor_latency: ProcessorLatency::Micros(20),
+            no_space_timeout: 0,
             ..Settings::default()
         };
         assert_eq!(of(text), Ok(expected));

@@ -13,6 +13,7 @@ use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
 use crate::placement::Placement;
 use crate::runtime::{Runtime, yield_now};
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::patience::Patience;
 use crate::space::pools::Pools;
 use crate::space::{AllocError, Hands, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
@@ -115,6 +116,7 @@ pub struct Core {
     pub space: Mutex<Space>,
     /// Nothing is locked while this is.
     pub pools: Mutex<Pools>,
+    pub patience: Patience,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
     pub gate: RwLock<()>,
@@ -152,6 +154,7 @@ impl Core {
             meta: Mutex::new(meta),
             space: Mutex::new(space),
             pools: Mutex::new(Pools::default()),
+            patience: Patience::default(),
             journal,
             gate: RwLock::new(()),
             generation: AtomicU64::new(generation),

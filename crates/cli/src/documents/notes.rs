@@ -122,7 +122,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "a thin pool has metadata to size and repair",
         "`lvcreate -T` is accepted; a pool's size bounds what its volumes hold \
-      together, and holds no space back for them; writes beyond it wait (LVM's wait a minute, then fail) or fail; `metadata_percent` is the share of the group that metadata takes",
+      together, and holds no space back for them; writes beyond it wait a minute and then fail, as LVM's, or fail at once; `metadata_percent` is the share of the group that metadata takes",
     ),
     (
         "`lvremove` frees before it returns",

@@ -8,6 +8,7 @@ use crate::fixed_hash::Map;
 use crate::format::stream::VolumeMeta;
 use crate::units::TreeId;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A volume that names itself as its pool is the pool.
 pub(super) fn is_pool(meta: &VolumeMeta) -> bool {
@@ -29,6 +30,17 @@ pub(crate) struct Left {
 }
 
 impl Group {
+    /// How long writes wait for room where that is their policy; `None`: for ever.
+    pub fn set_patience(&self, limit: Option<Duration>) {
+        self.core.patience.set_limit(limit);
+        self.core.space_event.notify();
+    }
+
+    /// The pools whose writes fail because they have waited for room for too long; `None`: those that wait for the group's own.
+    pub fn out_of_patience(&self) -> Vec<Option<String>> {
+        self.core.patience.over()
+    }
+
     /// What the pool's volumes may still take, counted anew. Of a pool that is not there: as many blocks as they like.
     pub(crate) fn measure_pool(&self, pool: &str) -> Left {
         let changes = self.core.pools.lock().changes();

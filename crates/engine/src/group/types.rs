@@ -62,7 +62,7 @@ pub enum VolumeKind {
 pub enum FullPolicy {
     /// Invalidate the oldest snapshot of this volume that may be dropped; fail when there is none.
     DropSnapshot,
-    /// Hold the write until space comes.
+    /// Hold the write until space comes, or for too long ([`set_patience`](super::Group::set_patience)): then as below.
     Hold,
     /// Fail it (ENOSPC).
     Fail,

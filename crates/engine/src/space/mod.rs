@@ -16,6 +16,7 @@
 //! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
 
 pub mod metadata;
+pub mod patience;
 pub mod pools;
 pub mod pvs;
 

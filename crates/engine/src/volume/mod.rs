@@ -15,6 +15,7 @@ use crate::group::{FullPolicy, VolumeInfo};
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError, NodeRef};
 use crate::space::metadata::Room;
+use crate::space::patience::{Full, Verdict};
 use crate::space::{Account, AllocError, Run, Runs};
 use crate::units::{BLOCK_SIZE, LvBlock, SECTOR_SIZE, Seq, VgBlock, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
@@ -197,6 +198,9 @@ impl Volume {
                 Plan::Map(plan) => {
                     count(&self.core.counters.writes_redirected);
                     let (op, replaces) = (plan.op, plan.replaces);
+                    if self.core.patience.is_tried() {
+                        self.found_room(&plan);
+                    }
                     let outcome = self.write_mapped(offset, len, buf, plan).await;
                     self.core.meta.lock().write_done();
                     let in_pool = {
@@ -861,7 +865,7 @@ impl Volume {
                     }
                     // What is being removed gives back metadata, too.
                     Room::None if group.more_space().await? => Ok(()),
-                    Room::None => self.out_of_space(turn).await,
+                    Room::None => self.out_of_space(turn, None).await,
                 }
             }
             AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
@@ -880,20 +884,54 @@ impl Volume {
                 }
                 match group.more_space().await? {
                     true => Ok(()),
-                    false => self.out_of_space(turn).await,
+                    false => self.out_of_space(turn, Some(pool)).await,
                 }
             }
             AllocError::Full => {
                 let turn = self.core.space_event.turn();
                 match group.more_space().await? {
                     true => Ok(()),
-                    false => self.out_of_space(turn).await,
+                    false => self.out_of_space(turn, None).await,
                 }
             }
         }
     }
 
-    async fn out_of_space(&self, turn: u64) -> Result<()> {
+    /// Blocks that were promised to nobody: who waits for such looks again (W1).
+    fn found_room(&self, plan: &MapPlan) {
+        let taken: u64 = plan.allocated.iter().map(|run| run.1).sum();
+        if taken <= plan.replaces || plan.accounts.iter().all(|(_, account)| *account != Account::Open) {
+            return;
+        }
+        let pool = self.state.lock().meta.attributes.pool.clone();
+        if self.core.patience.room(&pool) {
+            self.core.space_event.notify();
+        }
+    }
+
+    /// A write that is willing to wait. `full`: what there is no room in.
+    async fn wait_for_room(&self, turn: u64, full: Full) -> Result<()> {
+        match self.core.patience.hold(&full) {
+            Verdict::Fail => return Err(self.core.no_space(1)),
+            Verdict::First(number, limit) => {
+                let (core, time) = (Arc::downgrade(&self.core), self.core.runtime.sleep(limit));
+                let task = async move {
+                    time.await;
+                    let Some(core) = core.upgrade() else { return };
+                    if core.patience.end(&full, number) {
+                        core.space_event.notify();
+                    }
+                };
+                self.core.runtime.spawn("patience", Box::pin(task));
+            }
+            Verdict::Wait => {}
+        }
+        self.core.space_event.changed(turn).await;
+        self.core.runtime.sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+
+    async fn out_of_space(&self, turn: u64, full: Full) -> Result<()> {
         let group = self.core.group()?;
         let policy = self.state.lock().meta.full;
         match policy {
@@ -901,11 +939,7 @@ impl Volume {
                 Some(snapshot) => group.invalidate(snapshot).await,
                 None => Err(self.core.no_space(1)),
             },
-            FullPolicy::Hold => {
-                self.core.space_event.changed(turn).await;
-                self.core.runtime.sleep(Duration::from_millis(1)).await;
-                Ok(())
-            }
+            FullPolicy::Hold => self.wait_for_room(turn, full).await,
             FullPolicy::Fail => Err(self.core.no_space(1)),
         }
     }

@@ -177,6 +177,7 @@ impl Server {
 
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
+        self.warnings.tell_failing(&self.name, self.group.out_of_patience());
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();
         for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {

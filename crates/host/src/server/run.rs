@@ -187,6 +187,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let (disks, runtime) = (recorded(options, &pvs, &pool), pool.runtime());
     let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
+    group.set_patience(settings.patience());
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Exports::new(name, &pool, keeper)?;
     let archive = {
@@ -357,6 +358,7 @@ fn reload(server: &Server) {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(log::line);
             let settings = loaded.settings();
+            server.group.set_patience(settings.patience());
             server.warnings.set_settings(&settings);
             server.archive.set_settings(settings);
             server.lists.set_own(lists_of(&loaded));

@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 pub struct Warnings {
     told: Mutex<HashMap<String, u64>>,
     settings: Mutex<Wanted>,
+    /// Pools whose writes fail, or the group (`None`), as far as that was told.
+    failing: Mutex<Vec<Option<String>>>,
 }
 
 /// The part of the settings that is ours.
@@ -60,7 +62,7 @@ pub fn needs_free_space(volume: &VolumeMeta) -> bool {
 
 impl Warnings {
     pub fn new(settings: &Settings) -> Warnings {
-        Warnings { told: Mutex::default(), settings: Mutex::new(settings.into()) }
+        Warnings { told: Mutex::default(), settings: Mutex::new(settings.into()), failing: Mutex::default() }
     }
 
     pub fn set_settings(&self, settings: &Settings) {
@@ -118,6 +120,20 @@ impl Warnings {
             }
         }
         warnings
+    }
+
+    /// Tells the log, once, of writes that fail because they waited for room in a pool, or in the group, for too long.
+    pub fn tell_failing(&self, group: &str, now: Vec<Option<String>>) {
+        let mut told = self.failing.lock();
+        for full in now.iter().filter(|full| !told.contains(full)) {
+            let what = full
+                .as_ref()
+                .map_or_else(|| format!("volume group {group}"), |pool| format!("thin pool {group}/{pool}"));
+            log::line(format_args!(
+                "WARNING: Writes have waited for room in {what} for too long, and fail until there is some; extend it."
+            ));
+        }
+        *told = now;
     }
 
     /// Runs the administrator's program, which nobody waits for: group, whole percent, and the snapshot or pool if it is about one.

@@ -1,0 +1,138 @@
+//! How long writes wait for room, where their volume's policy is to wait ([`FullPolicy::Hold`]). LVM's pools behave so: when
+//! one fills up, a time begins; when it is over and there was no room meanwhile, all that waits fails, and so does what comes,
+//! at once, until there is room again.
+//!
+//! * W1 A time is about one pool, or about the group's own space. It begins with the first write that waits, and ends with
+//!   the first write that finds room: who still waits then begins another.
+//! * W2 Whoever waits is woken when a time is over, ends, or is set anew ([`Core::space_event`]), and asks again.
+//!
+//! [`FullPolicy::Hold`]: crate::group::FullPolicy
+//! [`Core::space_event`]: crate::core::Core
+
+use crate::fixed_hash::Map;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What there is no room in: a pool, or (`None`) the group.
+pub type Full = Option<String>;
+
+/// What a write that finds no room does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Wait,
+    /// Wait, and have [`Patience::end`] asked after this time: it is the first.
+    First(u64, Duration),
+    Fail,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Patience {
+    inner: Mutex<Inner>,
+    /// Whether there is any time to end: the writing path asks this and nothing else.
+    any: AtomicBool,
+}
+
+#[derive(Default)]
+struct Inner {
+    limit: Option<Duration>,
+    /// Times that have begun, each with its number and whether it is over.
+    begun: Map<Full, (u64, bool)>,
+    last: u64,
+}
+
+impl Patience {
+    /// Sets how long writes wait; `None`: for ever. With another limit all times begin anew, so those who wait have to be woken.
+    pub fn set_limit(&self, limit: Option<Duration>) {
+        let mut inner = self.inner.lock();
+        if inner.limit == limit {
+            return;
+        }
+        inner.limit = limit;
+        inner.begun.clear();
+        self.any.store(false, Ordering::Relaxed);
+    }
+
+    /// A write found no room and is willing to wait.
+    pub fn hold(&self, full: &Full) -> Verdict {
+        let mut inner = self.inner.lock();
+        let Some(limit) = inner.limit else { return Verdict::Wait };
+        match inner.begun.get(full) {
+            Some((_, true)) => Verdict::Fail,
+            Some((_, false)) => Verdict::Wait,
+            None => {
+                inner.last += 1;
+                let number = inner.last;
+                inner.begun.insert(full.clone(), (number, false));
+                self.any.store(true, Ordering::Relaxed);
+                Verdict::First(number, limit)
+            }
+        }
+    }
+
+    /// The time of this number is over, if it still runs: then those who wait have to be woken.
+    pub fn end(&self, full: &Full, number: u64) -> bool {
+        match self.inner.lock().begun.get_mut(full) {
+            Some((begun, is_over)) if *begun == number => {
+                *is_over = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether room would be news to anybody.
+    pub fn is_tried(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// A write found room in the group and, if it is in one, in its pool. True: those who wait have to be woken.
+    pub fn room(&self, pool: &str) -> bool {
+        let mut inner = self.inner.lock();
+        let in_pool = !pool.is_empty() && inner.begun.remove(&Some(pool.to_owned())).is_some();
+        let in_group = inner.begun.remove(&None).is_some();
+        self.any.store(!inner.begun.is_empty(), Ordering::Relaxed);
+        in_pool || in_group
+    }
+
+    /// The pools, or the group itself, whose writes fail because their time is over.
+    pub fn over(&self) -> Vec<Full> {
+        let inner = self.inner.lock();
+        let mut over: Vec<Full> =
+            inner.begun.iter().filter(|(_, (_, is_over))| *is_over).map(|(full, _)| full.clone()).collect();
+        over.sort();
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_time_begins_once_and_ends_with_room() {
+        let (patience, pool) = (Patience::default(), Some("p".to_owned()));
+        assert_eq!(patience.hold(&pool), Verdict::Wait, "without a limit nothing ever fails");
+        assert!(!patience.is_tried());
+        patience.set_limit(Some(MINUTE));
+        assert_eq!(patience.hold(&pool), Verdict::First(1, MINUTE));
+        assert_eq!(patience.hold(&pool), Verdict::Wait);
+        assert_eq!(patience.hold(&None), Verdict::First(2, MINUTE), "the group's space is another matter");
+        assert!(patience.end(&pool, 1) && patience.is_tried());
+        assert_eq!((patience.hold(&pool), patience.hold(&None)), (Verdict::Fail, Verdict::Wait));
+        assert_eq!(patience.over(), vec![pool.clone()]);
+        assert!(patience.room("p") && !patience.room("p"));
+        assert!(!patience.is_tried() && patience.over().is_empty());
+        // Another time has begun: the first one's end is nothing to it.
+        assert_eq!(patience.hold(&pool), Verdict::First(3, MINUTE));
+        assert!(!patience.end(&pool, 1));
+        assert_eq!(patience.hold(&pool), Verdict::Wait);
+        assert!(!patience.room("other") && patience.is_tried());
+        patience.set_limit(None);
+        assert_eq!(patience.hold(&pool), Verdict::Wait);
+        assert!(!patience.end(&pool, 3));
+    }
+}
