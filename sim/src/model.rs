@@ -87,6 +87,9 @@ pub struct Seen {
     pub exact_checks: u64,
     /// How often a physical volume was made not allocatable.
     pub barred: u64,
+    /// How often one lost its end, and how often one got it back.
+    pub shrunk_pvs: u64,
+    pub grown_pvs: u64,
     /// Checkpoints asked for among requests under way.
     pub raced_checkpoints: u64,
     /// How often the journal's ring went round.
@@ -110,6 +113,8 @@ impl Seen {
         self.removed_origins += other.removed_origins;
         self.exact_checks += other.exact_checks;
         self.barred += other.barred;
+        self.shrunk_pvs += other.shrunk_pvs;
+        self.grown_pvs += other.grown_pvs;
         self.raced_checkpoints += other.raced_checkpoints;
         self.journal_wraps += other.journal_wraps;
         self.most_nodes = self.most_nodes.max(other.most_nodes);
@@ -248,6 +253,7 @@ impl Model {
             82..=88 => self.resize(vol)?,
             89 => self.rename(vol)?,
             90 => self.checkpoint()?,
+            91 if self.may_fill && self.rng.one_in(2) => self.resize_pv()?,
             91 if self.may_fill => self.change_allocatable()?,
             91 => self.checkpoint()?,
             // A deep run keeps its journal, so that the ring goes round.
@@ -570,6 +576,30 @@ impl Model {
             }
             // It has room that is promised.
             Err(Error::NoSpace { .. }) if !allocatable => self.seen.refused_for_space += 1,
+            Err(e) => return Err(Failure::Refused(e)),
+        }
+        Ok(())
+    }
+
+    /// A physical volume loses its end, where nothing lies there, or has all of its disk again.
+    fn resize_pv(&mut self) -> Step {
+        let pv = self.rng.below(self.setup.pvs.len() as u64) as u16;
+        let index = usize::from(pv);
+        let disk = self.setup.pvs[index].size;
+        let bytes = if self.rng.one_in(3) { disk } else { self.rng.range(disk / 2, disk) };
+        self.note(format!("physical volume {pv} has {bytes} bytes"));
+        let before = self.client.group.info().pvs[index].extents;
+        let group = self.client.group.clone();
+        let result = self.run(async move { group.resize_pv(PvIndex(pv), bytes).await })?;
+        let now = self.client.group.info().pvs[index].clone();
+        match result {
+            Ok(()) => {
+                self.seen.shrunk_pvs += u64::from(now.extents < before);
+                self.seen.grown_pvs += u64::from(now.extents > before);
+                self.may_become_invalid();
+                self.barred.entry(pv).and_modify(|free| *free = now.free_blocks);
+            }
+            Err(Error::Busy(_) | Error::NoSpace { .. }) if now.extents == before => {}
             Err(e) => return Err(Failure::Refused(e)),
         }
         Ok(())

@@ -3,16 +3,19 @@
 //!
 //! It holds all that the format has: two physical volumes, thick and thin volumes, writable, read-only, reserved and
 //! invalid snapshots, a snapshot of a snapshot, a reverted volume, a removal under way, and records in the journal that no checkpoint
-//! holds, one of which no flush covered and whose data is not there. `ROWEN_GOLDEN=write` makes a new one, for a
+//! holds, one of which no flush covered and whose data is not there. `ROWEN_GOLDEN=write` makes one that is missing, for a
 //! new version; what it must hold, in `v1.txt`, is compared and never written by a program.
 //!
-//! Beside it is a small group whose first physical volume left (`FEATURE_GAPS`), with the journal in its second place.
+//! Beside it is a small group whose first physical volume left (`FEATURE_GAPS`), with the journal in its second place; and one of whose physical
+//! volumes one is not allocatable (`FEATURE_ALLOCATION`).
 #![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
-use rowen_engine::format::superblock::{COPY_OFFSETS, FEATURE_GAPS, SLOTS, Superblock, VERSION};
+use rowen_engine::error::Error;
+use rowen_engine::format::superblock::{COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_GAPS, SLOTS, Superblock, VERSION};
 use rowen_engine::group::{
-    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, Volume, VolumeKind, VolumeState,
+    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, PvExtents, Volume, VolumeKind,
+    VolumeState,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::disk::{Image, SimDisks};
@@ -273,7 +276,7 @@ fn a_group_made_today_is_like_the_golden_one() {
     assert_eq!(VERSION, 1, "a new version needs an image and a description of its own");
     let image = make();
     assert!(Image::from_text(&image.to_text()).unwrap() == image, "text keeps every byte");
-    if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") {
+    if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") && !path(1, "image").exists() {
         let head =
             "# A volume group of format version 1; sim/tests/golden.rs says what it holds and how it is written.\n";
         std::fs::write(path(1, "image"), head.to_string() + &image.to_text()).unwrap();
@@ -316,14 +319,19 @@ fn make_with_gap() -> Image {
     disks.moment().killed(&mut Rng::new(1))
 }
 
-fn judge_with_gap(image: &Image) {
+/// The features of the newest superblock.
+fn features(image: &Image) -> u64 {
     let superblocks = COPY_OFFSETS.iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * BLOCK_SIZE));
-    let has_gaps = superblocks.filter_map(|offset| {
+    let groups = superblocks.filter_map(|offset| {
         let mut block = [0; BLOCK_SIZE as usize];
         image.read(PvIndex(0), offset, &mut block);
         Superblock::decode(&block, "here").ok().flatten()?.group
     });
-    assert!(has_gaps.max_by_key(|group| group.generation).unwrap().features & FEATURE_GAPS != 0);
+    groups.max_by_key(|group| group.generation).unwrap().features
+}
+
+fn judge_with_gap(image: &Image) {
+    assert!(features(image) & FEATURE_GAPS != 0);
     let world = World::new(3);
     let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image.clone());
     world.run(async {
@@ -341,16 +349,107 @@ fn judge_with_gap(image: &Image) {
     });
 }
 
-#[test]
-fn a_golden_group_with_a_gap_opens() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-gap.image");
-    let image = make_with_gap();
-    if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") {
-        let head = "# A volume group whose first physical volume left; sim/tests/golden.rs says what it holds and how it is written.\n";
-        std::fs::write(&path, head.to_string() + &image.to_text()).unwrap();
+/// A group made today, and the one that was kept, which `ROWEN_GOLDEN=write` makes if there is none.
+fn made_and_kept(name: &str, what: &str, image: &Image) -> [Image; 2] {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") && !path.exists() {
+        let head = format!("# {what}; sim/tests/golden.rs says what it holds and how it is written.\n");
+        std::fs::write(&path, head + &image.to_text()).unwrap();
     }
-    judge_with_gap(&image);
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.len() <= 64 << 10, "{} bytes", text.len());
-    judge_with_gap(&Image::from_text(&text).unwrap());
+    [image.clone(), Image::from_text(&text).unwrap()]
+}
+
+#[test]
+fn a_golden_group_with_a_gap_opens() {
+    let what = "A volume group whose first physical volume left";
+    made_and_kept("v1-gap.image", what, &make_with_gap()).iter().for_each(judge_with_gap);
+}
+
+/// A group of two physical volumes of which nothing is taken from the second, where a part of a volume lies, as the death of the
+/// program leaves it after some more writes.
+fn make_with_barred() -> Image {
+    let world = World::new(1);
+    let disks = SimDisks::new(world.handle(), &[PV; 2]);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
+        let spec = NewGroup { uuid: Uuid([0x62; 16]), name: "barred".into(), extent_blocks: 256, pvs };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks, runtime, config()).await.unwrap();
+        let on = [PvExtents { pv: PvIndex(1), extents: 2..3 }];
+        let there = group.create_volume_on(new_volume("there", VolumeKind::Thick, 256, 3), &on).await.unwrap();
+        fill(&group.volume(there).unwrap(), 0, 32, 0x11).await;
+        group.set_allocatable(PvIndex(1), false).await.unwrap();
+        snapshot(&group, there, "before", 4, None, true).await;
+        let there = group.volume(there).unwrap();
+        fill(&there, 8, 4, 0x12).await;
+        there.flush().await.unwrap();
+    });
+    disks.moment().killed(&mut Rng::new(1))
+}
+
+fn judge_with_barred(image: &Image) {
+    assert!(features(image) & FEATURE_ALLOCATION != 0);
+    let world = World::new(3);
+    let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image.clone());
+    world.run(async {
+        assert_eq!(Group::check(disks.clone()).await.unwrap().findings, Vec::<String>::new());
+        let mut free = 0;
+        for round in 0..2 {
+            let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
+            let pvs = group.info().pvs;
+            assert_eq!(pvs.iter().map(|pv| pv.is_allocatable).collect::<Vec<_>>(), [true, false]);
+            assert!(pvs[1].free_blocks >= free.max(256), "{round}: nothing is taken from the second: {pvs:?}");
+            free = pvs[1].free_blocks;
+            let there = group.volume(group.find("there").unwrap()).unwrap();
+            let mut found = String::new();
+            contents(&there, 256, &mut found).await;
+            let rest = ["  0+8 11\n  8+4 12\n  12+20 11\n", "  0+8 11\n  8+4 12\n  12+20 11\n  100+40 13\n"];
+            assert_eq!(found, rest[round], "{round}");
+            found.clear();
+            contents(&group.volume(group.find("before").unwrap()).unwrap(), 256, &mut found).await;
+            assert_eq!(found, "  0+32 11\n", "{round}");
+            fill(&there, 100, 40, 0x13).await;
+            let all = group.info().allocatable_extents;
+            let refused =
+                group.create_volume(new_volume("more", VolumeKind::Thick, (all + 1) * 256, 5)).await.unwrap_err();
+            assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+            assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new(), "{round}");
+            group.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_golden_group_with_a_physical_volume_that_is_not_allocatable_opens() {
+    let what = "A volume group of whose physical volumes one is not allocatable";
+    made_and_kept("v1-allocation.image", what, &make_with_barred()).iter().for_each(judge_with_barred);
+}
+
+/// In the golden group the second physical volume's blocks follow the first one's: there the first has no room to grow.
+#[test]
+fn what_is_behind_it_in_an_old_group_keeps_one_from_growing() {
+    let text = std::fs::read_to_string(path(1, "image")).unwrap();
+    let mut image = Image::from_text(&text).unwrap();
+    assert!(features(&image) & FEATURE_GAPS == 0);
+    for pv in 0..2 {
+        image.set_size(PvIndex(pv), 2 * PV.size);
+    }
+    let world = World::new(3);
+    let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image);
+    world.run(async {
+        let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
+        let has = group.info().pvs[0].extents;
+        assert_eq!(group.most_extents(PvIndex(0)), has);
+        let refused = group.resize_pv(PvIndex(0), 2 * PV.size).await.unwrap_err();
+        assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+        group.resize_pv(PvIndex(1), 2 * PV.size).await.unwrap();
+        let pvs = group.info().pvs;
+        assert_eq!((pvs[0].extents, pvs[1].extents), (has, has + PV.size / (256 * BLOCK_SIZE)));
+        group.reclaim_idle().await.unwrap();
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+        group.close().await.unwrap();
+    });
 }

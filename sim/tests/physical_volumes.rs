@@ -1,10 +1,10 @@
-//! Physical volumes join, grow and leave, and the power goes at any moment of it: the group opens with the physical volumes
+//! Physical volumes join, grow, shrink and leave, and the power goes at any moment of it: the group opens with the physical volumes
 //! that it had before or after, every block is what it was, and nothing of the space is lost.
 #![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::{DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewPv, NewSnapshot, NewVolume, VolumeKind};
+use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Faults, Image, POLICIES, Policy, SimDisks};
@@ -150,24 +150,251 @@ fn one_joins() {
     });
 }
 
+/// The group on disks of these sizes, as an administrator changes them under a group that is closed.
+fn on_other_disks(disks: &Arc<SimDisks>, sizes: &[u64]) -> Image {
+    let mut image = disks.moment().killed(&mut Rng::new(1));
+    for (pv, size) in sizes.iter().enumerate() {
+        image.set_size(PvIndex(pv as u16), *size);
+    }
+    image
+}
+
+/// Whichever it is: the only one, one with others behind it, the last.
+/// What `pvresize` left of it before it joined is what the group gets.
 #[test]
-fn the_last_one_grows() {
-    let world = World::new(4);
-    let (disks, group) = setup().make(&world).unwrap();
+fn one_joins_with_less_than_its_disk() {
+    let world = World::new(17);
+    let disks = SimDisks::new(world.handle(), &[PV, PV]);
+    let as_disks: Arc<dyn Disks> = disks.clone();
     world.run(async {
-        contents(&group).await;
-        assert!(!group.grow_last_pv().await.unwrap(), "its disk has not grown");
+        for (size, good) in [(16 * MIB + 1, false), (2 * MIB - 1, false), (12 * MIB, true)] {
+            let written = Group::write_label_of(&*as_disks, PvIndex(0), Uuid([1; 16]), size).await;
+            assert_eq!(written.is_ok(), good, "{size}");
+        }
+        let pvs = vec![NewPv { uuid: Uuid([1; 16]) }, NewPv { uuid: Uuid([2; 16]) }];
+        let spec = NewGroup { uuid: Uuid([9; 16]), name: "less".into(), extent_blocks: 256, pvs };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks.clone(), world.handle(), config()).await.unwrap();
+        disks.add_pv(PV);
+        Group::write_label_of(&*as_disks, PvIndex(2), Uuid([3; 16]), 8 * MIB).await.unwrap();
+        group.add_pv(NewPv { uuid: Uuid([3; 16]) }).await.unwrap();
+        let sizes: Vec<_> = group.info().pvs.iter().map(|pv| (pv.extents, pv.size)).collect();
+        assert_eq!(sizes, [(11, 12 * MIB), (15, 16 * MIB), (7, 8 * MIB)]);
+        group.resize_pv(PvIndex(2), 16 * MIB).await.unwrap();
+        assert_eq!(group.info().extents, 11 + 15 + 15);
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
         group.close().await.unwrap();
     });
-    let mut image = disks.moment().killed(&mut Rng::new(1));
-    image.set_size(PvIndex(0), 24 * MIB);
-    let world = World::new(5);
-    let disks = SimDisks::with_image(world.handle(), image);
-    let as_disks: Arc<dyn Disks> = disks.clone();
-    let group = world.run(async { Group::open(as_disks, world.handle(), config()).await.unwrap() });
-    let grow = async { assert!(group.grow_last_pv().await.unwrap()) };
-    cut_everywhere(&world, &disks, grow, [EXTENTS, EXTENTS + 8]);
-    world.run(async { group.create_volume(volume("more", VolumeKind::Thick, 10 * 256)).await.unwrap() });
+}
+
+#[test]
+fn any_grows() {
+    for (pvs, pv) in [(1, 0), (3, 0), (3, 1), (3, 2)] {
+        let world = World::new(4);
+        let setup = Setup { pvs: vec![PV; pvs], ..setup() };
+        let (disks, group) = setup.make(&world).unwrap();
+        world.run(async {
+            contents(&group).await;
+            let refused = group.resize_pv(PvIndex(pv), 24 * MIB).await.unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "its disk has not grown: {refused}");
+            group.close().await.unwrap();
+        });
+        let image = on_other_disks(&disks, &vec![24 * MIB; pvs]);
+        let world = World::new(5);
+        let disks = SimDisks::with_image(world.handle(), image);
+        let as_disks: Arc<dyn Disks> = disks.clone();
+        let group = world.run(async { Group::open(as_disks, world.handle(), config()).await.unwrap() });
+        let extents = pvs as u64 * EXTENTS;
+        assert_eq!(group.info().extents, extents, "a disk that has grown changes nothing by itself");
+        let grow = async { group.resize_pv(PvIndex(pv), 24 * MIB).await.unwrap() };
+        cut_everywhere(&world, &disks, grow, [extents, extents + 8]);
+        world.run(async {
+            let all = group.info().free_extents;
+            group.create_volume(volume("all", VolumeKind::Thick, all * 256)).await.unwrap();
+            let volume = group.volume(group.find("all").unwrap()).unwrap();
+            // The whole of it, a mebibyte at a time.
+            for extent in 0..all {
+                let mut buf = PageBuf::zeroed(MIB as usize);
+                buf.as_mut_slice().fill(extent as u8 | 1);
+                volume.write(extent * MIB, MIB as u32, Arc::new(buf)).await.unwrap();
+            }
+            for extent in 0..all {
+                let buf = volume.read(extent * MIB, MIB as u32, PageBuf::zeroed(MIB as usize)).await.unwrap();
+                assert!(buf.as_slice()[..MIB as usize].iter().all(|byte| *byte == extent as u8 | 1), "{extent}");
+            }
+            expect(&group, "data", 300, 7).await;
+            assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_became_smaller_than_its_physical_volume_is_told() {
+    let world = World::new(14);
+    let setup = Setup { pvs: vec![PV, PV], ..setup() };
+    let (disks, group) = setup.make(&world).unwrap();
+    world.run(async {
+        contents(&group).await;
+        // Of the last extent the physical volume has a part: it may go alone, and the group is to know.
+        group.resize_pv(PvIndex(1), 16 * MIB - 4096).await.unwrap();
+        assert_eq!(group.info().extents, 2 * EXTENTS - 1);
+        group.resize_pv(PvIndex(1), 15 * MIB + 4096).await.unwrap();
+        assert_eq!(group.info().extents, 2 * EXTENTS - 1);
+        group.close().await.unwrap();
+    });
+    for (size, opens) in [(15 * MIB + 4096, true), (15 * MIB, false), (MIB, false), (4096, false)] {
+        let world = World::new(15);
+        let image = on_other_disks(&disks, &[16 * MIB, size]);
+        let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image);
+        world.run(async {
+            match Group::open(disks, world.handle(), config()).await {
+                Ok(group) => {
+                    assert!(opens, "{size}");
+                    expect(&group, "data", 300, 7).await;
+                    group.close().await.unwrap();
+                }
+                Err(error) => {
+                    assert!(!opens && matches!(error, Error::Invalid(_) | Error::NotFound(_)), "{size}: {error}");
+                }
+            }
+        });
+    }
+}
+
+/// The first, with the journal, shrinks and grows again; its data, and that behind it, stays where it is.
+#[test]
+fn any_shrinks_and_grows_again() {
+    let world = World::new(12);
+    let setup = Setup { pvs: vec![PV, PV], ..setup() };
+    let (disks, group) = setup.make(&world).unwrap();
+    world.run(async {
+        contents(&group).await;
+        let free = group.info().free_extents;
+        let there = group.create_volume(volume("there", VolumeKind::Thick, free * 256)).await.unwrap();
+        fill(&group, "there", 600, 5).await;
+        let before = group.info().pvs;
+        // A volume lies there; the journal does; there would be no extent left; or no physical volume.
+        for (bytes, busy) in [(15 * MIB, true), (10 * MIB, true), (2 * MIB, true), (2 * MIB - 1, false), (0, false)] {
+            let refused = group.resize_pv(PvIndex(0), bytes).await.unwrap_err();
+            assert_eq!(matches!(refused, Error::Busy(_)), busy, "{bytes}: {refused}");
+            assert_eq!(matches!(refused, Error::Invalid(_)), !busy, "{bytes}: {refused}");
+        }
+        let refused = group.resize_pv(PvIndex(2), 15 * MIB).await.unwrap_err();
+        assert!(matches!(refused, Error::NotFound(_)), "{refused}");
+        let extents =
+            |pvs: Vec<rowen_engine::group::PvInfo>| pvs.iter().map(|pv| (pv.extents, pv.size)).collect::<Vec<_>>();
+        assert_eq!(extents(group.info().pvs), extents(before));
+        expect(&group, "there", 600, 5).await;
+        group.remove(&[there]).await.unwrap();
+        group.reclaim_idle().await.unwrap();
+        group.checkpoint().await.unwrap();
+        // Whatever is promised must have its room elsewhere.
+        let reserve = Some((group.info().free_extents - 3) * 256);
+        let origin = group.find("data").unwrap();
+        let spec = NewSnapshot {
+            origin,
+            name: "kept".into(),
+            uuid: Uuid([7; 16]),
+            reserve,
+            read_only: true,
+            chunk_blocks: 1,
+            attributes: Attributes::default(),
+        };
+        let kept = group.snapshot(&[spec]).await.unwrap()[0];
+        let refused = group.resize_pv(PvIndex(0), 12 * MIB).await.unwrap_err();
+        assert!(matches!(refused, Error::NoSpace { needed: 1024, free: 0..1024 }), "{refused}");
+        assert_eq!(group.info().extents, 2 * EXTENTS);
+        group.remove(&[kept]).await.unwrap();
+        group.reclaim_idle().await.unwrap();
+    });
+    let shrink = async { group.resize_pv(PvIndex(0), 12 * MIB + 5000).await.unwrap() };
+    cut_everywhere(&world, &disks, shrink, [2 * EXTENTS, 2 * EXTENTS - 4]);
+    world.run(async {
+        // The end of the address space is full, and the gap is nobody's.
+        let all = group.info().free_extents;
+        let all = group.create_volume(volume("all", VolumeKind::Thick, all * 256)).await.unwrap();
+        fill(&group, "all", 600, 4).await;
+        expect(&group, "all", 600, 4).await;
+        expect(&group, "data", 300, 7).await;
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+        group.remove(&[all]).await.unwrap();
+        group.reclaim_idle().await.unwrap();
+    });
+    let grow = async { group.resize_pv(PvIndex(0), 16 * MIB).await.unwrap() };
+    cut_everywhere(&world, &disks, grow, [2 * EXTENTS - 4, 2 * EXTENTS]);
+    world.run(async {
+        let all = group.info().free_extents;
+        group.create_volume(volume("all", VolumeKind::Thick, all * 256)).await.unwrap();
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+    });
+}
+
+/// One that nothing is taken from loses its end, and gets it back, without being what promises count on.
+#[test]
+fn one_that_is_not_allocatable_shrinks_and_grows() {
+    let world = World::new(16);
+    let setup = Setup { pvs: vec![PV, PV], ..setup() };
+    let (disks, group) = setup.make(&world).unwrap();
+    world.run(async {
+        contents(&group).await;
+        group.set_allocatable(PvIndex(1), false).await.unwrap();
+        let free = group.info().allocatable_extents;
+        group.create_volume(volume("promised", VolumeKind::Thick, free * 256)).await.unwrap();
+    });
+    let shrink = async { group.resize_pv(PvIndex(1), 8 * MIB).await.unwrap() };
+    cut_everywhere(&world, &disks, shrink, [2 * EXTENTS, 2 * EXTENTS - 8]);
+    let grow = async { group.resize_pv(PvIndex(1), 16 * MIB).await.unwrap() };
+    cut_everywhere(&world, &disks, grow, [2 * EXTENTS - 8, 2 * EXTENTS]);
+    world.run(async {
+        let refused = group.create_volume(volume("more", VolumeKind::Thick, 256)).await.unwrap_err();
+        assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+        group.set_allocatable(PvIndex(1), true).await.unwrap();
+        group.create_volume(volume("more", VolumeKind::Thick, 12 * 256)).await.unwrap();
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+    });
+}
+
+/// Metadata that lies in what is cut off moves away.
+#[test]
+fn the_last_one_shrinks_with_metadata_at_its_end() {
+    let world = World::new(13);
+    let setup = Setup { pvs: vec![PV, PV], ..setup() };
+    let (disks, group) = setup.make(&world).unwrap();
+    world.run(async {
+        contents(&group).await;
+        // Metadata begins where the second does: what is in front of it is what others have left.
+        let free = group.info().pvs[0].free_extents + group.info().pvs[1].free_extents;
+        let mut all = Vec::new();
+        for number in 0..free {
+            all.push(group.create_volume(volume(&format!("{number}"), VolumeKind::Thick, 256)).await.unwrap());
+        }
+        let last = all.split_off(all.len() - 2);
+        group.remove(&last).await.unwrap();
+        group.reclaim_idle().await.unwrap();
+        // The only room for more metadata is at the end.
+        let id = group.create_volume(volume("small", VolumeKind::Thin, 1 << 20)).await.unwrap();
+        let small = group.volume(id).unwrap();
+        let before = group.info().metadata_blocks;
+        for number in 0.. {
+            if group.info().metadata_blocks > before {
+                break;
+            }
+            let buf = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
+            if small.write(number * 64 * BLOCK_SIZE, BLOCK_SIZE as u32, buf).await.is_err() {
+                break;
+            }
+        }
+        all.push(id);
+        group.remove(&all).await.unwrap();
+        group.reclaim_idle().await.unwrap();
+    });
+    let moved = group.info().metadata_blocks;
+    let shrink = async { group.resize_pv(PvIndex(1), 3 * MIB).await.unwrap() };
+    cut_everywhere(&world, &disks, shrink, [2 * EXTENTS, EXTENTS + 2]);
+    world.run(async {
+        assert_eq!(group.info().metadata_blocks, moved);
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+    });
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use rowen_control::settings::Loaded;
 use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
+use std::fs::File;
 
 /// A physical volume as its label tells, without a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct LabelledPv {
     pub uuid: Option<Uuid>,
     /// Bytes; 0 when it is missing.
     pub size: u64,
+    /// Bytes that a group which it joins may use.
+    pub usable: u64,
     /// The group that it is a member of.
     pub group: Option<String>,
     /// The label cannot be trusted or the device is not there; why.
@@ -80,6 +83,8 @@ pub trait Backend {
     fn forget(&mut self, path: &str, really: bool) -> Answer<()>;
     /// Returns what there is to tell besides success.
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
+    /// Gives a physical volume of no group so many bytes of its device, or all of them.
+    fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()>;
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
     fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>>;
     /// Block devices that are no physical volume, with their bytes; devices of volumes are left out.
@@ -96,6 +101,8 @@ pub trait Backend {
     fn mounted_at(&mut self, major: u32, minor: u32) -> Option<String>;
     /// Runs a program on the command's own streams, to its end; its exit code.
     fn run_tool(&mut self, words: &[&str]) -> Answer<i32>;
+    /// Waits until no other command has the turn in this group, whose server runs, and takes it until the value is dropped.
+    fn turn(&mut self, group: &str) -> Answer<Option<File>>;
     /// A new empty directory that nobody else can enter.
     fn temporary_directory(&mut self) -> Answer<String>;
     /// Removes such a directory, if it is empty.

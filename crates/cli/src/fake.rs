@@ -8,6 +8,7 @@ use rowen_control::settings::Loaded;
 use rowen_control::wire::*;
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
+use std::fs::File;
 
 pub const EXTENT_BLOCKS: u64 = 1024;
 
@@ -34,6 +35,10 @@ pub struct Fake {
     /// Copies of metadata, by path.
     pub files: BTreeMap<String, String>,
     pub callers: Vec<Caller>,
+    /// Groups in which a turn was waited for.
+    pub turns: Vec<String>,
+    /// Before so many changes of a size another caller makes the volume an extent larger.
+    pub others: u32,
     /// Why the settings cannot be read.
     pub bad_settings: Option<String>,
     /// What the file of settings says.
@@ -41,6 +46,17 @@ pub struct Fake {
     /// `LVM_VG_NAME`.
     pub default_group: Option<String>,
     made: u8,
+}
+
+/// A server's check of what a size was worked out from; before that, `another` caller may have added an extent.
+fn refuse_changed(another: bool, seen: Option<u64>, now: &mut u64) -> Answer<()> {
+    if another {
+        *now += EXTENT_BLOCKS;
+    }
+    match seen.is_none_or(|seen| seen == *now) {
+        true => Ok(()),
+        false => Err(Trouble::other(ErrorKind::Changed, "It has changed.")),
+    }
 }
 
 /// What a command printed, and its exit code.
@@ -83,6 +99,9 @@ impl Fake {
     }
 
     fn obey(&mut self, name: &str, request: Request) -> Answer<Outcome> {
+        let is_size = matches!(request, Request::Resize { .. } | Request::SetReserve { .. });
+        let another = is_size && self.others > 0;
+        self.others -= u32::from(another);
         let group = self.group(name)?;
         let refuse_use = |group: &GroupReport, names: &Option<Vec<String>>| {
             let named = |v: &&VolumeReport| names.as_ref().is_none_or(|names| names.contains(&v.name));
@@ -163,8 +182,9 @@ impl Fake {
                     volume.node.active &= names.as_ref().is_some_and(|names| !names.contains(&volume.name));
                 }
             }
-            Request::Resize { name, blocks, on, .. } => {
+            Request::Resize { name, blocks, on, seen, .. } => {
                 let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
+                refuse_changed(another, seen, &mut volume.blocks)?;
                 let more = blocks.saturating_sub(std::mem::replace(&mut volume.blocks, blocks)) / EXTENT_BLOCKS;
                 if !on.is_empty() {
                     take(group, &on, more);
@@ -173,8 +193,10 @@ impl Fake {
             Request::FreeOn { on } => {
                 return Ok(Outcome::Free { extents: on.iter().map(|part| free_in(group, part)).sum() });
             }
-            Request::SetReserve { name, blocks } => {
-                group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().reserve_blocks = blocks;
+            Request::SetReserve { name, blocks, seen } => {
+                let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
+                refuse_changed(another, seen, volume.reserve_blocks.get_or_insert(0))?;
+                volume.reserve_blocks = blocks;
             }
             Request::Rename { from, to } => {
                 for volume in &mut group.volumes {
@@ -414,8 +436,15 @@ impl Backend for Fake {
         }
         self.labels.retain(|label| label.path != path);
         let uuid = Some(self.fresh_uuid());
-        self.labels.push(LabelledPv { path: path.to_owned(), uuid, size, group: None, trouble: None });
+        self.labels.push(LabelledPv { path: path.to_owned(), uuid, size, usable: size, group: None, trouble: None });
         Ok(Vec::new())
+    }
+
+    fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()> {
+        for label in self.labels.iter_mut().filter(|label| label.path == path) {
+            label.usable = bytes.unwrap_or(label.size);
+        }
+        Ok(())
     }
 
     fn pvremove(&mut self, path: &str, _consent: Consent) -> Answer<Vec<String>> {
@@ -501,6 +530,11 @@ impl Backend for Fake {
     fn run_tool(&mut self, words: &[&str]) -> Answer<i32> {
         self.tools.push(words.join(" "));
         Ok(if self.failing_tool == Some(words[0]) { 8 } else { 0 })
+    }
+
+    fn turn(&mut self, group: &str) -> Answer<Option<File>> {
+        self.turns.push(group.to_owned());
+        Ok(None)
     }
 
     fn temporary_directory(&mut self) -> Answer<String> {

@@ -126,6 +126,18 @@ impl Session<'_> {
         Ok(self.ask(group, request)?)
     }
 
+    /// Asks for a change that was worked out from a report. False: what was reported is not so any more, and nothing was done.
+    pub fn change_unless_overtaken(&mut self, group: &str, request: Request) -> Result<bool> {
+        if self.is_test {
+            return Ok(true);
+        }
+        match self.ask(group, request) {
+            Ok(_) => Ok(true),
+            Err(Trouble::Other { kind: ErrorKind::Changed, .. }) => Ok(false),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
     /// The group with all volumes, but not whether their devices are open.
     pub fn report(&mut self, group: &str) -> Result<GroupReport> {
         self.report_by(group, Request::Report { with_use: false })

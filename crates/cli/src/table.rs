@@ -651,11 +651,14 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "pvresize",
-        summary: "Take over the new size of physical volume(s)",
+        summary: "Resize physical volume(s)",
         is_lvm: true,
-        forms: &["PV ..."],
+        forms: &["PV|Tag ...", "--setphysicalvolumesize Size[m|UNIT] PV|Tag ..."],
         options: &[PvSizeLimit, ReportFormat],
-        examples: &[("pvresize /dev/sdb", "after the disk or file has grown")],
+        examples: &[
+            ("pvresize /dev/sdb", "after the disk or file has grown"),
+            ("pvresize --setphysicalvolumesize 40G /dev/sdb", "before the disk is made smaller"),
+        ],
         run: pv_edit::resize,
     },
     Command {

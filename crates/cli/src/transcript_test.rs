@@ -1648,10 +1648,36 @@ fn physical_volumes_are_changed() {
         O|  1 physical volume(s) resized or updated / 0 physical volume(s) not resized$
         rc=0
 
-        $ pvresize --setphysicalvolumesize 1m /dev/ubda
+        $ pvresize --setphysicalvolumesize 100m /dev/ubda
         O|  0 physical volume(s) resized or updated / 1 physical volume(s) not resized$
-        E|  /dev/ubda: a physical volume cannot be made smaller than its device, which has 734003200 bytes.
+        E|/dev/ubda: Requested size 100.00 MiB is less than real size 700.00 MiB. Proceed?  [y/n]: [n]
+        E|  Physical Volume /dev/ubda not resized.
         rc=5
+
+        $ pvresize -y --setphysicalvolumesize 100m /dev/ubda
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume(s) resized or updated / 0 physical volume(s) not resized$
+        E|  WARNING: /dev/ubda: Pretending size is 204800 not 1433600 sectors.
+        rc=0
+
+        $ pvresize -y --setphysicalvolumesize 100m /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" changed$
+        O|  1 physical volume(s) resized or updated / 0 physical volume(s) not resized$
+        E|  WARNING: /dev/ubdb: Pretending size is 204800 not 1433600 sectors.
+        rc=0
+
+        $ pvs --noheadings -o pv_size,dev_size /dev/ubdb
+        O|  100.00m 700.00m$
+        rc=0
+
+        $ pvresize /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" changed$
+        O|  1 physical volume(s) resized or updated / 0 physical volume(s) not resized$
+        rc=0
+
+        $ pvs --noheadings -o pv_size,dev_size /dev/ubdb
+        O|  700.00m 700.00m$
+        rc=0
 
         $ pvresize /dev/nonexist
         O|  0 physical volume(s) resized or updated / 0 physical volume(s) not resized$
@@ -1667,7 +1693,7 @@ fn physical_volumes_are_changed() {
 
         $ pvmove -i 1 /dev/ubda /dev/ubdb
         E|  Moving extents is not supported: snapshots share blocks, and all of their maps would have to change.
-        E|  To empty a disk, copy its volumes to another volume group.
+        E|  To empty a disk: \"pvchange -x n DISK\"; for each volume that \"lvs -o +devices\" shows there \"lvcreate\" another, copy the contents with \"dd\" and \"lvremove\" the old one with its snapshots; then \"vgreduce VG DISK\".
         rc=5",
     );
 }
@@ -1915,6 +1941,62 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
     );
 }
 
+/// Another caller adds an extent between the look at a volume and the change of it: what was to be added is added to that.
+#[test]
+fn a_size_that_somebody_else_changed_is_worked_out_anew() {
+    let mut world = Fake::new();
+    world.run("vgcreate v /dev/ubda");
+    world.run("lvcreate -L 100M -n l v");
+    world.run("lvcreate -s -L 20M -n s v/l");
+    world.others = 3;
+    play(
+        &mut world,
+        "$ lvextend -L +5M v/l
+        O|  Rounding size to boundary between physical extents: 8.00 MiB.$
+        O|  Size of logical volume v/l changed from 112.00 MiB (28 extents) to 120.00 MiB (30 extents).$
+        O|  Logical volume v/l successfully resized.$
+        rc=0",
+    );
+    world.others = 1;
+    play(
+        &mut world,
+        "$ lvreduce -f -l -1 v/l
+        O|  Size of logical volume v/l changed from 124.00 MiB (31 extents) to 120.00 MiB (30 extents).$
+        O|  Logical volume v/l successfully resized.$
+        E|  WARNING: Reducing active logical volume to 116.00 MiB.
+        E|  THIS MAY DESTROY YOUR DATA (filesystem etc.)
+        E|  WARNING: Reducing active logical volume to 120.00 MiB.
+        E|  THIS MAY DESTROY YOUR DATA (filesystem etc.)
+        rc=0",
+    );
+    world.others = 1;
+    play(
+        &mut world,
+        "$ lvresize -l +1 v/s
+        O|  Size of logical volume v/s changed from 24.00 MiB (6 extents) to 28.00 MiB (7 extents).$
+        O|  Logical volume v/s successfully resized.$
+        rc=0",
+    );
+    // What others did may leave nothing to do.
+    world.others = 1;
+    play(
+        &mut world,
+        "$ lvextend -L 124M v/l
+        E|  New size (31 extents) matches existing size (31 extents).
+        rc=5",
+    );
+    world.run("lvcreate -L 20M -T v/pool");
+    world.run("lvcreate -V 20M -n t -T v/pool");
+    world.others = u32::MAX;
+    play(
+        &mut world,
+        "$ lvextend -l +1 v/t
+        E|  Logical volume v/t is being resized by others all the time; try again.
+        rc=5",
+    );
+    assert!(world.turns.is_empty());
+}
+
 #[test]
 fn filesystems_are_resized_with_their_volumes() {
     let mut world = Fake::new();
@@ -1938,6 +2020,7 @@ fn filesystems_are_resized_with_their_volumes() {
         O|  Logical volume v/l successfully resized.$
         rc=0",
     );
+    assert_eq!(world.turns, ["v"; 3], "one at a time, tools and requests together");
     let check = "e2fsck -f -p /dev/mapper/v-l";
     let grow = "resize2fs /dev/mapper/v-l";
     assert_eq!(world.tools, [check, grow, check, grow, check, "resize2fs /dev/mapper/v-l 102400K"]);

@@ -8,6 +8,8 @@ use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
 use rowen_host::{archive, keeper, server, settings};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -122,12 +124,13 @@ impl Backend for Host {
             .map(|pv| {
                 let path = pv.path.display().to_string();
                 let group = pv.membership().map(|membership| membership.group_name.clone());
+                let usable = pv.label().map_or(pv.size, |label| label.size.min(pv.size));
                 let (uuid, trouble) = match pv.state {
                     PvState::Present(label) => (Some(label.pv_uuid), None),
                     PvState::Damaged(why) => (None, Some(format!("the label is damaged ({why})."))),
                     PvState::Missing(uuid) => (Some(uuid), Some("the device is missing.".to_owned())),
                 };
-                LabelledPv { path, uuid, size: pv.size, group, trouble }
+                LabelledPv { path, uuid, size: pv.size, usable, group, trouble }
             })
             .collect())
     }
@@ -155,6 +158,10 @@ impl Backend for Host {
 
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
         devices::pvcreate(Path::new(path), uuids::fresh(), device_consent(consent)).map_err(trouble)
+    }
+
+    fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()> {
+        devices::pvresize(Path::new(path), bytes).map_err(trouble)
     }
 
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>> {
@@ -201,6 +208,14 @@ impl Backend for Host {
         let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
         // A signal's number is as good a code as any that is not 0.
         Ok(status.map_err(|e| no_tool(program, &e))?.code().unwrap_or(i32::from(exit::FAILED)))
+    }
+
+    fn turn(&mut self, group: &str) -> Answer<Option<File>> {
+        let path = rowen_host::paths::turn_lock(group);
+        let lock = File::options().create(true).write(true).truncate(false).mode(0o600).open(&path);
+        let locked = lock.and_then(|lock| lock.lock().map(|()| lock));
+        let failed = |e| Trouble::other(ErrorKind::Internal, format!("Cannot lock {}: {e}.", path.display()));
+        locked.map(Some).map_err(failed)
     }
 
     fn temporary_directory(&mut self) -> Answer<String> {

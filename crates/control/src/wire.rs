@@ -91,18 +91,23 @@ pub enum Request {
         names: Option<Vec<String>>,
     },
     /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`. What a thick volume grows
-    /// by is taken from the places `on`, if there are any.
+    /// by is taken from the places `on`, if there are any. With `seen`: only if it still has so many blocks, for the new number
+    /// was worked out from that; else [`ErrorKind::Changed`].
     Resize {
         name: String,
         blocks: u64,
         force: bool,
         #[serde(default)]
         on: Vec<PvPart>,
+        #[serde(default)]
+        seen: Option<u64>,
     },
-    /// Changes what is set aside for a snapshot.
+    /// Changes what is set aside for a snapshot; with `seen`: only if it still is that much.
     SetReserve {
         name: String,
         blocks: Option<u64>,
+        #[serde(default)]
+        seen: Option<u64>,
     },
     Rename {
         from: String,
@@ -149,9 +154,11 @@ pub enum Request {
     RemovePv {
         path: String,
     },
-    /// Takes over the size of a physical volume's device, which has grown.
+    /// Gives a physical volume so many bytes of its device, or all of them.
     ResizePv {
         path: String,
+        #[serde(default)]
+        bytes: Option<u64>,
     },
     /// Gives the group another name. The server goes on under that name, as another process.
     RenameGroup {
@@ -250,6 +257,8 @@ pub enum ErrorKind {
     Exists,
     InUse,
     NoSpace,
+    /// What the request was worked out from is not so any more: look again.
+    Changed,
     /// The group or a device may not be written or opened.
     Denied,
     /// Metadata is damaged.

@@ -245,9 +245,11 @@ impl Core {
             });
         };
         let mut first = None;
+        // A node that is being replaced while it is read may still name blocks that a physical volume lost meanwhile.
+        let there = self.placement();
         for (i, place) in copies.into_iter().enumerate() {
             let outcome = match self.read_block(place).await {
-                Ok(block) => self.decode(&block, node, level),
+                Ok(block) => self.decode(&block, node, level, &there),
                 Err(error) => Err(error),
             };
             match outcome {
@@ -270,6 +272,7 @@ impl Core {
     pub async fn load_together(&self, nodes: &BTreeSet<(NodeRef, u8)>) -> bool {
         let mut under_way = VecDeque::with_capacity(READS_TOGETHER);
         let mut rest = nodes.iter();
+        let there = self.placement();
         loop {
             while under_way.len() < READS_TOGETHER
                 && let Some((node, level)) = rest.next()
@@ -280,7 +283,7 @@ impl Core {
             }
             let Some((node, level, read)) = under_way.pop_front() else { return true };
             let block = read.await.ok().flatten();
-            match block.and_then(|block| self.decode(&block, node, level).ok()) {
+            match block.and_then(|block| self.decode(&block, node, level, &there).ok()) {
                 Some(decoded) => {
                     count(&self.counters.node_loads);
                     self.cache.insert_clean(decoded);
@@ -292,19 +295,19 @@ impl Core {
         }
     }
 
-    fn decode(&self, block: &PageBuf, node: NodeRef, level: u8) -> Result<Node> {
+    /// `there`: the blocks that there were when the reading began.
+    fn decode(&self, block: &PageBuf, node: NodeRef, level: u8, there: &Placement) -> Result<Node> {
         let decoded = Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag)?;
-        self.plausible(node, decoded)
+        self.plausible(node, decoded, there)
     }
 
     /// What a node's own block cannot tell: that the bitmap knows it, and that it maps to blocks that there are.
-    fn plausible(&self, name: NodeRef, node: Node) -> Result<Node> {
+    fn plausible(&self, name: NodeRef, node: Node, there: &Placement) -> Result<Node> {
         let corrupt = |detail: String| Error::Corrupt { what: "tree node", place: name.to_string(), detail };
         if !self.meta.lock().is_used(name.addr) {
             return Err(corrupt("the metadata bitmap calls its block free".into()));
         }
-        let placement = self.placement();
-        let wild = node.extents().find(|e| !placement.holds(e.value, u64::from(e.len)) || e.flags & !UNWRITTEN != 0);
+        let wild = node.extents().find(|e| !there.holds(e.value, u64::from(e.len)) || e.flags & !UNWRITTEN != 0);
         match wild {
             Some(e) => Err(corrupt(format!("it maps block {} to {}+{}, which are not there", e.key, e.value, e.len))),
             None => Ok(node),

@@ -1,5 +1,6 @@
 //! Placement: a VG block to a physical volume and a byte on it. Nothing above this knows a physical volume.
-//! Linear: physical volumes follow each other in the group's address space. Where one left there is a gap, in which no block is.
+//! Linear: physical volumes follow each other in the group's address space. Between them there may be gaps, in which no block is:
+//! where one left or shrank, and the room that each has to grow.
 
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::superblock::{self, DATA_OFFSET, PvEntry};
@@ -22,6 +23,26 @@ impl Placement {
     /// The end of the group's address space, in blocks.
     pub fn blocks(&self) -> u64 {
         self.pvs.last().map_or(0, |pv| pv.first_extent + pv.extents) * self.extent_blocks
+    }
+
+    /// All blocks that there are, gaps not counted.
+    pub fn count(&self) -> u64 {
+        self.pvs.iter().map(|pv| pv.extents).sum::<u64>() * self.extent_blocks
+    }
+
+    /// How many blocks there are before `block`, which is on a physical volume. What [`holds`](Self::holds) says yes to has
+    /// consecutive numbers.
+    pub fn number_of(&self, block: u64) -> u64 {
+        let mut before = 0;
+        for pv in &self.pvs {
+            let first = pv.first_extent * self.extent_blocks;
+            let blocks = pv.extents * self.extent_blocks;
+            if block < first + blocks {
+                return before + (block - first);
+            }
+            before += blocks;
+        }
+        before
     }
 
     /// Whether all of these blocks are on physical volumes.
@@ -110,7 +131,9 @@ mod tests {
         ] {
             assert_eq!(gaps.holds(start, len), is_there, "{start}+{len}");
         }
-        assert_eq!(gaps.blocks(), 44);
+        assert_eq!((gaps.blocks(), gaps.count()), (44, 28));
+        let numbers = [8, 19, 20, 31, 40, 43].map(|block| gaps.number_of(block));
+        assert_eq!(numbers, [0, 11, 12, 23, 24, 27]);
         let whole = placement(&[(0, 3), (3, 3)]);
         assert!(whole.holds(0, 24) && !whole.holds(0, 25) && !whole.holds(u64::MAX, 2));
         let mut segments = Segments::new();

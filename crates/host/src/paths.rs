@@ -67,6 +67,11 @@ pub fn start_lock(group: &str) -> PathBuf {
     group_dir(group).join("lock")
 }
 
+/// The file whose lock lets one command at a time do what takes more than one request.
+pub fn turn_lock(group: &str) -> PathBuf {
+    group_dir(group).join("turn.lock")
+}
+
 /// The running server's process number.
 pub fn pid_file(group: &str) -> PathBuf {
     group_dir(group).join("server.pid")

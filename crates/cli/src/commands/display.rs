@@ -492,7 +492,7 @@ fn pv_maps(page: &mut Page, group: &Indexed<'_>, pv: &PvReport) {
 /// A physical volume that belongs to no group, or to one that cannot be asked.
 fn free_pv_page(page: &mut Page, args: &Args, label: &LabelledPv) {
     const WIDTH: usize = 21;
-    let size = page.size(label.size);
+    let size = page.size(label.usable);
     let uuid = label.uuid.map_or_else(String::new, lvm_text);
     if args.has(Opt::Short) {
         page.line(format!("Device \"{}\" has a capacity of {size}", label.path));
@@ -503,7 +503,7 @@ fn free_pv_page(page: &mut Page, args: &Args, label: &LabelledPv) {
         page.line(format!("\"{}\" is a new physical volume of \"{size}\"", label.path));
     }
     if args.has(Opt::Colon) {
-        page.line(format!("{}:{group}:{}:-1:0:0:-1:0:0:0:0:{uuid}", label.path, label.size / SECTOR));
+        page.line(format!("{}:{group}:{}:-1:0:0:-1:0:0:0:0:{uuid}", label.path, label.usable / SECTOR));
         return;
     }
     page.line("--- NEW Physical volume ---");

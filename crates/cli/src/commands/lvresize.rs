@@ -1,5 +1,8 @@
 //! lvextend, lvreduce and lvresize. Of a snapshot with a size, the size is what is set aside for it. Physical volumes that are
 //! named are where a thick volume grows; without a size it grows by all that they have.
+//!
+//! A new size is worked out from the old one, and the request says from which: the server refuses it when the volume has another
+//! by then, and all is worked out anew. So of many who resize one volume at once none undoes what another did.
 
 use super::filesystem::{self, Filesystem};
 use super::places;
@@ -62,58 +65,114 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         return Err(Failure::usage("Can't reduce pool metadata size."));
     }
     super::volumes::refuse_redundancy(args)?;
-    let missing = |group: &str, name: &str| format!("Logical volume {name} not found in volume group {group}.");
-    let (report, volume) = session.one_volume(word, missing)?;
-    if volume.is_waiting_to_merge() {
-        return Err(Failure::failed(format!("Can't resize internal logical volume {}/{}.", report.name, volume.name)));
-    }
-    let on = chosen(session, &report, &volume, pvs)?;
-    let old = extents_of(&report, shown_blocks(&volume));
-    if !has_size {
-        session.console.say(format!("Logical volume {}/{} successfully resized.", report.name, volume.name));
-        return Ok(());
-    }
-    let wanted = wanted_extents(session, args, &report, &volume, old, &on)?;
-    let (new, is_capped) = capped(session, &report, &volume, wanted);
-    let resizes_filesystem = filesystem::is_wanted(args);
-    check_direction(old, new, direction, is_capped || resizes_filesystem)?;
-    let full = format!("{}/{}", report.name, volume.name);
-    let filesystem = match resizes_filesystem {
-        true => Some(Filesystem::on(session, &report, &volume)?),
+    let wish = Wish { args, direction, word, pvs, has_size };
+    // The filesystem's tools work on what the volume was found to be: nobody else is to change both meanwhile.
+    let _turn = match has_size && filesystem::is_wanted(args) && !session.is_test {
+        true => {
+            let (report, _) = session.one_volume(word, missing)?;
+            session.backend.turn(&report.name)?
+        }
         false => None,
     };
-    match &filesystem {
-        Some(filesystem) if new < old => {
-            filesystem.shrink(session, args, new.saturating_mul(extent_bytes(&report)))?;
+    for attempt in 0..ATTEMPTS {
+        if wish.carry_out(session, attempt > 0)? == Attempt::Done {
+            return Ok(());
         }
-        Some(filesystem) => filesystem.before_growth(session, args)?,
-        None => {}
     }
-    if new < old && filesystem.is_none() {
-        confirm_reduction(session, args, &report, &volume, new)?;
-    } else if new > old {
-        check_room(session, &report, &volume, new - old, &on)?;
-    }
-    if new != old {
-        let blocks = new.checked_mul(report.extent_blocks).ok_or_else(|| too_large(&full))?;
-        let name = volume.name.clone();
-        let request = match role(&volume) {
-            Role::Snapshot if volume.reserve_blocks.is_some() => Request::SetReserve { name, blocks: Some(blocks) },
-            // The user has agreed, by answer or by option.
-            _ => Request::Resize { name, blocks, force: new < old, on: if new > old { on } else { Vec::new() } },
+    Err(Failure::failed(format!("Logical volume {word} is being resized by others all the time; try again.")))
+}
+
+fn missing(group: &str, name: &str) -> String {
+    format!("Logical volume {name} not found in volume group {group}.")
+}
+
+/// What became of a size that was worked out from what the volume was found to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Done,
+    /// Somebody else has resized the volume meanwhile: nothing was done.
+    Overtaken,
+}
+
+/// How often a size is worked out anew. Of those who resize one volume at once, one gets on in each round.
+const ATTEMPTS: usize = 1000;
+
+/// What the command line asks for.
+struct Wish<'a> {
+    args: &'a Args,
+    direction: Direction,
+    word: &'a str,
+    pvs: &'a [String],
+    has_size: bool,
+}
+
+impl Wish<'_> {
+    /// `is_again`: what is said about the size has been said.
+    fn carry_out(&self, session: &mut Session<'_>, is_again: bool) -> Result<Attempt> {
+        let Wish { args, direction, word, pvs, has_size } = *self;
+        let (report, volume) = session.one_volume(word, missing)?;
+        if volume.is_waiting_to_merge() {
+            return Err(Failure::failed(format!(
+                "Can't resize internal logical volume {}/{}.",
+                report.name, volume.name
+            )));
+        }
+        let on = chosen(session, &report, &volume, pvs)?;
+        let old = extents_of(&report, shown_blocks(&volume));
+        if !has_size {
+            session.console.say(format!("Logical volume {}/{} successfully resized.", report.name, volume.name));
+            return Ok(Attempt::Done);
+        }
+        let wanted = wanted_extents(session, (args, is_again), &report, &volume, old, &on)?;
+        let (new, is_capped) = capped(session, is_again, &report, &volume, wanted);
+        let resizes_filesystem = filesystem::is_wanted(args);
+        check_direction(old, new, direction, is_capped || resizes_filesystem)?;
+        let full = format!("{}/{}", report.name, volume.name);
+        let filesystem = match resizes_filesystem {
+            true => Some(Filesystem::on(session, &report, &volume)?),
+            false => None,
         };
-        session.change(&report.name, request)?;
-    }
-    let size =
-        |extents: u64| format!("{} ({extents} extents)", sentence(extents.saturating_mul(extent_bytes(&report))));
-    session.console.say(match new == old {
-        true => format!("Size of logical volume {full} unchanged from {}.", size(old)),
-        false => format!("Size of logical volume {full} changed from {} to {}.", size(old), size(new)),
-    });
-    session.console.say(format!("Logical volume {full} successfully resized."));
-    match filesystem {
-        Some(filesystem) if new >= old => filesystem.grow(session),
-        _ => Ok(()),
+        match &filesystem {
+            Some(filesystem) if new < old => {
+                filesystem.shrink(session, args, new.saturating_mul(extent_bytes(&report)))?;
+            }
+            Some(filesystem) => filesystem.before_growth(session, args)?,
+            None => {}
+        }
+        if new < old && filesystem.is_none() {
+            confirm_reduction(session, args, &report, &volume, new)?;
+        } else if new > old {
+            check_room(session, &report, &volume, new - old, &on)?;
+        }
+        if new != old {
+            let blocks = new.checked_mul(report.extent_blocks).ok_or_else(|| too_large(&full))?;
+            let name = volume.name.clone();
+            let request = match role(&volume) {
+                Role::Snapshot if volume.reserve_blocks.is_some() => {
+                    Request::SetReserve { name, blocks: Some(blocks), seen: volume.reserve_blocks }
+                }
+                // The user has agreed, by answer or by option.
+                _ => {
+                    let on = if new > old { on } else { Vec::new() };
+                    Request::Resize { name, blocks, force: new < old, on, seen: Some(volume.blocks) }
+                }
+            };
+            if !session.change_unless_overtaken(&report.name, request)? {
+                return Ok(Attempt::Overtaken);
+            }
+        }
+        let size =
+            |extents: u64| format!("{} ({extents} extents)", sentence(extents.saturating_mul(extent_bytes(&report))));
+        session.console.say(match new == old {
+            true => format!("Size of logical volume {full} unchanged from {}.", size(old)),
+            false => format!("Size of logical volume {full} changed from {} to {}.", size(old), size(new)),
+        });
+        session.console.say(format!("Logical volume {full} successfully resized."));
+        match filesystem {
+            Some(filesystem) if new >= old => filesystem.grow(session)?,
+            _ => {}
+        }
+        Ok(Attempt::Done)
     }
 }
 
@@ -142,7 +201,7 @@ fn chosen(
 /// The size that the command line asks for, in extents.
 fn wanted_extents(
     session: &mut Session<'_>,
-    args: &Args,
+    (args, is_again): (&Args, bool),
     report: &GroupReport,
     volume: &VolumeReport,
     old: u64,
@@ -154,7 +213,7 @@ fn wanted_extents(
     let (sign, amount) = if let Some(size) = args.size(Opt::NewSize) {
         let extent = extent_bytes(report);
         let extents = size.bytes.div_ceil(extent);
-        if size.bytes % extent != 0 {
+        if size.bytes % extent != 0 && !is_again {
             let rounded = extents.saturating_mul(extent);
             session.console.say(format!("Rounding size to boundary between physical extents: {}.", sentence(rounded)));
         }
@@ -220,14 +279,22 @@ fn most_useful(report: &GroupReport, volume: &VolumeReport) -> u64 {
 }
 
 /// A reserve never grows over what can be used of it.
-fn capped(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeReport, wanted: u64) -> (u64, bool) {
+fn capped(
+    session: &mut Session<'_>,
+    is_again: bool,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    wanted: u64,
+) -> (u64, bool) {
     let is_reserve = role(volume) == Role::Snapshot && volume.reserve_blocks.is_some();
     let most = most_useful(report, volume);
     if !is_reserve || wanted <= most {
         return (wanted, false);
     }
-    let size = sentence(most.saturating_mul(extent_bytes(report)));
-    session.console.say(format!("Reached maximum COW size {size} ({most} extents)."));
+    if !is_again {
+        let size = sentence(most.saturating_mul(extent_bytes(report)));
+        session.console.say(format!("Reached maximum COW size {size} ({most} extents)."));
+    }
     (most, true)
 }
 

@@ -10,6 +10,7 @@ use crate::report::fields::Field;
 use crate::report::index::Indexed;
 use crate::report::select::Criteria;
 use crate::session::Session;
+use rowen_control::units::sentence;
 use rowen_control::wire::Request;
 
 /// What became of each of several physical volumes, counted for the last line.
@@ -194,29 +195,46 @@ pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::NoForm);
     }
     let limit = args.size(Opt::PvSizeLimit).map(|size| size.bytes);
-    let tally = each(session, &args.positionals, |session, label| {
+    let (paths, is_incomplete) = chosen(session, args)?;
+    let mut tally = each(session, &paths, |session, label| {
         let path = &label.path;
-        if limit.is_some_and(|limit| limit < label.size) {
-            return Err(Failure::failed(format!(
-                "{path}: a physical volume cannot be made smaller than its device, which has {} bytes.",
-                label.size
-            )));
-        }
         if limit.is_some_and(|limit| limit > label.size) {
             return Err(Failure::failed(format!("{path}: the device has {} bytes only.", label.size)));
         }
-        // One that is in no group takes over its size when it joins one.
-        if let Some(group) = &label.group {
-            session.change(group, Request::ResizePv { path: path.clone() })?;
+        let bytes = limit.filter(|limit| *limit < label.size);
+        if let Some(limit) = bytes {
+            confirm_less(session, args, label, limit)?;
+        }
+        match &label.group {
+            Some(group) => {
+                session.change(group, Request::ResizePv { path: path.clone(), bytes })?;
+            }
+            None if session.is_test => {}
+            None => session.backend.pvresize(path, bytes)?,
         }
         session.console.say(format!("Physical volume \"{path}\" changed"));
         Ok(Done::Changed)
     })?;
+    tally.is_incomplete |= is_incomplete;
     let Tally { done, failed, .. } = tally;
     session
         .console
         .say(format!("{done} physical volume(s) resized or updated / {failed} physical volume(s) not resized"));
     end(&tally)
+}
+
+/// Part of the device is to be nobody's.
+fn confirm_less(session: &mut Session<'_>, args: &Args, label: &LabelledPv, limit: u64) -> Result {
+    const SECTOR: u64 = 512;
+    let LabelledPv { path, size, .. } = label;
+    let question =
+        format!("{path}: Requested size {} is less than real size {}. Proceed? ", sentence(limit), sentence(*size));
+    if !args.is_sure() && !session.console.asks(&question) {
+        return Err(Failure::failed(format!("Physical Volume {path} not resized.")));
+    }
+    let (limit, size) = (limit / SECTOR, size / SECTOR);
+    session.console.complain(format!("WARNING: {path}: Pretending size is {limit} not {size} sectors."));
+    Ok(())
 }
 
 pub fn check(session: &mut Session<'_>, args: &Args) -> Result {

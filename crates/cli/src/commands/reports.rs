@@ -171,7 +171,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     }
     if is_all && args.has(Opt::All) {
         let others = session.backend.other_devices()?.into_iter();
-        let unlabelled = |(path, size)| LabelledPv { path, uuid: None, size, group: None, trouble: None };
+        let unlabelled = |(path, size)| LabelledPv { path, uuid: None, size, usable: size, group: None, trouble: None };
         devices.labels.extend(others.map(unlabelled));
         devices.labels.sort_by(|a, b| a.path.cmp(&b.path));
     }

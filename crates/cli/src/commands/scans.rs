@@ -116,8 +116,8 @@ fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usi
                 format!("{} / {} free", units.words(of(*extents)), units.words(of(*free_extents)))
             }
             None => {
-                free = (free.0 + 1, free.1.saturating_add(label.size));
-                units.words(label.size)
+                free = (free.0 + 1, free.1.saturating_add(label.usable));
+                units.words(label.usable)
             }
         };
         let line = match (&label.group, args.has(Opt::Short)) {

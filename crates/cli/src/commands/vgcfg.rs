@@ -228,7 +228,7 @@ impl Plan {
             self.step(request, format!("Logical volume {group}/{name} is {how} again."));
         }
         if then.reserve_blocks != now.reserve_blocks && now.state == VolumeState::Ok {
-            let request = Request::SetReserve { name: name.clone(), blocks: then.reserve_blocks };
+            let request = Request::SetReserve { name: name.clone(), blocks: then.reserve_blocks, seen: None };
             self.step(request, format!("Snapshot {group}/{name} has its size again."));
         }
         let attributes = &now.attributes;

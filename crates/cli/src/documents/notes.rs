@@ -83,7 +83,11 @@ pub const REFUSED: &[(&str, &str)] = &[
         "a snapshot has no store apart from its origin that could be used again",
     ),
     ("`lvconvert --type thin` of a volume that is in use", "its contents change hands: close it first"),
-    ("`pvmove`", "extents cannot be moved yet; copy a snapshot to a volume elsewhere"),
+    (
+        "`pvmove`",
+        "extents cannot be moved yet. To empty a disk: `pvchange -x n DISK`, for each volume on it (`lvs -o +devices`) `lvcreate` \
+         another, copy the contents and `lvremove` the old one with its snapshots, then `vgreduce VG DISK`",
+    ),
     (
         "`vgsplit`, `vgmerge`, `vgimportclone`",
         "a group has one tree of blocks over all its physical volumes, which cannot be cut \
@@ -130,6 +134,12 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
       it waits for it",
     ),
     ("a PV is a block device", "or a file"),
+    (
+        "`pvresize`",
+        "the same, for any PV of a group in use: its end must be free before it gets smaller, metadata moves away from there. A size \
+         beyond the device's is refused. Groups that were made by earlier versions have room \
+         to grow behind the last PV only",
+    ),
     (
         "`pvchange -x n`: no new extents from this PV",
         "the same, blocks that are redirected and metadata included; the journal stays where it is. `vg_free` tells of what is free \

@@ -1,6 +1,6 @@
 //! Many who call at once, as programs do that start a command for each of their threads.
 
-use crate::world::World;
+use crate::world::{World, tool};
 use std::sync::{Arc, Barrier};
 
 #[test]
@@ -31,4 +31,61 @@ fn sixty_four_callers_at_once_are_all_served() {
     let failed = callers.into_iter().filter_map(|caller| caller.join().err()).count();
     assert_eq!(failed, 0, "callers that were not served");
     assert_eq!(world.ok("lvs --noheadings -o lv_name VG").trim(), "lv");
+}
+
+/// Every one that says it has changed the size has changed it: each asks for more or less than what there is.
+#[test]
+fn sizes_that_many_change_at_once_add_up() {
+    const CALLERS: usize = 12;
+    let world = Arc::new(World::new("sizes", 1024));
+    world.ok("lvcreate -y -L 16M -n thick VG");
+    world.ok("lvcreate -y -L 128M -n origin VG");
+    world.ok("lvcreate -y -s -L 8M -n kept VG/origin");
+    world.ok("lvcreate -y -L 16M -T VG/pool");
+    world.ok("lvcreate -y -V 64M -n thin -T VG/pool");
+    world.ok("lvcreate -y -L 32M -n files VG");
+    let node = world.node("files");
+    tool("mkfs.ext4", &["-q", node.to_str().unwrap()]);
+    let size = |world: &World, volume: &str| -> u64 {
+        let told = world.ok(&format!("lvs --noheadings --units m --nosuffix -o lv_size VG/{volume}"));
+        told.trim().parse::<f64>().unwrap() as u64
+    };
+    let start = Arc::new(Barrier::new(CALLERS));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|n| {
+            let (world, start) = (world.clone(), start.clone());
+            std::thread::spawn(move || {
+                start.wait();
+                // Up in three ways, by 12 MiB, and down again, by 4.
+                let thick = ["lvextend -L +12M VG/thick", "lvresize -l +3 VG/thick", "lvextend -L +9M VG/thick"][n % 3];
+                for line in [
+                    thick,
+                    "lvreduce -f -L -4M VG/thick",
+                    "lvextend -l +1 VG/kept",
+                    "lvextend -L +4M VG/pool",
+                    "lvresize -L +8M VG/thin",
+                    "lvreduce -f -l -1 VG/thin",
+                    "lvextend -r -L +4M VG/files",
+                ] {
+                    let output = world.run(line);
+                    let err = String::from_utf8_lossy(&output.stderr);
+                    assert!(output.status.success(), "{line}: {err}");
+                }
+            })
+        })
+        .collect();
+    let failed = callers.into_iter().filter_map(|caller| caller.join().err()).count();
+    assert_eq!(failed, 0, "callers that were not served");
+    let callers = CALLERS as u64;
+    for (volume, before, more) in [("thick", 16, 8), ("pool", 16, 4), ("thin", 64, 4), ("files", 32, 4), ("kept", 8, 4)]
+    {
+        assert_eq!(size(&world, volume), before + callers * more, "{volume}");
+    }
+    let point = world.mount("files", "rw");
+    let blocks = rustix::fs::statvfs(point).unwrap();
+    let bytes = blocks.f_blocks * blocks.f_frsize;
+    assert!(bytes > (32 + callers * 4 - 16) << 20, "the filesystem did not follow: {bytes} bytes");
+    world.unmount("files");
+    tool("e2fsck", &["-f", "-n", node.to_str().unwrap()]);
+    world.ok("check VG");
 }

@@ -6,5 +6,6 @@ mod bad_input;
 mod callers;
 mod filesystems;
 mod fsx;
+mod resized_disks;
 mod verify;
 mod world;

@@ -18,11 +18,15 @@ pub const EXTENT_BLOCKS: std::ops::RangeInclusive<u64> = 1..=1 << 28;
 /// Physical volumes in a group, at most: their table lies in the superblock.
 pub const MAX_PVS: usize = 64;
 
+/// VG blocks from the place of one physical volume to that of the next: 256 TiB. What it does not have of them is its room to
+/// grow. A new one begins at a multiple of this, as long as there are such numbers.
+pub const ROOM: u64 = 1 << 36;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
 pub const VERSION: u32 = 1;
 /// The stream has a group record, or a volume's `merging` is set.
 pub const FEATURE_ATTRIBUTES: u64 = 1;
-/// Physical volumes left, and the extents of those that stayed do not follow each other.
+/// The extents of the physical volumes do not follow each other: there is room between them, or one left.
 pub const FEATURE_GAPS: u64 = 2;
 /// Physical volumes that no space is taken from: a program that does not know would take some.
 pub const FEATURE_ALLOCATION: u64 = 4;
@@ -85,6 +89,19 @@ pub struct PvEntry {
 pub fn has_gaps(pvs: &[PvEntry]) -> bool {
     let mut next = 0;
     pvs.iter().any(|pv| std::mem::replace(&mut next, pv.first_extent + pv.extents) != pv.first_extent)
+}
+
+/// Where a physical volume of so many extents begins that joins these: behind the room of the last one or, where there are no
+/// numbers for that, right behind it. None: there are none at all.
+pub fn place_behind(pvs: &[PvEntry], extent_blocks: u64, extents: u64) -> Option<u64> {
+    let end = pvs.last().map_or(0, |last| last.first_extent + last.extents);
+    let roomy = end.checked_mul(extent_blocks)?.checked_next_multiple_of(ROOM)? / extent_blocks;
+    [roomy, end].into_iter().find(|first| extents <= most_extents(*first, extent_blocks))
+}
+
+/// The extents that the last physical volume can have, at most, if it begins here.
+pub fn most_extents(first_extent: u64, extent_blocks: u64) -> u64 {
+    ((RECORD_LIMIT - 1) / extent_blocks).saturating_sub(first_extent)
 }
 
 /// Whether all of these VG blocks are on physical volumes.
@@ -318,6 +335,22 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_has_room_until_the_numbers_are_used_up() {
+        let pv = |first_extent, extents| PvEntry { uuid: Uuid([1; 16]), first_extent, extents, size: 1 << 60 };
+        let room = ROOM / 1024;
+        assert_eq!(place_behind(&[], 1024, 5), Some(0));
+        assert_eq!(place_behind(&[pv(0, 1)], 1024, 5), Some(room));
+        assert_eq!(place_behind(&[pv(0, room)], 1024, 5), Some(room));
+        assert_eq!(place_behind(&[pv(0, 1), pv(room, room + 1)], 1024, 5), Some(3 * room));
+        let last = RECORD_LIMIT / 1024 - 1;
+        assert_eq!(place_behind(&[pv(0, last - 4)], 1024, 4), Some(last - 4));
+        assert_eq!(place_behind(&[pv(0, last - 4)], 1024, 5), None);
+        assert_eq!(place_behind(&[pv(0, last - room)], 1024, 5), Some(last + 1 - room), "the last multiple");
+        assert_eq!(most_extents(last - 4, 1024), 4);
+        assert_eq!(place_behind(&[pv(0, 1)], 1 << 28, 5), Some(256), "extents of a terabyte");
+    }
 
     #[test]
     fn a_gap_is_understood_only_where_it_is_announced() {

@@ -8,7 +8,7 @@
 
 use super::open::{BadCopy, either, read_stream};
 use super::{Config, Group};
-use crate::disk::{DiskOp, Disks, start};
+use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::format::node::Node;
 use crate::format::stream::{TreeKind, TreeMeta};
@@ -136,7 +136,7 @@ struct Counted {
 struct Check<'a> {
     group: &'a Arc<Group>,
     report: CheckReport,
-    /// One bit for each block of the group: something uses it.
+    /// One bit for each block that there is, by its number ([`Placement::number_of`]): something uses it.
     used: Vec<u64>,
     /// What maps the block (hash of LV block and birth), where the group is small enough.
     identity: Vec<u32>,
@@ -146,7 +146,7 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     fn new(group: &'a Arc<Group>, report: CheckReport) -> Self {
-        let blocks = group.core.placement().blocks();
+        let blocks = group.core.placement().count();
         let identity = if blocks <= IDENTITY_BLOCKS { blocks as usize } else { 0 };
         Check {
             group,
@@ -201,18 +201,23 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn is_used(&self, block: u64) -> bool {
-        self.used[(block / 64) as usize] >> (block % 64) & 1 == 1
+    fn is_used(&self, number: u64) -> bool {
+        self.used[(number / 64) as usize] >> (number % 64) & 1 == 1
     }
 
-    /// Marks blocks as used. The first one that was used before is returned.
+    fn set_used(&mut self, number: u64) {
+        self.used[(number / 64) as usize] |= 1 << (number % 64);
+    }
+
+    /// Marks blocks, which are there, as used. The first one that was used before is returned.
     fn mark(&mut self, start: u64, len: u64) -> Option<u64> {
+        let first = self.group.core.placement().number_of(start);
         let mut twice = None;
-        for block in start..start + len {
-            if self.is_used(block) {
-                twice = twice.or(Some(block));
+        for i in 0..len {
+            if self.is_used(first + i) {
+                twice = twice.or(Some(start + i));
             }
-            self.used[(block / 64) as usize] |= 1 << (block % 64);
+            self.set_used(first + i);
         }
         twice
     }
@@ -317,17 +322,18 @@ impl<'a> Check<'a> {
 
     fn extent(&mut self, tree: &TreeMeta, e: map::Extent) {
         let (start, len) = (e.value, u64::from(e.len));
-        // The map of used blocks is as large as the group was when this began.
-        if start + len > self.used.len() as u64 * 64 || !self.group.core.placement().holds(start, len) {
+        let placement = self.group.core.placement();
+        if !placement.holds(start, len) {
             self.report.find(format!("tree {}: LV block {} is mapped outside the group, to {start}", tree.id, e.key));
             return;
         }
+        let first = placement.number_of(start);
         for i in 0..len {
-            let block = start + i;
+            let (block, number) = (start + i, first + i);
             // Two mappings of one block are one if they came about in one write: then LV block and birth agree.
             let name = identity(e.key + i, e.birth);
-            let known = self.identity.get(block as usize).copied();
-            if self.is_used(block) {
+            let known = self.identity.get(number as usize).copied();
+            if self.is_used(number) {
                 if known.is_some_and(|known| known != name) {
                     self.report.find(format!(
                         "VG block {block} has two uses, one as LV block {} of tree {}",
@@ -337,9 +343,9 @@ impl<'a> Check<'a> {
                 }
                 continue;
             }
-            self.used[(block / 64) as usize] |= 1 << (block % 64);
+            self.set_used(number);
             self.report.blocks += 1;
-            if let Some(slot) = self.identity.get_mut(block as usize) {
+            if let Some(slot) = self.identity.get_mut(number as usize) {
                 *slot = name;
             }
         }
@@ -434,9 +440,13 @@ impl<'a> Check<'a> {
                 self.report.find(format!("VG block {block} is {what} and in use"));
             }
         }
-        let is_lost = |block: &u64| !self.is_used(*block) && placement.holds(*block, 1);
-        let lost: Vec<u64> = (0..placement.blocks()).filter(is_lost).collect();
-        if let (Some(first), n) = (lost.first(), lost.len()) {
+        let there = (0..placement.pvs.len()).filter_map(|pv| u16::try_from(pv).ok());
+        let mut lost = there
+            .flat_map(|pv| placement.range_of(PvIndex(pv)))
+            .zip(0u64..)
+            .filter(|(_, number)| !self.is_used(*number));
+        if let Some((first, _)) = lost.next() {
+            let n = 1 + lost.count();
             self.report.find(format!("{n} blocks are neither used nor free, the first is VG block {first}"));
         }
         Ok(())

@@ -13,7 +13,7 @@ pub struct PvLabel {
     pub pv_uuid: Uuid,
     /// None: a physical volume of no group.
     pub group: Option<PvMembership>,
-    /// Usable bytes, as written when it was made.
+    /// Bytes that a group may use, as written when it was made or resized.
     pub size: u64,
 }
 
@@ -47,9 +47,17 @@ impl Group {
         }))
     }
 
-    /// Labels a disk as a physical volume of no group.
+    /// Labels a disk as a physical volume of no group, with all of it.
     pub async fn write_label(disks: &dyn Disks, pv: PvIndex, uuid: Uuid) -> Result<()> {
-        let size = disks.geometry(pv).size;
+        Group::write_label_of(disks, pv, uuid, disks.geometry(pv).size).await
+    }
+
+    /// The same with so many bytes of it: a group that it joins takes no more.
+    pub async fn write_label_of(disks: &dyn Disks, pv: PvIndex, uuid: Uuid, size: u64) -> Result<()> {
+        let disk = disks.geometry(pv).size;
+        if size > disk {
+            return Err(Error::Invalid(format!("a physical volume on a disk of {disk} bytes cannot have {size}")));
+        }
         if size < DATA_OFFSET + (1 << 20) {
             return Err(Error::Invalid(format!("a physical volume of {size} bytes is too small: it needs 2 MiB")));
         }
@@ -65,6 +73,15 @@ impl Group {
         erase(disks, pv).await?;
         start(disks, DiskOp::Flush).await?;
         Ok(())
+    }
+}
+
+/// The bytes of a disk that a group may use: what its label says, if it is that of a physical volume of no group.
+pub(super) async fn usable(disks: &dyn Disks, pv: PvIndex) -> u64 {
+    let disk = disks.geometry(pv).size;
+    match Group::read_label(disks, pv).await {
+        Ok(Some(PvLabel { group: None, size, .. })) => size.min(disk),
+        _ => disk,
     }
 }
 

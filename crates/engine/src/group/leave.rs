@@ -19,12 +19,12 @@ use std::sync::Arc;
 const ZEROED_TOGETHER: u64 = 256;
 
 /// LVM's word for a physical volume that cannot leave.
-fn in_use() -> Error {
+pub(super) fn in_use() -> Error {
     Error::Busy("the physical volume is in use".into())
 }
 
 /// What of the physical volume is the journal's, in VG blocks; empty if none is.
-fn journal_on(root: &GroupRoot, range: &Range<u64>) -> Range<u64> {
+pub(super) fn journal_on(root: &GroupRoot, range: &Range<u64>) -> Range<u64> {
     let (start, end) = (root.journal_start, root.journal_start + root.journal_blocks);
     let start = start.clamp(range.start, range.end);
     start..end.clamp(start, range.end)
@@ -62,7 +62,7 @@ impl Group {
 
     /// Moves metadata out of the range, and waits for what is being freed there, until `is_left` says that it can be done
     /// without. No checkpoint is under way when that is asked.
-    async fn empty(
+    pub(super) async fn empty(
         self: &Arc<Self>,
         range: &Range<u64>,
         mut is_left: impl FnMut() -> std::result::Result<bool, MapError>,

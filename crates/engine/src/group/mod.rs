@@ -23,6 +23,7 @@ mod ops;
 mod orphans;
 mod places;
 mod pools;
+mod pvs;
 mod reclaim;
 mod report;
 mod types;

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
 use crate::format::record::crc32c_append;
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
-use crate::format::superblock::{DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
+use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::journal::{Journal, Ring};
 use crate::map::Tree;
@@ -61,11 +61,17 @@ impl Runtime for NoRuntime {
     }
 }
 
-fn entries(disks: &dyn Disks, first: usize, mut next: u64, extent_blocks: u64, pvs: &[NewPv]) -> Result<Vec<PvEntry>> {
-    let mut table = Vec::new();
+/// Puts physical volumes behind those of the table: `pvs[0]` is the disk behind the table's.
+pub(super) async fn extend_table(
+    disks: &dyn Disks,
+    table: &mut Vec<PvEntry>,
+    extent_blocks: u64,
+    pvs: &[NewPv],
+) -> Result<()> {
+    let first = table.len();
     for (i, pv) in pvs.iter().enumerate() {
         let index = u16::try_from(first + i).expect("at most 64 physical volumes");
-        let size = disks.geometry(PvIndex(index)).size;
+        let size = super::label::usable(disks, PvIndex(index)).await;
         let extents = size.saturating_sub(DATA_OFFSET) / (extent_blocks * BLOCK_SIZE);
         if extents == 0 {
             return Err(Error::Invalid(format!(
@@ -73,10 +79,12 @@ fn entries(disks: &dyn Disks, first: usize, mut next: u64, extent_blocks: u64, p
                 extent_blocks * BLOCK_SIZE
             )));
         }
-        table.push(PvEntry { uuid: pv.uuid, first_extent: next, extents, size });
-        next += extents;
+        let first_extent = superblock::place_behind(table, extent_blocks, extents).ok_or_else(|| {
+            Error::Invalid(format!("there are no numbers for the {extents} extents of physical volume {index}"))
+        })?;
+        table.push(PvEntry { uuid: pv.uuid, first_extent, extents, size });
     }
-    Ok(table)
+    Ok(())
 }
 
 impl Group {
@@ -91,19 +99,20 @@ impl Group {
         if spec.name.is_empty() || spec.name.len() > 127 {
             return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
         }
-        let pvs = entries(&*disks, 0, 0, spec.extent_blocks, &spec.pvs)?;
+        let mut pvs = Vec::new();
+        extend_table(&*disks, &mut pvs, spec.extent_blocks, &spec.pvs).await?;
         let placement = Arc::new(Placement::new(spec.extent_blocks, pvs.clone()));
-        let blocks = placement.blocks();
-        let journal_bytes = (blocks * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
+        let journal_bytes = (placement.count() * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
         let pairs = (LEAST_METADATA / spec.extent_blocks).max(1);
         let metadata = pairs * spec.extent_blocks;
-        let second = match pvs.get(1) {
-            Some(pv) => pv.first_extent * spec.extent_blocks,
-            None => journal_blocks + metadata,
-        };
-        let first_pv = pvs[0].extents * spec.extent_blocks;
-        if journal_blocks + metadata > first_pv || second + metadata > blocks {
+        // What is not free at the beginning of each. The second copy belongs on another physical volume, where one has room.
+        let mut taken = vec![0; pvs.len()];
+        taken[0] = journal_blocks + metadata;
+        let of_second = (1..pvs.len()).find(|pv| pvs[*pv].extents * spec.extent_blocks >= metadata).unwrap_or(0);
+        let second = pvs[of_second].first_extent * spec.extent_blocks + taken[of_second];
+        taken[of_second] += metadata;
+        if taken[0] > pvs[0].extents * spec.extent_blocks {
             return Err(Error::Invalid(format!(
                 "the physical volumes are too small: the journal and the metadata need {} extents",
                 journal_blocks / spec.extent_blocks + 2 * pairs
@@ -143,13 +152,11 @@ impl Group {
             stream_blocks: Vec::new(),
         };
         let group = Group::assemble(disks.clone(), Arc::new(NoRuntime), Config::default(), root, parts);
-        let mut free = vec![(journal_blocks + metadata, second), (second + metadata, blocks)];
-        free.retain(|(start, end)| start < end);
-        for (start, end) in free {
-            group.add_free(start, end).await?;
-        }
-        for i in 0..pvs.len() {
-            super::label::erase(&*disks, PvIndex(i as u16)).await?;
+        for (i, taken) in taken.into_iter().enumerate() {
+            let pv = PvIndex(i as u16);
+            let Range { start, end } = placement.range_of(pv);
+            group.add_free(start + taken, end).await?;
+            super::label::erase(&*disks, pv).await?;
         }
         group.checkpoint_turn(group.final_ticket(), true).await
     }
@@ -545,7 +552,7 @@ async fn find_root(disks: &dyn Disks) -> Result<(u64, GroupRoot)> {
         let size = disks.geometry(PvIndex(i as u16)).size;
         if size < pv.size {
             return Err(Error::Invalid(format!(
-                "physical volume {} shrank: it has {size} bytes, the volume group uses {}",
+                "physical volume {} shrank: it has {size} bytes, the volume group uses {}; make its device as large again",
                 pv.uuid, pv.size
             )));
         }
@@ -698,7 +705,7 @@ fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
 
 /// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
-    let blocks = placement.blocks();
+    let blocks = placement.count();
     let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
     let pairs = stream.pairs.iter().flatten().all(|start| inside(*start, root.extent_blocks));
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));

@@ -5,19 +5,18 @@ use super::catalog::Catalog;
 use super::open::empty_head;
 use super::report::Holdings;
 use super::{
-    Attributes, FullPolicy, Group, GroupAttributes, NewPv, NewSnapshot, NewVolume, PvExtents, VolumeKind, VolumeState,
+    Attributes, FullPolicy, Group, GroupAttributes, NewSnapshot, NewVolume, PvExtents, VolumeKind, VolumeState,
 };
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record, SnapshotPart};
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
-use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry};
+use crate::format::superblock::MAX_PVS;
 use crate::journal::Pressure;
 use crate::map::MapError;
-use crate::placement::Placement;
-use crate::space::{Reserve, Run, Space};
-use crate::units::{BLOCK_SIZE, Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
+use crate::space::{Reserve, Run};
+use crate::units::{Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap};
 use std::collections::{BTreeMap, BTreeSet};
@@ -883,85 +882,6 @@ impl Group {
             self.core.space.lock().set_reserve(meta.id, reserve);
         }
         Ok(())
-    }
-
-    /// Adds the disk at the end of the disk set, which the caller extended before.
-    pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
-        self.check_writable()?;
-        let mut root = self.root.lock().group.clone();
-        let index = root.pvs.len();
-        if index >= MAX_PVS {
-            return Err(Error::Invalid(format!("a volume group has at most {MAX_PVS} physical volumes")));
-        }
-        if self.core.disks.count() != index + 1 {
-            return Err(Error::Invalid("the new physical volume's disk is not in the set".into()));
-        }
-        let pv_index = PvIndex(index as u16);
-        let size = self.core.disks.geometry(pv_index).size;
-        let extents = size.saturating_sub(DATA_OFFSET) / (root.extent_blocks * BLOCK_SIZE);
-        if extents == 0 {
-            return Err(Error::Invalid(format!("a physical volume of {size} bytes is too small for one extent")));
-        }
-        let first_extent = root.pvs.last().map_or(0, |last| last.first_extent + last.extents);
-        root.pvs.push(PvEntry { uuid: pv.uuid, first_extent, extents, size });
-        // A label first: the other superblocks may be durable before this one's, and then name it.
-        Group::write_label(&*self.core.disks, pv_index, pv.uuid).await?;
-        let start = first_extent * root.extent_blocks;
-        self.change_pvs(root.pvs, |space, end| {
-            space.add_pv(end);
-            space.free_later((start, end - start));
-        })
-        .await
-    }
-
-    /// Takes over the size of the last physical volume's disk, which has grown. True: there are more extents now.
-    pub async fn grow_last_pv(self: &Arc<Self>) -> Result<bool> {
-        self.check_writable()?;
-        let root = self.root.lock().group.clone();
-        let (mut pvs, index) = (root.pvs, self.core.placement().pvs.len() - 1);
-        let last = &mut pvs[index];
-        let size = self.core.disks.geometry(PvIndex(index as u16)).size;
-        let extents = size.saturating_sub(DATA_OFFSET) / (root.extent_blocks * BLOCK_SIZE);
-        if extents < last.extents {
-            return Err(Error::Invalid(format!("a physical volume of {} extents cannot have {extents}", last.extents)));
-        }
-        if extents == last.extents {
-            return Ok(false);
-        }
-        let start = (last.first_extent + last.extents) * root.extent_blocks;
-        (last.extents, last.size) = (extents, size);
-        self.change_pvs(pvs, |space, end| {
-            space.grow_last_pv(end);
-            space.free_later((start, end - start));
-        })
-        .await?;
-        Ok(true)
-    }
-
-    /// Puts another table of physical volumes in force. `account` tells free space, given the end of the last one. What
-    /// is new is freed by the very checkpoint whose superblock names it: nothing can be placed there that a crash would
-    /// leave outside of the group.
-    async fn change_pvs(self: &Arc<Self>, pvs: Vec<PvEntry>, account: impl FnOnce(&mut Space, u64)) -> Result<()> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let placement = Arc::new(Placement::new(extent_blocks, pvs));
-        let hold = self.hold_checkpoints().await;
-        {
-            let _gate = self.core.gate.read();
-            let catalog = self.catalog.read();
-            self.place_anew(&catalog, &placement);
-            account(&mut self.core.space.lock(), placement.blocks());
-        }
-        drop(hold);
-        self.checkpoint().await
-    }
-
-    /// From now on blocks are found by this table.
-    pub(super) fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
-        *self.core.placement.write() = placement.clone();
-        for volume in catalog.volumes.values() {
-            volume.state.lock().placement = placement.clone();
-        }
-        self.root.lock().group.pvs.clone_from(&placement.pvs);
     }
 
     /// What a write does when there is no space.

@@ -114,6 +114,19 @@ pub enum Account {
     Reserve(VolumeId),
 }
 
+/// What became of the wish to cut the end off a physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    Done,
+    /// Something lies there, or will be free only later.
+    InUse,
+    /// Nothing lies there, but of so many blocks only some are promised to nobody.
+    Promised {
+        needed: u64,
+        free: u64,
+    },
+}
+
 /// Why blocks were not handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocError {
@@ -380,9 +393,30 @@ impl Space {
         self.pvs.add(end);
     }
 
-    /// The last physical volume's range ends later than it did, at block `end`.
-    pub fn grow_last_pv(&mut self, end: u64) {
-        self.pvs.grow_last(end);
+    /// A physical volume's range ends later than it did, at block `end`.
+    pub fn grow_pv(&mut self, pv: usize, end: u64) {
+        self.pvs.set_end(pv, end);
+    }
+
+    /// Takes the end of a physical volume's range out of free space for good, unless some of it is in use, or promised with what
+    /// else is free: then all stays.
+    pub fn cut_pv(&mut self, hands: Hands<'_>, pv: usize, (start, len): Run) -> Result<Cut, MapError> {
+        self.close_arenas(hands)?;
+        let mut at = start;
+        while at < start + len {
+            match map::first_fit(hands.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
+                Fit::Found(e) if e.key == at => at = e.end(),
+                Fit::Found(_) | Fit::Continue(_) | Fit::None => return Ok(Cut::InUse),
+            }
+        }
+        let goes = if self.pvs.is_allocatable(pv) { len } else { 0 };
+        if self.available() < goes {
+            return Ok(Cut::Promised { needed: goes, free: self.available() });
+        }
+        self.take_run(hands, (start, len))?;
+        self.pvs.set_end(pv, start);
+        self.search_from = 0;
+        Ok(Cut::Done)
     }
 
     /// From now on space is taken from a physical volume, or is not (S6). `Err`: that would leave so many blocks too few for

@@ -99,10 +99,10 @@ impl Pvs {
         self.settle();
     }
 
-    /// The last one's blocks end later than they did.
-    pub fn grow_last(&mut self, end: u64) {
-        if let Some(last) = self.pvs.last_mut() {
-            last.end = end;
+    /// The blocks of one end elsewhere than they did; those that it lost were taken out of the free tree.
+    pub fn set_end(&mut self, pv: usize, end: u64) {
+        if let Some(pv) = self.pvs.get_mut(pv) {
+            pv.end = end;
         }
         self.settle();
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.barred()), (vec![5, 5, 4], 5));
         pvs.add(60);
         pvs.set_allocatable(3, false);
-        pvs.grow_last(70);
+        pvs.set_end(3, 70);
         pvs.count((65, 5), true);
         assert_eq!((pvs.barred(), pvs.open()), (10, &[0..10, 20..40][..]));
         pvs.remove(1);

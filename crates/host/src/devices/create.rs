@@ -126,6 +126,24 @@ fn write_label(device: Plain, uuid: Uuid) -> Result<(), Error> {
     block_on(Group::write_label(&disks, PvIndex(0), uuid)).map_err(|source| Error::Engine { path, source })
 }
 
+/// Gives a physical volume of no group so many bytes of its device, or all of them.
+pub fn pvresize(path: &Path, bytes: Option<u64>) -> Result<(), Error> {
+    let path = absolute(path)?;
+    let label = match label_of(&path) {
+        Ok(Some(PvLabel { group: Some(member), .. })) => {
+            return Err(Error::AddMember { path, group: member.group_name });
+        }
+        Ok(Some(label)) => label,
+        Ok(None) => return Err(Error::NotAPv(path)),
+        Err(damage) => return Err(Error::DamagedLabel { path, detail: damage.to_string() }),
+    };
+    let device = Plain::hold(&path)?;
+    let bytes = bytes.unwrap_or(device.geometry.size);
+    let disks = PlainDisks(vec![device]);
+    let written = block_on(Group::write_label_of(&disks, PvIndex(0), label.pv_uuid, bytes));
+    written.map_err(|source| Error::Engine { path, source })
+}
+
 /// Takes the label of a physical volume away.
 pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
     let path = absolute(path)?;

@@ -16,7 +16,7 @@ mod scan;
 mod signature;
 mod udev;
 
-pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, vgcreate};
+pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, probe, scan};

@@ -147,14 +147,18 @@ impl PvSet {
         drop(last);
     }
 
-    /// Looks again how large a disk is: one that has grown can be used to its new end.
-    pub fn look_again(&self, pv: PvIndex) -> Result<(), OpenError> {
-        let Some(path) = self.path(pv) else { return Ok(()) };
+    /// Looks again how large a disk is, and tells: one that has grown can be used to its new end, and beyond that of one that was
+    /// cut nothing can be.
+    ///
+    /// # Panics
+    /// If there is no such disk.
+    pub fn look_again(&self, pv: PvIndex) -> Result<u64, OpenError> {
+        let path = self.pvs.read()[usize::from(pv.0)].path.clone();
         let Opened { geometry, .. } = open::open(&path, OpenMode::ReadOnly)?;
-        if let Some(pv) = self.pvs.write().get_mut(usize::from(pv.0)) {
-            pv.geometry.size = pv.geometry.size.max(geometry.size - geometry.size % u64::from(pv.geometry.sector));
-        }
-        Ok(())
+        let mut pvs = self.pvs.write();
+        let known = &mut pvs[usize::from(pv.0)].geometry;
+        known.size = geometry.size - geometry.size % u64::from(known.sector);
+        Ok(known.size)
     }
 
     /// How requests reach the kernel.

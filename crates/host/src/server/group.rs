@@ -7,9 +7,11 @@ use super::state::{Server, is_pool};
 use crate::devices;
 use rowen_control::names;
 use rowen_control::wire::{ErrorKind, FullPolicy, GroupChange, Outcome, change_tags};
-use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
+use rowen_engine::format::superblock::DATA_OFFSET;
 use rowen_engine::group::GroupAttributes;
+use rowen_engine::units::BLOCK_SIZE;
 use std::path::Path;
 
 impl Server {
@@ -84,20 +86,6 @@ impl Server {
         })
     }
 
-    /// The last physical volume, which must be the one at `path`: behind the others there is no room in the address space.
-    fn last_pv(&self, path: &str) -> Result<PvIndex> {
-        let index = self.pv_at(Path::new(path))?;
-        let pvs = self.group.info().pvs.len();
-        if usize::from(index.0) + 1 == pvs {
-            return Ok(index);
-        }
-        let last = u16::try_from(pvs - 1).ok().and_then(|last| self.pvs.path(PvIndex(last)));
-        let last = last.map(|last| last.display().to_string()).unwrap_or_default();
-        let message =
-            format!("Physical volume \"{path}\" cannot grow: only the one that joined last (\"{last}\") can.");
-        Err(Failure::new(ErrorKind::Invalid, message))
-    }
-
     /// A physical volume that holds no data leaves the group.
     pub fn remove_pv(&self, path: &str) -> Result<Outcome> {
         let here = self.pv_at(Path::new(path))?;
@@ -128,19 +116,56 @@ impl Server {
         }
     }
 
-    /// A physical volume whose device has grown gives its new space to the group.
-    pub fn resize_pv(&self, path: &str) -> Result<Outcome> {
-        let index = self.pv_at(Path::new(path))?;
-        self.pvs.look_again(index)?;
-        let known = self.group.info().pvs.get(usize::from(index.0)).map_or(0, |pv| pv.size);
-        if self.pvs.geometry(index).size <= known {
-            return Ok(Outcome::Ok);
+    /// The physical volume at `path` has so many bytes of its device from now on, or all of them.
+    pub fn resize_pv(&self, path: &str, bytes: Option<u64>) -> Result<Outcome> {
+        let pv = self.pv_at(Path::new(path))?;
+        let device = self.pvs.look_again(pv)?;
+        let bytes = bytes.unwrap_or(device);
+        if bytes > device {
+            return Err(Failure::new(ErrorKind::Invalid, format!("{path}: the device has {device} bytes only.")));
         }
-        self.last_pv(path)?;
+        let extent_bytes = self.group.info().extent_blocks * BLOCK_SIZE;
+        let extents = bytes.saturating_sub(DATA_OFFSET) / extent_bytes;
+        let most = self.group.most_extents(pv);
+        if extents > most {
+            return Err(self.no_room_to_grow(path, pv, DATA_OFFSET + most * extent_bytes));
+        }
+        if extents == 0 {
+            let message = format!("{path}: {bytes} bytes are too few for one extent of {extent_bytes} bytes.");
+            return Err(Failure::new(ErrorKind::Invalid, message));
+        }
         let group = self.group.clone();
-        let done = self.run(async move { group.grow_last_pv().await });
-        self.told(done, "")?;
-        Ok(Outcome::Ok)
+        match self.run(async move { group.resize_pv(pv, bytes).await }) {
+            Err(Error::Busy(_)) => {
+                let message = format!("{path}: cannot resize to {extents} extents as later ones are allocated.");
+                Err(Failure::new(ErrorKind::InUse, message))
+            }
+            Err(Error::NoSpace { needed, free }) => {
+                let extent_blocks = self.group.info().extent_blocks.max(1);
+                let message = format!(
+                    "{path}: cannot resize to {extents} extents: {} would go, and only {} are promised to no volume of volume \
+                     group \"{}\". Remove snapshots that have a size, or add a physical volume.",
+                    needed / extent_blocks,
+                    free / extent_blocks,
+                    self.name
+                );
+                Err(Failure::new(ErrorKind::NoSpace, message))
+            }
+            other => self.told(other, "").map(|()| Outcome::Ok),
+        }
+    }
+
+    /// In groups that were made before physical volumes had room behind them, and of one that outgrew it.
+    fn no_room_to_grow(&self, path: &str, pv: PvIndex, most: u64) -> Failure {
+        let next = self.pvs.path(PvIndex(pv.0 + 1)).map(|next| format!(" before \"{}\"", next.display()));
+        let group = &self.name;
+        let message = format!(
+            "Physical volume \"{path}\" cannot have more than {most} bytes: there is no room for its extents{}. Give the rest to \
+             volume group \"{group}\" as a partition of its own (vgextend), or take \"{path}\" out while nothing is on it and \
+             add it again (vgreduce, vgextend).",
+            next.unwrap_or_default()
+        );
+        Failure::new(ErrorKind::Invalid, message)
     }
 
     /// Gives the group another name, its devices and its place in the run directory included. Names cannot change under a

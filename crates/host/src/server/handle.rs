@@ -73,6 +73,7 @@ fn takes_space(request: &Request) -> bool {
             | Request::Resize { .. }
             | Request::SetReserve { .. }
             | Request::SetAllocatable { .. }
+            | Request::ResizePv { .. }
     )
 }
 
@@ -120,8 +121,8 @@ impl Server {
             Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto, tell),
             Request::Refresh { names } => self.refresh(&names),
             Request::Deactivate { names } => self.deactivate(names.as_deref()),
-            Request::Resize { name, blocks, force, on } => self.resize(&name, blocks, force, &on),
-            Request::SetReserve { name, blocks } => self.set_reserve(&name, blocks),
+            Request::Resize { name, blocks, force, on, seen } => self.resize(&name, (seen, blocks), force, &on),
+            Request::SetReserve { name, blocks, seen } => self.set_reserve(&name, (seen, blocks)),
             Request::Rename { from, to } => self.rename(&from, &to),
             Request::SetPermission { name, read_only } => self.set_permission(&name, read_only),
             Request::SetAttributes { name, change } => {
@@ -133,7 +134,7 @@ impl Server {
             Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
             Request::SetAllocatable { path, allocatable } => self.set_allocatable(&path, allocatable),
             Request::RemovePv { path } => self.remove_pv(&path),
-            Request::ResizePv { path } => self.resize_pv(&path),
+            Request::ResizePv { path, bytes } => self.resize_pv(&path, bytes),
             Request::RenameGroup { to } => self.rename_group(&to),
             Request::MakeNodes => self.make_nodes(),
             Request::SetFullPolicy { name, full } => self.set_full_policy(&name, full),

@@ -61,8 +61,16 @@ impl Server {
         self.told(removed, name).map_err(|failure| self.switch_on_again(&off, failure))
     }
 
-    pub fn resize(&self, name: &str, blocks: u64, force: bool, on: &[PvPart]) -> Result<Outcome> {
+    /// From the size that the client saw, if it depends on that, to another.
+    pub fn resize(
+        &self,
+        name: &str,
+        (seen, blocks): (Option<u64>, u64),
+        force: bool,
+        on: &[PvPart],
+    ) -> Result<Outcome> {
         let volume = self.find(name)?;
+        self.refuse_changed(name, seen, Some(volume.blocks))?;
         if blocks < volume.blocks && !force && self.refuse_use(name).is_err() {
             return Err(Failure::new(
                 ErrorKind::InUse,
@@ -84,6 +92,15 @@ impl Server {
         Ok(Outcome::Ok)
     }
 
+    /// Of two who work out a new size from the same old one, the second would undo what the first did.
+    fn refuse_changed(&self, name: &str, seen: Option<u64>, now: Option<u64>) -> Result<()> {
+        if seen.is_none() || seen == now {
+            return Ok(());
+        }
+        let message = format!("Logical volume {}/{name} was resized by somebody else meanwhile; try again.", self.name);
+        Err(Failure::new(ErrorKind::Changed, message))
+    }
+
     /// The places that a client names, for the engine.
     fn extents_on(&self, on: &[PvPart]) -> Result<Vec<PvExtents>> {
         let part = |part: &PvPart| {
@@ -101,8 +118,10 @@ impl Server {
         Ok(Outcome::Free { extents: self.told(free, "")? / self.group.info().extent_blocks.max(1) })
     }
 
-    pub fn set_reserve(&self, name: &str, blocks: Option<u64>) -> Result<Outcome> {
-        let id = self.find(name)?.id;
+    pub fn set_reserve(&self, name: &str, (seen, blocks): (Option<u64>, Option<u64>)) -> Result<Outcome> {
+        let volume = self.find(name)?;
+        self.refuse_changed(name, seen, volume.reserve)?;
+        let id = volume.id;
         let group = self.group.clone();
         let done = self.run(async move { group.set_reserve(id, blocks).await });
         self.told(done, name)?;

@@ -114,7 +114,7 @@ fn names_that_are_taken_or_unknown_are_refused() {
     for request in [
         Request::Remove { names: vec![nope()] },
         Request::Activate { names: Some(vec![nope()]), ignore_skip: false, auto: false },
-        Request::Resize { name: nope(), blocks: MIB_BLOCKS, force: false, on: Vec::new() },
+        Request::Resize { name: nope(), blocks: MIB_BLOCKS, force: false, on: Vec::new(), seen: None },
         Request::Rename { from: nope(), to: "other".into() },
         Request::Merge { snapshot: nope() },
         Request::Snapshot { specs: vec![snapshot("nope", "s", None)], freeze: true },
@@ -166,7 +166,14 @@ fn a_mounted_volume_is_not_removed() {
     assert_eq!(vg.refusal(Request::Destroy { force: true }), (ErrorKind::InUse, sentence.clone()));
     assert_eq!(vg.refusal(Request::Stop), (ErrorKind::InUse, sentence));
     assert_eq!(
-        vg.refusal(Request::Resize { name: "lv".into(), blocks: 16 * MIB_BLOCKS, force: false, on: Vec::new() }).0,
+        vg.refusal(Request::Resize {
+            name: "lv".into(),
+            blocks: 16 * MIB_BLOCKS,
+            force: false,
+            on: Vec::new(),
+            seen: None
+        })
+        .0,
         ErrorKind::InUse
     );
     fs::write(mounted.point.join("alive"), "yes").unwrap();
@@ -450,8 +457,13 @@ fn a_waiting_merge_goes_with_its_origin() {
 fn devices_follow_a_resize() {
     let vg = Vg::make(&[128 * MIB]);
     let node = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
-    let resize =
-        |mib: u64, force| Request::Resize { name: "lv".into(), blocks: mib * MIB_BLOCKS, force, on: Vec::new() };
+    let resize = |mib: u64, force| Request::Resize {
+        name: "lv".into(),
+        blocks: mib * MIB_BLOCKS,
+        force,
+        on: Vec::new(),
+        seen: None,
+    };
     vg.ask(resize(32, false));
     assert_eq!(device_size(&node), 32 * MIB);
     write(&node, 5, 20 << 20, 1 << 20);
@@ -463,6 +475,18 @@ fn devices_follow_a_resize() {
     assert!(beyond.iter().all(|byte| *byte == 0), "what was cut off shows again");
     assert_eq!(vg.refusal(resize(4096, false)).0, ErrorKind::NoSpace);
     assert_eq!(device_size(&node), 32 * MIB);
+    // From a size that it has no more, it gets none.
+    let seen_at = |seen: u64| Request::Resize {
+        name: "lv".into(),
+        blocks: 48 * MIB_BLOCKS,
+        force: false,
+        on: Vec::new(),
+        seen: Some(seen * MIB_BLOCKS),
+    };
+    assert_eq!(vg.refusal(seen_at(16)).0, ErrorKind::Changed);
+    assert_eq!(device_size(&node), 32 * MIB);
+    vg.ask(seen_at(32));
+    assert_eq!(device_size(&node), 48 * MIB);
 }
 
 fn a_mounted_volume_is_renamed() {
@@ -754,7 +778,13 @@ fn space_is_taken_where_it_is_named_and_allowed() {
     let (kind, message) = vg.refusal(create("big", 4 * there, vec![whole(1)]));
     let told = format!("Insufficient free space: {there} extents needed, but only {} available", there - 8);
     assert_eq!((kind, message), (ErrorKind::NoSpace, told));
-    vg.ask(Request::Resize { name: "lv".into(), blocks: 36 * MIB_BLOCKS, force: false, on: vec![whole(1)] });
+    vg.ask(Request::Resize {
+        name: "lv".into(),
+        blocks: 36 * MIB_BLOCKS,
+        force: false,
+        on: vec![whole(1)],
+        seen: None,
+    });
     assert_eq!(free(vec![whole(1)]), there - 9);
 
     let filesystem = Mounted::ext4(&vg.node("lv"));
@@ -886,11 +916,28 @@ fn a_physical_volume_leaves_and_another_grows() {
     devices::pvremove(&vg.files[1], Consent::default()).unwrap();
 
     let before = vg.report().extents;
-    vg.ask(Request::ResizePv { path: path(&vg, 0) });
+    vg.ask(Request::ResizePv { path: path(&vg, 0), bytes: None });
     assert_eq!(vg.report().extents, before, "a device that has not grown changes nothing");
     File::options().write(true).open(&vg.files[0]).unwrap().set_len(256 * MIB).unwrap();
-    vg.ask(Request::ResizePv { path: path(&vg, 0) });
+    vg.ask(Request::ResizePv { path: path(&vg, 0), bytes: None });
     assert_eq!(vg.report().extents, before + 48);
+    // The end of it may be given away again, and the device be cut there, as long as nothing lies there.
+    vg.ask(Request::ResizePv { path: path(&vg, 0), bytes: Some(96 * MIB) });
+    assert_eq!(vg.report().extents, before + 8);
+    let (kind, message) = vg.refusal(Request::ResizePv { path: path(&vg, 0), bytes: Some(4 * MIB) });
+    assert!(kind != ErrorKind::Internal && !message.is_empty(), "{message}");
+    vg.ask(Request::Stop);
+    File::options().write(true).open(&vg.files[0]).unwrap().set_len(96 * MIB).unwrap();
+    assert_eq!(vg.report().extents, before + 8);
+    File::options().write(true).open(&vg.files[0]).unwrap().set_len(256 * MIB).unwrap();
+    vg.ask(Request::ResizePv { path: path(&vg, 0), bytes: None });
+    assert_eq!(vg.report().extents, before + 48);
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    assert!(starts_with(&vg.node("keep"), 5, 1 << 20));
+    vg.create("full", VolumeKind::Thick, vg.report().free_extents * 4 * MIB, false);
+    let told = format!("{}: cannot resize to 23 extents as later ones are allocated.", path(&vg, 0));
+    assert_eq!(vg.refusal(Request::ResizePv { path: path(&vg, 0), bytes: Some(96 * MIB) }), (ErrorKind::InUse, told));
+    vg.ask(Request::Remove { names: vec!["full".into()] });
     let node = vg.create("more", VolumeKind::Thick, 160 * MIB, true);
     write(&node, 6, 150 << 20, 1 << 20);
     vg.ask(Request::Stop);

@@ -106,9 +106,12 @@ fn superblocks(row: &Row<'_>) -> Value<'static> {
     Value::Number(is_labelled(row).into())
 }
 
-/// Of one that is in no group: all of it can be used.
+/// Of one that is in no group: what a group could use.
 fn orphan_size(row: &Row<'_>) -> Value<'static> {
-    if is_labelled(row) { device_size(row) } else { Value::Size(0) }
+    match row.label.filter(|_| is_labelled(row)) {
+        Some(label) => Value::Size(label.usable),
+        None => Value::Size(0),
+    }
 }
 
 /// Of a group that could not be opened, nobody knows.

@@ -1,0 +1,160 @@
+//! Physical volumes join, grow and shrink while the group is in use; [`leave`](super::leave) is how they leave.
+//!
+//! No block gets another number by it: each physical volume has its place in the group's address space, with room behind it.
+//! What is new is freed by the very checkpoint whose superblock names it, so that nothing can be placed there that a crash would
+//! leave outside of the group. What is lost was free, in memory and in the checkpoint before, and becomes nobody's in one critical
+//! section: a crash opens the group with the table before or with the one after, and both are true. The answer comes when the
+//! table is durable.
+//!
+//! One of these changes at a time, which the caller sees to.
+
+use super::catalog::Catalog;
+use super::leave::{in_use, journal_on};
+use super::open::extend_table;
+use super::{Group, NewPv};
+use crate::disk::PvIndex;
+use crate::error::{Error, Result};
+use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};
+use crate::placement::Placement;
+use crate::space::{Cut, Space};
+use crate::units::BLOCK_SIZE;
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Group {
+    /// Adds the disk at the end of the disk set, which the caller extended before.
+    pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
+        self.check_writable()?;
+        let mut root = self.root.lock().group.clone();
+        let index = root.pvs.len();
+        if index >= MAX_PVS {
+            return Err(Error::Invalid(format!("a volume group has at most {MAX_PVS} physical volumes")));
+        }
+        if self.core.disks.count() != index + 1 {
+            return Err(Error::Invalid("the new physical volume's disk is not in the set".into()));
+        }
+        let uuid = pv.uuid;
+        extend_table(&*self.core.disks, &mut root.pvs, root.extent_blocks, &[pv]).await?;
+        let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+        // A label first: the other superblocks may be durable before this one's, and then name it.
+        Group::write_label_of(&*self.core.disks, pv, uuid, root.pvs[index].size).await?;
+        self.change_table(root.pvs, |space, placement| {
+            let Range { start, end } = placement.range_of(pv);
+            space.add_pv(end);
+            space.free_later((start, end - start));
+        })
+        .await
+    }
+
+    /// The extents that a physical volume can have, at most: what lies between its first and the next one's, or all numbers
+    /// that there are.
+    pub fn most_extents(&self, pv: PvIndex) -> u64 {
+        let placement = self.core.placement();
+        let index = usize::from(pv.0);
+        match (placement.pvs.get(index), placement.pvs.get(index + 1)) {
+            (Some(pv), Some(next)) => next.first_extent - pv.first_extent,
+            (Some(pv), None) => most_extents(pv.first_extent, placement.extent_blocks),
+            (None, _) => 0,
+        }
+    }
+
+    /// The physical volume has so many bytes of its disk from now on. What it loses holds no data then; metadata moves away from
+    /// there. [`Error::Busy`]: something else lies there. [`Error::NoSpace`]: what is promised would have too little room.
+    /// [`Error::Invalid`]: there are no numbers for so many extents ([`most_extents`](Self::most_extents)), the disk is smaller,
+    /// or it would have no extent. None of these has changed the table.
+    pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        let root = self.root.lock().group.clone();
+        let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
+        let Some(entry) = pvs.get_mut(index) else {
+            return Err(Error::NotFound(format!("physical volume {index}")));
+        };
+        let disk = self.core.disks.geometry(pv).size;
+        if bytes > disk {
+            return Err(Error::Invalid(format!("a physical volume on a disk of {disk} bytes cannot have {bytes}")));
+        }
+        let extents = bytes.saturating_sub(DATA_OFFSET) / (root.extent_blocks * BLOCK_SIZE);
+        if extents == 0 {
+            return Err(Error::Invalid(format!("a physical volume of {bytes} bytes is too small for one extent")));
+        }
+        let most = self.most_extents(pv);
+        if extents > most {
+            return Err(Error::Invalid(format!("this physical volume can have {most} extents, not {extents}")));
+        }
+        let block = |extents: u64| (entry.first_extent + extents) * root.extent_blocks;
+        let (old, new) = (block(entry.extents), block(extents));
+        let is_same = bytes == entry.size;
+        (entry.extents, entry.size) = (extents, bytes);
+        match new.cmp(&old) {
+            Ordering::Equal if is_same => Ok(()),
+            // The disk may be cut to that size: it must not be missed.
+            Ordering::Equal => self.change_table(pvs, |_, _| {}).await,
+            Ordering::Greater => {
+                self.change_table(pvs, |space, _| {
+                    space.grow_pv(index, new);
+                    space.free_later((old, new - old));
+                })
+                .await
+            }
+            Ordering::Less => self.cut_pv(index, new..old, pvs).await,
+        }
+    }
+
+    /// Puts a table in force in which the end of a physical volume, `range`, is nobody's.
+    async fn cut_pv(self: &Arc<Self>, index: usize, range: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
+        let root = self.root.lock().group.clone();
+        if !journal_on(&root, &range).is_empty() {
+            return Err(in_use());
+        }
+        let placement = Arc::new(Placement::new(root.extent_blocks, pvs));
+        let mut outcome = Cut::InUse;
+        let emptied = self
+            .empty(&range, || {
+                let _gate = self.core.gate.read();
+                let catalog = self.catalog_mut();
+                let run = (range.start, range.end - range.start);
+                outcome = self.core.space.lock().cut_pv(self.core.hands(), index, run)?;
+                if outcome == Cut::Done {
+                    self.place_anew(&catalog, &placement);
+                }
+                Ok(outcome == Cut::Done)
+            })
+            .await;
+        match (emptied, outcome) {
+            (Err(Error::Busy(_)), Cut::Promised { needed, free }) => Err(Error::NoSpace { needed, free }),
+            (emptied, _) => {
+                emptied?;
+                self.checkpoint().await
+            }
+        }
+    }
+
+    /// Puts another table of physical volumes in force, in which none has less. `account` tells free space.
+    async fn change_table(
+        self: &Arc<Self>,
+        pvs: Vec<PvEntry>,
+        account: impl FnOnce(&mut Space, &Placement),
+    ) -> Result<()> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let placement = Arc::new(Placement::new(extent_blocks, pvs));
+        let hold = self.hold_checkpoints().await;
+        {
+            let _gate = self.core.gate.read();
+            let catalog = self.catalog.read();
+            self.place_anew(&catalog, &placement);
+            account(&mut self.core.space.lock(), &placement);
+        }
+        drop(hold);
+        self.checkpoint().await
+    }
+
+    /// From now on blocks are found by this table.
+    pub(super) fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
+        *self.core.placement.write() = placement.clone();
+        for volume in catalog.volumes.values() {
+            volume.state.lock().placement = placement.clone();
+        }
+        self.root.lock().group.pvs.clone_from(&placement.pvs);
+    }
+}
