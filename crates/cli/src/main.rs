@@ -29,7 +29,7 @@ use console::Console;
 use failure::{Failure, exit};
 use options::Opt;
 use rowen_control::config::Config;
-use rowen_control::lists::Lists;
+use rowen_control::lists::{self, Lists};
 use rowen_control::wire::Caller;
 use session::Session;
 use std::io::{self, Write};
@@ -145,10 +145,12 @@ fn try_command(session: &mut Session<'_>, command: &'static table::Command, word
         files.warnings.iter().for_each(|warning| session.console.complain(warning));
         settings = files.config;
     }
+    // As in LVM: what a host is, is not said on a command line.
+    let host_tags = lists::host_tags(&settings, &session.backend.host_name());
     settings.add(std::mem::take(&mut args.config));
     args.config = settings;
     let no_backup = args.yes_no(Opt::AutoBackup) == Some(false) || args.config.is_on("backup/backup") == Some(false);
-    let lists = Lists::of(&args.config, &session.backend.host_name());
+    let lists = Lists::of(&args.config, host_tags);
     session.lists = lists.clone();
     session.backend.introduce(Caller { command: session.command_line.clone(), no_backup, lists });
     (command.run)(session, &args)

@@ -42,14 +42,14 @@ impl Subject<'_> {
 }
 
 impl Lists {
-    /// The lists of these settings, on a host of this name.
-    pub fn of(config: &Config, host: &str) -> Lists {
+    /// The lists of these settings, on a host with these tags.
+    pub fn of(config: &Config, host_tags: Vec<String>) -> Lists {
         let list = |name| config.texts(&format!("activation/{name}"));
         Lists {
             active: list("volume_list"),
             auto: list("auto_activation_volume_list"),
             read_only: list("read_only_volume_list"),
-            host_tags: host_tags(config, host),
+            host_tags,
         }
     }
 
@@ -85,7 +85,7 @@ impl Lists {
     }
 }
 
-/// The tags of a host of this name: `tags { hosttags = 1  always { }  sometimes { host_list = ["one", "two"] } }`.
+/// The tags that files of settings give to a host of this name: `tags { hosttags = 1  always { }  sometimes { host_list = ["one", "two"] } }`.
 pub fn host_tags(config: &Config, host: &str) -> Vec<String> {
     let mut tags = Vec::new();
     if config.is_on("tags/hosttags") == Some(true) && !host.is_empty() {
@@ -106,7 +106,8 @@ mod tests {
     use super::*;
 
     fn lists(text: &str) -> Lists {
-        Lists::of(&Config::read(text).unwrap(), "here")
+        let config = Config::read(text).unwrap();
+        Lists::of(&config, host_tags(&config, "here"))
     }
 
     #[test]

@@ -78,6 +78,8 @@ fn what(args: &Args) -> Result<What> {
         _ if is_snapshot && has_virtual && names_volume(args) => {
             return Err(Failure::failed("Please either create snapshot or thin volume."));
         }
+        // LVM's snapshot with a store, which is so large; -s makes one that needs none.
+        Some("snapshot") if !has_size && !has_virtual => return Err(Failure::NoForm),
         // A sparse volume: LVM makes it as a snapshot of nothing.
         _ if is_snapshot && has_virtual => What::Thin,
         _ if is_snapshot => What::Snapshot,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fake::Fake;
 use crate::table;
 
 fn shape(line: &str, kind: Kind) -> Result<Shape> {
@@ -76,4 +77,24 @@ fn what_needs_to_know_where_blocks_are() {
     }
     assert!(!shape("pvs", Kind::Pv).unwrap().needs_places());
     assert!(shape("pvs -o pv_name -S lv_name=x", Kind::Pv).unwrap().needs_places());
+}
+
+#[test]
+fn settings_of_the_file_are_obeyed_and_what_is_nearer_comes_first() {
+    let mut world = Fake::new();
+    world.run("pvcreate /dev/ubda");
+    world.run("vgcreate vg0 /dev/ubda");
+    world.run("lvcreate -l1 -n a vg0");
+    world.run("lvcreate -l1 -n b vg0");
+    world.settings = "report { lvs_cols = \"lv_name,lv_size\" lvs_sort = \"-lv_name\" headings = 0 prefixes = yes \
+                      aligned = 0 separator = \";\" }\nglobal { units = \"b\" suffix = 0 }"
+        .into();
+    let mut out = |line: &str| world.run(line).out;
+    assert_eq!(out("lvs"), "  LVM2_LV_NAME='b';LVM2_LV_SIZE='4194304'\n  LVM2_LV_NAME='a';LVM2_LV_SIZE='4194304'\n");
+    assert_eq!(out("lvs -O lv_name -o lv_name --units k"), "  LVM2_LV_NAME='a'\n  LVM2_LV_NAME='b'\n");
+    assert_eq!(
+        out("lvs --config report/lvs_cols=lv_name --units k -o+lv_size vg0/a"),
+        "  LVM2_LV_NAME='a';LVM2_LV_SIZE='4096.00'\n"
+    );
+    assert_eq!(out("lvs --config report/prefixes=0 -O lv_name"), "  a;4194304\n  b;4194304\n");
 }

@@ -118,6 +118,7 @@ impl<'a> Settings<'a> {
         let headings = match args.text(Opt::Headings).or(setting.as_deref()) {
             _ if args.has(Opt::NoHeadings) => Headings::None,
             Some("0" | "none") => Headings::None,
+            _ if self.is_on("report/headings") == Some(false) && !args.has(Opt::Headings) => Headings::None,
             Some("2" | "full") => Headings::Names,
             _ => Headings::Short,
         };
@@ -130,14 +131,18 @@ impl<'a> Settings<'a> {
             is_aligned,
             is_turned: args.has(Opt::Rows) || self.is_on("report/columns_as_rows").unwrap_or(false),
             prefixes: has_prefixes.then_some(is_quoted),
-            compact: compact.or_else(|| self.compact()),
+            compact: self.compact(compact),
             is_streamed,
         }
     }
 
-    fn compact(&self) -> Option<Vec<&'static Field>> {
+    /// The fields that are left out where no row has them: all, or those that the command line names, or else the setting.
+    fn compact(&self, named: Option<Vec<&'static Field>>) -> Option<Vec<&'static Field>> {
         if self.is_on("report/compact_output") == Some(true) {
             return Some(Vec::new());
+        }
+        if named.is_some() {
+            return named;
         }
         let names = self.text("report/compact_output_cols")?;
         let only: Vec<&Field> = names.split(',').filter_map(|name| fields::find("lv_", name)).collect();

@@ -15,7 +15,7 @@ use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
 use crate::{archive, devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
-use rowen_control::lists::Lists;
+use rowen_control::lists::{self, Lists};
 use rowen_control::settings::{Loaded, ProcessorLatency};
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::disk::{Disks, PvIndex};
@@ -349,7 +349,7 @@ fn is_needless(server: &Server) -> bool {
 }
 
 fn lists_of(loaded: &Loaded) -> Lists {
-    Lists::of(&loaded.config, &archive::host_name())
+    Lists::of(&loaded.config, lists::host_tags(&loaded.config, &archive::host_name()))
 }
 
 /// Takes the settings again; ones that cannot be read change nothing.
