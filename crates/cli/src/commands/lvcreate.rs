@@ -19,6 +19,7 @@ use rowen_control::wire::{
     Attributes, FullPolicy, GroupReport, PvPart, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
 };
 use rowen_engine::units::BLOCK_SIZE;
+use std::fs::File;
 
 /// As many as LVM counts.
 const MOST_EXTENTS: u64 = u32::MAX as u64;
@@ -57,11 +58,31 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if args.number(Opt::Stripes).is_some_and(|stripes| stripes > 1) && !args.has(Opt::StripeSize) {
         session.console.say("Using default stripesize 64.00 KiB.");
     }
+    let _turn = match args.has(Opt::Name) {
+        true => None,
+        false => naming_turn(session, args)?,
+    };
     match what {
         What::Plain => plain(session, args),
         What::Snapshot => snapshot(session, args),
         What::Pool => pool(session, args),
         What::Thin => thin(session, args),
+    }
+}
+
+/// A name is made up from those that there are: nobody else is to do so in this group until the volume is there.
+fn naming_turn(session: &mut Session<'_>, args: &Args) -> Result<Option<File>> {
+    let words = args.positionals.first().map(String::as_str).into_iter().chain(args.text(Opt::ThinPool));
+    let groups = words.filter_map(|word| match Target::parse(word) {
+        Some(Target::Group(group) | Target::Volume { group, .. }) => Some(group),
+        Some(Target::Tag(_)) | None => None,
+    });
+    match groups.collect::<Vec<_>>().first() {
+        // A group that is not there is told of by who looks for it in earnest.
+        Some(group) if !session.is_test && session.report_of(group, Vec::new()).is_ok() => {
+            Ok(session.backend.turn(group)?)
+        }
+        _ => Ok(None),
     }
 }
 
