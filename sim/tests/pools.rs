@@ -235,6 +235,30 @@ fn writes_that_waited_for_too_long_fail_until_there_is_room() {
     });
 }
 
+#[test]
+fn writes_wait_no_longer_for_the_groups_own_space() {
+    let world = World::new(22);
+    let (_disks, group) = Setup::small(1, 16).make(&world).unwrap();
+    world.run(async {
+        let a = make(&group, "a", 1 << 20, "", FullPolicy::Hold).await;
+        group.set_patience(Some(Duration::from_secs(60)));
+        let mut block = 0;
+        let refused = loop {
+            match put(&group, a, block, 8).await {
+                Ok(()) => block += 8,
+                refused => break refused,
+            }
+        };
+        assert!(is_full(&refused) && block > 64, "block {block}: {refused:?}");
+        assert_eq!(group.out_of_patience(), [None]);
+        let mut at_once = pin!(put(&group, a, block, 8));
+        assert!(is_done_within(&world, 5, &mut at_once).await.is_some_and(|outcome| is_full(&outcome)));
+        discard(&group, a, 0, 32).await;
+        put(&group, a, block, 8).await.unwrap();
+        assert!(group.out_of_patience().is_empty());
+    });
+}
+
 /// Many writers at once, at the brim: the pool never holds more than its size, nothing that fits is refused once all is quiet,
 /// and what is counted is what is mapped.
 #[test]

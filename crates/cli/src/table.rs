@@ -653,7 +653,7 @@ pub const COMMANDS: &[Command] = &[
         name: "pvresize",
         summary: "Resize physical volume(s)",
         is_lvm: true,
-        forms: &["PV|Tag ...", "--setphysicalvolumesize Size[m|UNIT] PV|Tag ..."],
+        forms: &["PV ..."],
         options: &[PvSizeLimit, ReportFormat],
         examples: &[
             ("pvresize /dev/sdb", "after the disk or file has grown"),
