@@ -1901,6 +1901,24 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         O|  Logical volume \"t\" created.$
         rc=0
 
+        $ lvcreate -L 8M -c 192k -T v/stripes
+        O|  Logical volume \"stripes\" created.$
+        rc=0
+
+        $ lvcreate -L 8M -c 96k -T v/odd
+        E|  Chunk size must be a power of 2 in the range 4K to 512K.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
+
+        $ lvs --noheadings -o lv_name,lv_chunk_size -S lv_chunk_size>64k v
+        O|  pool    512.00k$
+        O|  stripes 128.00k$
+        rc=0
+
+        $ lvcreate --type snapshot -n nosize v/plain
+        E|  No command with matching syntax recognised.  Run 'lvcreate --help' for more information.
+        rc=3
+
         $ lvs --noheadings -o lv_when_full v/pool
         O|  error          $
         rc=0

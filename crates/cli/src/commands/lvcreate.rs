@@ -329,12 +329,14 @@ fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) ->
     Ok(())
 }
 
-/// The chunk size of a thin pool, in blocks. LVM's may be much larger; nothing is copied here, so the largest will do.
+/// The chunk size of a thin pool, in blocks. LVM's may be much larger, and any multiple of 64 KiB (of a RAID's stripe, say);
+/// nothing is copied here, so the largest power of two that is not larger will do.
 pub fn pool_chunk_blocks(args: &Args) -> Result<u32> {
     const LEAST: u64 = 64 << 10;
     match args.size(Opt::ChunkSize).map(|size| size.bytes) {
-        Some(bytes) if bytes > MOST_CHUNK && bytes % LEAST == 0 && bytes <= 1 << 30 => {
-            Ok((MOST_CHUNK / BLOCK_SIZE) as u32)
+        Some(bytes) if bytes >= LEAST && bytes % LEAST == 0 && bytes <= 1 << 30 => {
+            let chunk = 1 << bytes.min(MOST_CHUNK).ilog2();
+            Ok((chunk / BLOCK_SIZE) as u32)
         }
         _ => chunk_blocks(args),
     }

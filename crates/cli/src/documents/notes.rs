@@ -118,7 +118,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "a snapshot copies a chunk on its first write (`-c`)",
         "nothing is copied; `-c` (4k to 512k) says how much contiguous \
-      space the first write in a chunk reserves, so that its neighbours land beside it",
+      space the first write in a chunk reserves, so that its neighbours land beside it; a pool's may be any multiple of 64k, and counts as a power of two",
     ),
     ("a snapshot without `-L` needs a thin pool", "it shares the group's free space"),
     ("`lvcreate -s -L`: full means invalid", "the same: the snapshot becomes invalid, the origin goes on"),
