@@ -1,7 +1,8 @@
 //! A volume group: the engine's face to everything above it.
 //!
 //! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`checkpoint`] how state reaches
-//! the disk, [`reclaim`] how removed trees give their blocks back, [`orphans`] how points that stay do, [`check`] the verification of everything.
+//! the disk, [`pvs`] how physical volumes join, grow and shrink and [`leave`] how they leave, [`reclaim`] how removed trees
+//! give their blocks back, [`orphans`] how points that stay do, [`check`] the verification of everything.
 //!
 //! Invariants
 //!
