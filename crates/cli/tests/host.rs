@@ -363,6 +363,10 @@ fn what_a_list_makes_read_only_stays_so_when_the_server_dies() {
     world.ok("lvchange --refresh VG/data");
     assert_eq!(world.attr("data"), "-wi-a-----");
     write(&world.node("data"), b"new.");
+    world.ok("lvchange -ay --config activation/read_only_volume_list=[\"VG\"] VG/data");
+    assert_eq!(world.attr("data"), "-Ri-a-----");
+    world.ok("vgchange --refresh VG");
+    assert_eq!(world.attr("data"), "-wi-a-----");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
 
 /// A device is as its volume is, but for what lists make read-only; and a merge that waited for the origin to be closed can be
 /// made good.
-fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
+pub fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
     let active = selected.volumes.iter().filter_map(|name| selected.report.volume(name)).filter(|v| v.node.active);
     let waiting = active.flat_map(|origin| selected.report.snapshots_of(&origin.name));
     let waiting: Vec<String> = waiting.filter(|one| one.is_waiting_to_merge()).map(|one| one.name.clone()).collect();

@@ -1,5 +1,6 @@
 //! vgcreate, vgremove, vgextend and vgchange.
 
+use super::lvchange::refresh;
 use super::pv::{consent, with_questions};
 use crate::backend::Consent;
 use crate::failure::{Failure, Result};
@@ -8,7 +9,7 @@ use crate::parse::{Activation, Args};
 use crate::report::Kind;
 use crate::report::fields::is_active;
 use crate::report::select::Criteria;
-use crate::session::{Session, unless_exported};
+use crate::session::{SelectedGroup, Session, unless_exported};
 use rowen_control::names;
 use rowen_control::paths::{Target, bad_group};
 use rowen_control::wire::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
@@ -298,6 +299,10 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
         let report = unless_exported(report)?;
         if let Some(why) = is_refused {
             return Err(Failure::failed(why));
+        }
+        if args.has(Opt::Refresh) {
+            let volumes = report.volumes.iter().map(|volume| volume.name.clone()).collect();
+            refresh(session, &SelectedGroup { report: report.clone(), volumes, is_whole: true })?;
         }
         if change != GroupChange::default() {
             refuse_no_change(&report, &change)?;
