@@ -90,34 +90,46 @@ fn sizes_that_many_change_at_once_add_up() {
     world.ok("check VG");
 }
 
+/// So many callers do the same at once, each with its number. One that fails fails the test when all have ended.
+fn at_once<T: Send + 'static>(
+    world: &Arc<World>,
+    callers: usize,
+    act: impl Fn(&World, usize) -> T + Send + Copy + 'static,
+) -> Vec<T> {
+    let start = Arc::new(Barrier::new(callers));
+    let call = |n| {
+        let (world, start) = (world.clone(), start.clone());
+        std::thread::spawn(move || {
+            start.wait();
+            act(&world, n)
+        })
+    };
+    let threads: Vec<_> = (0..callers).map(call).collect();
+    let done: Vec<T> = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+    assert_eq!(done.len(), callers, "callers that were not served");
+    done
+}
+
 /// What many make up, take and mark at once: names are made up once each, space is given once, no tag is lost.
 #[test]
 fn names_space_and_tags_are_given_once() {
     const CALLERS: usize = 12;
     let world = Arc::new(World::new("once", 256));
     world.ok("lvcreate -y -an -L 4M -n marked VG");
-    let start = Arc::new(Barrier::new(CALLERS));
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|n| {
-            let (world, start) = (world.clone(), start.clone());
-            std::thread::spawn(move || {
-                start.wait();
-                world.ok("lvcreate -y -an -L 4M VG");
-                world.ok(&format!("lvchange --addtag t{n} VG/marked"));
-                world.ok(&format!("vgchange --addtag g{n} VG"));
-                start.wait();
-                let output = world.run(&format!("lvcreate -y -an -l 100%FREE -n all{n} VG"));
-                let err = String::from_utf8_lossy(&output.stderr).into_owned();
-                match output.status.code() {
-                    Some(0) => 1,
-                    Some(5) if err.contains("free space") || err.contains("0 extents") => 0,
-                    code => panic!("{code:?}: {err}"),
-                }
-            })
-        })
-        .collect();
-    let takers: Vec<u32> = callers.into_iter().filter_map(|caller| caller.join().ok()).collect();
-    assert_eq!(takers.len(), CALLERS, "callers that were not served");
+    at_once(&world, CALLERS, |world, n| {
+        world.ok("lvcreate -y -an -L 4M VG");
+        world.ok(&format!("lvchange --addtag t{n} VG/marked"));
+        world.ok(&format!("vgchange --addtag g{n} VG"));
+    });
+    let takers = at_once(&world, CALLERS, |world, n| {
+        let output = world.run(&format!("lvcreate -y -an -l 100%FREE -n all{n} VG"));
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.code() {
+            Some(0) => 1,
+            Some(5) if err.contains("free space") || err.contains("0 extents") => 0,
+            code => panic!("{code:?}: {err}"),
+        }
+    });
     assert_eq!(takers.iter().sum::<u32>(), 1, "who has all that is free");
     assert_eq!(world.ok("vgs --noheadings -o vg_free_count VG").trim(), "0");
     let names = world.ok("lvs --noheadings -o lv_name VG");
