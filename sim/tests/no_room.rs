@@ -141,3 +141,35 @@ fn writes_are_refused_and_removal_makes_room() {
         assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
     }
 }
+
+/// Slots of 16 blocks take all space after a sixteenth of the writes, and are taken back in pieces: by then metadata must have
+/// what the rest needs, for it grows by whole extents.
+#[test]
+fn a_thin_volume_is_written_at_random_as_far_as_its_group_goes() {
+    let world = World::new(6);
+    let (disks, group) = Setup::small(1, 256).make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    world.run(async {
+        let free = client.group.info().free_blocks;
+        let blocks = free / 16 * 16;
+        let vol = client.create(VolumeSpec { chunk_blocks: 16, ..spec(VolumeKind::Thin, blocks) }).await.unwrap();
+        let rng = &mut Rng::new(6);
+        let mut order: Vec<u64> = (0..blocks).collect();
+        (1..order.len()).rev().for_each(|i| order.swap(i, rng.below(i as u64 + 1) as usize));
+        let wanted = blocks * 9 / 10;
+        for (n, together) in order[..wanted as usize].chunks(32).enumerate() {
+            let ops = together.iter().map(|&block| {
+                let client = client.clone();
+                Box::pin(async move { client.write(vol, block * BLOCK, BLOCK, &[]).await }) as Op
+            });
+            for done in client.together(ops.collect()).await {
+                let info = client.group.info();
+                assert!(done.is_ok(), "{done:?} after {} of {blocks} blocks: {info:?}", n * 32);
+            }
+        }
+        client.verify_all(vol).await.unwrap();
+        client.close().await.unwrap();
+    });
+    let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}

@@ -15,7 +15,7 @@ use crate::runtime::{Runtime, yield_now};
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::patience::Patience;
 use crate::space::pools::Pools;
-use crate::space::{AllocError, Hands, Space};
+use crate::space::{AllocError, Hands, OpenArenas, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
 use crate::volume::state::UNWRITTEN;
 use parking_lot::{Mutex, RwLock};
@@ -340,22 +340,22 @@ impl Core {
 
     /// Adds pairs of extents to the metadata area: one, or as many small ones as are worth the while. `Ok(false)`: there is no
     /// room for any.
-    pub fn try_grow(&self) -> std::result::Result<bool, MapError> {
+    pub fn try_grow(&self, open: OpenArenas) -> std::result::Result<bool, MapError> {
         let wanted = (LEAST_METADATA / self.placement().extent_blocks).max(1);
         for pair in 0..wanted {
-            if !self.try_add_pair()? {
+            if !self.try_add_pair(open)? {
                 return Ok(pair > 0);
             }
         }
         Ok(true)
     }
 
-    fn try_add_pair(&self) -> std::result::Result<bool, MapError> {
+    fn try_add_pair(&self, open: OpenArenas) -> std::result::Result<bool, MapError> {
         let _gate = self.gate.read();
         let mut space = self.space.lock();
         let placement = self.placement();
         let blocks = placement.extent_blocks;
-        let one = |space: &mut Space, from| match space.alloc_contiguous(self.hands(), blocks, from) {
+        let one = |space: &mut Space, from| match space.alloc_contiguous(self.hands(), blocks, from, open) {
             Ok(run) => Ok(run),
             Err(AllocError::Map(error)) => Err(error),
             Err(_) => Ok(None),
@@ -381,7 +381,7 @@ impl Core {
 
     /// Finds room for metadata: a new pair of extents, or what the next checkpoint gives back.
     pub async fn metadata_room(&self) -> Result<()> {
-        let grown = match self.with_nodes_privileged(|| self.try_grow()).await {
+        let grown = match self.with_nodes_privileged(|| self.try_grow(OpenArenas::Close)).await {
             Err(Error::NoSpace { .. }) => false,
             outcome => outcome?,
         };
@@ -390,6 +390,17 @@ impl Core {
             Box::pin(group.checkpoint()).await?;
         }
         Ok(())
+    }
+
+    /// Begins to make metadata larger, which writes need not wait for (M5).
+    pub fn grow_ahead(self: &Arc<Self>) {
+        let core = Arc::downgrade(self);
+        let growth = async move {
+            let Some(core) = core.upgrade() else { return };
+            // Who needs more than there is tries again, and is told.
+            let _ = core.with_nodes_privileged(|| core.try_grow(OpenArenas::Stay)).await;
+        };
+        self.runtime.spawn("growth", Box::pin(growth));
     }
 
     /// Volumes changed, and with them perhaps what pools have left: who waits for that looks again.

@@ -17,7 +17,7 @@ use crate::format::stream::{
 };
 use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
 use crate::journal::Capture;
-use crate::space::{Hands, Run};
+use crate::space::{Hands, OpenArenas, Run};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -176,7 +176,7 @@ impl Group {
         for step in 0u64.. {
             let some = || {
                 let _gate = self.core.gate.read();
-                let keep = self.core.meta.lock().kept_for_checkpoint();
+                let keep = self.core.meta.lock().kept_from_commit();
                 self.core.space.lock().finish_commit(Hands { keep, ..self.core.hands() })
             };
             match self.core.with_nodes_privileged(some).await {
@@ -203,7 +203,7 @@ impl Group {
             if self.core.meta.lock().free_beyond_reserve() >= wanted {
                 return Ok(());
             }
-            let grown = match self.core.with_nodes_privileged(|| self.core.try_grow()).await {
+            let grown = match self.core.with_nodes_privileged(|| self.core.try_grow(OpenArenas::Close)).await {
                 Err(Error::NoSpace { .. }) => false,
                 outcome => outcome?,
             };

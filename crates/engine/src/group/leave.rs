@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::map::MapError;
 use crate::placement::Placement;
-use crate::space::{AllocError, Run};
+use crate::space::{AllocError, OpenArenas, Run};
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
 use std::sync::Arc;
@@ -243,7 +243,7 @@ impl Group {
         for from in [0, range.end] {
             let take = || {
                 let _gate = self.core.gate.read();
-                match self.core.space.lock().alloc_contiguous(self.core.hands(), blocks, from) {
+                match self.core.space.lock().alloc_contiguous(self.core.hands(), blocks, from, OpenArenas::Close) {
                     Ok(run) => Ok(run),
                     Err(AllocError::Map(error)) => Err(error),
                     Err(_) => Ok(None),

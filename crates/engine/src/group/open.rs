@@ -23,7 +23,7 @@ use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::pvs::Pvs;
-use crate::space::{Reserve, Space};
+use crate::space::{OpenArenas, Reserve, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
@@ -360,7 +360,7 @@ impl Group {
     /// Replay dirties nodes that no checkpoint may write yet; only the metadata area may have to grow.
     async fn replay_room(&self) -> Result<()> {
         if !self.core.meta.lock().can_alloc(64, false) {
-            self.core.with_nodes_privileged(|| self.core.try_grow()).await?;
+            self.core.with_nodes_privileged(|| self.core.try_grow(OpenArenas::Close)).await?;
         }
         Ok(())
     }

@@ -5,6 +5,11 @@
 //! * M2 A reserve stays for removal and checkpoints when ordinary writes get no more nodes (promise P8).
 //! * M3 A write that will change a map is let in only while there are blocks beyond the reserve for it and for those under way:
 //!   once its record is written the map has to follow, also where that takes more than was thought and the reserve gives it.
+//! * M4 What is done for the sake of order in the free tree (arenas that are closed, what a checkpoint freed) leaves what M2 and M3
+//!   need: else the checkpoint that would give metadata back could not be made.
+//! * M5 Metadata grows by whole extents, so it grows while there are such: by the time all free space is in arenas and in pieces
+//!   it has a node for every few of those blocks, which is what mapping them one by one takes. This is aimed at, not sure:
+//!   what was in pieces before the group was opened is not known.
 
 use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};
@@ -18,6 +23,10 @@ pub const LEAST_METADATA: u64 = 256;
 const NODES_FOR_WRITE: u64 = 16;
 /// ... and so many for each other write under way: its leaf, and its part of the path above.
 const NODES_UNDER_WAY: u64 = 2;
+
+/// M5: one for so many free blocks in arenas and pieces. Of slots of 16 blocks that are written at random, up to a third of the
+/// blocks is an extent of the map or a piece of the free tree, 84 to 168 of which are in a node; checkpoints copy each once.
+const BLOCKS_FOR_NODE: u64 = 64;
 
 /// Whether there are metadata blocks for one more write (M3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +126,6 @@ impl MetaSpace {
         self.checkpoint_blocks = blocks;
     }
 
-    /// So many are kept back for that.
-    pub fn kept_for_checkpoint(&self) -> u64 {
-        self.checkpoint_blocks
-    }
-
     pub fn add_pair(&mut self, pair: [u64; 2]) {
         self.pairs.push(pair);
         self.used.resize(self.total().div_ceil(64) as usize, 0);
@@ -144,10 +148,30 @@ impl MetaSpace {
         self.free >= nodes + if privileged { 0 } else { self.reserve() }
     }
 
+    /// What M3 needs: for the writes under way, and to let another one in.
+    fn needed_by_writes(&self) -> u64 {
+        NODES_FOR_WRITE + self.writes * NODES_UNDER_WAY
+    }
+
+    /// What closing an arena leaves (M4).
+    pub fn kept_from_arenas(&self) -> u64 {
+        self.reserve() + self.needed_by_writes()
+    }
+
+    /// What making freed blocks usable leaves (M4): the reserve is for that, too.
+    pub fn kept_from_commit(&self) -> u64 {
+        self.checkpoint_blocks + if self.writes == 0 { 0 } else { self.needed_by_writes() }
+    }
+
+    /// Whether this many free blocks could be mapped one by one (M5).
+    pub fn is_enough_for(&self, blocks: u64) -> bool {
+        self.free + self.pending() >= self.kept_from_arenas() + blocks / BLOCKS_FOR_NODE
+    }
+
     /// M3
     pub fn room_for_write(&self) -> Room {
         match self.free_beyond_reserve() {
-            free if free >= NODES_FOR_WRITE + self.writes * NODES_UNDER_WAY => Room::Some,
+            free if free >= self.needed_by_writes() => Room::Some,
             free if free >= NODES_FOR_WRITE => Room::Taken,
             _ => Room::None,
         }

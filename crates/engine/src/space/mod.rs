@@ -33,6 +33,8 @@ use std::ops::Range;
 
 /// Blocks in an arena, at most.
 pub const ARENA_BLOCKS: u64 = 1024;
+/// Runs that an arena is made of rather than of a smaller one, in this order.
+const LARGE_RUNS: [u64; 2] = [ARENA_BLOCKS, 64];
 /// Open arenas, at most: bounds the memory of arenas and slots.
 const MAX_ARENAS: usize = 4096;
 /// Slots that may be kept without looking whether their arenas are still open.
@@ -131,6 +133,8 @@ pub enum Cut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocError {
     Map(MapError),
+    /// The free tree cannot be changed with the metadata blocks that there are for that (M4).
+    Untidy,
     /// Nothing left for this account.
     Full,
     /// The snapshot's reserve does not cover it.
@@ -139,9 +143,19 @@ pub enum AllocError {
     PoolFull(u64),
 }
 
+/// What becomes of the arenas where nothing as large is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenArenas {
+    Close,
+    Stay,
+}
+
 impl From<MapError> for AllocError {
     fn from(e: MapError) -> Self {
-        AllocError::Map(e)
+        match e {
+            MapError::NoSpace => AllocError::Untidy,
+            e => AllocError::Map(e),
+        }
     }
 }
 
@@ -169,8 +183,14 @@ pub struct Space {
     promised: i64,
     search_from: u64,
     searches: Searches,
-    /// No run of a whole arena was found when this many blocks were free: do not look again until there are more.
-    no_large_below: u64,
+    /// Free blocks in the tree that are in pieces smaller than an arena, as far as they became that since the group was opened; what
+    /// has grown together since counts too.
+    scattered: u64,
+    /// Metadata should grow while it can (M5).
+    wants_metadata: bool,
+    /// No run of each of the [`LARGE_RUNS`] was found when so many blocks less than this were free: not looked for again until there
+    /// are as many, for that means to look through the whole tree.
+    none_below: [u64; LARGE_RUNS.len()],
     pvs: Pvs,
     /// Planted bug: freed blocks are handed out at once, against S2.
     #[cfg(feature = "planted")]
@@ -294,6 +314,8 @@ impl Space {
             next_serial: 0,
             slots_sweep_at: MAX_SLOTS,
             slots_taken: 0,
+            scattered: 0,
+            wants_metadata: false,
             pending: Vec::new(),
             pending_blocks: 0,
             committing: Vec::new(),
@@ -302,7 +324,7 @@ impl Space {
             promised: 0,
             search_from: 0,
             searches: Searches::default(),
-            no_large_below: 0,
+            none_below: Default::default(),
             pvs,
             #[cfg(feature = "planted")]
             reuse_early: false,
@@ -438,7 +460,7 @@ impl Space {
         }
         // What was found to be without space may have some now, and the other way round.
         self.searches = Searches::default();
-        self.no_large_below = 0;
+        self.none_below = Default::default();
         Ok(Ok(()))
     }
 
@@ -679,16 +701,24 @@ impl Space {
             return Ok(*base);
         }
         if self.arenas.len() >= MAX_ARENAS {
-            self.close_oldest(hands)?;
+            let keep = hands.meta.lock().kept_from_arenas();
+            self.close_oldest(Hands { keep, ..hands })?;
         }
-        let run = match self.find(hands)? {
-            Some(run) => run,
-            None => {
-                // Slots hold what is left: take them back (rule R10).
-                self.close_arenas(hands)?;
-                self.find(hands)?.ok_or(AllocError::Full)?
+        let run = loop {
+            if let Some(run) = self.find(hands)? {
+                break run;
             }
+            // Slots hold what is left: take them back, the oldest first (rule R10).
+            if self.arenas.is_empty() {
+                return Err(AllocError::Full);
+            }
+            let keep = hands.meta.lock().kept_from_arenas();
+            self.close_oldest(Hands { keep, ..hands })?;
         };
+        let in_pieces = self.arena_unused + self.scattered + run.1;
+        if run.1 == ARENA_BLOCKS && !hands.meta.lock().is_enough_for(in_pieces) {
+            self.wants_metadata = true;
+        }
         self.take_run(hands, run)?;
         let arena = Arena { serial: self.serial(), len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
         self.count_unused(run.0, run.1 as i64);
@@ -700,6 +730,11 @@ impl Space {
         Ok(run.0)
     }
 
+    /// Whether metadata should grow, said once for each arena that was opened.
+    pub fn take_metadata_wish(&mut self) -> bool {
+        std::mem::take(&mut self.wants_metadata)
+    }
+
     fn serial(&mut self) -> u64 {
         self.next_serial += 1;
         self.next_serial
@@ -707,18 +742,17 @@ impl Space {
 
     /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
     fn find(&mut self, hands: Hands<'_>) -> Result<Option<Run>, AllocError> {
-        for min in [ARENA_BLOCKS, 64, 1] {
-            if min == ARENA_BLOCKS && self.open_in_tree() < self.no_large_below {
+        let some = |e: Extent| Some((e.key, u64::from(e.len).min(ARENA_BLOCKS)));
+        for (class, min) in LARGE_RUNS.into_iter().enumerate() {
+            if self.open_in_tree() < self.none_below[class] {
                 continue;
             }
             if let Some(e) = self.search(hands, min, self.search_from)? {
-                return Ok(Some((e.key, u64::from(e.len).min(ARENA_BLOCKS))));
+                return Ok(some(e));
             }
-            if min == ARENA_BLOCKS {
-                self.no_large_below = self.open_in_tree() + ARENA_BLOCKS;
-            }
+            self.none_below[class] = self.open_in_tree() + ARENA_BLOCKS;
         }
-        Ok(None)
+        Ok(self.search(hands, 1, self.search_from)?.and_then(some))
     }
 
     /// The first free extent of at least `min` blocks from `from` on, then from the start.
@@ -825,6 +859,9 @@ impl Space {
             return Err(contradiction("S1", run, "were to be free"));
         }
         self.free -= taken;
+        if run.1 < ARENA_BLOCKS {
+            self.scattered = self.scattered.saturating_sub(taken);
+        }
         self.pvs.count(run, false);
         Ok(())
     }
@@ -839,6 +876,9 @@ impl Space {
             return Err(contradiction("S3", run, "were free already"));
         }
         self.free += run.1;
+        if run.1 < ARENA_BLOCKS {
+            self.scattered += run.1;
+        }
         self.searches.freed(run);
         self.pvs.count(run, true);
         Ok(())
@@ -884,6 +924,7 @@ impl Space {
     /// marked as used in the arena, so that it can be called again.
     fn close_arena(&mut self, hands: Hands<'_>, base: u64) -> Result<(), MapError> {
         let Some(arena) = self.arenas.get(&base) else { return Ok(()) };
+        let hands = Hands { keep: hands.keep.max(hands.meta.lock().kept_from_commit()), ..hands };
         for (start, len) in arena.unused_runs() {
             self.put_run(hands, (base + start, len))?;
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
@@ -903,7 +944,7 @@ impl Space {
         self.arena_order.clear();
         self.slots.clear();
         self.current.clear();
-        self.no_large_below = 0;
+        self.none_below = Default::default();
         Ok(())
     }
 
@@ -965,12 +1006,25 @@ impl Space {
     }
 
     /// One contiguous, aligned-to-nothing run of `blocks`, for metadata and the journal; from `from` on if possible.
-    pub fn alloc_contiguous(&mut self, hands: Hands<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
+    pub fn alloc_contiguous(
+        &mut self,
+        hands: Hands<'_>,
+        blocks: u64,
+        from: u64,
+        open: OpenArenas,
+    ) -> Result<Option<Run>, AllocError> {
         if self.allocatable_blocks() < blocks {
             return Ok(None);
         }
         if self.search(hands, blocks, from)?.is_none() {
-            self.close_arenas(hands)?;
+            if open == OpenArenas::Stay {
+                return Ok(None);
+            }
+            match self.close_arenas(hands) {
+                // Some are closed: that may do.
+                Ok(()) | Err(MapError::NoSpace) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         let Some(e) = self.search(hands, blocks, from)? else { return Ok(None) };
         let run = (e.key, blocks);

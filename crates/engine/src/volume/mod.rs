@@ -92,6 +92,8 @@ struct MapPlan {
     /// Blocks of its own that it gives up.
     replaces: u64,
     accounts: SmallVec<[(Run, Account); 2]>,
+    /// Metadata should grow ahead (M5).
+    wants_metadata: bool,
 }
 
 /// What a partial block held before.
@@ -200,6 +202,9 @@ impl Volume {
                     let (op, replaces) = (plan.op, plan.replaces);
                     if self.core.patience.is_tried() {
                         self.found_room(&plan);
+                    }
+                    if plan.wants_metadata {
+                        self.core.grow_ahead();
                     }
                     let outcome = self.write_mapped(offset, len, buf, plan).await;
                     self.core.meta.lock().write_done();
@@ -387,7 +392,9 @@ impl Volume {
             (Err(AllocError::Map(MapError::Missing(node, level))), _) => Poll::Ready(Ok(Plan::Load(node, level))),
             (Err(AllocError::Map(MapError::Corrupt(error))), _) => Poll::Ready(Err(error)),
             // Where there is no room to put them elsewhere, fresh blocks are waited for.
-            (Err(AllocError::Full | AllocError::ReserveFull(_)), Some(seq)) => Poll::Ready(Ok(Plan::Marker(seq))),
+            (Err(AllocError::Full | AllocError::Untidy | AllocError::ReserveFull(_)), Some(seq)) => {
+                Poll::Ready(Ok(Plan::Marker(seq)))
+            }
             (Err(error), _) => Poll::Ready(Ok(Plan::Space(error))),
         })
     }
@@ -490,6 +497,7 @@ impl Volume {
             allocated: Runs::new(),
             replaces: 0,
             accounts: SmallVec::new(),
+            wants_metadata: false,
         };
         let chunk = u64::from(state.meta.chunk_blocks);
         self.take_from_pool(state, pieces)?;
@@ -519,6 +527,7 @@ impl Volume {
                 }
             }
         }
+        plan.wants_metadata = space.take_metadata_wish();
         drop(space);
         let edge = |block: u64| {
             let piece = pieces.iter().find(|p| p.start <= block && block < p.end).expect("pieces cover the request");
@@ -869,6 +878,15 @@ impl Volume {
                 }
             }
             AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
+            AllocError::Untidy => {
+                let turn = self.core.space_event.turn();
+                let free = self.core.meta.lock().free();
+                self.core.metadata_room().await?;
+                if self.core.meta.lock().free() > free || group.more_space().await? {
+                    return Ok(());
+                }
+                self.out_of_space(turn, None).await
+            }
             AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
             AllocError::PoolFull(wanted) => {
                 let turn = self.core.space_event.turn();
