@@ -9,7 +9,7 @@
 //!   need: else the checkpoint that would give metadata back could not be made.
 //! * M5 Metadata grows by whole extents, so it grows while there are such: by the time all free space is in arenas and in pieces
 //!   it has a node for every few of those blocks, which is what mapping them one by one takes. This is aimed at, not sure:
-//!   what was in pieces before the group was opened is not known.
+//!   what was in pieces before the group was opened, or was freed in pieces, is not known. It takes 3 % of free space at the most.
 
 use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};

@@ -143,7 +143,8 @@ pub enum AllocError {
     PoolFull(u64),
 }
 
-/// What becomes of the arenas where nothing as large is free.
+/// What becomes of the arenas where nothing as large is free. Whoever lets them stay has no need yet, and gets nothing that is
+/// promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenArenas {
     Close,
@@ -183,8 +184,8 @@ pub struct Space {
     promised: i64,
     search_from: u64,
     searches: Searches,
-    /// Free blocks in the tree that are in pieces smaller than an arena, as far as they became that since the group was opened; what
-    /// has grown together since counts too.
+    /// Blocks of closed arenas in the tree, in pieces smaller than an arena. At the most: what has grown together since counts, too,
+    /// as far as so much is free.
     scattered: u64,
     /// Metadata should grow while it can (M5).
     wants_metadata: bool,
@@ -859,9 +860,8 @@ impl Space {
             return Err(contradiction("S1", run, "were to be free"));
         }
         self.free -= taken;
-        if run.1 < ARENA_BLOCKS {
-            self.scattered = self.scattered.saturating_sub(taken);
-        }
+        let in_pieces = if run.1 < ARENA_BLOCKS { taken } else { 0 };
+        self.scattered = self.scattered.saturating_sub(in_pieces).min(self.free);
         self.pvs.count(run, false);
         Ok(())
     }
@@ -876,9 +876,6 @@ impl Space {
             return Err(contradiction("S3", run, "were free already"));
         }
         self.free += run.1;
-        if run.1 < ARENA_BLOCKS {
-            self.scattered += run.1;
-        }
         self.searches.freed(run);
         self.pvs.count(run, true);
         Ok(())
@@ -927,6 +924,7 @@ impl Space {
         let hands = Hands { keep: hands.keep.max(hands.meta.lock().kept_from_commit()), ..hands };
         for (start, len) in arena.unused_runs() {
             self.put_run(hands, (base + start, len))?;
+            self.scattered += len;
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
             (start..start + len).for_each(|i| arena.set(i));
             arena.cursor = arena.len;
@@ -1014,6 +1012,10 @@ impl Space {
         open: OpenArenas,
     ) -> Result<Option<Run>, AllocError> {
         if self.allocatable_blocks() < blocks {
+            return Ok(None);
+        }
+        // What is promised is for metadata only where there is nothing else (S4), and not ahead of need.
+        if open == OpenArenas::Stay && self.available() < blocks {
             return Ok(None);
         }
         if self.search(hands, blocks, from)?.is_none() {
