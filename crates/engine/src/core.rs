@@ -128,6 +128,8 @@ pub struct Core {
     pub closed: AtomicBool,
     /// Bytes written since the last marker was asked for in the background.
     pub unproven: AtomicU64,
+    /// Metadata is being made larger ahead of its need.
+    is_growing: AtomicBool,
     group: Mutex<Weak<Group>>,
 }
 
@@ -162,6 +164,7 @@ impl Core {
             space_event: Event::default(),
             closed: AtomicBool::new(false),
             unproven: AtomicU64::new(0),
+            is_growing: AtomicBool::new(false),
             group: Mutex::new(Weak::new()),
         })
     }
@@ -392,13 +395,18 @@ impl Core {
         Ok(())
     }
 
-    /// Begins to make metadata larger, which writes need not wait for (M5).
+    /// Begins to make metadata larger, which writes need not wait for (M5). Once at a time: it may have to look through the whole
+    /// free tree.
     pub fn grow_ahead(self: &Arc<Self>) {
+        if self.is_growing.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let core = Arc::downgrade(self);
         let growth = async move {
             let Some(core) = core.upgrade() else { return };
             // Who needs more than there is tries again, and is told.
             let _ = core.with_nodes_privileged(|| core.try_grow(OpenArenas::Stay)).await;
+            core.is_growing.store(false, Ordering::Relaxed);
         };
         self.runtime.spawn("growth", Box::pin(growth));
     }

@@ -189,6 +189,8 @@ pub struct Space {
     scattered: u64,
     /// Metadata should grow while it can (M5).
     wants_metadata: bool,
+    /// The same as `none_below` of an extent for that.
+    no_extent_below: u64,
     /// No run of each of the [`LARGE_RUNS`] was found when so many blocks less than this were free: not looked for again until there
     /// are as many, for that means to look through the whole tree.
     none_below: [u64; LARGE_RUNS.len()],
@@ -317,6 +319,7 @@ impl Space {
             slots_taken: 0,
             scattered: 0,
             wants_metadata: false,
+            no_extent_below: 0,
             pending: Vec::new(),
             pending_blocks: 0,
             committing: Vec::new(),
@@ -462,6 +465,7 @@ impl Space {
         // What was found to be without space may have some now, and the other way round.
         self.searches = Searches::default();
         self.none_below = Default::default();
+        self.no_extent_below = 0;
         Ok(Ok(()))
     }
 
@@ -717,9 +721,8 @@ impl Space {
             self.close_oldest(Hands { keep, ..hands })?;
         };
         let in_pieces = self.arena_unused + self.scattered + run.1;
-        if run.1 == ARENA_BLOCKS && !hands.meta.lock().is_enough_for(in_pieces) {
-            self.wants_metadata = true;
-        }
+        let may_grow = run.1 == ARENA_BLOCKS && self.open_in_tree() >= self.no_extent_below;
+        self.wants_metadata |= may_grow && !hands.meta.lock().is_enough_for(in_pieces);
         self.take_run(hands, run)?;
         let arena = Arena { serial: self.serial(), len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
         self.count_unused(run.0, run.1 as i64);
@@ -943,6 +946,7 @@ impl Space {
         self.slots.clear();
         self.current.clear();
         self.none_below = Default::default();
+        self.no_extent_below = 0;
         Ok(())
     }
 
@@ -1015,11 +1019,13 @@ impl Space {
             return Ok(None);
         }
         // What is promised is for metadata only where there is nothing else (S4), and not ahead of need.
-        if open == OpenArenas::Stay && self.available() < blocks {
+        if open == OpenArenas::Stay && (self.available() < blocks || self.open_in_tree() < self.no_extent_below) {
             return Ok(None);
         }
         if self.search(hands, blocks, from)?.is_none() {
             if open == OpenArenas::Stay {
+                // One that was taken with it goes back.
+                self.no_extent_below = self.open_in_tree() + 2 * blocks;
                 return Ok(None);
             }
             match self.close_arenas(hands) {
