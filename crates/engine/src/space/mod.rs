@@ -1018,16 +1018,10 @@ impl Space {
         if self.allocatable_blocks() < blocks {
             return Ok(None);
         }
-        // What is promised is for metadata only where there is nothing else (S4), and not ahead of need.
-        if open == OpenArenas::Stay && (self.available() < blocks || self.open_in_tree() < self.no_extent_below) {
-            return Ok(None);
+        if open == OpenArenas::Stay {
+            return self.alloc_ahead(hands, blocks, from);
         }
         if self.search(hands, blocks, from)?.is_none() {
-            if open == OpenArenas::Stay {
-                // One that was taken with it goes back.
-                self.no_extent_below = self.open_in_tree() + 2 * blocks;
-                return Ok(None);
-            }
             match self.close_arenas(hands) {
                 // Some are closed: that may do.
                 Ok(()) | Err(MapError::NoSpace) => {}
@@ -1035,6 +1029,22 @@ impl Space {
             }
         }
         let Some(e) = self.search(hands, blocks, from)? else { return Ok(None) };
+        let run = (e.key, blocks);
+        self.take_run(hands, run)?;
+        Ok(Some(run))
+    }
+
+    /// The same without need: nothing that is promised (S4), and nothing that has to be looked for. Where arenas are made of whole
+    /// runs there are extents behind the last one; in what lies before it there may be millions of pieces.
+    fn alloc_ahead(&mut self, hands: Hands<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
+        if self.available() < blocks || self.open_in_tree() < self.no_extent_below {
+            return Ok(None);
+        }
+        let Some(e) = self.search_in(hands, blocks, from.max(self.search_from)..u64::MAX)? else {
+            // One that was taken with it goes back.
+            self.no_extent_below = self.open_in_tree() + 2 * blocks;
+            return Ok(None);
+        };
         let run = (e.key, blocks);
         self.take_run(hands, run)?;
         Ok(Some(run))
