@@ -395,8 +395,7 @@ impl Core {
         Ok(())
     }
 
-    /// Begins to make metadata larger, which writes need not wait for (M5). Once at a time: it may have to look through the whole
-    /// free tree.
+    /// Begins to make metadata larger, which writes need not wait for (M5). One at a time is enough.
     pub fn grow_ahead(self: &Arc<Self>) {
         if self.is_growing.swap(true, Ordering::Relaxed) {
             return;

@@ -132,7 +132,10 @@ pub enum Cut {
 /// Why blocks were not handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocError {
+    /// A node is missing or damaged; never for want of room, which the next two are.
     Map(MapError),
+    /// There are too few metadata blocks for one more write (M3).
+    NotAdmitted,
     /// The free tree cannot be changed with the metadata blocks that there are for that (M4).
     Untidy,
     /// Nothing left for this account.
@@ -706,8 +709,7 @@ impl Space {
             return Ok(*base);
         }
         if self.arenas.len() >= MAX_ARENAS {
-            let keep = hands.meta.lock().kept_from_arenas();
-            self.close_oldest(Hands { keep, ..hands })?;
+            self.close_oldest(hands)?;
         }
         let run = loop {
             if let Some(run) = self.find(hands)? {
@@ -717,8 +719,7 @@ impl Space {
             if self.arenas.is_empty() {
                 return Err(AllocError::Full);
             }
-            let keep = hands.meta.lock().kept_from_arenas();
-            self.close_oldest(Hands { keep, ..hands })?;
+            self.close_oldest(hands)?;
         };
         let in_pieces = self.arena_unused + self.scattered + run.1;
         let may_grow = run.1 == ARENA_BLOCKS && self.open_in_tree() >= self.no_extent_below;
@@ -884,7 +885,9 @@ impl Space {
         Ok(())
     }
 
+    /// For a write that needs a run: leaves the metadata blocks that writes need (M4).
     fn close_oldest(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
+        let hands = Hands { keep: hands.meta.lock().kept_from_arenas(), ..hands };
         while let Some(base) = self.arena_order.front().copied() {
             let open = self.arenas.contains_key(&base);
             if open {

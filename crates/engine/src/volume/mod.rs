@@ -381,7 +381,7 @@ impl Volume {
             Pressure::Low => {}
         }
         if !self.core.meta.lock().admit_write() {
-            return Some(Poll::Ready(Ok(Plan::Space(AllocError::Map(MapError::NoSpace)))));
+            return Some(Poll::Ready(Ok(Plan::Space(AllocError::NotAdmitted))));
         }
         let planned = self.plan_map(state, &pieces, offset, len);
         if planned.is_err() {
@@ -859,7 +859,7 @@ impl Volume {
     async fn make_space(&self, error: AllocError) -> Result<()> {
         let group = self.core.group()?;
         match error {
-            AllocError::Map(MapError::NoSpace) => {
+            AllocError::NotAdmitted => {
                 let turn = self.core.space_event.turn();
                 // Others may have found room meanwhile: once is enough for all of them.
                 if self.core.meta.lock().room_for_write() != Room::Some {
