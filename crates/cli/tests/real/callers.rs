@@ -8,28 +8,19 @@ fn sixty_four_callers_at_once_are_all_served() {
     const CALLERS: usize = 64;
     let world = Arc::new(World::new("callers", 256));
     world.ok("lvcreate -y -L 16M -n lv VG");
-    let start = Arc::new(Barrier::new(CALLERS));
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|n| {
-            let (world, start) = (world.clone(), start.clone());
-            std::thread::spawn(move || {
-                start.wait();
-                let lines = [
-                    format!("lvcreate -y -s -an -n s{n} VG/lv"),
-                    format!("lvs --noheadings -o lv_name,origin VG/s{n}"),
-                    "vgs VG".to_owned(),
-                    format!("lvremove -f VG/s{n}"),
-                ];
-                for line in lines {
-                    let output = world.run(&line);
-                    let err = String::from_utf8_lossy(&output.stderr);
-                    assert!(output.status.success() && err.is_empty(), "{line}: {err}");
-                }
-            })
-        })
-        .collect();
-    let failed = callers.into_iter().filter_map(|caller| caller.join().err()).count();
-    assert_eq!(failed, 0, "callers that were not served");
+    at_once(&world, CALLERS, |world, n| {
+        let lines = [
+            format!("lvcreate -y -s -an -n s{n} VG/lv"),
+            format!("lvs --noheadings -o lv_name,origin VG/s{n}"),
+            "vgs VG".to_owned(),
+            format!("lvremove -f VG/s{n}"),
+        ];
+        for line in lines {
+            let output = world.run(&line);
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && err.is_empty(), "{line}: {err}");
+        }
+    });
     assert_eq!(world.ok("lvs --noheadings -o lv_name VG").trim(), "lv");
 }
 
@@ -50,32 +41,23 @@ fn sizes_that_many_change_at_once_add_up() {
         let told = world.ok(&format!("lvs --noheadings --units m --nosuffix -o lv_size VG/{volume}"));
         told.trim().parse::<f64>().unwrap() as u64
     };
-    let start = Arc::new(Barrier::new(CALLERS));
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|n| {
-            let (world, start) = (world.clone(), start.clone());
-            std::thread::spawn(move || {
-                start.wait();
-                // Up in three ways, by 12 MiB, and down again, by 4.
-                let thick = ["lvextend -L +12M VG/thick", "lvresize -l +3 VG/thick", "lvextend -L +9M VG/thick"][n % 3];
-                for line in [
-                    thick,
-                    "lvreduce -f -L -4M VG/thick",
-                    "lvextend -l +1 VG/kept",
-                    "lvextend -L +4M VG/pool",
-                    "lvresize -L +8M VG/thin",
-                    "lvreduce -f -l -1 VG/thin",
-                    "lvextend -r -L +4M VG/files",
-                ] {
-                    let output = world.run(line);
-                    let err = String::from_utf8_lossy(&output.stderr);
-                    assert!(output.status.success(), "{line}: {err}");
-                }
-            })
-        })
-        .collect();
-    let failed = callers.into_iter().filter_map(|caller| caller.join().err()).count();
-    assert_eq!(failed, 0, "callers that were not served");
+    at_once(&world, CALLERS, |world, n| {
+        // Up in three ways, by 12 MiB, and down again, by 4.
+        let thick = ["lvextend -L +12M VG/thick", "lvresize -l +3 VG/thick", "lvextend -L +9M VG/thick"][n % 3];
+        for line in [
+            thick,
+            "lvreduce -f -L -4M VG/thick",
+            "lvextend -l +1 VG/kept",
+            "lvextend -L +4M VG/pool",
+            "lvresize -L +8M VG/thin",
+            "lvreduce -f -l -1 VG/thin",
+            "lvextend -r -L +4M VG/files",
+        ] {
+            let output = world.run(line);
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{line}: {err}");
+        }
+    });
     let callers = CALLERS as u64;
     for (volume, before, more) in [("thick", 16, 8), ("pool", 16, 4), ("thin", 64, 4), ("files", 32, 4), ("kept", 8, 4)]
     {
