@@ -9,9 +9,18 @@ fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+fn percent() -> u64 {
+    setting("ROWEN_SIM_SEEDS").and_then(|s| s.parse().ok()).unwrap_or(100)
+}
+
 fn scaled(seeds: u64) -> u64 {
-    let percent = setting("ROWEN_SIM_SEEDS").and_then(|s| s.parse().ok()).unwrap_or(100);
-    (seeds * percent / 100).max(1)
+    (seeds * percent() / 100).max(1)
+}
+
+/// What all seeds together have to meet. A part of them need not.
+#[track_caller]
+fn assert_met(met: bool, seen: &Seen) {
+    assert!(met || percent() < 100, "{seen:?}");
 }
 
 /// Runs the seeds on all cores; panics with the first failures.
@@ -48,41 +57,41 @@ fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
 #[test]
 fn exact() {
     let seen = run_all(Profile::Exact, scaled(1200), 120);
-    assert!(
+    assert_met(
         seen.exact_checks > 0 && seen.reverts > 0 && seen.group_snapshots > 0 && seen.removed_origins > 0,
-        "{seen:?}"
+        &seen,
     );
     let stats = &seen.stats;
-    assert!(seen.barred > 0 && seen.shrunk_pvs > 0 && seen.grown_pvs > 0, "{seen:?}");
-    assert!(stats.checkpoints > 0 && stats.reclaim_steps > 0 && stats.writes_in_place > 0, "{seen:?}");
+    assert_met(seen.barred > 0 && seen.shrunk_pvs > 0 && seen.grown_pvs > 0, &seen);
+    assert_met(stats.checkpoints > 0 && stats.reclaim_steps > 0 && stats.writes_in_place > 0, &seen);
 }
 
 #[test]
 fn wild() {
     let seen = run_all(Profile::Wild, scaled(1500), 120);
-    assert!(
+    assert_met(
         seen.barred > 0 && seen.raced_checkpoints > 0 && seen.power_cuts > 0 && seen.deaths > 0 && seen.reopened > 0,
-        "{seen:?}"
+        &seen,
     );
     let stats = &seen.stats;
-    assert!(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.writes_again > 0, "{seen:?}");
+    assert_met(stats.recovered > 0 && stats.recovery_skipped > 0 && stats.writes_again > 0, &seen);
 }
 
 #[test]
 fn full() {
     let seen = run_all(Profile::Full, scaled(800), 150);
-    assert!(
+    assert_met(
         seen.barred > 0 && seen.refused_for_space > 0 && seen.invalidated > 0 && seen.stats.volumes_invalidated > 0,
-        "{seen:?}"
+        &seen,
     );
-    assert!(seen.stats.slots_taken > 0, "{seen:?}");
+    assert_met(seen.stats.slots_taken > 0, &seen);
 }
 
 #[test]
 fn deep() {
     let seen = run_all(Profile::Deep, scaled(40), 1200);
-    assert!(seen.barred + seen.shrunk_pvs > 0, "{seen:?}");
-    assert!(seen.stats.node_loads > 0 && seen.journal_wraps > 0 && seen.most_nodes > 40, "{seen:?}");
+    assert_met(seen.barred + seen.shrunk_pvs > 0, &seen);
+    assert_met(seen.stats.node_loads > 0 && seen.journal_wraps > 0 && seen.most_nodes > 40, &seen);
 }
 
 /// Runs the one that a failure named.
