@@ -10,3 +10,4 @@ pub mod paths;
 pub mod reactor;
 pub mod server;
 pub mod settings;
+mod sockets;

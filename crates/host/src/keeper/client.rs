@@ -2,7 +2,8 @@
 
 use super::wire::{self, Entry, Message};
 use crate::paths;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use crate::sockets::Reach;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -137,7 +138,7 @@ fn unexpected(message: &Message) -> io::Error {
 
 fn connect(group: &str) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(super::socket_path(group))?)?;
+    rustix::net::connect(&socket, &Reach::of(super::socket_path(group))?.address()?)?;
     Ok(socket)
 }
 

@@ -3,10 +3,11 @@
 use super::log::Log;
 use super::restart::Restarts;
 use super::wire::{self, Entry, Message};
+use crate::sockets::Reach;
 use crate::{harden, paths};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,7 +88,7 @@ fn take_lock(group: &str) -> io::Result<Option<File>> {
             Err(e) => return Err(e.into()),
         }
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        if rustix::net::connect(&socket, &SocketAddrUnix::new(super::socket_path(group))?).is_ok() {
+        if rustix::net::connect(&socket, &Reach::of(super::socket_path(group))?.address()?).is_ok() {
             return Ok(None);
         }
         if Instant::now() > deadline {
@@ -144,8 +145,9 @@ impl Keeper {
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let reach = Reach::of(path)?;
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
-        let bound = rustix::net::bind(&listener, &SocketAddrUnix::new(&path)?);
+        let bound = rustix::net::bind(&listener, &reach.address()?);
         rustix::process::umask(before);
         bound?;
         rustix::net::listen(&listener, MAX_PEERS as i32)?;

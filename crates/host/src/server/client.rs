@@ -2,6 +2,7 @@
 
 use super::start::ensure_running;
 use crate::paths;
+use crate::sockets::Reach;
 use parking_lot::Mutex;
 use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
 use std::io;
@@ -50,7 +51,8 @@ impl Client {
     /// Connects and agrees on the protocol's version.
     pub fn connect(group: &str) -> Result<Client, ConnectError> {
         let absent = |e: io::Error| if is_absence(&e) { ConnectError::NotRunning } else { ConnectError::Io(e) };
-        let stream = UnixStream::connect(paths::control_socket(group)).map_err(absent)?;
+        let reach = Reach::of(paths::control_socket(group)).map_err(absent)?;
+        let stream = UnixStream::connect(reach.path()).map_err(absent)?;
         let mut client = Client { group: group.to_owned(), stream };
         match client
             .request(&Request::Hello { version: wire::VERSION, caller: CALLER.lock().clone().unwrap_or_default() })

@@ -6,6 +6,7 @@
 
 use super::log;
 use crate::paths;
+use crate::sockets::Reach;
 use parking_lot::{Condvar, Mutex};
 use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
 use std::collections::HashMap;
@@ -66,7 +67,7 @@ impl Listener {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let socket = UnixListener::bind(&path)?;
+        let socket = UnixListener::bind(Reach::of(path.clone())?.path())?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         socket.set_nonblocking(true)?;
         let clients = Clients { last_left: Some(Instant::now()), ..Clients::default() };

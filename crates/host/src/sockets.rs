@@ -1,0 +1,70 @@
+//! Where a group's sockets are bound and connected to. The kernel takes addresses of 107 bytes, and a group's name alone may have
+//! 127: a path that is longer is reached through a descriptor of its directory.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketAddrUnix;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// An address has room for so many bytes and the zero behind them.
+const LONGEST: usize = 107;
+
+/// A path that is short enough for a socket, and leads to the one that was asked for as long as this is kept.
+pub struct Reach {
+    path: PathBuf,
+    _directory: Option<OwnedFd>,
+}
+
+impl Reach {
+    /// The way to `path`, whose directory has to be there.
+    pub fn of(path: PathBuf) -> io::Result<Reach> {
+        if path.as_os_str().len() <= LONGEST {
+            return Ok(Reach { path, _directory: None });
+        }
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+        let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+        Ok(Reach { path, _directory: Some(directory) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same as an address.
+    pub fn address(&self) -> io::Result<SocketAddrUnix> {
+        Ok(SocketAddrUnix::new(&self.path)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, Reach};
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn a_socket_at_a_long_path_is_bound_and_found() {
+        let top = std::env::temp_dir().join(format!("rowen-sockets-{}", std::process::id()));
+        let left = LONGEST - top.as_os_str().len() - "//control.sock".len();
+        for length in [3, left, left + 1, left + 2, 127] {
+            let directory = top.join("g".repeat(length));
+            std::fs::create_dir_all(&directory).unwrap();
+            let path = directory.join("control.sock");
+            let listener = UnixListener::bind(Reach::of(path.clone()).unwrap().path()).unwrap();
+            assert!(path.exists());
+            let mut caller = UnixStream::connect(Reach::of(path).unwrap().path()).unwrap();
+            caller.write_all(b"x").unwrap();
+            let mut heard = [0];
+            listener.accept().unwrap().0.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, *b"x");
+        }
+        let gone = Reach::of(top.join("h".repeat(127)).join("control.sock"));
+        assert_eq!(gone.err().map(|e| e.kind()), Some(std::io::ErrorKind::NotFound));
+        std::fs::remove_dir_all(top).unwrap();
+    }
+}
