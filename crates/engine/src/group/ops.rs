@@ -25,8 +25,9 @@ use std::sync::Arc;
 
 /// Blocks in a volume, at most: 2^47 blocks of 4 KiB are half a zettabyte.
 const MAX_BLOCKS: u64 = 1 << 47;
-/// Tags of one thing, at most.
-const MAX_TAGS: usize = 256;
+/// Bytes of a tag, at most, and of all tags of one thing with their lengths: a record of them fits into any group's journal.
+const MAX_TAG: usize = 1024;
+const MAX_TAGS: usize = (256 + 1) << 10;
 /// Metadata blocks that a change of the catalog may need at once...
 const NODES_FOR_CHANGE: u64 = 64;
 /// ... and one more for so many pieces that a thick volume is laid out in.
@@ -67,9 +68,19 @@ fn check_name(name: &str, attributes: &Attributes) -> Result<()> {
     if name.is_empty() || name.len() > 127 {
         return Err(Error::Invalid("a volume's name has 1 to 127 bytes".into()));
     }
-    let strings = std::iter::once(&attributes.pool).chain(&attributes.tags);
-    if attributes.tags.len() > MAX_TAGS || strings.into_iter().any(|s| s.len() > 1024) {
-        return Err(Error::Invalid("too many or too long tags".into()));
+    if attributes.pool.len() > 127 {
+        return Err(Error::Invalid("a pool's name has at most 127 bytes".into()));
+    }
+    check_tags(&attributes.tags)
+}
+
+fn check_tags(tags: &[String]) -> Result<()> {
+    let total: usize = tags.iter().map(|tag| tag.len() + size_of::<u16>()).sum();
+    if total > MAX_TAGS || tags.iter().any(|tag| tag.len() > MAX_TAG) {
+        let (each, all) = (MAX_TAG, MAX_TAGS >> 10);
+        return Err(Error::Invalid(format!(
+            "too many or too long tags: one has at most {each} characters, all of one thing together have at most {all} KiB"
+        )));
     }
     Ok(())
 }
@@ -785,11 +796,10 @@ impl Group {
     /// Changes the group's own properties.
     pub async fn set_group_attributes(self: &Arc<Self>, attributes: GroupAttributes) -> Result<()> {
         self.check_writable()?;
-        let strings = attributes.tags.iter().chain(attributes.pv_tags.iter().flatten());
-        let too_many = attributes.pv_tags.iter().chain([&attributes.tags]).any(|tags| tags.len() > MAX_TAGS);
-        if too_many || attributes.pv_tags.len() > MAX_PVS || strings.into_iter().any(|s| s.len() > 1024) {
-            return Err(Error::Invalid("too many or too long tags".into()));
+        if attributes.pv_tags.len() > MAX_PVS {
+            return Err(Error::Invalid(format!("tags of more than {MAX_PVS} physical volumes")));
         }
+        attributes.pv_tags.iter().chain([&attributes.tags]).try_for_each(|tags| check_tags(tags))?;
         {
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
