@@ -45,6 +45,10 @@ pub struct Fake {
     pub settings: String,
     /// `LVM_VG_NAME`.
     pub default_group: Option<String>,
+    /// A group that is there and cannot be opened, and why.
+    pub closed: Option<(String, String)>,
+    /// A group that is removed by somebody as soon as all groups were looked for.
+    pub leaving: Option<String>,
     made: u8,
 }
 
@@ -371,6 +375,8 @@ fn part(group: &GroupReport, names: &[String], members: bool) -> GroupReport {
 impl Backend for Fake {
     fn groups(&mut self) -> Answer<Vec<String>> {
         let mut names: Vec<String> = self.groups.iter().map(|group| group.name.clone()).collect();
+        names.extend(self.closed.as_ref().map(|(name, _)| name.clone()));
+        names.extend(self.leaving.take());
         names.sort();
         Ok(names)
     }
@@ -379,6 +385,9 @@ impl Backend for Fake {
         let is_look = |request: &Request| {
             matches!(request, Request::Report { with_use: true } | Request::ReportOf { with_use: true, .. })
         };
+        if let Some((_, why)) = self.closed.as_ref().filter(|(name, _)| name == group) {
+            return Err(Trouble::other(ErrorKind::Io, why.clone()));
+        }
         self.looks += u32::from(is_look(&request));
         if !matches!(request, Request::Report { .. } | Request::ReportOf { .. } | Request::Places) {
             self.requests.push(request.clone());

@@ -221,6 +221,7 @@ options! {
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
     UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata anew.";
     ConfigType None, "type", Kind::Word(crate::commands::config::TYPES), "Which: those in force, all defaults, what differs, everything, names, what is not set.";
+    TypeConfig None, "typeconfig", Kind::Word(crate::commands::config::TYPES), "As --type.";
     ListSettings None, "list", Kind::Flag, "The names of all settings.";
     Validate None, "validate", Kind::Flag, "Only check that the files can be read.";
     MergedConfig None, "mergedconfig", Kind::Flag, "Accepted for LVM's clients: settings are always shown as they lie over each other.";

@@ -208,7 +208,8 @@ impl Session<'_> {
     /// The reports of the named groups, or of all; `with_use`: and whether devices are open. What cannot be reported is
     /// told, and the second value says so.
     pub fn reports(&mut self, names: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
-        let names = if names.is_empty() { self.backend.groups()? } else { names.to_vec() };
+        let is_all = names.is_empty();
+        let names = if is_all { self.backend.groups()? } else { names.to_vec() };
         let mut reports: Vec<GroupReport> = Vec::with_capacity(names.len());
         let mut is_incomplete = false;
         for name in names {
@@ -217,6 +218,7 @@ impl Session<'_> {
             }
             match self.report_with(&name, with_use) {
                 Ok(report) => reports.push(report),
+                Err(_) if is_all && self.is_gone(&name) => {}
                 Err(failure) => {
                     self.tell(&failure);
                     is_incomplete = true;
@@ -224,6 +226,11 @@ impl Session<'_> {
             }
         }
         Ok((reports, is_incomplete))
+    }
+
+    /// Whether a group that was found a moment ago is there no more: somebody has removed it, and nobody asked for it.
+    pub fn is_gone(&mut self, group: &str) -> bool {
+        self.backend.groups().is_ok_and(|all| !all.iter().any(|name| name == group))
     }
 
     fn skip_tag(&mut self, tag: &str) {
@@ -235,12 +242,15 @@ impl Session<'_> {
         unless_exported(self.report(group)?)
     }
 
-    /// The groups that have the tag.
+    /// The groups that have the tag. One that cannot be asked is told.
     pub fn tagged_groups(&mut self, tag: &str) -> Result<Vec<String>> {
         let mut tagged = Vec::new();
         for group in self.backend.groups()? {
-            if self.report_of(&group, Vec::new())?.attributes.tags.iter().any(|own| own == tag) {
-                tagged.push(group);
+            match self.report_of(&group, Vec::new()) {
+                Ok(report) if report.attributes.tags.iter().any(|own| own == tag) => tagged.push(group),
+                Ok(_) => {}
+                Err(_) if self.is_gone(&group) => {}
+                Err(failure) => self.tell(&failure),
             }
         }
         Ok(tagged)
@@ -263,6 +273,8 @@ impl Session<'_> {
         };
         let mut selection = self.select(&args.positionals, detail)?;
         if let Some(criteria) = criteria {
+            // Who looks among all groups asked for none of those that could not be opened.
+            selection.is_incomplete &= !args.positionals.is_empty();
             for selected in &mut selection.groups {
                 selected.volumes = criteria.taken_volumes(&selected.report, &selected.volumes);
                 // The group itself was not meant.
@@ -380,9 +392,7 @@ impl Session<'_> {
                 Some(selection.groups.len() - 1)
             }
             // As LVM: who looks for a tag, in all groups, is not told of a name that none of them has.
-            Err(_) if seeks_tag() && self.backend.groups().is_ok_and(|all| !all.iter().any(|name| name == group)) => {
-                None
-            }
+            Err(_) if seeks_tag() && self.is_gone(group) => None,
             Err(failure) => {
                 self.tell(&failure);
                 selection.is_incomplete = true;

@@ -906,6 +906,121 @@ fn a_full_pool_and_a_sparse_volume() {
     );
 }
 
+/// Proxmox gives up all of its storage when `vgs` fails.
+#[test]
+fn a_group_that_cannot_be_opened_spoils_no_list() {
+    let mut world = with_group();
+    world.run("vgchange --addtag t vg0");
+    world.closed = Some(("w".to_owned(), "Volume group \"w\" cannot be opened: a disk is missing.".to_owned()));
+    let told = "  Volume group \"w\" cannot be opened: a disk is missing.\n";
+    for line in [
+        "vgs",
+        "lvs",
+        "pvs",
+        "vgs @t",
+        "lvs @t",
+        "lvscan",
+        "vgscan",
+        "vgdisplay -s",
+        "lvdisplay",
+        "lvm fullreport",
+        "lvchange -ay -S lv_name=lv1",
+        "vgchange --addtag u @t",
+        "vgchange --addtag v -S vg_name=vg0",
+    ] {
+        let printed = world.run(line);
+        // No device says that it is of the closed group.
+        let told = if line == "pvs" { "" } else { told };
+        assert_eq!((printed.code, printed.err.as_str()), (0, told), "{line}");
+    }
+    for line in
+        ["vgs w", "lvs w", "lvs vg0 w", "vgdisplay w", "lvs w/x", "vgck", "vgck w", "vgchange -ay", "lvremove -f w/x"]
+    {
+        let printed = world.run(line);
+        assert_eq!((printed.code, printed.err.as_str()), (5, told), "{line}");
+    }
+    for line in ["vgs vg0", "lvs vg0/lv1", "vgck vg0"] {
+        let printed = world.run(line);
+        assert_eq!((printed.code, printed.err.as_str()), (0, ""), "{line}");
+    }
+    world.labels[0].group = Some("w".to_owned());
+    for (line, code) in
+        [("pvs", 0), ("pvs /dev/ubda", 0), ("pvscan", 0), ("pvdisplay -s", 0), ("pvchange --addtag t -a", 5)]
+    {
+        let printed = world.run(line);
+        assert_eq!(printed.code, code, "{line}");
+        assert!(printed.err.starts_with(told), "{line}: {}", printed.err);
+    }
+}
+
+#[test]
+fn a_group_that_is_removed_meanwhile_is_no_failure() {
+    let mut world = with_group();
+    for line in ["vgs", "lvs", "lvs @t", "vgs @t", "vgscan", "lvm fullreport", "vgchange -an"] {
+        world.leaving = Some("gone".to_owned());
+        let printed = world.run(line);
+        assert_eq!((printed.code, printed.err.as_str(), &world.leaving), (0, "", &None), "{line}");
+    }
+}
+
+/// What libvirt asks: it passes over rows without devices.
+#[test]
+fn a_sparse_volume_is_on_a_device() {
+    let mut world = with_group();
+    world.run("lvcreate -L 8M -n sp --type snapshot -V 64M vg0");
+    world.run("lvcreate -L 16M -T vg0/pool");
+    world.run("lvcreate -V 32M -T vg0/pool -n t1");
+    play(
+        &mut world,
+        "$ lvs --separator : --noheadings --units b --nosuffix -o lv_name,devices,segtype,stripes,seg_size,size,lv_attr,thin_id vg0
+        O|  lv1:/dev/ubda(0):linear:1:104857600:104857600:-wi-a-----:$
+        O|  pool::thin-pool:1:16777216:16777216:twi-aotz--:$
+        O|  sp:/dev/ubda(25):linear:1:67108864:67108864:swi-a-s---:$
+        O|  t1::thin:0:33554432:33554432:Vwi-a-tz--:4$
+        rc=0",
+    );
+}
+
+#[test]
+fn a_pool_grows_by_what_it_could_be_filled_with() {
+    let mut world = with_group();
+    world.run("lvcreate -L 16M -T vg0/pool");
+    play(
+        &mut world,
+        "$ lvextend -L 700M vg0/pool
+        E|  Insufficient free space: 171 extents needed, but only 145 available
+        rc=5
+
+        $ lvresize -f -l +100%FREE vg0/pool
+        O|  Size of logical volume vg0/pool changed from 16.00 MiB (4 extents) to 596.00 MiB (149 extents).$
+        O|  Logical volume vg0/pool successfully resized.$
+        rc=0
+
+        $ lvresize -f -l +100%FREE vg0/pool
+        E|  New size (149 extents) matches existing size (149 extents).
+        rc=5",
+    );
+    // What its volumes hold is not free any more, and is the pool's.
+    world.volume("pool").referenced_blocks = 10 * 1024;
+    world.groups[0].free_extents -= 10;
+    world.groups[0].allocatable_extents -= 10;
+    play(
+        &mut world,
+        "$ lvextend -l +1 vg0/pool
+        E|  Insufficient free space: 1 extents needed, but only 0 available
+        rc=5",
+    );
+    world.groups[0].free_extents += 20;
+    world.groups[0].allocatable_extents += 20;
+    play(
+        &mut world,
+        "$ lvresize -f -l +50%FREE vg0/pool
+        O|  Size of logical volume vg0/pool changed from 596.00 MiB (149 extents) to 636.00 MiB (159 extents).$
+        O|  Logical volume vg0/pool successfully resized.$
+        rc=0",
+    );
+}
+
 #[test]
 fn resizing() {
     let mut world = with_group();

@@ -11,7 +11,7 @@ use rowen_control::settings::{KNOWN, defaults};
 pub const TYPES: &[&str] = &["current", "default", "diff", "full", "list", "missing", "new"];
 
 pub fn show(session: &mut Session<'_>, args: &Args) -> Result {
-    let kind = args.text(Opt::ConfigType);
+    let kind = args.text(Opt::ConfigType).or_else(|| args.text(Opt::TypeConfig));
     if kind.is_some() && args.has(Opt::ListSettings) {
         return Err(Failure::usage("Only one of --type and --list permitted."));
     }
@@ -106,6 +106,7 @@ mod tests {
             "archive=1\nactivation {\n\tvolume_list=[\"vg0\",\"@t\"]\n}\n"
         );
         assert_eq!(out("lvmconfig --type default backup/retain_min"), "retain_min=10\n");
+        assert_eq!(out("lvm config --typeconfig full backup/archive"), "archive=0\n");
         assert_eq!(
             out("lvmconfig --type diff"),
             "backup {\n\tarchive=0\n}\nactivation {\n\tvolume_list=[\"vg0\",\"@t\"]\n}\n"

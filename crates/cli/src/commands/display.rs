@@ -1,7 +1,7 @@
 //! lvdisplay, vgdisplay and pvdisplay: a page for each thing, one line of colons, or a report in columns. The words and the
 //! order of lines are LVM's.
 
-use super::reports::{self, Devices, named_devices, named_reports, places};
+use super::reports::{self, end_of_query, named_devices, named_reports, places};
 use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
@@ -105,7 +105,7 @@ pub fn lvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         }
     }
     session.console.raw_out(&page.text);
-    selection.end()
+    end_of_query(args, selection.is_incomplete)
 }
 
 fn placed<'a>(report: &'a GroupReport, places: &'a [VolumePlaces]) -> Indexed<'a> {
@@ -298,7 +298,7 @@ pub fn vgdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         }
     }
     session.console.raw_out(&page.text);
-    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, is_incomplete)
 }
 
 fn open_volumes(group: &GroupReport) -> usize {
@@ -420,8 +420,7 @@ pub fn pvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         }
     }
     session.console.raw_out(&page.text);
-    let Devices { is_incomplete, .. } = devices;
-    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, devices.is_incomplete)
 }
 
 fn pv_page(page: &mut Page, args: &Args, group: &GroupReport, pv: &PvReport) {

@@ -259,7 +259,10 @@ fn share_of(
         None => count,
         Some(ShareOf::Pvs) if !on.is_empty() => sizes::share(count, session.free_on(report, on, report.extents)?),
         Some(ShareOf::Group) => sizes::share(count, report.extents),
-        Some(ShareOf::Free | ShareOf::Pvs) => sizes::share(count, report.free_extents),
+        Some(ShareOf::Free | ShareOf::Pvs) => {
+            let free = session.free_extents(report, report.extents)?;
+            sizes::share(count, room_for(report, volume, free))
+        }
         Some(ShareOf::Volume) => sizes::share_up(count, extents_of(report, shown_blocks(volume))),
         Some(ShareOf::Origin) => {
             if volume.origin.is_none() {
@@ -271,6 +274,18 @@ fn share_of(
             sizes::share_up(count, most_useful(report, volume))
         }
     })
+}
+
+/// How much of the group's free extents the volume can grow by. A pool has a claim on them already: by as much as its volumes
+/// do not hold yet of its size.
+fn room_for(report: &GroupReport, volume: &VolumeReport, free: u64) -> u64 {
+    match role(volume) {
+        Role::Pool => {
+            let held = extents_of(report, volume.referenced_blocks.min(volume.blocks));
+            free.saturating_sub(extents_of(report, volume.blocks).saturating_sub(held))
+        }
+        _ => free,
+    }
 }
 
 /// The most extents that a snapshot of this volume's size can use.
@@ -320,10 +335,15 @@ fn check_room(
     more: u64,
     on: &[PvPart],
 ) -> Result {
-    if !matches!(role(volume), Role::Plain | Role::Snapshot) {
-        return Ok(());
+    match role(volume) {
+        Role::Plain | Role::Snapshot => places::check_room(session, report, on, more),
+        Role::Thin => Ok(()),
+        // A pool holds nothing back, but what could never be filled is a mistake.
+        Role::Pool => {
+            let free = session.free_extents(report, more.saturating_add(extents_of(report, volume.blocks)))?;
+            places::refuse_more(more, room_for(report, volume, free))
+        }
     }
-    places::check_room(session, report, on, more)
 }
 
 fn confirm_reduction(

@@ -148,7 +148,11 @@ pub fn refuse_choice(report: &GroupReport, parts: &[PvPart], what: &str) -> Resu
 
 /// Refuses more extents than there are in the places.
 pub fn check_room(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart], extents: u64) -> Result {
-    let free = session.free_on(report, on, extents)?;
+    refuse_more(extents, session.free_on(report, on, extents)?)
+}
+
+/// Refuses more extents than are free.
+pub fn refuse_more(extents: u64, free: u64) -> Result {
     match extents > free {
         true => Err(Failure::failed(format!(
             "Insufficient free space: {extents} extents needed, but only {free} available"

@@ -99,8 +99,9 @@ fn chosen(session: &mut Session<'_>, args: &Args) -> Result<(Vec<String>, bool)>
         return Ok((args.positionals.clone(), false));
     }
     let devices = named_devices(session, args, criteria.as_ref().is_some_and(Criteria::tells_use))?;
+    let is_incomplete = devices.is_incomplete || devices.has_closed_groups;
     let Some(criteria) = criteria else {
-        return Ok((devices.labels.into_iter().map(|label| label.path).collect(), devices.is_incomplete));
+        return Ok((devices.labels.into_iter().map(|label| label.path).collect(), is_incomplete));
     };
     let needs_places = criteria.fields().any(Field::needs_places);
     let mut paths = Vec::new();
@@ -119,7 +120,7 @@ fn chosen(session: &mut Session<'_>, args: &Args) -> Result<(Vec<String>, bool)>
             paths.push(label.path.clone());
         }
     }
-    Ok((paths, devices.is_incomplete))
+    Ok((paths, is_incomplete))
 }
 
 pub fn change(session: &mut Session<'_>, args: &Args) -> Result {

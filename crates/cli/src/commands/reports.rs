@@ -50,6 +50,16 @@ fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> 
     indexed.collect()
 }
 
+/// The end of a command that only shows. Something that was named and is not there is a failure. A group among all of them
+/// that cannot be opened is told and is none, as in LVM: programs that list everything must not lose their own groups over
+/// a disk that another group misses.
+pub fn end_of_query(args: &Args, is_incomplete: bool) -> Result {
+    match is_incomplete && args.positionals.iter().any(|word| !word.starts_with('@')) {
+        true => Err(Failure::Told),
+        false => Ok(()),
+    }
+}
+
 pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, kind(args, Kind::Volume, Kind::Segment))?;
     let detail = Detail { all_volumes: shape.counts_all(), with_use: shape.tells_use() };
@@ -60,7 +70,7 @@ pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
     let text = of_volumes(session, &shape, &selection.groups)?;
     show(session, args, &text);
-    selection.end()
+    end_of_query(args, selection.is_incomplete)
 }
 
 fn of_volumes(session: &mut Session<'_>, shape: &Shape, selected: &[SelectedGroup]) -> Result<String> {
@@ -97,15 +107,17 @@ pub fn vgs(session: &mut Session<'_>, args: &Args) -> Result {
     let groups = indexed(&reports, &places);
     let text = shape.render(shape.rows(groups.iter().map(rows::of_group)));
     show(session, args, &text);
-    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, is_incomplete)
 }
 
 /// Labelled devices, and the reports of their groups.
 pub struct Devices {
     pub labels: Vec<LabelledPv>,
     pub reports: Vec<GroupReport>,
-    /// Something was named and is not there, or could not be asked; that has been said.
+    /// Something was named and is not there, or could not be read; that has been said.
     pub is_incomplete: bool,
+    /// A group of these devices could not be opened; that has been said.
+    pub has_closed_groups: bool,
 }
 
 impl Devices {
@@ -123,7 +135,8 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     let (tags, paths): (Vec<&String>, Vec<&String>) = args.positionals.iter().partition(|word| word.starts_with('@'));
     let words = paths;
     let paths: Vec<String> = words.iter().map(|path| session.backend.absolute(path)).collect();
-    let mut devices = Devices { labels: Vec::new(), reports: Vec::new(), is_incomplete: false };
+    let mut devices =
+        Devices { labels: Vec::new(), reports: Vec::new(), is_incomplete: false, has_closed_groups: false };
     for (path, word) in paths.iter().zip(words) {
         if !labels.iter().any(|label| &label.path == path) {
             let told = match session.backend.exists(path) {
@@ -147,9 +160,10 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
         }
         match session.report_with(&name, with_use) {
             Ok(report) => devices.reports.push(report),
+            Err(_) if session.is_gone(&name) => failed.push(name),
             Err(failure) => {
                 session.tell(&failure);
-                devices.is_incomplete = true;
+                devices.has_closed_groups = true;
                 failed.push(name);
             }
         }
@@ -190,7 +204,7 @@ pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
     });
     let text = shape.render(shape.rows(labelled));
     show(session, args, &text);
-    if devices.is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, devices.is_incomplete)
 }
 
 /// Everything of each group, part by part; then the devices that belong to none.
@@ -224,5 +238,5 @@ pub fn full(session: &mut Session<'_>, args: &Args) -> Result {
         let text = shape.join(documents);
         show(session, args, &text);
     }
-    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, is_incomplete)
 }

@@ -1,7 +1,7 @@
 //! lvscan, vgscan and pvscan: what there is, a line each. There is nothing to scan into: these only tell, and with
 //! `pvscan --cache -aay` activate what belongs together, as rules of udev ask.
 
-use super::reports::{Devices, named_devices, named_reports};
+use super::reports::{Devices, end_of_query, named_devices, named_reports};
 use super::volumes::{Role, extent_bytes, role, shown_blocks};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -37,7 +37,7 @@ pub fn lvscan(session: &mut Session<'_>, args: &Args) -> Result {
             session.console.say(format!("{state:<8} {kind:<8} '{path}' [{size}] inherit"));
         }
     }
-    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, is_incomplete)
 }
 
 pub fn vgscan(session: &mut Session<'_>, args: &Args) -> Result {
@@ -47,7 +47,7 @@ pub fn vgscan(session: &mut Session<'_>, args: &Args) -> Result {
         let exported = if group.attributes.exported { "exported " } else { "" };
         session.console.say(format!("Found {exported}volume group \"{}\" using metadata type lvm2", group.name));
     }
-    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, is_incomplete)
 }
 
 pub fn pvscan(session: &mut Session<'_>, args: &Args) -> Result {
@@ -80,7 +80,7 @@ pub fn pvscan(session: &mut Session<'_>, args: &Args) -> Result {
         key(*a).cmp(&key(*b))
     });
     show(session, args, &devices, &wanted);
-    if devices.is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, devices.is_incomplete)
 }
 
 fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usize]) {
@@ -155,7 +155,7 @@ fn online(session: &mut Session<'_>, args: &Args) -> Result {
             session.console.say(format!("{active} logical volume(s) in volume group \"{}\" now active", report.name));
         }
     }
-    if devices.is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, devices.is_incomplete)
 }
 
 /// The groups of the named devices, and their volumes.
@@ -169,5 +169,5 @@ fn list(session: &mut Session<'_>, args: &Args) -> Result {
             }
         }
     }
-    if devices.is_incomplete { Err(Failure::Told) } else { Ok(()) }
+    end_of_query(args, devices.is_incomplete)
 }

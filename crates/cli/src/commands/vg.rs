@@ -98,14 +98,23 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// Each of the named groups in turn; one that fails does not stop the others.
-pub fn each(session: &mut Session<'_>, words: &[String], act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
+/// Each of the groups that the command line stands for in turn; one that fails does not stop the others.
+pub fn each(
+    session: &mut Session<'_>,
+    args: &Args,
+    groups: &[String],
+    act: impl Fn(&mut Session<'_>, &str) -> Result,
+) -> Result {
     let mut end = Ok(());
-    for word in words {
-        let name = known_group(word)?;
-        if let Err(failure) = act(session, &name) {
-            session.tell(&failure);
-            end = Err(Failure::Told);
+    for group in groups {
+        let name = known_group(group)?;
+        match act(session, &name) {
+            Ok(()) => {}
+            Err(_) if args.positionals.is_empty() && session.is_gone(&name) => {}
+            Err(failure) => {
+                session.tell(&failure);
+                end = Err(Failure::Told);
+            }
         }
     }
     end
@@ -116,7 +125,7 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::NoForm);
     }
     let groups = chosen_groups(session, args)?;
-    each(session, &groups, |session, name| {
+    each(session, args, &groups, |session, name| {
         let report = session.usable_report(name)?;
         let count = report.volumes.len();
         if count > 0 && !args.is_sure() {
@@ -188,8 +197,12 @@ pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<Strin
     let tells_use = criteria.tells_use();
     let mut chosen = Vec::new();
     for name in names {
-        if criteria.takes_group(&session.report_with(&name, tells_use)?) {
-            chosen.push(name);
+        match session.report_with(&name, tells_use) {
+            Ok(report) if criteria.takes_group(&report) => chosen.push(name),
+            Ok(_) => {}
+            Err(failure) if !args.positionals.is_empty() => return Err(failure),
+            Err(_) if session.is_gone(&name) => {}
+            Err(failure) => session.tell(&failure),
         }
     }
     Ok(chosen)
@@ -291,7 +304,7 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let groups = chosen_groups(session, args)?;
     let is_named = !args.positionals.is_empty();
-    each(session, &groups, |session, name| {
+    each(session, args, &groups, |session, name| {
         let report = session.report(name)?;
         if report.attributes.exported && !is_named {
             return Ok(());

@@ -49,7 +49,7 @@ fn chosen(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
 
 pub fn export(session: &mut Session<'_>, args: &Args) -> Result {
     let groups = chosen(session, args)?;
-    each(session, &groups, |session, name| {
+    each(session, args, &groups, |session, name| {
         let report = session.report(name)?;
         if report.attributes.exported {
             return Err(Failure::failed(format!("Volume group \"{name}\" is exported")));
@@ -65,7 +65,7 @@ pub fn export(session: &mut Session<'_>, args: &Args) -> Result {
 
 pub fn import(session: &mut Session<'_>, args: &Args) -> Result {
     let groups = chosen(session, args)?;
-    each(session, &groups, |session, name| {
+    each(session, args, &groups, |session, name| {
         if !session.report(name)?.attributes.exported {
             return Err(Failure::failed(format!("Volume group \"{name}\" is not exported")));
         }
@@ -85,11 +85,12 @@ pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
     let groups = named_groups(session, &args.positionals)?;
     let updates = args.has(Opt::UpdateMetadata);
     let is_named = !args.positionals.is_empty();
-    each(session, &groups, |session, name| {
-        match session.report_of(name, Vec::new()).and_then(unless_exported) {
-            Err(_) if !is_named => return Ok(()),
-            report => report?,
-        };
+    each(session, args, &groups, |session, name| {
+        let report = session.report_of(name, Vec::new())?;
+        if report.attributes.exported && !is_named {
+            return Ok(());
+        }
+        unless_exported(report)?;
         if updates {
             session.change(name, Request::Checkpoint)?;
             return Ok(());

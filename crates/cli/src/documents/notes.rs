@@ -17,14 +17,14 @@ pub const NOTES: &[Note] = &[
                 "(-) plain, (o) origin of snapshots with a size, (s) such a snapshot, (O) and (S) the same while a \
                         merge waits, (t) thin pool, (V) thin volume; a sparse volume is an (s), too.",
             ),
-            ("2 permission", "(w) writable, (r) read-only."),
+            ("2 permission", "(w) writable, (r) read-only, (R) activated read-only: read_only_volume_list."),
             ("3 allocation", "(i) as the group has it."),
             ("4 minor number", "(-) never fixed."),
             ("5 state", "(a) active, (-) inactive, (I) a snapshot that outgrew its size."),
             ("6 device", "(o) in use."),
             ("7 target", "(s) snapshot or origin, (t) thin."),
             ("8 zero", "(z) new space reads as zeros; so it does everywhere, the letter is LVM's for thin volumes."),
-            ("9 health", "(-)."),
+            ("9 health", "(D) a thin pool whose volumes hold all that they may."),
             ("10 skip", "(k) activation passes it by unless -K is given."),
         ],
     },
@@ -106,7 +106,7 @@ pub const REFUSED: &[(&str, &str)] = &[
       `LVM_SYSTEM_DIR` names",
     ),
     (
-        "`lvmdump`, `lvmsar`, `lvmsadc`, `lvmdiskscan`",
+        "`lvmdump`, `lvmsar`, `lvmsadc`",
         "diagnosis of the kernel's device-mapper, which is not used; `rowen check` \
       and `rowen stats` tell about a group",
     ),
@@ -126,7 +126,12 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "a thin pool has metadata to size and repair",
         "`lvcreate -T` is accepted; a pool's size bounds what its volumes hold \
-      together, and holds no space back for them; writes beyond it wait a minute and then fail, as LVM's, or fail at once; `metadata_percent` is the share of the group that metadata takes",
+      together, and holds no space back for them; writes beyond it wait a minute and then fail, as LVM's, or fail at once; `metadata_percent` is the share of the group that metadata takes. A pool is made no \
+      larger than it could be filled: what is free counts for `lvextend` without what its size claims already",
+    ),
+    (
+        "a sparse volume (`lvcreate --type snapshot -V`) has a store of `-L`, and is full with it",
+        "it takes space of the group as it is written; `-L` bounds nothing. Its size is the virtual one, and it has no `[..._vorigin]`",
     ),
     (
         "`lvremove` frees before it returns",

@@ -5,7 +5,7 @@
 use super::fields;
 use super::pv::path;
 use super::volume::{Lv, lv};
-use crate::commands::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
+use crate::commands::volumes::{Role, extent_bytes, extents_of, is_sparse, role, shown_blocks};
 use crate::report::Row;
 use crate::report::index::Share;
 use crate::report::value::Value;
@@ -94,9 +94,9 @@ pub struct Segment {
 pub fn segments(lv: &Lv<'_>) -> Vec<Segment> {
     let mut left = extents_of(lv.group.report, shown_blocks(lv.volume));
     // LVM places a thin volume nowhere, and a pool in volumes of its own.
-    let shares = match role(lv.volume) {
-        Role::Plain | Role::Snapshot => lv.group.shares(&lv.volume.name),
-        Role::Thin | Role::Pool => &[],
+    let shares = match is_pool_or_thin(lv.volume) {
+        false => lv.group.shares(&lv.volume.name),
+        true => &[],
     };
     let mut start = 0;
     let mut segments = Vec::with_capacity(shares.len().max(1));
@@ -123,20 +123,26 @@ fn volume_of<'a>(row: &Row<'a>) -> Option<&'a VolumeReport> {
 
 /// LVM's word for the kind of segment; a run of extents that nothing uses is `free`.
 pub fn kind(row: &Row<'_>) -> &'static str {
-    match row.volume.map(role) {
-        Some(Role::Pool) => "thin-pool",
-        Some(Role::Thin) => "thin",
-        Some(Role::Snapshot | Role::Plain) => "linear",
+    match row.volume {
+        Some(volume) if volume.is_pool() => "thin-pool",
+        Some(volume) if is_pool_or_thin(volume) => "thin",
+        Some(_) => "linear",
         None => "free",
     }
 }
 
+/// A sparse volume is linear, as LVM's are: libvirt passes over volumes that are on no device.
+fn is_pool_or_thin(volume: &VolumeReport) -> bool {
+    matches!(role(volume), Role::Pool | Role::Thin) && !is_sparse(volume)
+}
+
 fn pool_or_thin(row: &Row<'_>) -> bool {
-    row.volume.is_some_and(|volume| matches!(role(volume), Role::Pool | Role::Thin))
+    row.volume.is_some_and(is_pool_or_thin)
 }
 
 fn stripes(row: &Row<'_>) -> Value<'static> {
-    row.volume.map_or(Value::None, |volume| Value::Number(i64::from(role(volume) != Role::Thin)))
+    let is_thin = |volume: &VolumeReport| is_pool_or_thin(volume) && !volume.is_pool();
+    row.volume.map_or(Value::None, |volume| Value::Number(i64::from(!is_thin(volume))))
 }
 
 fn chunk(row: &Row<'_>) -> Value<'static> {
@@ -154,7 +160,10 @@ fn thin_count<'r>(row: &Row<'r>) -> Value<'r> {
 }
 
 fn thin_id<'r>(row: &Row<'r>) -> Value<'r> {
-    lv(row, |lv| if role(lv.volume) == Role::Thin { Value::number(lv.volume.id) } else { Value::None })
+    lv(row, |lv| match is_pool_or_thin(lv.volume) && !lv.volume.is_pool() {
+        true => Value::number(lv.volume.id),
+        false => Value::None,
+    })
 }
 
 fn segment(row: &Row<'_>) -> Segment {
