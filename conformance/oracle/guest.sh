@@ -12,7 +12,7 @@ for word in $(</proc/cmdline); do
     case $word in record=* | world=* | out=* | scripts=*) declare "$word" ;; esac
 done
 modules=/usr/lib/uml/modules/$(uname -r)/kernel
-for module in dm-mod dm-bufio dm-snapshot dm-bio-prison dm-persistent-data dm-thin-pool; do
+for module in dm-mod dm-bufio dm-snapshot dm-bio-prison dm-persistent-data dm-thin-pool dm-zero; do
     insmod "$(find "$modules" -name $module.ko)"
 done
 bash "$record" "$world" "$out" "$scripts"/*.txt

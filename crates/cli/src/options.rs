@@ -283,6 +283,7 @@ options! {
     Partial Some('P'), "partial", Kind::Flag, "Accepted for LVM's clients: a group with a device missing is not opened.";
     History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: no history is kept.";
     Foreign None, "foreign", Kind::Flag, "Accepted for LVM's clients: groups are bound to no host.";
+    SharedGroup None, "shared", Kind::Flag, "Refused: a group is open on one host.";
     Shared None, "shared", Kind::Flag, "Accepted for LVM's clients: groups are shared with no host.";
     IgnoreLockingFailure None, "ignorelockingfailure", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     IgnoreSkippedCluster None, "ignoreskippedcluster", Kind::Flag, "Accepted for LVM's clients; does nothing.";

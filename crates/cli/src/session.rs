@@ -427,7 +427,7 @@ impl Session<'_> {
 }
 
 /// Whether a word names this very volume.
-fn is_volume_named(group: &str, volume: &str, words: &[String]) -> bool {
+pub fn is_volume_named(group: &str, volume: &str, words: &[String]) -> bool {
     words.iter().any(|word| match Target::parse(word) {
         Some(Target::Volume { group: of, volume: name }) => of == group && name == volume,
         _ => false,

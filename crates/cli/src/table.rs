@@ -168,6 +168,7 @@ pub const COMMANDS: &[Command] = &[
             PvMetadataCopies,
             VgMetadataCopies,
             GroupMetadataCopies,
+            SharedGroup,
             ReportFormat,
         ],
         examples: &[

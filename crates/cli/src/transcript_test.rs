@@ -954,6 +954,90 @@ fn a_group_that_cannot_be_opened_spoils_no_list() {
 }
 
 #[test]
+fn shares_of_a_group_are_as_much_as_there_is() {
+    let mut world = with_group();
+    world.run("lvcreate -L 40M -n two vg0");
+    play(
+        &mut world,
+        "$ lvextend -l 100%VG vg0/lv1
+        O|  Reducing 100%VG to remaining free space 656.00 MiB in VG.$
+        O|  Size of logical volume vg0/lv1 changed from 100.00 MiB (25 extents) to 656.00 MiB (164 extents).$
+        O|  Logical volume vg0/lv1 successfully resized.$
+        rc=0",
+    );
+    world.run("lvreduce -f -L 100M vg0/lv1");
+    play(
+        &mut world,
+        "$ lvextend -l 50%PVS vg0/lv1
+        O|  Size of logical volume vg0/lv1 changed from 100.00 MiB (25 extents) to 348.00 MiB (87 extents).$
+        O|  Logical volume vg0/lv1 successfully resized.$
+        rc=0",
+    );
+    world.run("lvreduce -f -L 100M vg0/lv1");
+    world.groups[0].free_extents = 139;
+    world.groups[0].allocatable_extents = 30;
+    play(
+        &mut world,
+        "$ lvextend -l +100%VG vg0/lv1
+        E|  Insufficient free space: 174 extents needed, but only 30 available
+        rc=5
+
+        $ lvextend -l +200%FREE vg0/lv1
+        O|  Size of logical volume vg0/lv1 changed from 100.00 MiB (25 extents) to 220.00 MiB (55 extents).$
+        O|  Logical volume vg0/lv1 successfully resized.$
+        rc=0",
+    );
+}
+
+#[test]
+fn what_lvm_says_where_nothing_is_to_be_done() {
+    let mut world = with_group();
+    world.run("lvcreate -L 16M -T vg0/pool");
+    play(
+        &mut world,
+        "$ lvchange -pr vg0/pool
+        E|  Command on LV vg0/pool uses options invalid with LV type thinpool.
+        E|  Command not permitted on LV vg0/pool.
+        rc=5
+
+        $ lvchange -pr vg0
+        O|  Logical volume vg0/lv1 changed.$
+        E|  Command on LV vg0/pool uses options invalid with LV type thinpool.
+        rc=0
+
+        $ lvs -o lv_name,lv_attr vg0
+        O|  LV   Attr      $
+        O|  lv1  -ri-a-----$
+        O|  pool twi-a-tz--$
+        rc=0
+
+        $ pvremove -f /dev/ubdb
+        O|  Labels on physical volume \"/dev/ubdb\" successfully wiped.$
+        rc=0
+
+        $ pvremove -y /dev/ubdb
+        E|  No PV found on device /dev/ubdb.
+        rc=5
+
+        $ vgcreate --shared w /dev/ubdb
+        E|  Using a shared lock type requires lvmlockd (lvm.conf use_lvmlockd.)
+        E|  Run `vgcreate --help' for more information.
+        rc=3
+
+        $ pvcreate /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" successfully created.$
+        rc=0
+
+        $ pvs --noheadings --units b --nosuffix --separator : -o pv_name,vg_name,vg_size,vg_free,vg_extent_count,pv_count /dev/ubdb
+        O|  /dev/ubdb::0:0:0:0$
+        rc=0",
+    );
+    let long = "x".repeat(121);
+    let printed = world.run(&format!("vgrename vg0 {long}"));
+    assert_eq!((printed.code, printed.err.as_str()), (5, "  New volume group path exceeds maximum length of 121!\n"));
+}
+
+#[test]
 fn a_group_that_is_removed_meanwhile_is_no_failure() {
     let mut world = with_group();
     for line in ["vgs", "lvs", "lvs @t", "vgs @t", "vgscan", "lvm fullreport", "vgchange -an"] {

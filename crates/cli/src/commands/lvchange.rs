@@ -4,7 +4,7 @@ use super::volumes::{Role, refuse_waiting, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
-use crate::session::{SelectedGroup, Session};
+use crate::session::{SelectedGroup, Session, is_volume_named};
 use rowen_control::wire::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
 
 /// What is accepted and asks for no change.
@@ -92,7 +92,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
             let full = |name: &String| format!("Logical volume {}/{name} changed.", selected.report.name);
             selected.volumes.iter().for_each(|name| session.console.say(full(name)));
         }
-        let outcome = if change.is_nothing() { Ok(()) } else { change_all(session, selected, &change) };
+        let outcome = if change.is_nothing() { Ok(()) } else { change_all(session, args, selected, &change) };
         let outcome = outcome.and_then(|()| match activation {
             Some(activation) => activate(session, args, selected, activation),
             None => Ok(()),
@@ -131,9 +131,20 @@ pub fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
     Ok(())
 }
 
-fn change_all(session: &mut Session<'_>, selected: &SelectedGroup, change: &Change) -> Result {
+fn change_all(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, change: &Change) -> Result {
     let mut end = Ok(());
+    let group = &selected.report.name;
     for volume in selected.volumes.iter().filter_map(|name| selected.report.volume(name)) {
+        // As LVM: a pool that was meant with others is passed over.
+        if volume.is_pool() && change.read_only.is_some() {
+            let full = format!("{group}/{}", volume.name);
+            session.console.complain(format!("Command on LV {full} uses options invalid with LV type thinpool."));
+            if is_volume_named(group, &volume.name, &args.positionals) {
+                session.console.complain(format!("Command not permitted on LV {full}."));
+                end = Err(Failure::Told);
+            }
+            continue;
+        }
         if let Err(failure) = change_one(session, &selected.report.name, volume, change) {
             session.tell(&failure);
             end = Err(Failure::Told);

@@ -224,11 +224,16 @@ fn wanted_extents(
         // A share of more than the places have is all that they have.
         let is_share = matches!(extents.of, Some(ShareOf::Group | ShareOf::Free | ShareOf::Pvs));
         match extents.sign {
-            Sign::Plus if extents.of == Some(ShareOf::Free) && !on.is_empty() => {
-                (Sign::Plus, amount.min(session.free_on(report, on, amount)?))
+            Sign::Plus if extents.of == Some(ShareOf::Free) => {
+                (Sign::Plus, amount.min(can_grow_by(session, report, volume, on, amount)?))
             }
-            Sign::None if is_share && !on.is_empty() && amount > old => {
-                (Sign::None, amount.min(old.saturating_add(session.free_on(report, on, amount - old)?)))
+            Sign::None if is_share && amount > old => {
+                let most = old.saturating_add(can_grow_by(session, report, volume, on, amount - old)?);
+                if most < amount && extents.of == Some(ShareOf::Group) && !is_again {
+                    let (asked, left) = (extents.count, sentence(most.saturating_mul(extent_bytes(report))));
+                    session.console.say(format!("Reducing {asked}%VG to remaining free space {left} in VG."));
+                }
+                (Sign::None, amount.min(most))
             }
             sign => (sign, amount),
         }
@@ -259,7 +264,8 @@ fn share_of(
         None => count,
         Some(ShareOf::Pvs) if !on.is_empty() => sizes::share(count, session.free_on(report, on, report.extents)?),
         Some(ShareOf::Group) => sizes::share(count, report.extents),
-        Some(ShareOf::Free | ShareOf::Pvs) => {
+        Some(ShareOf::Pvs) => sizes::share(count, report.extents),
+        Some(ShareOf::Free) => {
             let free = session.free_extents(report, report.extents)?;
             sizes::share(count, room_for(report, volume, free))
         }
@@ -285,6 +291,24 @@ fn room_for(report: &GroupReport, volume: &VolumeReport, free: u64) -> u64 {
             free.saturating_sub(extents_of(report, volume.blocks).saturating_sub(held))
         }
         _ => free,
+    }
+}
+
+/// By how many extents the volume can grow in these places, or anywhere if there are none. As many as are `wanted` are waited
+/// for.
+fn can_grow_by(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    volume: &VolumeReport,
+    on: &[PvPart],
+    wanted: u64,
+) -> Result<u64> {
+    match role(volume) {
+        Role::Pool => {
+            let free = session.free_extents(report, wanted.saturating_add(extents_of(report, volume.blocks)))?;
+            Ok(room_for(report, volume, free))
+        }
+        _ => session.free_on(report, on, wanted),
     }
 }
 
@@ -336,12 +360,10 @@ fn check_room(
     on: &[PvPart],
 ) -> Result {
     match role(volume) {
-        Role::Plain | Role::Snapshot => places::check_room(session, report, on, more),
         Role::Thin => Ok(()),
         // A pool holds nothing back, but what could never be filled is a mistake.
-        Role::Pool => {
-            let free = session.free_extents(report, more.saturating_add(extents_of(report, volume.blocks)))?;
-            places::refuse_more(more, room_for(report, volume, free))
+        Role::Plain | Role::Snapshot | Role::Pool => {
+            places::refuse_more(more, can_grow_by(session, report, volume, on, more)?)
         }
     }
 }

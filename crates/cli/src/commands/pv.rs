@@ -60,9 +60,16 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
 pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
     each(session, args, |session, path| {
         if !session.is_test {
-            let notes =
-                with_questions(session, consent(args), |session, consent| session.backend.pvremove(path, consent))?;
-            notes.iter().for_each(|note| session.console.complain(note));
+            let removed =
+                with_questions(session, consent(args), |session, consent| session.backend.pvremove(path, consent));
+            match removed {
+                Ok(notes) => notes.iter().for_each(|note| session.console.complain(note)),
+                // As LVM: who insists is content with a device that has no label.
+                Err(failure)
+                    if args.has(Opt::Force) && failure == Failure::failed(format!("No PV found on device {path}.")) => {
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         session.console.say(format!("Labels on physical volume \"{path}\" successfully wiped."));
         Ok(())

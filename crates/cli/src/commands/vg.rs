@@ -53,6 +53,9 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     let Some((name, paths)) = args.positionals.split_first().filter(|(_, paths)| !paths.is_empty()) else {
         return Err(Failure::NoForm);
     };
+    if args.has(Opt::SharedGroup) {
+        return Err(Failure::usage("Using a shared lock type requires lvmlockd (lvm.conf use_lvmlockd.)"));
+    }
     if args.yes_no(Opt::Clustered) == Some(true) {
         return Err(Failure::failed("A volume group belongs to one host: clustered groups are not supported."));
     }

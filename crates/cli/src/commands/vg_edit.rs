@@ -8,6 +8,9 @@ use crate::session::{Detail, Session, unexpected, unless_exported};
 use rowen_control::names;
 use rowen_control::wire::{GroupChange, GroupReport, Outcome, Request};
 
+/// LVM gives a group no name of so many characters when it renames it, though it makes longer ones.
+const LONGEST_NEW_NAME: usize = 121;
+
 pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     let [from, to] = &args.positionals[..] else {
         return Err(Failure::NoForm);
@@ -16,6 +19,9 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     let to = to.strip_prefix("/dev/").unwrap_or(to);
     let invalid = |why: String| Failure::failed(format!("{why}\nNew volume group name \"{to}\" is invalid."));
     names::check_form(to).map_err(|why| invalid(why.to_string()))?;
+    if to.len() >= LONGEST_NEW_NAME {
+        return Err(Failure::failed(format!("New volume group path exceeds maximum length of {LONGEST_NEW_NAME}!")));
+    }
     if from == to {
         return Err(Failure::failed("Old and new volume group names must differ"));
     }

@@ -285,7 +285,7 @@ impl Shape {
         let mut above: Vec<Value<'_>> = vec![Value::None; self.fields.len()];
         for at in places {
             for (field, above) in self.fields.iter().zip(&mut above) {
-                let value = (field.value)(&rows[at]);
+                let value = field.of(&rows[at]);
                 if value.is_figure() && value == *above {
                     cells.add_as_above();
                     continue;
@@ -305,7 +305,7 @@ impl Shape {
         // Each row's keys once, not for each comparison; and none that are the same in all rows, as often the group's name.
         let mut keys: Vec<(Vec<Value<'_>>, bool)> = Vec::with_capacity(self.sort.len());
         for (field, is_reversed) in &self.sort {
-            let column: Vec<Value<'_>> = rows.iter().map(|row| (field.value)(row)).collect();
+            let column: Vec<Value<'_>> = rows.iter().map(|row| field.of(row)).collect();
             if column.windows(2).any(|pair| pair[0] != pair[1]) {
                 keys.push((column, *is_reversed));
             }

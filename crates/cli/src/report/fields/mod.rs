@@ -173,6 +173,16 @@ pub fn all() -> impl Iterator<Item = &'static Field> {
 }
 
 impl Field {
+    /// Its value in a row. Of a physical volume in no group, what counts something of a group is 0, as in LVM.
+    pub fn of<'r>(&self, row: &Row<'r>) -> Value<'r> {
+        let is_in_no_group = row.group.is_none() && row.label.is_some_and(|label| label.group.is_none());
+        match self.kind {
+            Type::Size if is_in_no_group && self.section == Section::Group => Value::Size(0),
+            Type::Number if is_in_no_group && self.section == Section::Group => Value::Number(0),
+            _ => (self.value)(row),
+        }
+    }
+
     /// Whether its value is about all volumes of a group, whichever are shown.
     pub fn counts_all(&self) -> bool {
         ["lv_count", "snap_count"].contains(&self.name)

@@ -139,7 +139,7 @@ impl Node {
             Node::All(nodes) => nodes.iter().all(|node| node.is_met(row)),
             Node::Any(nodes) => nodes.iter().any(|node| node.is_met(row)),
             Node::Not(node) => !node.is_met(row),
-            Node::Compare(comparison) => comparison.is_met(&(comparison.field.value)(row)),
+            Node::Compare(comparison) => comparison.is_met(&comparison.field.of(row)),
         }
     }
 }
