@@ -72,6 +72,8 @@ pub trait Backend {
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome>;
     /// Whether the group's server runs.
     fn is_running(&mut self, group: &str) -> Answer<bool>;
+    /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.
+    fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// Verifies a group that nothing has open.
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;

@@ -402,6 +402,10 @@ impl Backend for Fake {
         Ok(self.groups.iter().any(|known| known.name == group))
     }
 
+    fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {
+        Ok((!self.is_running(group)?).then_some(0))
+    }
+
     fn check_closed(&mut self, group: &str, _repair: bool) -> Answer<CheckOutcome> {
         Err(Trouble::other(ErrorKind::NotFound, no_group(group)))
     }

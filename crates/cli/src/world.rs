@@ -112,6 +112,10 @@ impl Backend for Host {
         Ok(server::connect(group).map_err(refused)?.is_some())
     }
 
+    fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {
+        server::clear_remains(group).map_err(refused)
+    }
+
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome> {
         server::check_closed(group, repair).map_err(refused)
     }

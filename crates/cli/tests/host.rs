@@ -79,6 +79,44 @@ impl World {
     fn node(&self, volume: &str) -> PathBuf {
         Path::new("/dev").join(&self.group).join(volume)
     }
+
+    /// Process numbers of the group's `serve` or `keeper`.
+    fn processes(&self, role: &str) -> Vec<i32> {
+        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+        let words = format!("\0{role}\0{}\0", self.group);
+        pids.filter(|pid| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).ends_with(&words))
+        })
+        .collect()
+    }
+
+    /// Kills processes, all at one moment: none of them sees another's end.
+    fn kill(&self, roles: &[&str]) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let all: Vec<i32> = roles.iter().flat_map(|role| self.processes(role)).collect();
+        assert_eq!(all.len(), roles.len(), "one process of each: {roles:?}");
+        for signal in [Signal::STOP, Signal::KILL] {
+            all.iter().for_each(|pid| kill_process(Pid::from_raw(*pid).unwrap(), signal).unwrap());
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        while roles.iter().flat_map(|role| self.processes(role)).any(|pid| all.contains(&pid)) {
+            assert!(Instant::now() < until, "{roles:?} do not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What is there of volumes' devices: mounts of their files, loop devices, and names.
+    fn remains(&self) -> [usize; 3] {
+        let inside = self.dir.join("run").display().to_string();
+        let lines = |text: String| text.lines().filter(|line| line.contains(&inside)).count();
+        let loops = Command::new("losetup").args(["-n", "-O", "BACK-FILE"]).output().unwrap().stdout;
+        let names = fs::read_dir("/dev/mapper").unwrap().flatten();
+        let prefix = format!("{}-", self.group);
+        let names = names.filter(|name| name.file_name().to_string_lossy().starts_with(&prefix)).count();
+        let links = fs::read_dir(Path::new("/dev").join(&self.group)).map_or(0, Iterator::count);
+        let mounts = lines(fs::read_to_string("/proc/self/mounts").unwrap());
+        [mounts, lines(String::from_utf8_lossy(&loops).into_owned()), names + links]
+    }
 }
 
 impl Drop for World {
@@ -153,6 +191,44 @@ fn a_group_lives_from_pvcreate_to_pvremove() {
     assert!(!Path::new("/dev").join(&world.group).exists());
     world.ok("pvremove pv1 pv2");
     assert_eq!(world.ok("pvs"), "");
+}
+
+#[test]
+fn what_a_killed_server_and_keeper_left_is_cleared_away_without_their_disks() {
+    let world = World::new("left");
+    for line in ["stop VG", "vgcreate VG other", "vgrename another VG"] {
+        world.file("pv", 64 << 20);
+        world.file("other", 64 << 20);
+        world.ok("vgcreate VG pv");
+        world.ok("lvcreate -L 8M -n data VG");
+        world.ok("lvcreate -s -n before VG/data");
+        if line.starts_with("vgrename") {
+            world.ok("vgcreate another other");
+        }
+        world.kill(&["keeper", "serve"]);
+        // Where the disk is, a server that is started puts things right.
+        fs::remove_file(world.dir.join("pv")).unwrap();
+        assert_eq!(world.remains(), [2, 2, 4], "{line}");
+        let output = world.run(line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(world.remains(), [0, 0, 0], "{line}");
+        if line == "stop VG" {
+            assert!(String::from_utf8_lossy(&output.stdout).contains("2 device(s)"), "{output:?}");
+        } else {
+            world.ok("vgremove VG");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_was_just_killed_is_stopped_when_its_successor_is_there() {
+    let world = World::new("stop");
+    world.file("pv", 64 << 20);
+    world.ok("vgcreate VG pv");
+    world.ok("lvcreate -L 8M -n data VG");
+    world.kill(&["serve"]);
+    world.ok("stop VG");
+    assert_eq!((world.remains(), world.processes("serve"), world.processes("keeper")), ([0, 0, 0], vec![], vec![]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::journal::{Journal, Pressure};
 use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
 use crate::placement::Placement;
 use crate::runtime::{Runtime, yield_now};
-use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::metadata::{LEAST_METADATA, MetaSpace, Room};
 use crate::space::patience::Patience;
 use crate::space::pools::Pools;
 use crate::space::{AllocError, Hands, OpenArenas, Space};
@@ -39,6 +39,8 @@ const PENDING_RUNS_TO_A_BLOCK: u64 = 8;
 const STEPS_BETWEEN_RESTS: u32 = 4;
 /// ... for this long, if there were writes meanwhile.
 const REST: Duration = Duration::from_micros(500);
+/// How long is waited for what others under way have of metadata, until it is asked for again.
+pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Nodes that are read together where many are wanted.
 pub const READS_TOGETHER: usize = 32;
 
@@ -126,6 +128,8 @@ pub struct Core {
     /// Space came back, a checkpoint ended, a removal went on.
     pub space_event: Event,
     pub closed: AtomicBool,
+    /// Nobody waits for room any more: see [`Group::end_waiting`](crate::group::Group::end_waiting).
+    pub waits_no_more: AtomicBool,
     /// Bytes written since the last marker was asked for in the background.
     pub unproven: AtomicU64,
     /// Metadata is being made larger ahead of its need.
@@ -163,6 +167,7 @@ impl Core {
             counters: Counters::default(),
             space_event: Event::default(),
             closed: AtomicBool::new(false),
+            waits_no_more: AtomicBool::new(false),
             unproven: AtomicU64::new(0),
             is_growing: AtomicBool::new(false),
             group: Mutex::new(Weak::new()),
@@ -367,7 +372,11 @@ impl Core {
         // The second copy belongs on another physical volume, where there is one.
         let (_, pv_end) = placement.pv_of(VgBlock(first.0));
         let other = if pv_end < placement.blocks() { pv_end } else { 0 };
-        match one(&mut space, other) {
+        let mut second = one(&mut space, other);
+        if open == OpenArenas::Stay && other > 0 && matches!(second, Ok(None)) {
+            second = one(&mut space, 0);
+        }
+        match second {
             Ok(Some(second)) => {
                 self.meta.lock().add_pair([first.0, second.0]);
                 Ok(true)
@@ -393,6 +402,25 @@ impl Core {
             Box::pin(group.checkpoint()).await?;
         }
         Ok(())
+    }
+
+    /// Waits until a discard that takes so many metadata blocks may change its map (M3); each that is let in ends with
+    /// [`MetaSpace::unmap_done`]. [`Error::NoSpace`]: there are not so many, and nothing has changed.
+    pub async fn admit_unmap(&self, blocks: u64) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            let room = self.meta.lock().admit_unmap(blocks);
+            match room {
+                Room::Some => return Ok(()),
+                Room::Taken => self.runtime.sleep(ROOM_PAUSE).await,
+                Room::None if tries < 3 => {
+                    tries += 1;
+                    self.metadata_room().await?;
+                }
+                Room::None => return Err(self.no_space(1)),
+            }
+            self.journal.failed()?;
+        }
     }
 
     /// Begins to make metadata larger, which writes need not wait for (M5). One at a time is enough.

@@ -51,7 +51,9 @@ impl fmt::Display for Error {
                 f.write_str(why)
             }
             Error::ReadOnly => f.write_str("the volume is read-only"),
-            Error::InvalidSnapshot => f.write_str("the snapshot used up its reserve and is invalid"),
+            Error::InvalidSnapshot => {
+                f.write_str("the snapshot used up its reserve, or gave way in a full group, and is invalid")
+            }
             Error::Poisoned(why) => {
                 write!(f, "the volume group stopped after a failed write ({why}); reopen it once the disk is well")
             }

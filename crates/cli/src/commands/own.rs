@@ -180,11 +180,16 @@ pub fn stats(session: &mut Session<'_>, args: &Args) -> Result {
 pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
     let group = only_group(args)?;
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
-    if session.backend.is_running(&group)? {
-        session.change(&group, Request::Stop)?;
-        session.console.say(format!("The server of volume group \"{group}\" has ended."));
-    } else {
-        session.console.say(format!("No server of volume group \"{group}\" runs."));
+    match session.backend.clear_remains(&group)? {
+        // One that was just killed is followed by another.
+        None => {
+            session.change(&group, Request::Stop)?;
+            session.console.say(format!("The server of volume group \"{group}\" has ended."));
+        }
+        Some(0) => session.console.say(format!("No server of volume group \"{group}\" runs.")),
+        Some(volumes) => session.console.say(format!(
+            "No server of volume group \"{group}\" runs. What one that was killed left of {volumes} device(s) is cleared away."
+        )),
     }
     Ok(())
 }

@@ -68,8 +68,12 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     if session.backend.groups()?.iter().any(|group| group == name) {
         return Err(Failure::failed(format!("A volume group called {name} already exists.")));
     }
-    // The group's devices will be in /dev/NAME.
-    if session.backend.exists(&format!("/dev/{name}")) {
+    // The group's devices will be in /dev/NAME. Those of one that is gone with its disks may still be there.
+    let nodes = format!("/dev/{name}");
+    if session.backend.exists(&nodes) && !session.is_test {
+        session.backend.clear_remains(name)?;
+    }
+    if session.backend.exists(&nodes) {
         return Err(refused(format!("/dev/{name}: already exists in filesystem")));
     }
     let extent = args.size(Opt::ExtentSize).map_or(DEFAULT_EXTENT_BYTES, |size| size.bytes);

@@ -29,7 +29,11 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     if session.backend.groups()?.iter().any(|group| group == to) {
         return Err(Failure::failed(format!("New VG name \"{to}\" already exists")));
     }
-    if session.backend.exists(&format!("/dev/{to}")) {
+    let nodes = format!("/dev/{to}");
+    if session.backend.exists(&nodes) && !session.is_test {
+        session.backend.clear_remains(to)?;
+    }
+    if session.backend.exists(&nodes) {
         return Err(invalid(format!("/dev/{to}: already exists in filesystem")));
     }
     if let Some(told) = report.volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {

@@ -8,12 +8,13 @@
 
 use super::catalog::Catalog;
 use super::label::write_superblock;
-use super::{Group, Root};
+use super::{Attributes, Group, GroupAttributes, Root};
 use crate::core::{Pace, count};
 use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
-    ArenaMeta, ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, encode_index, encode_page, sealed_crc,
+    ArenaMeta, ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, TreeMeta, encode_index, encode_page,
+    sealed_crc,
 };
 use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
 use crate::journal::Capture;
@@ -87,6 +88,25 @@ impl Drop for NoCheckpoint<'_> {
         self.0.leave(false);
     }
 }
+
+/// What a volume takes of the stream, at the most; its head apart.
+pub(super) fn volume_bytes(attributes: &Attributes) -> u64 {
+    600 + attributes.tags.iter().map(|tag| tag.len() as u64 + 2).sum::<u64>()
+}
+
+/// What the group's own tags take of the stream.
+pub(super) fn tag_bytes(attributes: &GroupAttributes) -> u64 {
+    let tags = attributes.tags.iter().chain(attributes.pv_tags.iter().flatten());
+    tags.map(|tag| tag.len() as u64 + 2).sum()
+}
+
+/// What a tree takes of the stream, at the most.
+fn tree_bytes(tree: &TreeMeta) -> u64 {
+    NEW_TREE_BYTES + tree.dead.len() as u64 * 16
+}
+
+/// The same of one from which nothing was freed yet.
+pub(super) const NEW_TREE_BYTES: u64 = 256;
 
 /// The state of one instant.
 struct Captured {
@@ -216,9 +236,12 @@ impl Group {
 
     fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
-        let own = catalog.attributes.tags.iter().chain(catalog.attributes.pv_tags.iter().flatten());
-        let own = own.map(|tag| tag.len() as u64 + 2).sum::<u64>() + 1024;
-        let items = catalog.volumes.len() as u64 * 600 + catalog.trees.len() as u64 * 256 + own;
+        let own = tag_bytes(&catalog.attributes) + 1024;
+        let volumes = catalog.volumes.values().map(|volume| {
+            let state = volume.state.lock();
+            volume_bytes(&state.meta.attributes) + tree_bytes(&state.head)
+        });
+        let items = volumes.sum::<u64>() + catalog.trees.values().map(tree_bytes).sum::<u64>() + own;
         let space = self.core.space.lock();
         let runs = space.pending_runs() as u64 * 16 + space.arena_count() as u64 * ArenaRecord::SIZE as u64;
         drop(space);
@@ -273,7 +296,7 @@ impl Group {
         let mut bytes = stream.encode();
         let pages = bytes.len().div_ceil(PAGE_PAYLOAD);
         let indexes = pages.div_ceil(INDEX_ENTRIES);
-        if !meta.can_alloc((pages + indexes) as u64, true) {
+        if !meta.can_take((pages + indexes) as u64) {
             let needed = (pages + indexes) as u64;
             let free = meta.free();
             drop(meta);

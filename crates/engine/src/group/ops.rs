@@ -2,6 +2,7 @@
 //! serve the running group and recovery alike (G3).
 
 use super::catalog::Catalog;
+use super::checkpoint::{NEW_TREE_BYTES, tag_bytes, volume_bytes};
 use super::open::empty_head;
 use super::report::Holdings;
 use super::{
@@ -209,7 +210,11 @@ impl Group {
                 attributes: spec.attributes.clone(),
             };
             let record = Record::Create { volume: meta.clone(), placed };
-            self.check_fits(&record).inspect_err(|_| self.give_back(&runs))?;
+            let fits = self.check_fits(&record).and_then(|()| {
+                let bytes = volume_bytes(&spec.attributes) + NEW_TREE_BYTES;
+                self.admit_change(bytes).map_err(Trouble::from)
+            });
+            fits.inspect_err(|_| self.give_back(&runs))?;
             let Record::Create { placed, .. } = &record else { unreachable!("it was just made") };
             let volume = self.insert_new(&mut catalog, meta)?;
             for p in placed {
@@ -226,6 +231,11 @@ impl Group {
             return Ok(());
         }
         Err(Error::Invalid("the change is too large for this volume group's journal: divide it".into()).into())
+    }
+
+    /// Lets a change in that makes checkpoints longer by so many bytes (M2).
+    fn admit_change(&self, bytes: u64) -> std::result::Result<(), MapError> {
+        if self.core.meta.lock().admit_change(bytes) { Ok(()) } else { Err(MapError::NoSpace) }
     }
 
     /// Space for new blocks of a volume, if it gets any before it is written, and the metadata that mapping its pieces takes.
@@ -389,8 +399,10 @@ impl Group {
                 };
                 parts.push(SnapshotPart { origin: spec.origin, point: TreeId(catalog.next_tree + 2 * i), volume });
             }
+            let bytes = specs.iter().map(|spec| volume_bytes(&spec.attributes) + 2 * NEW_TREE_BYTES).sum();
             let record = Record::Snapshot { parts };
             self.check_fits(&record)?;
+            self.admit_change(bytes)?;
             let Record::Snapshot { parts } = &record else { unreachable!("it was just made") };
             self.apply_snapshot(&mut catalog, parts)?;
             let ids = parts.iter().map(|p| p.volume.id).collect();
@@ -724,9 +736,11 @@ impl Group {
         self.check_writable()?;
         let core = &self.core;
         let record = Record::Resize { volume: volume.id, blocks, placed: Vec::new() };
+        core.admit_unmap(NODES_FOR_CHANGE).await?;
         let seq = core.journal.append(&record, true);
         let outcome = self.shrink_recorded(volume, blocks).await;
         core.journal.close(seq);
+        core.meta.lock().unmap_done(NODES_FOR_CHANGE);
         if let Err(error) = outcome {
             core.journal.poison(&format!("a volume could not be reduced: {error}"));
             return Err(error);
@@ -800,12 +814,18 @@ impl Group {
             return Err(Error::Invalid(format!("tags of more than {MAX_PVS} physical volumes")));
         }
         attributes.pv_tags.iter().chain([&attributes.tags]).try_for_each(|tags| check_tags(tags))?;
-        {
+        self.change(|| {
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
+            let (before, more) = (tag_bytes(&catalog.attributes), tag_bytes(&attributes));
+            if more > before {
+                self.admit_change(more - before)?;
+            }
             let unallocatable = catalog.attributes.unallocatable;
-            catalog.attributes = GroupAttributes { unallocatable, ..attributes };
-        }
+            catalog.attributes = GroupAttributes { unallocatable, ..attributes.clone() };
+            Ok(())
+        })
+        .await?;
         self.checkpoint().await
     }
 
@@ -863,6 +883,11 @@ impl Group {
                 change(&mut meta);
                 if catalog.names.get(&meta.name).is_some_and(|other| *other != id) {
                     return Err(Error::Exists(format!("volume {}", meta.name)).into());
+                }
+                let more = volume_bytes(&meta.attributes);
+                let before = volume_bytes(&volume.state.lock().meta.attributes);
+                if more > before {
+                    self.admit_change(more - before)?;
                 }
                 self.apply_update(&mut catalog, &meta)?;
                 Ok(self.append(&Record::Update { volume: meta }))

@@ -8,6 +8,7 @@ use crate::fixed_hash::Map;
 use crate::format::stream::VolumeMeta;
 use crate::units::TreeId;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A volume that names itself as its pool is the pool.
@@ -33,6 +34,13 @@ impl Group {
     /// How long writes wait for room where that is their policy; `None`: for ever.
     pub fn set_patience(&self, limit: Option<Duration>) {
         self.core.patience.set_limit(limit);
+        self.core.space_event.notify();
+    }
+
+    /// Writes that wait for room end with [`Error::Closed`](crate::error::Error::Closed), now and from now on: for a process that
+    /// ends and has a successor, which is asked them again.
+    pub fn end_waiting(&self) {
+        self.core.waits_no_more.store(true, Ordering::Release);
         self.core.space_event.notify();
     }
 

@@ -2,9 +2,12 @@
 //!
 //! * M1 A block that a checkpoint on the disk refers to is not given out again before the next checkpoint is durable:
 //!   it waits in `pending`, then in `committing`.
-//! * M2 A reserve stays for removal and checkpoints when ordinary writes get no more nodes (promise P8).
+//! * M2 A reserve stays for what gives space back when ordinary writes get no more nodes (promise P8); and apart from it, for nobody
+//!   else, what the next checkpoint's stream takes. So a change that makes the stream longer is let in only while there is room
+//!   for that: a group whose checkpoint has no room could not be opened any more.
 //! * M3 A write that will change a map is let in only while there are blocks beyond the reserve for it and for those under way:
 //!   once its record is written the map has to follow, also where that takes more than was thought and the reserve gives it.
+//!   So is a discard, which may have the reserve: where snapshots share the nodes that it changes, it gives none of them back.
 //! * M4 What is done for the sake of order in the free tree (arenas that are closed, what a checkpoint freed) leaves what M2 and M3
 //!   need: else the checkpoint that would give metadata back could not be made.
 //! * M5 Metadata grows by whole extents, so it grows while there are such: by the time all free space is in arenas and in pieces
@@ -13,14 +16,17 @@
 
 use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};
-use crate::units::{MetaBlock, VgBlock};
+use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 
 /// Blocks in each copy of a new group's metadata area, and by which it grows: the reserve (M2) needs some, however small an
 /// extent is.
 pub const LEAST_METADATA: u64 = 256;
 
+/// What is kept back for removal, discards and the free tree, at the least.
+const LEAST_RESERVE: u64 = 32;
+
 /// Blocks beyond the reserve with which a write is let in (M3): one that splits nodes on every level...
-const NODES_FOR_WRITE: u64 = 16;
+pub const NODES_FOR_WRITE: u64 = 16;
 /// ... and so many for each other write under way: its leaf, and its part of the path above.
 const NODES_UNDER_WAY: u64 = 2;
 
@@ -47,9 +53,14 @@ pub struct MetaSpace {
     next: u64,
     pending: Vec<MetaBlock>,
     committing: Vec<MetaBlock>,
+    /// What the next checkpoint's stream may take, as it was last estimated...
     checkpoint_blocks: u64,
+    /// ... and the bytes that changes have added to it since.
+    added_bytes: u64,
     /// Writes under way that will change a map (M3).
     writes: u64,
+    /// Blocks that discards under way may need (M3).
+    unmapping: u64,
     /// A block that was given back twice: trees that share a node and both call it their own.
     twice: Option<MetaBlock>,
 }
@@ -66,7 +77,9 @@ impl MetaSpace {
             pending: Vec::new(),
             committing: Vec::new(),
             checkpoint_blocks: 0,
+            added_bytes: 0,
             writes: 0,
+            unmapping: 0,
             twice: None,
         }
     }
@@ -112,9 +125,14 @@ impl MetaSpace {
         &self.pairs
     }
 
-    /// Nodes kept back for removal and checkpoints (M2).
+    /// Blocks kept back from ordinary writers (M2).
     pub fn reserve(&self) -> u64 {
-        (self.total() / 8).clamp(32, 1024).max(self.checkpoint_blocks)
+        (self.total() / 8).clamp(LEAST_RESERVE, 1024) + self.kept_for_checkpoint()
+    }
+
+    /// Blocks kept back from everybody but the checkpoint itself (M2).
+    fn kept_for_checkpoint(&self) -> u64 {
+        self.checkpoint_blocks + self.added_bytes.div_ceil(BLOCK_SIZE)
     }
 
     pub fn free_beyond_reserve(&self) -> u64 {
@@ -124,6 +142,17 @@ impl MetaSpace {
     /// What a checkpoint's stream may take: kept back as well, so that there can always be a next one.
     pub fn keep_for_checkpoint(&mut self, blocks: u64) {
         self.checkpoint_blocks = blocks;
+        self.added_bytes = 0;
+    }
+
+    /// Lets a change in that makes the stream longer by so many bytes, if there is room (M2): then they are kept for it.
+    pub fn admit_change(&mut self, bytes: u64) -> bool {
+        self.added_bytes += bytes;
+        let is_in = self.free >= self.kept_for_checkpoint() + LEAST_RESERVE;
+        if !is_in {
+            self.added_bytes -= bytes;
+        }
+        is_in
     }
 
     pub fn add_pair(&mut self, pair: [u64; 2]) {
@@ -145,12 +174,17 @@ impl MetaSpace {
 
     /// Whether this many nodes can be had by an ordinary or by a privileged writer.
     pub fn can_alloc(&self, nodes: u64, privileged: bool) -> bool {
-        self.free >= nodes + if privileged { 0 } else { self.reserve() }
+        self.free >= nodes + if privileged { self.kept_for_checkpoint() } else { self.reserve() }
+    }
+
+    /// Whether this many blocks are free, for whom they are kept or who leaves what is kept himself.
+    pub fn can_take(&self, blocks: u64) -> bool {
+        self.free >= blocks
     }
 
     /// What M3 needs: for the writes under way, and to let another one in.
     fn needed_by_writes(&self) -> u64 {
-        NODES_FOR_WRITE + self.writes * NODES_UNDER_WAY
+        NODES_FOR_WRITE + self.writes * NODES_UNDER_WAY + self.unmapping
     }
 
     /// What closing an arena leaves (M4).
@@ -158,9 +192,9 @@ impl MetaSpace {
         self.reserve() + self.needed_by_writes()
     }
 
-    /// What making freed blocks usable leaves (M4): the reserve is for that, too.
+    /// What making freed blocks usable leaves (M4): the reserve is for that, too, but a discard must find something.
     pub fn kept_from_commit(&self) -> u64 {
-        self.checkpoint_blocks + if self.writes == 0 { 0 } else { self.needed_by_writes() }
+        self.kept_for_checkpoint() + self.needed_by_writes()
     }
 
     /// Whether this many free blocks could be mapped one by one (M5).
@@ -187,6 +221,22 @@ impl MetaSpace {
     /// A write that was let in has changed its map, or never will.
     pub fn write_done(&mut self) {
         self.writes -= 1;
+    }
+
+    /// Lets a discard in that takes so many blocks at the most, which may be of the reserve: it gives space back. It ends with
+    /// [`unmap_done`](Self::unmap_done). `Room::None`: others under way have nothing that it could wait for.
+    pub fn admit_unmap(&mut self, blocks: u64) -> Room {
+        let others = self.writes * NODES_UNDER_WAY + self.unmapping;
+        if self.free >= self.kept_for_checkpoint() + others + blocks {
+            self.unmapping += blocks;
+            return Room::Some;
+        }
+        if self.free >= self.kept_for_checkpoint() + blocks { Room::Taken } else { Room::None }
+    }
+
+    /// A discard that was let in has changed its map, or never will.
+    pub fn unmap_done(&mut self, blocks: u64) {
+        self.unmapping -= blocks;
     }
 
     /// A free block. The caller made sure that there is one.

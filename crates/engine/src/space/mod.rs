@@ -259,7 +259,7 @@ struct FreeOwner<'a> {
 
 impl NodeOwner for FreeOwner<'_> {
     fn can_alloc(&self, nodes: usize) -> bool {
-        self.meta.can_alloc(nodes as u64 + self.keep, true)
+        self.meta.can_take(nodes as u64 + self.keep)
     }
     fn alloc(&mut self) -> MetaBlock {
         self.meta.alloc()
@@ -721,6 +721,10 @@ impl Space {
             }
             self.close_oldest(hands)?;
         };
+        if run.0 < self.search_from && run.1 == ARENA_BLOCKS {
+            // Arenas begin anew at the front: there may be extents behind this one.
+            self.no_extent_below = 0;
+        }
         let in_pieces = self.arena_unused + self.scattered + run.1;
         let may_grow = run.1 == ARENA_BLOCKS && self.open_in_tree() >= self.no_extent_below;
         self.wants_metadata |= may_grow && !hands.meta.lock().is_enough_for(in_pieces);
@@ -1044,8 +1048,10 @@ impl Space {
             return Ok(None);
         }
         let Some(e) = self.search_in(hands, blocks, from.max(self.search_from)..u64::MAX)? else {
-            // One that was taken with it goes back.
-            self.no_extent_below = self.open_in_tree() + 2 * blocks;
+            if from <= self.search_from {
+                // One that was taken with it goes back.
+                self.no_extent_below = self.open_in_tree() + 2 * blocks;
+            }
             return Ok(None);
         };
         let run = (e.key, blocks);

@@ -6,7 +6,7 @@
 
 pub mod state;
 
-use crate::core::{Core, count};
+use crate::core::{Core, ROOM_PAUSE, count};
 use crate::disk::{DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, WriteExtent};
@@ -14,7 +14,7 @@ use crate::format::record::crc32c;
 use crate::group::{FullPolicy, VolumeInfo};
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError, NodeRef};
-use crate::space::metadata::Room;
+use crate::space::metadata::{NODES_FOR_WRITE, Room};
 use crate::space::patience::{Full, Verdict};
 use crate::space::{Account, AllocError, Run, Runs};
 use crate::units::{BLOCK_SIZE, LvBlock, SECTOR_SIZE, Seq, VgBlock, VolumeId};
@@ -31,10 +31,12 @@ use std::time::Duration;
 const UNPROVEN_BYTES: u64 = 128 << 20;
 /// What a record counts beside its data: a read of its own, whatever its size.
 const RECORD_COST: u64 = 60 << 10;
-/// How long a write waits that other writes leave no metadata blocks to, until it asks again.
-const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Blocks unmapped by one record: bounds memory and the time that a lock is held.
 const UNMAP_BLOCKS: u64 = 1 << 16;
+/// Where metadata is full it may be fewer, down to this many.
+const LEAST_UNMAPPED: u64 = 1 << 7;
+/// Extents in a leaf of a map, at the least, when many are dealt out.
+const EXTENTS_IN_LEAF: u64 = 64;
 
 /// An open volume: what an export reads and writes.
 pub struct Volume {
@@ -763,11 +765,19 @@ impl Volume {
             return self.zero_bytes(offset, end).await;
         }
         self.zero_bytes(offset, first * BLOCK_SIZE).await?;
-        let mut at = first;
+        let (mut at, mut together) = (first, UNMAP_BLOCKS);
         while at < last {
-            let to = last.min(at + UNMAP_BLOCKS);
-            self.unmap_blocks(at, to).await?;
-            at = to;
+            let to = last.min(at + together);
+            match self.unmap_blocks(at, to).await {
+                // A smaller part takes fewer nodes.
+                Err(Error::NoSpace { .. }) if together > LEAST_UNMAPPED => together /= 8,
+                // What is being removed gives back metadata, too.
+                Err(Error::NoSpace { .. }) if self.core.group()?.more_space().await? => {}
+                outcome => {
+                    outcome?;
+                    at = to;
+                }
+            }
         }
         self.zero_bytes(last * BLOCK_SIZE, end).await
     }
@@ -776,7 +786,7 @@ impl Volume {
     async fn zero_bytes(&self, mut start: u64, end: u64) -> Result<()> {
         while start < end {
             let to = end.min((start / BLOCK_SIZE + 1) * BLOCK_SIZE);
-            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await? {
+            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await? > 0 {
                 self.write(start, (to - start) as u32, Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize))).await?;
             }
             start = to;
@@ -784,14 +794,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether anything in the range holds data.
-    async fn mapped(&self, first: u64, last: u64) -> Result<bool> {
+    /// The extents of the range, if any of them holds data; else none.
+    async fn mapped(&self, first: u64, last: u64) -> Result<u64> {
         self.core
             .with_nodes(|| {
                 let state = self.state.lock();
                 let mut found = Extents::new();
                 map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
-                Ok(found.iter().any(|e| e.flags & UNWRITTEN == 0))
+                let is_any = found.iter().any(|e| e.flags & UNWRITTEN == 0);
+                Ok(if is_any { found.len() as u64 } else { 0 })
             })
             .await
     }
@@ -823,15 +834,25 @@ impl Volume {
     }
 
     async fn unmap_registered(&self, first: u64, last: u64) -> Result<()> {
-        if !self.mapped(first, last).await? {
+        let extents = self.mapped(first, last).await?;
+        if extents == 0 {
             return Ok(());
         }
+        let keep_place = self.state.lock().thick();
+        // Leaves in the middle are dropped, or written anew where their extents keep their places.
+        let nodes = NODES_FOR_WRITE + if keep_place { extents.div_ceil(EXTENTS_IN_LEAF) } else { 0 };
+        self.core.admit_unmap(nodes).await?;
+        let outcome = self.unmap_admitted(first, last, keep_place).await;
+        self.core.meta.lock().unmap_done(nodes);
+        outcome
+    }
+
+    async fn unmap_admitted(&self, first: u64, last: u64, keep_place: bool) -> Result<()> {
         let journal = &self.core.journal;
         let record = Record::Unmap { volume: self.id, start: LvBlock(first), len: last - first };
         let seq = journal.append(&record, true);
         let outcome = match journal.written(seq).await {
             Ok(()) => {
-                let keep_place = self.state.lock().thick();
                 let applied = self
                     .core
                     .with_nodes(|| {
@@ -929,6 +950,9 @@ impl Volume {
 
     /// A write that is willing to wait. `full`: what there is no room in.
     async fn wait_for_room(&self, turn: u64, full: Full) -> Result<()> {
+        if self.core.waits_no_more.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
         match self.core.patience.hold(&full) {
             Verdict::Fail => return Err(self.core.no_space(1)),
             Verdict::First(number, limit) => {

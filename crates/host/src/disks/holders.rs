@@ -64,6 +64,8 @@ fn process(pid: &str) -> Option<String> {
     }
     match fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => Some(format!("process {pid} ({})", name.trim_end())),
-        Err(_) => Some(format!("process {pid}, which has ended and whose last writes are still under way")),
+        Err(_) => Some(format!(
+            "process {pid}, which has ended: its last writes are under way, or another process has its lock"
+        )),
     }
 }

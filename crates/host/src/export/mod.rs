@@ -18,12 +18,14 @@ pub mod fuse;
 pub mod loopdev;
 pub mod nodes;
 mod openness;
+mod remains;
 mod target;
 pub mod usage;
 mod written;
 
 pub use blocking::blocking;
 pub use error::{Error, Result};
+pub use remains::clear_remains;
 pub use target::{BoxFuture, Errno, Target, VolumeTarget, errno_of};
 pub use usage::{FrozenGuard, Mounts};
 
@@ -38,6 +40,7 @@ use loopdev::LoopDevice;
 use nodes::Nodes;
 use openness::{Numbers, Openness};
 use parking_lot::{Condvar, Mutex};
+use remains::FROZEN;
 use rowen_engine::runtime::Runtime;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -596,27 +599,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Clears away what neither this process nor the keeper knows: nodes, loop devices, mounts, frozen filesystems.
+    /// Clears away what neither this process nor the keeper knows.
     fn clear_remains(&self) -> Result<()> {
-        let (names, files): (Vec<_>, Vec<_>) =
-            self.active.lock().iter().map(|(name, export)| (name.clone(), export.entry.file.clone())).unzip();
-        self.nodes.sweep(|name| names.iter().any(|active| active == name))?;
-        let is_active = |path: &Path| files.iter().any(|file| path.file_name() == Some(file.as_ref()));
-        for (device, _) in loopdev::bound_in(&self.files).iter().filter(|(_, path)| !is_active(path)) {
-            device.abandon();
-        }
-        let listed = fs::read_dir(&self.files).doing(|| format!("list {}", self.files.display()))?;
-        for path in listed.flatten().map(|entry| entry.path()).filter(|path| !is_active(path)) {
-            let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
-            // Refused when it is not mounted.
-            let _ = rustix::mount::unmount(&path, flags);
-            fs::remove_file(&path).doing(|| format!("remove {}", path.display()))?;
-        }
-        let listed = fs::read_dir(&self.run).doing(|| format!("list {}", self.run.display()))?;
-        for entry in listed.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(FROZEN)) {
-            usage::thaw_left_over(&entry.path());
-        }
-        Ok(())
+        let active = self.active.lock();
+        let kept: Vec<_> = active.iter().map(|(name, export)| (name.clone(), export.entry.file.clone())).collect();
+        drop(active);
+        remains::clear(&self.nodes, &self.run, &self.files, &kept).map(drop)
     }
 
     fn stop_all(self: &Arc<Self>) -> Result<()> {
@@ -682,9 +670,6 @@ impl Inner {
 
 /// Files of volumes that are copies of others end so: udev, which is told of the file alone, leaves links by UUID to the others.
 pub const COPY: &str = "-snapshot";
-
-/// Names of the files that say what is frozen start so; the loop device's number follows.
-const FROZEN: &str = "frozen-";
 
 async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
     loop {

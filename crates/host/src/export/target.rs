@@ -13,6 +13,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A positive Linux error number, as block devices report failures.
 pub type Errno = i32;
 
+/// The volume's group is being closed. Where a successor of this process follows, the request is for that one: it is left unanswered.
+pub const CLOSED: Errno = libc::ESHUTDOWN;
+
 /// A volume as a transport sees it. Offsets and lengths are bytes, multiples of the sector, inside the volume:
 /// the transport checks. Requests may overlap in time.
 pub trait Target: Send + Sync {
@@ -58,6 +61,7 @@ pub fn errno_of(error: &Error) -> Errno {
         Error::NoSpace { .. } => libc::ENOSPC,
         Error::ReadOnly => libc::EROFS,
         Error::Invalid(_) => libc::EINVAL,
+        Error::Closed => CLOSED,
         _ => libc::EIO,
     }
 }

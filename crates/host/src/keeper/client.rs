@@ -119,6 +119,15 @@ pub(crate) fn is_absent(e: &io::Error) -> bool {
     matches!(e.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected | NotFound)
 }
 
+/// Whether the group has a keeper.
+pub(crate) fn is_there(group: &str) -> io::Result<bool> {
+    match connect(group) {
+        Ok(_) => Ok(true),
+        Err(e) if is_absent(&e) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// Tells the keeper that is in the directory of `group` that this is the group's name. A keeper that is not there need not
 /// know.
 pub(crate) fn tell_name(group: &str) -> io::Result<()> {

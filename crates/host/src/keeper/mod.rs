@@ -20,7 +20,7 @@ mod restart;
 mod wire;
 
 pub use client::Client;
-pub(crate) use client::{is_absent, tell_name};
+pub(crate) use client::{is_absent, is_there, tell_name};
 pub use daemon::main;
 pub use wire::Entry;
 

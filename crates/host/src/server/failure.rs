@@ -138,7 +138,9 @@ impl Context<'_> {
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
             Error::ReadOnly => format!("{subject} is read-only."),
             Error::InvalidSnapshot => {
-                format!("{subject} used up its reserve and is invalid; it can only be removed.")
+                format!(
+                    "{subject} used up its reserve, or gave way in a full group: it is invalid and can only be removed."
+                )
             }
             other => format!("{subject}: {}", sentence(&other.to_string())),
         };

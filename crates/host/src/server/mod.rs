@@ -44,7 +44,7 @@ pub use client::{Client, ConnectError, introduce};
 pub use failure::Failure;
 pub(crate) use failure::engine_kind;
 pub use run::{Options, main};
-pub use start::{connect, ensure_running};
+pub use start::{clear_remains, connect, ensure_running};
 
 /// Set in the environment of a server that a command starts: it tells on its standard output when it serves, or why it
 /// does not, and ends by itself when it is not needed.

@@ -431,6 +431,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
 /// successor goes on.
 fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Server) -> Result<()>) -> ! {
     log::line(format_args!("{} A successor takes over.", why.message));
+    server.group.end_waiting();
     if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
         log::line(error);
     }

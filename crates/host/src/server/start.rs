@@ -6,9 +6,9 @@
 
 use super::client::{Client, ConnectError};
 use super::failure::{Failure, Result};
-use super::presence::StartLock;
+use super::presence::{Presence, StartLock};
 use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
-use crate::{devices, paths};
+use crate::{devices, export, keeper, paths};
 use rowen_control::names;
 use rowen_control::wire::{ErrorKind, Outcome};
 use std::io;
@@ -67,6 +67,23 @@ pub fn ensure_running(group: &str) -> Result<Client> {
             Launch::AlreadyServed(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
+}
+
+/// Clears away what is left of the group's devices when its server and its keeper were killed both: a server that is started does
+/// that as well, but a group whose disks are gone has none. Returns how many volumes had something left; `None`: there is a server,
+/// or a keeper that starts one.
+pub fn clear_remains(group: &str) -> Result<Option<usize>> {
+    let nobody = connect(group)?.is_none();
+    if !paths::group_dir(group).is_dir() {
+        return Ok(nobody.then_some(0));
+    }
+    let _lock = StartLock::take(group).map_err(|e| system(group, "look for", e))?;
+    let presence = Presence::take(group).map_err(|e| system(group, "look for", e))?;
+    if presence.is_err() || keeper::is_there(group).map_err(|e| system(group, "look for the keeper of", e))? {
+        return Ok(None);
+    }
+    let cleared = export::clear_remains(group).map_err(|e| system(group, "clear away what is left of", e))?;
+    Ok(Some(cleared))
 }
 
 enum Launch {

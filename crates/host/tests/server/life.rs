@@ -1,8 +1,10 @@
 //! Starting, ending, dying and coming back.
 
 use super::Test;
-use super::world::{MIB, Mounted, Vg, dir, lives, run, wait_for};
-use rowen_control::wire::{Outcome, Request, VolumeKind};
+use super::world::{MIB, Mounted, Vg, dir, file, lives, run, wait_for};
+use rowen_control::uuids;
+use rowen_control::wire::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
+use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
 use rustix::process::Signal;
 use std::collections::HashSet;
@@ -25,6 +27,10 @@ pub const TESTS: &[Test] = &[
     ),
     ("life::a_fresh_boot_activates_nothing", a_fresh_boot_activates_nothing),
     ("life::sigterm_while_mounted_hands_over", sigterm_while_mounted_hands_over),
+    (
+        "life::sigterm_while_writes_wait_for_room_leaves_them_to_a_successor",
+        sigterm_while_writes_wait_for_room_leaves_them_to_a_successor,
+    ),
     ("life::a_killed_server_comes_back_under_a_mount", a_killed_server_comes_back_under_a_mount),
     ("life::a_killed_server_keeps_what_was_written", a_killed_server_keeps_what_was_written),
     ("life::twenty_deaths_under_fio_lose_nothing", twenty_deaths_under_fio_lose_nothing),
@@ -170,6 +176,43 @@ fn sigterm_while_mounted_hands_over() {
     let device = vg.node("lv");
     drop(mounted);
     run("e2fsck", &["-fn", device.to_str().unwrap()]);
+}
+
+/// They may wait for a minute, or for ever by the settings: a server that ends is not held up by that, and they are not failed.
+fn sigterm_while_writes_wait_for_room_leaves_them_to_a_successor() {
+    let mut vg = Vg::make(&[64 * MIB]);
+    let spec = VolumeSpec {
+        name: "lv".into(),
+        uuid: uuids::fresh(),
+        kind: VolumeKind::Thin,
+        blocks: 128 * MIB / 4096,
+        sector: 512,
+        chunk_blocks: 16,
+        full: FullPolicy::Hold,
+        attributes: Attributes::default(),
+    };
+    vg.ask(Request::CreateVolume { spec, activate: true, on: Vec::new() });
+    let node = vg.node("lv");
+    let direct = |node: &std::path::Path| {
+        let file = format!("of={}", node.display());
+        let words = ["if=/dev/zero", &file, "bs=1M", "count=96", "oflag=direct", "conv=notrunc", "status=none"];
+        Command::new("dd").args(words).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let writer = direct(&node);
+    wait_for("a full group", || vg.report().free_extents == 0);
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = vg.signal_server(Signal::TERM);
+    wait_for("the server's end", || !lives(pid));
+    wait_for("a successor", || server::connect(&vg.name).unwrap().is_some());
+    assert!(lives(writer.id().cast_signed()), "the writer waits");
+    let more = file(128 * MIB);
+    vg.files.push(more.clone());
+    devices::pvcreate(&more, uuids::fresh(), Consent::default()).unwrap();
+    vg.ask(Request::AddPv { paths: vec![more.display().to_string()] });
+    let written = writer.wait_with_output().unwrap();
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
+    assert_eq!(check.findings, Vec::<String>::new());
 }
 
 fn a_killed_server_comes_back_under_a_mount() {

@@ -19,7 +19,7 @@ pub mod request;
 #[cfg(test)]
 mod request_test;
 
-use super::target::{Errno, Target};
+use super::target::{CLOSED, Errno, Target};
 use crate::reactor::{REPLY_HEAD, Reply, readable, softirq_raised};
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
@@ -89,7 +89,8 @@ impl Connection {
         })
     }
 
-    /// Has [`Connection::serve`] read no more requests and return. What the kernel asks later waits for a successor.
+    /// Has [`Connection::serve`] read no more requests and return. What the kernel asks later waits for a successor, and so does
+    /// what a closed volume did not do.
     pub fn stop(&self) {
         self.stop.stop();
     }
@@ -334,6 +335,10 @@ impl Connection {
 
     /// Answers with the others of this turn. `data` is what a request that went well is answered with.
     async fn answer<T: bytemuck::Pod>(&self, unique: u64, outcome: Result<(), Errno>, data: &T) {
+        if outcome == Err(CLOSED) && self.stop.is_stopped() {
+            // The kernel asks the successor.
+            return;
+        }
         let mut head = [0; REPLY_HEAD];
         let data = bytemuck::bytes_of(data);
         let header = match outcome {
@@ -368,7 +373,7 @@ impl Connection {
 
     fn refusal(&self, unique: u64, errno: Errno) -> abi::OutHeader {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        abi::OutHeader::error(unique, -errno)
+        abi::OutHeader::error(unique, -if errno == CLOSED { libc::EIO } else { errno })
     }
 
     /// An answer is refused only for a request that is not waited for any more (withdrawn, or the file was unmounted).
