@@ -186,6 +186,14 @@ pub enum Request {
     Stop,
 }
 
+impl Request {
+    /// Whether it only looks, for a moment: then it may be made again where no answer came.
+    pub fn is_look(&self) -> bool {
+        use Request::*;
+        matches!(self, Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats)
+    }
+}
+
 /// Who is asking, as far as the server's records want to know; and what its settings say about activation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

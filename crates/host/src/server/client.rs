@@ -82,13 +82,16 @@ impl Client {
     }
 
     /// One request to the group's server, whichever it is: a server that is ending takes no request any more, and then
-    /// the next one is asked. A connection that breaks in the middle is told as an outcome.
+    /// the next one is asked, as it is when a server dies over a request that only looks. A connection that breaks in the
+    /// middle of another is told as an outcome.
     pub fn ask(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> Outcome {
         for _ in 0..TURNS {
             match self.request_with(request, news) {
                 // Neither was begun.
                 Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => {}
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+                // Whether this one was begun is no matter.
+                Err(e) if request.is_look() && is_absence(&e) => {}
                 Ok(outcome) => return outcome,
                 Err(e) => {
                     return Outcome::Error {

@@ -33,6 +33,7 @@ pub const TESTS: &[Test] = &[
     ),
     ("life::a_killed_server_comes_back_under_a_mount", a_killed_server_comes_back_under_a_mount),
     ("life::a_killed_server_keeps_what_was_written", a_killed_server_keeps_what_was_written),
+    ("life::a_look_at_a_server_that_is_killed_is_answered", a_look_at_a_server_that_is_killed_is_answered),
     ("life::twenty_deaths_under_fio_lose_nothing", twenty_deaths_under_fio_lose_nothing),
     ("life::sigusr1_logs_the_counters", sigusr1_logs_the_counters),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
@@ -255,6 +256,19 @@ fn a_killed_server_keeps_what_was_written() {
     assert!(fs::read(&snapshot).unwrap()[..1 << 20].iter().all(|byte| *byte == 1));
     let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
     assert_eq!(check.findings, Vec::<String>::new());
+}
+
+/// The next server answers what the killed one has read, or not read.
+fn a_look_at_a_server_that_is_killed_is_answered() {
+    let vg = Vg::make(&[64 * MIB]);
+    let mut client = server::ensure_running(&vg.name).unwrap();
+    vg.signal_server(Signal::STOP);
+    let looking = std::thread::spawn(move || client.ask(&Request::Report { with_use: false }, &mut |_| {}));
+    // For the request to be on its way; sooner or later, there is an answer.
+    std::thread::sleep(Duration::from_millis(200));
+    vg.signal_server(Signal::KILL);
+    let Outcome::Report(report) = looking.join().unwrap() else { panic!("no report") };
+    assert_eq!(report.name, vg.name);
 }
 
 /// Twenty deaths under a load that reads back what it wrote, with snapshots coming and going in between.
