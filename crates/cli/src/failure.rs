@@ -26,6 +26,8 @@ pub enum Failure {
     NoForm,
     /// The command takes no operands, and was given this one.
     Operand(String),
+    /// The form of the command that was meant has no such option.
+    OtherForm(&'static str),
     /// The settings cannot be read, so nothing was begun.
     NotBegun(Vec<String>),
     /// The request failed; what there is to say, a line each.
@@ -56,9 +58,12 @@ impl Failure {
 
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Getopt(_) | Failure::Value { .. } | Failure::Usage(_) | Failure::Operand(_) | Failure::NoForm => {
-                exit::USAGE
-            }
+            Failure::Getopt(_)
+            | Failure::Value { .. }
+            | Failure::Usage(_)
+            | Failure::Operand(_)
+            | Failure::OtherForm(_)
+            | Failure::NoForm => exit::USAGE,
             Failure::NotBegun(_) => exit::NOT_BEGUN,
             Failure::Failed(_) | Failure::Told => exit::FAILED,
             Failure::Shown(_) => exit::OK,
@@ -79,6 +84,7 @@ impl Failure {
                 lines.iter().map(|line| format!("  {line}")).chain([hint]).collect()
             }
             Failure::Operand(word) => vec![format!("  Command does not accept argument: {word}.")],
+            Failure::OtherForm(option) => vec![format!("  Command does not accept option: --{option}.")],
             Failure::NoForm => {
                 vec![format!(
                     "  No command with matching syntax recognised.  Run '{command} --help' for more information."

@@ -275,7 +275,7 @@ options! {
     Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: discarded space is given back.";
     ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when it or the group is full.";
     PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
-    UsePolicies None, "usepolicies", Kind::Flag, "Accepted for LVM's clients: nothing is extended by itself.";
+    UsePolicies None, "usepolicies", Kind::Flag, "Extend a snapshot with a size, or a thin pool, as the settings activation/..._autoextend_... say.";
     ResizeFs Some('r'), "resizefs", Kind::Flag, "Resize the filesystem with the volume: ext2/3/4, xfs, btrfs.";
     Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
 

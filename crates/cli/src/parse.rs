@@ -139,14 +139,18 @@ pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
     let mut args = Args::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        if word == "--" {
-            args.positionals.extend(words.by_ref().cloned());
-        } else if let Some(long) = word.strip_prefix("--") {
+        if let Some(long) = word.strip_prefix("--") {
             let (name, joined) = match long.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (long, None),
             };
-            let spec = find_long(command, name)?;
+            // As LVM, which has no hyphens in its options: `--use-policies` is `--usepolicies`.
+            let name = name.replace('-', "");
+            if name.is_empty() && joined.is_none() {
+                args.positionals.extend(words.by_ref().cloned());
+                break;
+            }
+            let spec = find_long(command, &name)?;
             let value = match (spec.kind, joined) {
                 (Kind::Flag, Some(_)) => {
                     let (tool, long) = (command.name, spec.long);

@@ -27,6 +27,14 @@ fn long_options_take_values_both_ways_and_may_be_cut_short() {
     assert!(read("lvs --noheading --unit=g").unwrap().has(Opt::NoHeadings));
     assert_eq!(read("lvs --separator=:::").unwrap().text(Opt::Separator), Some(":::"));
     assert_eq!(read("lvremove -- -f").unwrap().positionals, ["-f"]);
+    let args = read("lvcreate --set-activation-skip=n --name a-b --add-tag=c-d v").unwrap();
+    assert_eq!(
+        (args.yes_no(Opt::SetSkip), args.text(Opt::Name)),
+        (Some(false), Some("a-b")),
+        "hyphens are no part of a name"
+    );
+    assert_eq!(args.text(Opt::AddTag), Some("c-d"));
+    assert_eq!(read("lvremove --- -f").unwrap().positionals, ["-f"]);
     assert_eq!(read("lvcreate -n -dash vg").unwrap().text(Opt::Name), Some("-dash"));
     assert_eq!(read("lvchange -an v/l").unwrap().activation(), Some(Activation::No));
     assert_eq!(read("lvchange -aay v/l").unwrap().activation(), Some(Activation::Auto));

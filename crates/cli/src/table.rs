@@ -72,10 +72,28 @@ const RESIZE: &[Opt] = &[
     NoSync,
     Alloc,
     Type,
-    UsePolicies,
     NoUdevSync,
     AutoBackup,
     ReportFormat,
+];
+const EXTEND: &[Opt] = &[
+    NewSize,
+    NewExtents,
+    Force,
+    ResizeFs,
+    NoFsck,
+    FilesystemMode,
+    MorePoolMetadata,
+    Stripes,
+    StripeSize,
+    Mirrors,
+    NoSync,
+    Alloc,
+    Type,
+    NoUdevSync,
+    AutoBackup,
+    ReportFormat,
+    UsePolicies,
 ];
 
 impl Command {
@@ -480,10 +498,12 @@ pub const COMMANDS: &[Command] = &[
             "-L|--size [+]Size[m|UNIT] LV [PV ...]",
             "-l|--extents [+]Number[%VG|FREE|PVS|ORIGIN] LV [PV ...]",
             "LV PV ...",
+            "--usepolicies LV",
         ],
-        options: RESIZE,
+        options: EXTEND,
         examples: &[
             ("lvextend -L +10G vg0/original", "10 GiB more, while it is mounted"),
+            ("lvextend --use-policies vg0/before", "as activation/snapshot_autoextend_threshold says"),
             ("lvextend -l +100%FREE vg0/original", "all that is free"),
         ],
         run: lvresize::extend,

@@ -1925,8 +1925,8 @@ fn lvm_tells_about_itself() {
         rc=5
 
         $ lvmconfig --type default activation/thin_pool_autoextend_threshold
-        E|  Configuration node activation/thin_pool_autoextend_threshold not found
-        rc=5
+        O|# thin_pool_autoextend_threshold=100
+        rc=0
 
         $ vgmerge a b
         E|  Merging volume groups is not supported: each has a history of snapshots of its own.
@@ -2307,7 +2307,8 @@ fn filesystems_are_resized_with_their_volumes() {
         rc=5
 
         $ lvextend --usepolicies v/l
-        rc=0
+        E|  Policy-based resize is supported only for snapshot, thin pool and vdo pool volumes.
+        rc=5
 
         $ lvextend --poolmetadatasize +4M v/l
         O|  Logical volume v/l successfully resized.$

@@ -47,6 +47,11 @@ pub const KNOWN: &[Setting] = &[
     unset("activation/volume_list", Kind::Texts),
     unset("activation/auto_activation_volume_list", Kind::Texts),
     unset("activation/read_only_volume_list", Kind::Texts),
+    setting("activation/monitoring", Kind::Switch, "1"),
+    setting("activation/snapshot_autoextend_threshold", Kind::Count, "100"),
+    setting("activation/snapshot_autoextend_percent", Kind::Count, "20"),
+    setting("activation/thin_pool_autoextend_threshold", Kind::Count, "100"),
+    setting("activation/thin_pool_autoextend_percent", Kind::Count, "20"),
     setting("backup/backup", Kind::Switch, "1"),
     setting("backup/archive", Kind::Switch, "1"),
     setting("backup/retain_min", Kind::Count, "10"),
@@ -231,9 +236,42 @@ fn check(kind: Kind, entry: &Entry, value: &Value) -> Result<(), Error> {
     }
 }
 
+/// When what fills up is extended, and by how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Autoextend {
+    /// Percentage in use above which it is; from 100 on it never is.
+    pub threshold: u64,
+    /// Percentage of its size that it gets.
+    pub percent: u64,
+}
+
+impl Autoextend {
+    /// Nothing is extended before half of it is in use.
+    pub const LEAST_THRESHOLD: u64 = 50;
+
+    /// By how many percent of its size something grows of which so much is in use: at least so many that it is at the threshold
+    /// then. `None`: it stays as it is. (LVM's `_adjust_amount` in lib/metadata/lv_manip.c.)
+    pub fn growth(&self, used: u64, size: u64) -> Option<u64> {
+        let threshold = u128::from(self.threshold.max(Self::LEAST_THRESHOLD));
+        let (used, size) = (u128::from(used), u128::from(size));
+        if threshold >= 100 || self.percent == 0 || used > size || used * 100 <= threshold * size {
+            return None;
+        }
+        // At most twice its size: the threshold is half of it at the least.
+        let least = (used * 10_000).div_ceil(size * threshold) - 100;
+        u64::try_from(least).ok().map(|least| least.max(self.percent))
+    }
+}
+
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// `activation/monitoring`: whether what fills up is extended by itself.
+    pub monitoring: bool,
+    /// `activation/snapshot_autoextend_...`: of snapshots with a size.
+    pub snapshot_autoextend: Autoextend,
+    /// `activation/thin_pool_autoextend_...`
+    pub thin_pool_autoextend: Autoextend,
     /// `backup/backup`: keep the newest metadata of each group in `backup/VG`.
     pub backup: bool,
     /// `backup/archive`: keep what it was before each change in `archive/VG_*.vg`.
@@ -269,6 +307,9 @@ pub enum ProcessorLatency {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            monitoring: true,
+            snapshot_autoextend: Autoextend { threshold: 100, percent: 20 },
+            thin_pool_autoextend: Autoextend { threshold: 100, percent: 20 },
             backup: true,
             archive: true,
             retain_min: 10,
@@ -303,7 +344,22 @@ impl Settings {
             }
             _ => None,
         };
+        let autoextend = |threshold, percent, usual: Autoextend| Autoextend {
+            threshold: count(threshold).unwrap_or(usual.threshold),
+            percent: count(percent).unwrap_or(usual.percent),
+        };
         Settings {
+            monitoring: config.is_on("activation/monitoring").unwrap_or(usual.monitoring),
+            snapshot_autoextend: autoextend(
+                "activation/snapshot_autoextend_threshold",
+                "activation/snapshot_autoextend_percent",
+                usual.snapshot_autoextend,
+            ),
+            thin_pool_autoextend: autoextend(
+                "activation/thin_pool_autoextend_threshold",
+                "activation/thin_pool_autoextend_percent",
+                usual.thin_pool_autoextend,
+            ),
             backup: config.is_on("backup/backup").unwrap_or(usual.backup),
             archive: config.is_on("backup/archive").unwrap_or(usual.archive),
             retain_min: count("backup/retain_min").unwrap_or(usual.retain_min),
@@ -362,6 +418,24 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(of(text), Ok(expected));
+    }
+
+    #[test]
+    fn what_fills_up_grows_to_its_threshold_at_least() {
+        let policy = |threshold, percent| Autoextend { threshold, percent };
+        assert_eq!(policy(70, 20).growth(70, 100), None, "at the threshold is not above it");
+        assert_eq!(policy(70, 20).growth(71, 100), Some(20));
+        assert_eq!(policy(50, 20).growth(100, 100), Some(100), "to where half of it is in use");
+        assert_eq!(policy(70, 20).growth(100, 100), Some(43));
+        assert_eq!(policy(10, 20).growth(45, 100), None, "never below a half");
+        assert_eq!(policy(100, 20).growth(100, 100), None, "switched off");
+        assert_eq!(policy(70, 0).growth(100, 100), None);
+        assert_eq!(policy(70, 20).growth(101, 100), None, "it has overflowed: no size helps");
+        assert_eq!(policy(70, 20).growth(0, 0), None);
+        assert_eq!(policy(99, 300).growth(u64::MAX, u64::MAX), Some(300));
+        let text = "activation { snapshot_autoextend_threshold = 70 thin_pool_autoextend_percent = 30 }";
+        let settings = of(text).unwrap();
+        assert_eq!((settings.snapshot_autoextend, settings.thin_pool_autoextend), (policy(70, 20), policy(100, 30)));
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub fn show(session: &mut Session<'_>, args: &Args) -> Result {
     let kind = if args.has(Opt::ListSettings) { "list" } else { kind.unwrap_or("current") };
     let (text, missing) = match kind {
         "list" => (list(&args.positionals), Vec::new()),
+        "default" | "missing" => {
+            let (text, missing) = written(&chosen(kind, &args.config), &args.positionals);
+            (as_comments(&text), missing)
+        }
         _ => written(&chosen(kind, &args.config), &args.positionals),
     };
     match args.text(Opt::File) {
@@ -74,6 +78,16 @@ fn written(config: &Config, names: &[String]) -> (String, Vec<String>) {
     (text, missing)
 }
 
+/// Each setting behind a `#`, as LVM shows what holds where nothing is set.
+fn as_comments(text: &str) -> String {
+    let is_setting = |line: &str| line.contains('=');
+    let comment = |line: &str| match line.trim_start_matches('\t') {
+        setting if is_setting(setting) => format!("{}# {setting}\n", &line[..line.len() - setting.len()]),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(comment).collect()
+}
+
 /// The names of all settings, or of those below the named sections.
 fn list(names: &[String]) -> String {
     let is_wanted = |path: &str| {
@@ -105,7 +119,8 @@ mod tests {
             out("lvm config --config backup/archive=1 backup/archive activation"),
             "archive=1\nactivation {\n\tvolume_list=[\"vg0\",\"@t\"]\n}\n"
         );
-        assert_eq!(out("lvmconfig --type default backup/retain_min"), "retain_min=10\n");
+        assert_eq!(out("lvmconfig --type default backup/retain_min"), "# retain_min=10\n");
+        assert!(out("lvmconfig --type default backup").starts_with("backup {\n\t# backup=1\n"));
         assert_eq!(out("lvm config --typeconfig full backup/archive"), "archive=0\n");
         assert_eq!(
             out("lvmconfig --type diff"),

@@ -5,8 +5,8 @@
 //! by then, and all is worked out anew. So of many who resize one volume at once none undoes what another did.
 
 use super::filesystem::{self, Filesystem};
-use super::places;
 use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
+use super::{places, policy};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Args, refuse_sign};
@@ -24,7 +24,7 @@ enum Direction {
 }
 
 pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
-    run(session, args, Direction::Up)
+    if args.has(Opt::UsePolicies) { by_policy(session, args) } else { run(session, args, Direction::Up) }
 }
 
 pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
@@ -36,9 +36,6 @@ pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
-    if args.has(Opt::UsePolicies) {
-        return Ok(());
-    }
     // A pool's metadata grows by itself: to ask for that alone is to ask for nothing.
     let names_pvs = args.positionals.len() > 1 && direction != Direction::Down && !args.has(Opt::MorePoolMetadata);
     let has_size = args.has(Opt::NewSize) || args.has(Opt::NewExtents) || names_pvs;
@@ -65,7 +62,8 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         return Err(Failure::usage("Can't reduce pool metadata size."));
     }
     super::volumes::refuse_redundancy(args)?;
-    let wish = Wish { args, direction, word, pvs, has_size };
+    let asked = if has_size { Asked::Size } else { Asked::Nothing };
+    let wish = Wish { args, direction, word, pvs, asked };
     // The filesystem's tools work on what the volume was found to be: nobody else is to change both meanwhile.
     let _turn = match has_size && filesystem::is_wanted(args) && !session.is_test {
         true => {
@@ -74,12 +72,16 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
         }
         false => None,
     };
-    for attempt in 0..ATTEMPTS {
-        if wish.carry_out(session, attempt > 0)? == Attempt::Done {
-            return Ok(());
-        }
+    wish.come_true(session)
+}
+
+/// `--use-policies`: the settings say how much larger it is to be, if at all.
+fn by_policy(session: &mut Session<'_>, args: &Args) -> Result {
+    let Some((word, pvs)) = args.positionals.split_first() else { return Err(Failure::NoForm) };
+    if [Opt::NewSize, Opt::NewExtents, Opt::MorePoolMetadata].into_iter().any(|option| args.has(option)) {
+        return Err(Failure::OtherForm(Opt::UsePolicies.spec().long));
     }
-    Err(Failure::failed(format!("Logical volume {word} is being resized by others all the time; try again.")))
+    Wish { args, direction: Direction::Up, word, pvs, asked: Asked::ByPolicy }.come_true(session)
 }
 
 fn missing(group: &str, name: &str) -> String {
@@ -97,19 +99,37 @@ enum Attempt {
 /// How often a size is worked out anew. Of those who resize one volume at once, one gets on in each round.
 const ATTEMPTS: usize = 1000;
 
+/// How a command line says how large a volume is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Size,
+    ByPolicy,
+}
+
 /// What the command line asks for.
 struct Wish<'a> {
     args: &'a Args,
     direction: Direction,
     word: &'a str,
     pvs: &'a [String],
-    has_size: bool,
+    asked: Asked,
 }
 
 impl Wish<'_> {
+    fn come_true(&self, session: &mut Session<'_>) -> Result {
+        for attempt in 0..ATTEMPTS {
+            if self.carry_out(session, attempt > 0)? == Attempt::Done {
+                return Ok(());
+            }
+        }
+        let word = self.word;
+        Err(Failure::failed(format!("Logical volume {word} is being resized by others all the time; try again.")))
+    }
+
     /// `is_again`: what is said about the size has been said.
     fn carry_out(&self, session: &mut Session<'_>, is_again: bool) -> Result<Attempt> {
-        let Wish { args, direction, word, pvs, has_size } = *self;
+        let Wish { args, direction, word, pvs, asked } = *self;
         let (report, volume) = session.one_volume(word, missing)?;
         if volume.is_waiting_to_merge() {
             return Err(Failure::failed(format!(
@@ -119,11 +139,17 @@ impl Wish<'_> {
         }
         let on = chosen(session, &report, &volume, pvs)?;
         let old = extents_of(&report, shown_blocks(&volume));
-        if !has_size {
+        if asked == Asked::Nothing {
             session.console.say(format!("Logical volume {}/{} successfully resized.", report.name, volume.name));
             return Ok(Attempt::Done);
         }
-        let wanted = wanted_extents(session, (args, is_again), &report, &volume, old, &on)?;
+        let wanted = match asked {
+            Asked::ByPolicy => match policy::growth(session, args, is_again, &report, &volume)? {
+                Some(percent) => old.saturating_add(sizes::share_up(percent, old)),
+                None => return Ok(Attempt::Done),
+            },
+            _ => wanted_extents(session, (args, is_again), &report, &volume, old, &on)?,
+        };
         let (new, is_capped) = capped(session, is_again, &report, &volume, wanted);
         let resizes_filesystem = filesystem::is_wanted(args);
         check_direction(old, new, direction, is_capped || resizes_filesystem)?;

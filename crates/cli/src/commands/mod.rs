@@ -14,6 +14,7 @@ pub mod lvrename;
 pub mod lvresize;
 pub mod own;
 pub mod places;
+pub mod policy;
 pub mod pv;
 pub mod pv_edit;
 pub mod refused;

@@ -19,6 +19,7 @@
 
 mod activation;
 mod archive;
+mod autoextend;
 mod check;
 mod client;
 mod failure;

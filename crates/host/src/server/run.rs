@@ -2,6 +2,7 @@
 
 use super::activation::ListsInForce;
 use super::archive::Archive;
+use super::autoextend::Autoextension;
 use super::failure::{Failure, Result};
 use super::listen::Listener;
 use super::presence::Presence;
@@ -203,6 +204,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         exports: Arc::new(exports),
         change: Mutex::new(()),
         warnings: Warnings::new(&settings),
+        autoextension: Autoextension::new(&settings),
         archive,
         lists: ListsInForce::new(lists_of(&loaded)),
         reached: options.reached,
@@ -339,6 +341,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         if options.idle.zip(idle).is_some_and(|(bound, idle)| idle >= bound) && is_needless(server) {
             return Ending::Closed;
         }
+        server.extend_what_fills_up();
         server.warn(&mut |_| {});
     }
 }
@@ -360,6 +363,7 @@ fn reload(server: &Server) {
             let settings = loaded.settings();
             server.group.set_patience(settings.patience());
             server.warnings.set_settings(&settings);
+            server.autoextension.set_settings(&settings);
             server.archive.set_settings(settings);
             server.lists.set_own(lists_of(&loaded));
             log::line("the settings were read again");

@@ -7,6 +7,7 @@
 
 use super::activation::ListsInForce;
 use super::archive::Archive;
+use super::autoextend::Autoextension;
 use super::failure::{Context, Failure, Result};
 use super::warnings::Warnings;
 use crate::disks::PvSet;
@@ -31,6 +32,7 @@ pub struct Server {
     pub exports: Arc<Exports>,
     pub change: Mutex<()>,
     pub warnings: Warnings,
+    pub autoextension: Autoextension,
     pub archive: Archive,
     /// Which volumes may be activated, and how.
     pub lists: ListsInForce,
