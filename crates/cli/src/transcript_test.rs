@@ -1011,6 +1011,22 @@ fn what_lvm_says_where_nothing_is_to_be_done() {
         O|  pool twi-a-tz--$
         rc=0
 
+        $ lvconvert -y --type cache --cachepool cp vg0/lv1
+        E|  Segment type \"cache\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical volumes on RAID.
+        rc=5
+
+        $ lvconvert -y --splitcache vg0/lv1
+        E|  --splitcache makes no sense here: there are no caches.
+        rc=5
+
+        $ lvchange --cachemode writeback vg0/lv1
+        E|  --cachemode makes no sense here: there are no caches.
+        rc=5
+
+        $ lvcreate --type vdo -L 8M -V 16M --compression y --deduplication y -n v vg0/vpool
+        E|  Segment type \"vdo\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical volumes on RAID.
+        rc=5
+
         $ pvremove -f /dev/ubdb
         O|  Labels on physical volume \"/dev/ubdb\" successfully wiped.$
         rc=0

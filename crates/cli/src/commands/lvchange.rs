@@ -56,6 +56,7 @@ impl Change {
 }
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
+    super::volumes::refuse_redundancy(args)?;
     let change = Change::from(args);
     let activation = args.activation();
     let asks_nothing = change.is_nothing() && activation.is_none();

@@ -7,6 +7,23 @@ use crate::parse::Args;
 use rowen_control::wire::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
+/// Options of kinds of volume that are not there.
+const NOT_THERE: &[(Opt, &str)] = &[
+    (Opt::MakeCache, "are no caches"),
+    (Opt::CachePool, "are no caches"),
+    (Opt::CacheVol, "are no caches"),
+    (Opt::CacheDevice, "are no caches"),
+    (Opt::CacheMode, "are no caches"),
+    (Opt::CachePolicy, "are no caches"),
+    (Opt::CacheSettings, "are no caches"),
+    (Opt::SplitCache, "are no caches"),
+    (Opt::Uncache, "are no caches"),
+    (Opt::Compression, "is no VDO"),
+    (Opt::Deduplication, "is no VDO"),
+    (Opt::VdoSettings, "is no VDO"),
+    (Opt::VdoPool, "is no VDO"),
+];
+
 /// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be to
 /// lose data that the caller believes safe.
 pub fn refuse_redundancy(args: &Args) -> Result {
@@ -15,6 +32,10 @@ pub fn refuse_redundancy(args: &Args) -> Result {
             "Segment type \"{kind}\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical \
              volumes on RAID."
         )));
+    }
+    if let Some((option, what)) = NOT_THERE.iter().find(|(option, _)| args.has(*option)) {
+        let long = option.spec().long;
+        return Err(Failure::failed(format!("--{long} makes no sense here: there {what}.")));
     }
     match args.number(Opt::Mirrors) {
         None | Some(0) => Ok(()),

@@ -61,7 +61,8 @@ impl Roff {
 }
 
 fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('`', "\\(ga");
+    // Long lists of words may be broken between them.
+    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('`', "\\(ga").replace('|', "|\\:");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
