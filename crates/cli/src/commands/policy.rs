@@ -114,8 +114,8 @@ mod tests {
         world.settings = "activation { snapshot_autoextend_threshold = 50 snapshot_autoextend_percent = 0 }".into();
         let (_, err) = run(&mut world, "lvextend --use-policies vg0/s", 5);
         assert!(err.contains("Can't extend vg0/s with linear autoextend percent set to 0%."), "{err}");
-        let (_, err) =
-            run(&mut world, "lvextend --use-policies --config activation/snapshot_autoextend_threshold=10 -t vg0/s", 0);
+        world.settings = "activation/snapshot_autoextend_threshold = 10".into();
+        let (_, err) = run(&mut world, "lvextend --use-policies -t vg0/s", 0);
         assert!(err.contains("threshold 10% is set bellow minimal supported value 50%"), "{err}");
         run(&mut world, "lvextend --use-policies", 3);
         assert_eq!(world.requests, []);
