@@ -28,6 +28,8 @@ pub struct Fake {
     pub failing_tool: Option<&'static str>,
     /// What every change says before it is done.
     pub notice: Option<String>,
+    /// Servers do not answer yet when they are looked for, and do when they are asked.
+    pub is_starting: bool,
     /// Requests that were made, in the words of the protocol, without reports.
     pub requests: Vec<Request>,
     /// Reports that had to look whether devices are open.
@@ -399,7 +401,7 @@ impl Backend for Fake {
     }
 
     fn is_running(&mut self, group: &str) -> Answer<bool> {
-        Ok(self.groups.iter().any(|known| known.name == group))
+        Ok(!self.is_starting && self.groups.iter().any(|known| known.name == group))
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {
@@ -407,6 +409,9 @@ impl Backend for Fake {
     }
 
     fn check_closed(&mut self, group: &str, _repair: bool) -> Answer<CheckOutcome> {
+        if self.is_starting {
+            return Err(Trouble::other(ErrorKind::InUse, format!("Volume group \"{group}\" is open.")));
+        }
         Err(Trouble::other(ErrorKind::NotFound, no_group(group)))
     }
 

@@ -1356,6 +1356,19 @@ fn rowens_own_commands() {
     );
 }
 
+/// As when one was killed and another takes its place.
+#[test]
+fn a_server_that_is_being_started_is_the_one_to_check() {
+    let mut world = with_group();
+    world.is_starting = true;
+    play(
+        &mut world,
+        "$ rowen check vg0
+        O|  Volume group \"vg0\" is sound: 3 metadata nodes and 40 blocks examined.$
+        rc=0",
+    );
+}
+
 #[test]
 fn questions_take_their_answer_from_standard_input() {
     let mut world = with_group();

@@ -3,6 +3,7 @@
 use super::lvcreate::{chunk_blocks, new_snapshot};
 use super::vg::group_name;
 use super::volumes::{Role, role};
+use crate::backend::Trouble;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -11,7 +12,7 @@ use crate::table::COMMANDS;
 use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::time;
-use rowen_control::wire::{CheckOutcome, GroupReport, Outcome, Request, VolumeReport};
+use rowen_control::wire::{CheckOutcome, ErrorKind, GroupReport, Outcome, Request, VolumeReport};
 
 /// The only argument: a group's name.
 fn only_group(args: &Args) -> Result<String> {
@@ -34,16 +35,25 @@ pub fn repair(session: &mut Session<'_>, args: &Args) -> Result {
 fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
     let group = only_group(args)?;
     let is_name = names::check_form(&group).is_ok();
-    let checked = if is_name && session.backend.is_running(&group)? {
-        match session.ask(&group, if repair { Request::Repair } else { Request::Check })? {
+    if !is_name {
+        return Err(Failure::failed(crate::session::no_group(&group)));
+    }
+    let closed = if session.backend.is_running(&group)? {
+        None
+    } else {
+        session.console.progress(0, 0, &format!("Checking {group}"));
+        match session.backend.check_closed(&group, repair) {
+            // A server is just being started, as when one was killed.
+            Err(Trouble::Other { kind: ErrorKind::InUse, .. }) => None,
+            checked => Some(checked?),
+        }
+    };
+    let checked = match closed {
+        Some(checked) => checked,
+        None => match session.ask(&group, if repair { Request::Repair } else { Request::Check })? {
             Outcome::Check(checked) => checked,
             other => return Err(unexpected(&group, &other)),
-        }
-    } else if is_name {
-        session.console.progress(0, 0, &format!("Checking {group}"));
-        session.backend.check_closed(&group, repair)?
-    } else {
-        return Err(Failure::failed(crate::session::no_group(&group)));
+        },
     };
     tell_findings(session, &group, &checked)
 }
