@@ -255,6 +255,7 @@ impl Group {
         let core = &self.core;
         let _gate = core.gate.write();
         core.meta.lock().sound()?;
+        core.space.lock().sound()?;
         let catalog = self.catalog.read();
         debug_assert!(catalog.is_kept_well(), "C4");
         let generation = core.generation.fetch_add(1, Ordering::AcqRel);

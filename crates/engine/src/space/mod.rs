@@ -20,7 +20,7 @@ pub mod patience;
 pub mod pools;
 pub mod pvs;
 
-use crate::error::Error;
+use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
 use crate::units::{Epoch, MetaBlock, VolumeId};
@@ -165,6 +165,8 @@ impl From<MapError> for AllocError {
 
 pub struct Space {
     free_tree: Tree,
+    /// How free space contradicted itself, at first.
+    contradiction: Option<String>,
     /// Blocks in the free tree.
     free: u64,
     arenas: BTreeMap<u64, Arena>,
@@ -299,17 +301,28 @@ fn run_extent((start, len): Run) -> Extent {
     Extent { key: start, len, value: start, birth: Epoch(0), flags: 0 }
 }
 
-/// The structures of free space contradict each other: a damaged checkpoint, or a fault of this program. The tree has
-/// changed by then, so whoever gets this must stop the group.
-fn contradiction(rule: &str, run: Run, what: &str) -> MapError {
-    let detail = format!("{rule}: blocks {}+{} {what}", run.0, run.1);
-    MapError::Corrupt(Error::Corrupt { what: "free space", place: "the volume group".into(), detail })
+fn unsound(detail: String) -> Error {
+    Error::Corrupt { what: "free space", place: "the volume group".into(), detail }
 }
 
 impl Space {
+    /// The structures of free space contradict each other: a damaged checkpoint, or a fault of this program. The tree has
+    /// changed by then: see [`sound`](Self::sound).
+    fn contradiction(&mut self, rule: &str, run: Run, what: &str) -> MapError {
+        let detail = format!("{rule}: blocks {}+{} {what}", run.0, run.1);
+        let detail = self.contradiction.get_or_insert(detail).clone();
+        MapError::Corrupt(unsound(detail))
+    }
+
+    /// An error when free space contradicted itself: no checkpoint may be made of that.
+    pub fn sound(&self) -> Outcome<()> {
+        self.contradiction.clone().map_or(Ok(()), |detail| Err(unsound(detail)))
+    }
+
     pub fn new(free_tree: Tree, free: u64, pvs: Pvs) -> Self {
         Space {
             free_tree,
+            contradiction: None,
             free,
             arenas: BTreeMap::new(),
             arena_order: VecDeque::new(),
@@ -801,7 +814,7 @@ impl Space {
             }
             match map::first_fit(hands.cache, &self.free_tree, at, least, SEARCH_LEAVES)? {
                 Fit::Found(e) if e.key != e.value => {
-                    return Err(contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere"));
+                    return Err(self.contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere"));
                 }
                 Fit::Found(e) => match e.cut(at, end).filter(|part| part.len >= least) {
                     Some(part) => {
@@ -865,7 +878,7 @@ impl Space {
         map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
         let taken: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
         if taken != run.1 {
-            return Err(contradiction("S1", run, "were to be free"));
+            return Err(self.contradiction("S1", run, "were to be free"));
         }
         self.free -= taken;
         let in_pieces = if run.1 < ARENA_BLOCKS { taken } else { 0 };
@@ -881,7 +894,7 @@ impl Space {
         let extent = [run_extent(run)];
         map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
         if !removed.is_empty() {
-            return Err(contradiction("S3", run, "were free already"));
+            return Err(self.contradiction("S3", run, "were free already"));
         }
         self.free += run.1;
         self.searches.freed(run);
@@ -1179,7 +1192,7 @@ impl Space {
             let part = len.min(base + arena.len - start);
             let within = start - base..start - base + part;
             if within.clone().any(|i| !arena.is_used(i)) {
-                return Err(contradiction("S3", (start, part), "were free already"));
+                return Err(self.contradiction("S3", (start, part), "were free already"));
             }
             within.for_each(|i| arena.clear(i));
             self.count_unused(base, part as i64);

@@ -28,3 +28,17 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
         assert!(space.arena_order.len() <= 2 * MAX_ARENAS + 1);
     }
 }
+
+/// Blocks that become free twice: two owners call them their own. Whoever met it gets an error, and so does the next checkpoint.
+#[test]
+fn free_space_that_contradicts_itself_is_not_kept() {
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(vec![[0, 1024]], 1024));
+    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(4096, 0)]));
+    space.add_free(hands, (0, 4096)).unwrap();
+    assert!(space.sound().is_ok());
+    let Err(MapError::Corrupt(error)) = space.add_free(hands, (100, 1)) else { panic!("they are free already") };
+    assert!(error.to_string().contains("100+1 were free already"), "{error}");
+    assert_eq!(space.sound().unwrap_err().to_string(), error.to_string());
+}
