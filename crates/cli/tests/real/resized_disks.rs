@@ -3,6 +3,7 @@
 use crate::world::{MIB, World, tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A loop device; dropped, it is gone.
 struct Disk {
@@ -97,5 +98,36 @@ fn a_disk_between_others_grows_and_shrinks_while_its_filesystem_is_mounted() {
     tool("e2fsck", &["-f", "-n", world.node("lv").to_str().unwrap()]);
     world.ok("check VG");
     assert_eq!(extents(&world, between), 144);
+    drop(world);
+}
+
+/// Who looks into the log finds why, whether or not anybody has asked for a change since.
+#[test]
+fn a_group_that_stops_says_so_in_its_log() {
+    let disk;
+    let world = World::empty("stops");
+    disk = Disk::new(&world, "a", 64);
+    world.ok(&format!("vgcreate VG {}", disk.device));
+    world.ok("lvcreate -y -L 20M -n lv VG");
+    let kept = world.dir.join("kept");
+    fs::copy(&disk.file, &kept).unwrap();
+    disk.resize(1);
+    world.refused("lvcreate -y -s -n s VG/lv", 5, "VG");
+    let log = || fs::read_to_string(world.dir.join("run").join(&world.group).join("server.log")).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !log().contains("stopped after a failed write") {
+        assert!(Instant::now() < until, "{}", log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    world.refused("lvcreate -y -L 4M -n another VG", 5, "stopped after a failed write");
+    world.ok("lvs VG");
+    assert_eq!(log().matches("stopped after a failed write").count(), 1, "{}", log());
+    // The disk is well again, the server another: all goes on.
+    let mut device = File::options().write(true).open(&disk.file).unwrap();
+    std::io::copy(&mut File::open(&kept).unwrap(), &mut device).unwrap();
+    tool("losetup", &["-c", &disk.device]);
+    world.run("stop VG");
+    world.ok("check VG");
+    world.ok("lvcreate -y -s -n s VG/lv");
     drop(world);
 }

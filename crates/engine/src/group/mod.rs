@@ -95,6 +95,11 @@ impl Group {
         self.core.journal.flush().await
     }
 
+    /// Why the group has stopped, if it has: then nothing changes any more before it is opened anew.
+    pub fn failed(&self) -> Result<()> {
+        self.core.journal.failed()
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.core.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -102,7 +107,7 @@ impl Group {
         if self.core.config.read_only {
             return Err(Error::ReadOnly);
         }
-        self.core.journal.failed()
+        self.failed()
     }
 
     /// The background: checkpoints when asked for, removal while there is any. Ends when the group is closed.

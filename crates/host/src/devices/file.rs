@@ -2,7 +2,8 @@
 //! and path. Files can be found in no other way; block devices are found by their labels as well.
 //!
 //! The file is a memory aid, never the truth: what a device is, its label says. It is replaced as a whole (a new file,
-//! synced, renamed over the old one, the directory synced), under a lock, so that two commands lose no line.
+//! synced, renamed over the old one, the directory synced), under a lock, so that two commands lose no line. Lines that make no
+//! sense stay where they are: they may be what somebody's editor left of one that did.
 
 use super::Error;
 use crate::paths;
@@ -30,10 +31,13 @@ pub fn path() -> PathBuf {
 
 /// All entries; none when there is no file yet. Lines that cannot be read are left out.
 pub fn read() -> Result<Vec<Entry>, Error> {
+    text().map(|text| parse(&text))
+}
+
+fn text() -> Result<Vec<u8>, Error> {
     match std::fs::read(path()) {
-        Ok(text) => Ok(parse(&text)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(source) => Err(Error::Io { path: path(), what: "read", source }),
+        text => text.map_err(|source| Error::Io { path: path(), what: "read", source }),
     }
 }
 
@@ -51,11 +55,12 @@ pub fn change(change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Error> {
         .map_err(failed("lock"))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|e| failed("lock")(e.into()))?;
 
-    let before = read()?;
+    let text = text()?;
+    let before = parse(&text);
     let mut after = before.clone();
     change(&mut after);
     if after != before {
-        replace(&dir, &format(&after)).map_err(failed("write"))?;
+        replace(&dir, &format(&after, &text)).map_err(failed("write"))?;
     }
     Ok(())
 }
@@ -82,8 +87,15 @@ fn replace(dir: &Path, text: &[u8]) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-fn format(entries: &[Entry]) -> Vec<u8> {
+/// The file with these entries, and with what is in `old` beside entries.
+fn format(entries: &[Entry], old: &[u8]) -> Vec<u8> {
     let mut text = HEADER.to_vec();
+    let lines =
+        old.split(|&byte| byte == b'\n').filter(|line| !line.is_empty() && **line != HEADER[..HEADER.len() - 1]);
+    for line in lines.filter(|line| parse_line(line).is_none()) {
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
     for entry in entries {
         text.extend_from_slice(entry.uuid.to_string().as_bytes());
         text.push(b' ');

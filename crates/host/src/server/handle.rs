@@ -178,6 +178,11 @@ impl Server {
 
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
+        if let Err(error) = self.group.failed()
+            && self.warnings.is_news_that_it_stopped()
+        {
+            log::line(self.failure(&error, "").message);
+        }
         self.warnings.tell_failing(&self.name, self.group.out_of_patience());
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();

@@ -8,6 +8,7 @@ use rowen_control::settings::Settings;
 use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeMeta, VolumeState};
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was told already, and what is worth a word.
 pub struct Warnings {
@@ -15,6 +16,8 @@ pub struct Warnings {
     settings: Mutex<Wanted>,
     /// Pools whose writes fail, or the group (`None`), as far as that was told.
     failing: Mutex<Vec<Option<String>>>,
+    /// That the group stopped was told: it does so once.
+    stopped: AtomicBool,
 }
 
 /// The part of the settings that is ours.
@@ -62,7 +65,12 @@ pub fn needs_free_space(volume: &VolumeMeta) -> bool {
 
 impl Warnings {
     pub fn new(settings: &Settings) -> Warnings {
-        Warnings { told: Mutex::default(), settings: Mutex::new(settings.into()), failing: Mutex::default() }
+        Warnings {
+            told: Mutex::default(),
+            settings: Mutex::new(settings.into()),
+            failing: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     pub fn set_settings(&self, settings: &Settings) {
@@ -120,6 +128,11 @@ impl Warnings {
             }
         }
         warnings
+    }
+
+    /// Whether nobody was told yet that the group has stopped.
+    pub fn is_news_that_it_stopped(&self) -> bool {
+        !self.stopped.swap(true, Ordering::Relaxed)
     }
 
     /// Tells the log, once, of writes that fail because they waited for room in a pool, or in the group, for too long.
