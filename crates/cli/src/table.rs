@@ -58,43 +58,34 @@ macro_rules! report {
         ]
     };
 }
-const RESIZE: &[Opt] = &[
-    NewSize,
-    NewExtents,
-    Force,
-    ResizeFs,
-    NoFsck,
-    FilesystemMode,
-    MorePoolMetadata,
-    Stripes,
-    StripeSize,
-    Mirrors,
-    NoSync,
-    Alloc,
-    Type,
-    NoUdevSync,
-    AutoBackup,
-    ReportFormat,
-];
-const EXTEND: &[Opt] = &[
-    NewSize,
-    NewExtents,
-    Force,
-    ResizeFs,
-    NoFsck,
-    FilesystemMode,
-    MorePoolMetadata,
-    Stripes,
-    StripeSize,
-    Mirrors,
-    NoSync,
-    Alloc,
-    Type,
-    NoUdevSync,
-    AutoBackup,
-    ReportFormat,
-    UsePolicies,
-];
+
+/// The options of whatever changes a size, and those of one command.
+macro_rules! resize {
+    ($($own:ident),*) => {
+        &[
+            NewSize,
+            NewExtents,
+            Force,
+            ResizeFs,
+            NoFsck,
+            FilesystemMode,
+            MorePoolMetadata,
+            Stripes,
+            StripeSize,
+            Mirrors,
+            NoSync,
+            Alloc,
+            Type,
+            NoUdevSync,
+            AutoBackup,
+            ReportFormat,
+            $($own,)*
+        ]
+    };
+}
+
+const RESIZE: &[Opt] = resize!();
+const EXTEND: &[Opt] = resize!(UsePolicies);
 
 impl Command {
     /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a group or
