@@ -116,6 +116,11 @@ impl Context<'_> {
             format!("Logical volume {group}/{name}")
         };
         let message = match error {
+            // Blocks are not what is lacking: metadata grows by whole extents, two at a time.
+            Error::NoSpace { needed, free } if free >= needed => format!(
+                "Insufficient free space for metadata in volume group \"{group}\": what is free is in pieces that are too small. Remove \
+                 volumes, or add a physical volume with vgextend."
+            ),
             Error::NoSpace { needed, free } => {
                 let extents = self.extent_blocks.max(1);
                 let (needed, free) = (needed.div_ceil(extents), free / extents);

@@ -14,6 +14,14 @@ fn lack_of_space_is_told_in_whole_extents() {
 }
 
 #[test]
+fn lack_of_metadata_is_not_told_as_lack_of_extents() {
+    let failure = tell(Error::NoSpace { needed: 1, free: 4096 }, "lv");
+    assert!(failure.message.starts_with("Insufficient free space for metadata in volume group \"vg0\""));
+    assert!(failure.message.contains("vgextend"));
+    assert_eq!(failure.kind, ErrorKind::NoSpace);
+}
+
+#[test]
 fn names_are_told_as_lvm_tells_them() {
     let taken = tell(Error::Exists("lv1".into()), "lv1");
     assert_eq!(taken.message, "Logical Volume \"lv1\" already exists in volume group \"vg0\"");
