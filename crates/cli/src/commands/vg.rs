@@ -68,12 +68,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     if session.backend.groups()?.iter().any(|group| group == name) {
         return Err(Failure::failed(format!("A volume group called {name} already exists.")));
     }
-    // The group's devices will be in /dev/NAME. Those of one that is gone with its disks may still be there.
-    let nodes = format!("/dev/{name}");
-    if session.backend.exists(&nodes) && !session.is_test {
-        session.backend.clear_remains(name)?;
-    }
-    if session.backend.exists(&nodes) {
+    if has_nodes(session, name)? {
         return Err(refused(format!("/dev/{name}: already exists in filesystem")));
     }
     let extent = args.size(Opt::ExtentSize).map_or(DEFAULT_EXTENT_BYTES, |size| size.bytes);
@@ -103,6 +98,16 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     }
     session.console.say(format!("Volume group \"{name}\" successfully created"));
     Ok(())
+}
+
+/// Whether /dev/NAME, where a group's devices will be, is there already. What a group of that name left which is gone with its disks
+/// is cleared away.
+pub fn has_nodes(session: &mut Session<'_>, name: &str) -> Result<bool> {
+    let nodes = format!("/dev/{name}");
+    if session.backend.exists(&nodes) && !session.is_test {
+        session.backend.clear_remains(name)?;
+    }
+    Ok(session.backend.exists(&nodes))
 }
 
 /// Each of the groups that the command line stands for in turn; one that fails does not stop the others.

@@ -1,6 +1,6 @@
 //! vgreduce, vgrename, vgexport, vgimport, vgck and vgmknodes: changes of a group as a whole.
 
-use super::vg::{each, known_group, named_groups};
+use super::vg::{each, has_nodes, known_group, named_groups};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -29,11 +29,7 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     if session.backend.groups()?.iter().any(|group| group == to) {
         return Err(Failure::failed(format!("New VG name \"{to}\" already exists")));
     }
-    let nodes = format!("/dev/{to}");
-    if session.backend.exists(&nodes) && !session.is_test {
-        session.backend.clear_remains(to)?;
-    }
-    if session.backend.exists(&nodes) {
+    if has_nodes(session, to)? {
         return Err(invalid(format!("/dev/{to}: already exists in filesystem")));
     }
     if let Some(told) = report.volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {

@@ -7,21 +7,23 @@ use crate::parse::Args;
 use rowen_control::wire::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
-/// Options of kinds of volume that are not there.
-const NOT_THERE: &[(Opt, &str)] = &[
-    (Opt::MakeCache, "are no caches"),
-    (Opt::CachePool, "are no caches"),
-    (Opt::CacheVol, "are no caches"),
-    (Opt::CacheDevice, "are no caches"),
-    (Opt::CacheMode, "are no caches"),
-    (Opt::CachePolicy, "are no caches"),
-    (Opt::CacheSettings, "are no caches"),
-    (Opt::SplitCache, "are no caches"),
-    (Opt::Uncache, "are no caches"),
-    (Opt::Compression, "is no VDO"),
-    (Opt::Deduplication, "is no VDO"),
-    (Opt::VdoSettings, "is no VDO"),
-    (Opt::VdoPool, "is no VDO"),
+/// Kinds of volume that are not there, and their options.
+const NOT_THERE: &[(&str, &[Opt])] = &[
+    (
+        "are no caches",
+        &[
+            Opt::MakeCache,
+            Opt::CachePool,
+            Opt::CacheVol,
+            Opt::CacheDevice,
+            Opt::CacheMode,
+            Opt::CachePolicy,
+            Opt::CacheSettings,
+            Opt::SplitCache,
+            Opt::Uncache,
+        ],
+    ),
+    ("is no VDO", &[Opt::Compression, Opt::Deduplication, Opt::VdoSettings, Opt::VdoPool]),
 ];
 
 /// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be to
@@ -33,8 +35,10 @@ pub fn refuse_redundancy(args: &Args) -> Result {
              volumes on RAID."
         )));
     }
-    if let Some((option, what)) = NOT_THERE.iter().find(|(option, _)| args.has(*option)) {
-        let long = option.spec().long;
+    let given = |(what, options): &(&'static str, &[Opt])| {
+        options.iter().find(|option| args.has(**option)).map(|option| (*what, option.spec().long))
+    };
+    if let Some((what, long)) = NOT_THERE.iter().find_map(given) {
         return Err(Failure::failed(format!("--{long} makes no sense here: there {what}.")));
     }
     match args.number(Opt::Mirrors) {

@@ -125,15 +125,19 @@ fn volume_of<'a>(row: &Row<'a>) -> Option<&'a VolumeReport> {
 pub fn kind(row: &Row<'_>) -> &'static str {
     match row.volume {
         Some(volume) if volume.is_pool() => "thin-pool",
-        Some(volume) if is_pool_or_thin(volume) => "thin",
+        Some(volume) if is_thin(volume) => "thin",
         Some(_) => "linear",
         None => "free",
     }
 }
 
 /// A sparse volume is linear, as LVM's are: libvirt passes over volumes that are on no device.
+fn is_thin(volume: &VolumeReport) -> bool {
+    role(volume) == Role::Thin && !is_sparse(volume)
+}
+
 fn is_pool_or_thin(volume: &VolumeReport) -> bool {
-    matches!(role(volume), Role::Pool | Role::Thin) && !is_sparse(volume)
+    volume.is_pool() || is_thin(volume)
 }
 
 fn pool_or_thin(row: &Row<'_>) -> bool {
@@ -141,7 +145,6 @@ fn pool_or_thin(row: &Row<'_>) -> bool {
 }
 
 fn stripes(row: &Row<'_>) -> Value<'static> {
-    let is_thin = |volume: &VolumeReport| is_pool_or_thin(volume) && !volume.is_pool();
     row.volume.map_or(Value::None, |volume| Value::Number(i64::from(!is_thin(volume))))
 }
 
@@ -160,7 +163,7 @@ fn thin_count<'r>(row: &Row<'r>) -> Value<'r> {
 }
 
 fn thin_id<'r>(row: &Row<'r>) -> Value<'r> {
-    lv(row, |lv| match is_pool_or_thin(lv.volume) && !lv.volume.is_pool() {
+    lv(row, |lv| match is_thin(lv.volume) {
         true => Value::number(lv.volume.id),
         false => Value::None,
     })
