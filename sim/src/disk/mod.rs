@@ -65,6 +65,8 @@ pub struct Faults {
     pub misdirected: Option<(u64, u64)>,
     /// Flushes are acknowledged and do nothing.
     pub lying_flush: bool,
+    /// The request of this kind and number takes so many microseconds.
+    pub slow: Option<(DiskOpKind, u64, u64)>,
     /// No request completes any more from this disk event on.
     pub hang_from: Option<u64>,
 }
@@ -124,6 +126,7 @@ pub struct Moment {
     current: Image,
     cache: Cache,
     under_way: Vec<Held>,
+    next_command: u64,
 }
 
 impl Moment {
@@ -184,6 +187,21 @@ impl SimDisks {
             cached: true,
         };
         Arc::new(SimDisks { handle, state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// The same disks after the death of the program alone: what was completed and not flushed is still in the volatile cache.
+    /// Nothing of what was under way was carried out.
+    pub fn restarted(handle: Arc<Handle>, moment: &Moment) -> Arc<SimDisks> {
+        let disks = SimDisks::with_image(handle, moment.current.clone());
+        {
+            let mut state = disks.state.lock();
+            state.durable = moment.durable.clone();
+            state.cache = moment.cache.clone();
+            state.events = moment.event + 1;
+            state.commands = moment.next_command;
+            state.cache.complete_all(moment.event);
+        }
+        disks
     }
 
     /// One more physical volume at the end.
@@ -298,7 +316,13 @@ impl Disks for SimDisks {
             DiskOpKind::Write | DiskOpKind::Discard => state.delays.write,
             DiskOpKind::Flush => state.delays.flush,
         };
-        let delay = state.rng.range(low, high);
+        let mut delay = state.rng.range(low, high);
+        if let Some((of, at, micros)) = state.faults.slow
+            && of == kind
+            && at == number
+        {
+            delay = micros;
+        }
         drop(state);
         let shared = self.state.clone();
         self.handle.after(delay, move || {
@@ -372,6 +396,7 @@ impl State {
             current: self.current.clone(),
             cache: self.cache.clone(),
             under_way: self.under_way.clone(),
+            next_command: self.commands,
         }
     }
 

@@ -12,7 +12,7 @@
 //! * O3 All other nodes may be shared with a child, and keep their ranges: a leaf is never emptied, joined or split
 //!   ([`map::shrink_leaf`]), so a walk that compares the two trees later still finds them at one place. The price is one block
 //!   left in a leaf of which nothing is used.
-//! * O4 As in removal (L2), a step writes nothing to the journal: what it frees is pending until the next checkpoint, which has
+//! * O4 As in removal (D2), a step writes nothing to the journal: what it frees is pending until the next checkpoint, which has
 //!   the point without it.
 
 use super::Group;

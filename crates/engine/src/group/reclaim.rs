@@ -7,13 +7,13 @@
 //!
 //! Invariants
 //!
-//! * L1 Below the cursor of a merge everything born after the grandparent is the child's own; at and above it the dying
+//! * D1 Below the cursor of a merge everything born after the grandparent is the child's own; at and above it the dying
 //!   point still shares with the child. [`Ownership`](crate::core::Ownership) says it to the child.
 //!   A node is the child's by the key of its first entry: what the child dropped beside it has widened its range in the child
 //!   alone, so that this may reach over the cursor when the walk has long passed the node.
-//! * L2 A step writes nothing to the journal. What it frees is pending until the next checkpoint, which also keeps the
+//! * D2 A step writes nothing to the journal. What it frees is pending until the next checkpoint, which also keeps the
 //!   cursor: after a crash, removal goes on from there, and nothing that it freed since was given away.
-//! * L3 A merge begins only when every mapping in the dying point is durable, so that the child may write in place what
+//! * D3 A merge begins only when every mapping in the dying point is durable, so that the child may write in place what
 //!   it inherits (rule R6).
 
 use super::Group;
@@ -117,7 +117,7 @@ impl Group {
         self.core.space.lock().pending_runs() > self.core.pending_bound()
     }
 
-    /// Marks a tree as dying and tells its child (L1, L3).
+    /// Marks a tree as dying and tells its child (D1, D3).
     async fn begin_removal(self: &Arc<Self>, id: TreeId) -> Result<()> {
         let newest = self.core.journal.next_seq();
         if newest.0 > 0 {
