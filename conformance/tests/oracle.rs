@@ -163,7 +163,7 @@ fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("it needs root".to_owned());
     }
-    let missing = ["linux.uml", "lvm", "thin_check"].into_iter().find(|name| tool(name).is_none())?;
+    let missing = ["linux.uml", "lvm", "thin_check", "insmod"].into_iter().find(|name| tool(name).is_none())?;
     Some(format!("{missing} is not installed; `.ci/packages conformance` does it"))
 }
 

@@ -40,4 +40,5 @@ if [ -n "$RECORD" ]; then
     done
 fi
 sync
-poweroff -f 2>/dev/null || /bin/busybox poweroff -f
+echo o >/proc/sysrq-trigger
+sleep 60
