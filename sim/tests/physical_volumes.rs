@@ -150,6 +150,45 @@ fn one_joins() {
     });
 }
 
+/// Whichever slot the group's first superblock on it goes to, that superblock may be torn: the label must outlive it.
+fn each_slot_is_torn(config: Config) -> bool {
+    let mut opens = true;
+    for checkpoints in 0..4 {
+        let world = World::new(3 + checkpoints);
+        let (disks, group) = Setup { config: config.clone(), ..setup() }.make(&world).unwrap();
+        world.run(async {
+            for _ in 0..checkpoints {
+                group.checkpoint().await.unwrap();
+            }
+        });
+        disks.add_pv(PV);
+        disks.keep_moments();
+        let mut observe = || {
+            for moment in disks.take_moments() {
+                for throw in 0..8 {
+                    let image = moment.power_cut(Policy::Sectors, &mut Rng::new(moment.event << 8 | throw));
+                    let world = World::new(1);
+                    let members = std::panic::catch_unwind(|| members(&image));
+                    opens &= members.is_ok_and(|image| {
+                        let disks = SimDisks::with_image(world.handle(), image);
+                        world.run(Group::open(disks, world.handle(), config.clone())).is_ok()
+                    });
+                }
+            }
+        };
+        let join = async { group.add_pv(NewPv { uuid: Uuid([0x22; 16]) }).await.unwrap() };
+        world.try_run_observed(join, &mut observe).unwrap();
+    }
+    opens
+}
+
+#[test]
+fn the_first_superblock_of_one_that_joins_is_torn() {
+    assert!(each_slot_is_torn(config()));
+    let planted = Config { planted: Some("label_once"), ..config() };
+    assert!(!each_slot_is_torn(planted), "the planted bug was not found");
+}
+
 /// The group on disks of these sizes, as an administrator changes them under a group that is closed.
 fn on_other_disks(disks: &Arc<SimDisks>, sizes: &[u64]) -> Image {
     let mut image = disks.moment().killed(&mut Rng::new(1));

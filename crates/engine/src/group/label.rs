@@ -68,6 +68,16 @@ impl Group {
         Ok(())
     }
 
+    /// The label of a physical volume that is about to join a group: in two slots, of which the group's first superblock takes one
+    /// at most. A cut that tears it leaves the other.
+    pub(super) async fn write_label_twice(disks: &dyn Disks, pv: PvIndex, uuid: Uuid, size: u64) -> Result<()> {
+        Group::write_label_of(disks, pv, uuid, size).await?;
+        let label = Superblock { sequence: 2, pv_uuid: uuid, pv_index: 0, pv_size: size, group: None };
+        write_superblock(disks, pv, &label).await?;
+        start(disks, DiskOp::Flush).await?;
+        Ok(())
+    }
+
     /// Erases a label.
     pub async fn wipe_label(disks: &dyn Disks, pv: PvIndex) -> Result<()> {
         erase(disks, pv).await?;

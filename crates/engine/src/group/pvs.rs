@@ -38,7 +38,11 @@ impl Group {
         extend_table(&*self.core.disks, &mut root.pvs, root.extent_blocks, &[pv]).await?;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
         // A label first: the other superblocks may be durable before this one's, and then name it.
-        Group::write_label_of(&*self.core.disks, pv, uuid, root.pvs[index].size).await?;
+        let size = root.pvs[index].size;
+        match self.core.planted("label_once") {
+            true => Group::write_label_of(&*self.core.disks, pv, uuid, size).await?,
+            false => Group::write_label_twice(&*self.core.disks, pv, uuid, size).await?,
+        }
         self.change_table(root.pvs, |space, placement| {
             let Range { start, end } = placement.range_of(pv);
             space.add_pv(end);
