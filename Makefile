@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build test test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help
+.PHONY: build sim test test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -23,6 +23,9 @@ test-unit: ## the tests of the crates that need neither root nor devices
 
 test-sim: ## random runs, crashes and faults on simulated disks (ROWEN_SIM_SEEDS=percent scales them)
 	.ci/run sim
+
+sim: ## one simulated world (SEED=number, OPTIONS=--trace), or many (SEED="--minutes 10")
+	$(CARGO) run --quiet --profile test -p rowen-sim -- $(SEED) $(OPTIONS)
 
 test-real: ## real devices, filesystems, servers that are killed (root)
 	.ci/run real

@@ -150,7 +150,7 @@ impl Client {
             for vol in &vols {
                 let volume = oracle.volumes.get_mut(vol).expect("just begun");
                 volume.read_only = kind.read_only;
-                volume.may_become_invalid = kind.reserve.is_some();
+                volume.may_become_invalid |= kind.reserve.is_some();
             }
             let names: Vec<String> = vols.iter().map(|vol| oracle.volumes[vol].name.clone()).collect();
             (vols, command, names)

@@ -23,6 +23,7 @@ use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which crash states are made of each moment.
 #[derive(Clone, Copy, Debug)]
@@ -370,7 +371,7 @@ fn expect_clean(check: Result<rowen_engine::group::CheckReport, Error>, when: &s
 }
 
 /// Reads every volume that can be read.
-async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, String> {
+pub(crate) async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, String> {
     let mut all = BTreeMap::new();
     for info in client.group.volumes() {
         if info.state == VolumeState::Invalid {
@@ -387,7 +388,7 @@ async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, String> 
     Ok(all)
 }
 
-fn survivors(infos: &[VolumeInfo], mut found: BTreeMap<Vol, Vec<Found>>) -> BTreeMap<Vol, (String, Vec<Found>)> {
+pub(crate) fn survivors(infos: &[VolumeInfo], mut found: BTreeMap<Vol, Vec<Found>>) -> BTreeMap<Vol, (String, Vec<Found>)> {
     let named = infos.iter().filter_map(|info| {
         let vol = number(info.uuid);
         found.remove(&vol).map(|sectors| (vol, (info.name.clone(), sectors)))
@@ -464,8 +465,14 @@ fn judge_command(
 /// A recovered group must be as good as any other: some writes, a snapshot, a removal, all verified, a clean end.
 async fn resume(client: &Client, seed: u64) -> Result<(), Failure> {
     let mut rng = Rng::new(seed);
+    // Nobody makes room here for writes that are held.
+    client.group.set_patience(Some(Duration::from_millis(20)));
     let vols = client.oracle.lock().readable();
-    client.oracle.lock().volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
+    {
+        let mut oracle = client.oracle.lock();
+        oracle.may_drop = true;
+        oracle.volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
+    }
     for &vol in &vols {
         // A snapshot with a reserve may give way to the writes of the volume before.
         let Ok(volume) = client.volume(vol) else { continue };

@@ -5,7 +5,7 @@
 //! that was ever written and says which may be read, now or after a crash. [`client`] does operations on the
 //! real engine and tells the oracle. On these stand [`model`] (random operations, with accounting), [`crash`]
 //! (every cut of a scenario), [`steps`] (every cut of
-//! changes that the oracle does not know), and [`sweep`] (every request fails once). [`forge`] makes images of the hostile kind.
+//! changes that the oracle does not know), [`sweep`] (every request fails once), and [`worlds`] (whole lives of a group). [`forge`] makes images of the hostile kind.
 //!
 //! `ROWEN_SIM_SEEDS` (percent) scales the tests' effort. Every failure prints the line that replays it; `ROWEN_TRACE=1` then
 //! shows each step, and `ROWEN_STRICT=N` checks all accounts after step N of a model run (0: after each).
@@ -24,3 +24,4 @@ pub mod scenario;
 pub mod stamp;
 pub mod steps;
 pub mod sweep;
+pub mod worlds;

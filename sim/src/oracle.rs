@@ -185,6 +185,8 @@ pub struct Oracle {
     next_volume: Vol,
     /// Commands that have not been answered.
     commands: BTreeMap<u64, Command>,
+    /// The group may become full: any snapshot may be dropped.
+    pub may_drop: bool,
 }
 
 impl Oracle {
@@ -258,7 +260,7 @@ impl Oracle {
             name: format!("v{vol}"),
             next_name: None,
             read_only: false,
-            may_become_invalid: false,
+            may_become_invalid: origin.is_some() && self.may_drop,
             invalid: false,
             pending_of: origin,
             contents,
@@ -486,11 +488,24 @@ impl Oracle {
     }
 
     /// After a crash: what was found is what is there. Commands under way came out as `exists` and `found` say.
-    pub fn restart(&mut self, mut found: BTreeMap<Vol, (String, Vec<Found>)>) {
+    pub fn restart(&mut self, found: BTreeMap<Vol, (String, Vec<Found>)>) {
+        self.restart_beside(found, &BTreeMap::new());
+    }
+
+    /// The same, where volumes that are invalid have nothing but a name.
+    pub fn restart_beside(
+        &mut self,
+        mut found: BTreeMap<Vol, (String, Vec<Found>)>,
+        invalid: &BTreeMap<Vol, String>,
+    ) {
         self.commands.clear();
         let now = self.tick();
-        self.volumes.retain(|vol, _| found.contains_key(vol));
+        self.volumes.retain(|vol, _| found.contains_key(vol) || invalid.contains_key(vol));
         for (vol, volume) in &mut self.volumes {
+            if let Some(name) = invalid.get(vol) {
+                volume.invalid = true;
+                found.insert(*vol, (name.clone(), Vec::new()));
+            }
             let Some((name, sectors)) = found.remove(vol) else { continue };
             let mut contents = Contents { sectors: sectors.len() as u64, ..Contents::default() };
             for (sector, found) in sectors.into_iter().enumerate() {

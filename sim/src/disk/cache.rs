@@ -83,6 +83,11 @@ impl Cache {
         self.held.iter_mut().for_each(|piece| piece.completed = piece.completed.or(Some(event)));
     }
 
+    /// Drops everything for a physical volume that is gone.
+    pub fn forget(&mut self, pv: PvIndex) {
+        self.held.retain(|piece| piece.pv != pv);
+    }
+
     /// Moves to `durable` what was completed by disk event `until`.
     pub fn flush(&mut self, until: u64, durable: &mut Image) {
         let mut kept: Vec<Held> = Vec::new();

@@ -41,6 +41,11 @@ impl Image {
         self.pvs.push(PvImage { geometry, pages: Map::default() });
     }
 
+    /// The last physical volume is gone.
+    pub(super) fn remove_last_pv(&mut self) {
+        self.pvs.pop();
+    }
+
     /// Number of physical volumes.
     pub fn count(&self) -> usize {
         self.pvs.len()

@@ -212,6 +212,17 @@ impl SimDisks {
         state.counts.push(Counts::default());
     }
 
+    /// Takes the physical volume at the end away, with all that its cache holds.
+    pub fn remove_last_pv(&self) {
+        let mut state = self.state.lock();
+        let pv = PvIndex(state.current.count() as u16 - 1);
+        state.durable.remove_last_pv();
+        state.current.remove_last_pv();
+        state.cache.forget(pv);
+        state.under_way.retain(|piece| piece.pv != pv);
+        state.counts.pop();
+    }
+
     /// Drops every page for which `keep` says no: it reads as zeros. For volumes too large for memory whose
     /// contents do not matter. Writes are durable at once, so that no cache grows.
     pub fn keep_only(&self, keep: Keep) {
@@ -257,6 +268,11 @@ impl SimDisks {
     /// What a read would see everywhere, now.
     pub fn current(&self) -> Image {
         self.state.lock().current.clone()
+    }
+
+    /// Submissions and completions so far that can change a crash state.
+    pub fn events(&self) -> u64 {
+        self.state.lock().events
     }
 
     /// The disks at this instant.

@@ -1,0 +1,133 @@
+//! `rowen-sim`: worlds from the command line. `rowen-sim --help` says how.
+#![forbid(unsafe_code)]
+
+use rowen_sim::worlds::shrink::{parse_list, shrink};
+use rowen_sim::worlds::tally::Tally;
+use rowen_sim::worlds::{Options, run};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+usage: rowen-sim SEED [--keep LIST] [--trace]
+       rowen-sim --worlds N [--from S] [--minutes M]
+       rowen-sim --minutes M [--from S]
+
+Simulates worlds: a volume group on simulated disks, with clients, commands, power cuts, deaths and faults. One seed
+decides everything, so a seed that fails is replayed by its number.
+
+  SEED         run this world twice and compare the traces
+  --keep LIST  only these items of the world's plan, as a failure prints them (0-3,7)
+  --trace      print each event
+  --worlds N   run N worlds, from seed S (1) on
+  --from S     the first seed
+  --minutes M  run worlds for M minutes
+  --planted B  with a bug planted in the engine
+
+A world that fails is made smaller, and the line that replays it is printed. The exit code is 1 then.
+At the end a tally is printed: worlds, crash states, each kind of fault, and the rate per minute of one core.
+";
+
+#[derive(Default)]
+struct Arguments {
+    seed: Option<u64>,
+    worlds: Option<u64>,
+    from: Option<u64>,
+    minutes: Option<u64>,
+    options: Options,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+        match word.as_str() {
+            "--keep" => arguments.options.keep = Some(parse_list(&value()?)?),
+            "--trace" => arguments.options.trace = true,
+            "--worlds" => arguments.worlds = Some(number(value()?)?),
+            "--from" => arguments.from = Some(number(value()?)?),
+            "--minutes" => arguments.minutes = Some(number(value()?)?),
+            // The name lives as long as the program, which is short.
+            "--planted" => arguments.options.planted = Some(Box::leak(value()?.into_boxed_str())),
+            seed if !seed.starts_with('-') && arguments.seed.is_none() => {
+                arguments.seed = Some(number(seed.to_string())?);
+            }
+            other => return Err(format!("`{other}` is not known")),
+        }
+    }
+    match (arguments.seed, arguments.worlds.or(arguments.minutes)) {
+        (None, None) => Err("a seed, --worlds or --minutes is needed".into()),
+        (Some(_), Some(_)) => Err("a seed is one world: --worlds and --minutes are for many".into()),
+        _ => Ok(arguments),
+    }
+}
+
+/// One world, twice.
+fn one(seed: u64, options: &Options) -> bool {
+    let first = match run(seed, options) {
+        Ok(seen) => seen,
+        Err(broken) => {
+            println!("{broken}");
+            if options.keep.is_none() && !options.trace {
+                println!("made smaller: {}", shrink(&broken, options));
+            }
+            return false;
+        }
+    };
+    let again = run(seed, &Options { trace: false, ..options.clone() });
+    print!("{}", first.tally);
+    println!("trace {:016x}", first.trace);
+    let is_same = again.is_ok_and(|again| again == first);
+    if !is_same {
+        println!("world {seed} is not the same when it is run again");
+    }
+    is_same
+}
+
+/// Many worlds, on one core.
+fn many(arguments: &Arguments) -> bool {
+    let begun = Instant::now();
+    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let from = arguments.from.unwrap_or(1);
+    let count = arguments.worlds.unwrap_or(u64::MAX - from);
+    let (mut tally, mut failures) = (Tally::default(), 0u64);
+    for seed in from..from + count {
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            break;
+        }
+        match run(seed, &arguments.options) {
+            Ok(seen) => tally.add(&seen.tally),
+            Err(broken) => {
+                failures += 1;
+                println!("{}", shrink(&broken, &arguments.options));
+            }
+        }
+    }
+    let minutes = begun.elapsed().as_secs_f64() / 60.0;
+    print!("{tally}");
+    for what in ["worlds", "crash states"] {
+        println!("{:>12.0}  {what} per minute of one core", tally.of(what) as f64 / minutes);
+    }
+    println!("{failures:>12}  failures");
+    failures == 0
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match parse(words.into_iter()) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("rowen-sim: {why}\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    let is_well = match arguments.seed {
+        Some(seed) => one(seed, &arguments.options),
+        None => many(&arguments),
+    };
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,393 @@
+//! Whole worlds: from one seed a group, its clients, their commands, deaths, power cuts and faults.
+//!
+//! A world is a few *lives* of one group, each from an opening to a close, a power cut or the death of the server. In a life
+//! several clients work on several volumes at a time. After each life the group is opened again and everything in it
+//! is read and judged by the [oracle](crate::oracle). At the end every volume is removed, and nothing may be left.
+//!
+//! * W1 A seed decides everything: [`run`] does the same each time, down to each disk command ([`Seen::trace`]).
+//! * W2 A world that goes wrong ends with a sentence ([`Broken`]), never with a panic or without an end.
+//! * W3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that matter.
+
+pub mod clients;
+pub mod faults;
+pub mod plan;
+pub mod shrink;
+pub mod tally;
+
+use crate::client::{Client, Failure, number};
+use crate::crash::{judge_group, judge_image, panic_text, read_all, survivors};
+use crate::disk::{Image, Moment, POLICIES, Policy, SimDisks};
+use crate::exec::{Stuck, World};
+use crate::oracle::{Oracle, Since};
+use crate::rng::Rng;
+use clients::Age;
+use faults::{FAULTS, Fault};
+use parking_lot::Mutex;
+use plan::{End, Item, Plan, What};
+use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::group::{Group, VolumeState};
+use rowen_engine::runtime::Runtime;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tally::Tally;
+
+/// How a world is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only these items of the plan.
+    pub keep: Option<Vec<usize>>,
+    /// Prints each event.
+    pub trace: bool,
+    /// A bug planted in the engine.
+    pub planted: Option<&'static str>,
+    pub faults: Vec<Fault>,
+    /// More states of each crash are judged aside, up to so many.
+    pub aside: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { keep: None, trace: false, planted: None, faults: FAULTS.to_vec(), aside: 2 }
+    }
+}
+
+/// What a world came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub tally: Tally,
+    /// Hash of every disk command and every scheduling decision.
+    pub trace: u64,
+}
+
+/// A world that went wrong.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    pub seed: u64,
+    pub keep: Option<Vec<usize>>,
+    pub what: String,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "world {}: {}\n  cargo run --profile test -p rowen-sim -- {}", self.seed, self.what, self.seed)?;
+        match &self.keep {
+            None => Ok(()),
+            Some(keep) => write!(f, " --keep {}", shrink::list(keep)),
+        }
+    }
+}
+
+/// Runs the world of this seed.
+pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
+    let live = || {
+        let mut plan = Plan::new(seed, &options.faults);
+        plan.setup.config.planted = options.planted;
+        if let Some(keep) = &options.keep {
+            plan.keep(keep);
+        }
+        if options.trace {
+            eprintln!("{:#?}\n{} lives, full: {}", plan.setup, plan.lives, plan.is_full);
+        }
+        History::new(seed, plan, options.clone()).live()
+    };
+    let outcome =
+        catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
+    outcome.map_err(|what| Broken { seed, keep: options.keep.clone(), what })
+}
+
+/// What there is between two lives.
+enum Power {
+    /// Nothing yet.
+    Blank,
+    /// The power was off.
+    Off(Image),
+    /// Only the server died.
+    On(Moment),
+}
+
+/// How a life ended.
+enum Ending {
+    /// As its clients and the closing left it.
+    Finished,
+    /// At the disk event that the plan names.
+    Stopped,
+}
+
+struct History {
+    plan: Plan,
+    options: Options,
+    rng: Rng,
+    oracle: Arc<Mutex<Oracle>>,
+    power: Power,
+    since: Since,
+    seen: Seen,
+}
+
+impl History {
+    fn new(seed: u64, plan: Plan, options: Options) -> History {
+        let rng = Rng::new(seed ^ 0x5EED_0F7A_11CE_0001);
+        let (oracle, seen) = (Arc::new(Mutex::new(Oracle::default())), Seen::default());
+        oracle.lock().may_drop = plan.is_full;
+        History { plan, options, rng, oracle, power: Power::Blank, since: Since::Death, seen }
+    }
+
+    fn say(&self, words: impl FnOnce() -> String) {
+        if self.options.trace {
+            eprintln!("{}", words());
+        }
+    }
+
+    fn live(mut self) -> Result<Seen, String> {
+        self.seen.tally.count("worlds");
+        for life in 0..self.plan.lives {
+            self.life(life).map_err(|what| format!("life {life}: {what}"))?;
+        }
+        self.last_life().map_err(|what| format!("at the end: {what}"))?;
+        Ok(self.seen)
+    }
+
+    /// Runs `future` until it ends or the disks have met so many events.
+    fn until<T>(
+        world: &World,
+        disks: &SimDisks,
+        events: Option<u64>,
+        future: impl Future<Output = T>,
+    ) -> Result<Option<T>, String> {
+        let (handle, mut is_over) = (world.handle(), false);
+        let mut observe = || {
+            if events.is_some_and(|events| disks.events() >= events) {
+                is_over = true;
+                handle.stop();
+            }
+        };
+        match world.try_run_observed(future, &mut observe) {
+            Ok(value) if !is_over => Ok(Some(value)),
+            Ok(_) | Err(Stuck::Stopped) => Ok(None),
+            Err(stuck) => Err(stuck.to_string()),
+        }
+    }
+
+    /// A world with the disks as the last life left them, and the group on them.
+    fn begin(&mut self, life: usize) -> Result<(World, Arc<SimDisks>, Arc<Group>), String> {
+        let mut cuts: Vec<Item> = self.plan.of_life(life).copied().collect();
+        cuts.retain(|item| matches!(item.what, What::CutOpening(..)));
+        for cut in cuts.iter().copied().map(Some).chain([None]) {
+            let world = World::new(self.rng.bits());
+            let disks = match &self.power {
+                Power::Blank => {
+                    let (disks, group) = self.plan.setup.make(&world).map_err(|e| format!("it is not made: {e}"))?;
+                    return Ok((world, disks, group));
+                }
+                Power::Off(image) => SimDisks::with_image(world.handle(), members(image)?),
+                Power::On(moment) => SimDisks::restarted(world.handle(), moment),
+            };
+            disks.set_delays(self.plan.delays);
+            let opening = Group::open(disks.clone(), world.handle(), self.plan.setup.config.clone());
+            let at = cut.and_then(|item| match item.what {
+                What::CutOpening(events, _) => Some(disks.events() + events),
+                _ => None,
+            });
+            let opened = Self::until(&world, &disks, at, opening).map_err(|e| format!("opening: {e}"))?;
+            self.seen.trace = self.seen.trace.rotate_left(7) ^ world.handle().trace_hash();
+            match (opened, cut) {
+                (Some(group), _) => {
+                    let group = group.map_err(|e| format!("it does not open: {e}"))?;
+                    self.seen.tally.count("openings");
+                    return Ok((world, disks, group));
+                }
+                (None, Some(Item { what: What::CutOpening(_, policy), seed, .. })) => {
+                    self.say(|| format!("the power fails while it opens ({policy:?})"));
+                    self.seen.tally.count("fault: the power fails while the group opens");
+                    self.cut(&disks.moment(), policy, seed)?;
+                }
+                (None, _) => return Err("the opening ended by itself".into()),
+            }
+        }
+        Err("it was never opened".into())
+    }
+
+    /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
+    fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
+        let mut rng = Rng::new(seed);
+        self.seen.tally.count("crash states");
+        for _ in 0..rng.below(self.options.aside + 1) {
+            let policy = *rng.pick(&POLICIES);
+            let image = members(&moment.power_cut(policy, &mut rng))?;
+            self.seen.tally.count("crash states");
+            let (setup, oracle) = (&self.plan.setup, self.oracle.lock());
+            judge_image(setup, &oracle, Since::PowerLoss, image, rng.bits())
+                .map_err(|what| format!("after a power cut aside ({policy:?}): {what}"))?;
+        }
+        self.power = Power::Off(moment.power_cut(policy, &mut rng));
+        self.since = Since::PowerLoss;
+        Ok(())
+    }
+
+    /// What is found after an opening is judged, and is what there is from now on.
+    fn judge(&mut self, world: &World, group: &Arc<Group>) -> Result<(), String> {
+        let client = Client::new(world.handle(), group.clone(), Arc::default());
+        let found = world.try_run(read_all(&client)).map_err(|stuck| format!("reading: {stuck}"))??;
+        let infos = group.volumes();
+        let mut oracle = self.oracle.lock();
+        judge_group(&oracle, &infos, &found, self.since).map_err(|what| format!("since {:?}: {what}", self.since))?;
+        let check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
+        let check = check.map_err(|e| format!("check after opening: {e}"))?;
+        if let Some(first) = check.findings.first() {
+            return Err(format!("check after opening has {} findings; first: {first}", check.findings.len()));
+        }
+        let invalid = infos.iter().filter(|info| info.state == VolumeState::Invalid);
+        let invalid: BTreeMap<_, _> = invalid.map(|info| (number(info.uuid), info.name.clone())).collect();
+        oracle.restart_beside(survivors(&infos, found), &invalid);
+        self.since = Since::Death;
+        Ok(())
+    }
+
+    fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<Age> {
+        group.set_patience(Some(Duration::from_micros(self.plan.patience)));
+        let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
+        Arc::new(Age::new(client, disks.clone(), world.handle(), self.plan.is_full, self.options.trace))
+    }
+
+    fn life(&mut self, life: usize) -> Result<(), String> {
+        self.say(|| format!("life {life}"));
+        let is_first = matches!(self.power, Power::Blank);
+        let (world, disks, group) = self.begin(life)?;
+        disks.set_delays(self.plan.delays);
+        if !is_first {
+            self.judge(&world, &group)?;
+        }
+        let age = self.age(&world, &disks, &group);
+        drop(group);
+        let items: Vec<Item> = self.plan.of_life(life).copied().collect();
+        let end = items.iter().find_map(|item| match item.what {
+            What::End(events, end) => Some((events + disks.events(), end, item.seed)),
+            _ => None,
+        });
+        let running = all(age.clone(), items, self.plan.delays);
+        let outcome = Self::until(&world, &disks, end.map(|end| end.0), running);
+        self.seen.trace = self.seen.trace.rotate_left(7) ^ world.handle().trace_hash();
+        self.seen.tally.add(&age.tally.lock());
+        let ending = match outcome? {
+            Some(finished) => finished.map(|()| Ending::Finished).map_err(|failure| failure.to_string())?,
+            None => Ending::Stopped,
+        };
+        self.end(&age, ending, end.map_or((End::Close, life as u64), |(_, end, seed)| (end, seed)))
+    }
+
+    /// What the life leaves behind.
+    fn end(&mut self, age: &Age, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
+        let moment = age.disks.moment();
+        let mut rng = Rng::new(seed);
+        let stopped = age.has_stopped.load(Ordering::SeqCst);
+        // A group that stopped is what its server left.
+        let end = match (ending, end) {
+            (Ending::Stopped, end) => end,
+            (Ending::Finished, End::Close) if stopped => End::Death,
+            (Ending::Finished, end) if stopped => end,
+            (Ending::Finished, _) => End::Close,
+        };
+        self.say(|| format!("the life ends: {end:?}"));
+        match end {
+            End::Close => {
+                // Nothing that a power cut takes may be missing after a close.
+                self.power = Power::Off(moment.power_cut(Policy::Nothing, &mut rng));
+                self.since = Since::PowerLoss;
+            }
+            End::Cut(policy) => {
+                self.seen.tally.count("fault: the power fails");
+                self.cut(&moment, policy, seed)?;
+            }
+            End::VolatileDeath if !age.pvs_changed.load(Ordering::SeqCst) => {
+                self.seen.tally.count("fault: the server dies, the disks' caches stay volatile");
+                self.seen.tally.count("crash states");
+                self.power = Power::On(moment);
+            }
+            End::Death | End::VolatileDeath => {
+                self.seen.tally.count("fault: the server dies");
+                self.seen.tally.count("crash states");
+                self.power = Power::Off(moment.killed(&mut rng));
+            }
+        }
+        Ok(())
+    }
+
+    /// The group is opened once more, and every volume is removed.
+    fn last_life(&mut self) -> Result<(), String> {
+        self.say(|| "the last life".into());
+        let (world, disks, group) = self.begin(usize::MAX)?;
+        self.judge(&world, &group)?;
+        let age = self.age(&world, &disks, &group);
+        drop(group);
+        world.try_run(age.remove_all()).map_err(|stuck| stuck.to_string())?.map_err(|failure| failure.to_string())?;
+        let disks: Arc<dyn Disks> = disks;
+        let check = world.try_run(Group::check(disks)).map_err(|stuck| format!("check: {stuck}"))?;
+        let check = check.map_err(|e| format!("check after the close: {e}"))?;
+        self.seen.trace = self.seen.trace.rotate_left(7) ^ world.handle().trace_hash();
+        match check.findings.first() {
+            None => Ok(()),
+            Some(first) => Err(format!("check after the close: {first}")),
+        }
+    }
+}
+
+/// All clients and faults of a life, and its close.
+async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Result<(), Failure> {
+    let mut clients: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
+    for item in items {
+        match item.what {
+            What::Client(client, _) => clients.entry(client).or_default().push(item),
+            What::Fault(at, fault) => {
+                let (age, handle) = (age.clone(), age.handle.clone());
+                drop(handle.start("fault", async move {
+                    age.handle.sleep(Duration::from_micros(at)).await;
+                    faults::strike(&age, fault, delays, item.seed).await;
+                }));
+            }
+            What::End(..) | What::CutOpening(..) => {}
+        }
+    }
+    let started: Vec<_> = clients
+        .into_values()
+        .map(|items| {
+            let age = age.clone();
+            let handle = age.handle.clone();
+            handle.start("client", async move {
+                for item in items {
+                    if let What::Client(_, act) = item.what {
+                        age.act(item, act).await?;
+                    }
+                }
+                Ok::<(), Failure>(())
+            })
+        })
+        .collect();
+    for client in started {
+        client.await?;
+    }
+    age.wind_up().await
+}
+
+/// The disks that the newest label names, as a host finds them.
+fn members(image: &Image) -> Result<Image, String> {
+    let world = World::new(1);
+    let disks = SimDisks::with_image(world.handle(), image.clone());
+    let places = world.try_run(async {
+        let mut newest = (0, Vec::new());
+        let mut labels = Vec::new();
+        for pv in 0..disks.count() {
+            // One that is being labelled may be torn: it is in no group.
+            let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap_or_default();
+            labels.push(label.as_ref().map(|label| label.pv_uuid));
+            if let Some(group) = label.and_then(|label| label.group) {
+                newest = newest.max((group.sequence, group.members));
+            }
+        }
+        let place = |uuid| labels.iter().position(|own| own.as_ref() == Some(uuid));
+        newest.1.iter().map(place).collect::<Option<Vec<_>>>()
+    });
+    let places = places.map_err(|stuck| format!("looking for the group: {stuck}"))?;
+    Ok(image.reordered(&places.ok_or("a physical volume of the group has no label")?))
+}

@@ -1,0 +1,122 @@
+//! Whole worlds from numbered seeds: clients, commands, deaths, power cuts and faults. `ROWEN_SIM_SEEDS` scales their number (in
+//! percent). A world that fails is replayed by the line that it prints; docs/testing.md says what a world is.
+#![allow(clippy::unwrap_used)]
+
+use rowen_sim::worlds::shrink::shrink;
+use rowen_sim::worlds::tally::Tally;
+use rowen_sim::worlds::{Options, Seen, run};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn percent() -> u64 {
+    std::env::var("ROWEN_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
+}
+
+/// Runs `one` for numbers from 1 on, on half of the cores (tests run side by side), until one of them says that it is enough.
+fn each<T: Send>(count: u64, one: impl Fn(u64) -> Option<T> + Sync) -> Vec<T> {
+    let next = AtomicU64::new(1);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).div_ceil(2);
+    let work = || {
+        let mut all = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number > count {
+                return all;
+            }
+            match one(number) {
+                Some(value) => all.push(value),
+                None => next.store(count + 1, Ordering::Relaxed),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn worlds() {
+    let failures = parking_lot::Mutex::new(Vec::new());
+    let options = Options::default();
+    let seen = each(2000 * percent() / 100, |seed| match run(seed, &options) {
+        Ok(seen) => Some(seen),
+        Err(broken) => {
+            let mut failures = failures.lock();
+            failures.push(broken);
+            (failures.len() < 3).then(Seen::default)
+        }
+    });
+    let failures = failures.into_inner();
+    let shown: Vec<String> = failures.iter().map(|broken| shrink(broken, &options).to_string()).collect();
+    assert!(failures.is_empty(), "{}", shown.join("\n"));
+    let mut tally = Tally::default();
+    seen.iter().for_each(|seen| tally.add(&seen.tally));
+    println!("{tally}");
+    // All worlds together meet everything. A part of them need not.
+    let must = ["groups filled up", "refused: no space", "physical volumes joined", "physical volumes left"];
+    let faults = options.faults.iter().map(|fault| fault.name());
+    for what in must.into_iter().chain(faults) {
+        assert!(percent() < 100 || tally.of(what) > 0, "no world met this: {what}\n{tally}");
+    }
+}
+
+#[test]
+fn a_seed_is_one_world() {
+    let differ = each(60, |seed| {
+        let options = Options::default();
+        Some((seed, run(seed, &options).ok() != run(seed, &options).ok()))
+    });
+    let differ: Vec<_> = differ.into_iter().filter(|(_, differs)| *differs).collect();
+    assert!(differ.is_empty(), "not the same when they are run again: {differ:?}");
+}
+
+/// A finder that finds nothing proves nothing.
+fn finds(bug: &'static str) {
+    let options = Options { planted: Some(bug), ..Options::default() };
+    let found = parking_lot::Mutex::new(None);
+    each(6000, |seed| match run(seed, &options) {
+        Ok(_) => Some(()),
+        Err(broken) => {
+            found.lock().get_or_insert(broken);
+            None
+        }
+    });
+    let found = found.into_inner();
+    let found = found.unwrap_or_else(|| panic!("the planted bug {bug} was not found"));
+    println!("{bug}: {found}");
+}
+
+#[test]
+fn finds_early_ack() {
+    finds("early_ack");
+}
+
+#[test]
+fn finds_no_flush() {
+    finds("no_flush");
+}
+
+#[test]
+fn finds_reuse_early() {
+    finds("reuse_early");
+}
+
+#[test]
+fn finds_skip_crc() {
+    finds("skip_crc");
+}
+
+#[test]
+fn finds_stale_partial() {
+    finds("stale_partial");
+}
+
+#[test]
+fn finds_child_not_asked() {
+    finds("child_not_asked");
+}
+
+#[test]
+fn finds_snapshot_not_durable() {
+    finds("snapshot_not_durable");
+}
