@@ -388,7 +388,10 @@ pub(crate) async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>
     Ok(all)
 }
 
-pub(crate) fn survivors(infos: &[VolumeInfo], mut found: BTreeMap<Vol, Vec<Found>>) -> BTreeMap<Vol, (String, Vec<Found>)> {
+pub(crate) fn survivors(
+    infos: &[VolumeInfo],
+    mut found: BTreeMap<Vol, Vec<Found>>,
+) -> BTreeMap<Vol, (String, Vec<Found>)> {
     let named = infos.iter().filter_map(|info| {
         let vol = number(info.uuid);
         found.remove(&vol).map(|sectors| (vol, (info.name.clone(), sectors)))

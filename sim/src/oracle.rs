@@ -493,11 +493,7 @@ impl Oracle {
     }
 
     /// The same, where volumes that are invalid have nothing but a name.
-    pub fn restart_beside(
-        &mut self,
-        mut found: BTreeMap<Vol, (String, Vec<Found>)>,
-        invalid: &BTreeMap<Vol, String>,
-    ) {
+    pub fn restart_beside(&mut self, mut found: BTreeMap<Vol, (String, Vec<Found>)>, invalid: &BTreeMap<Vol, String>) {
         self.commands.clear();
         let now = self.tick();
         self.volumes.retain(|vol, _| found.contains_key(vol) || invalid.contains_key(vol));

@@ -191,7 +191,7 @@ impl Age {
         let (place, count) = (rng.bits(), rng.bits());
         let oracle = self.client.oracle.lock();
         let claims = self.claims.lock();
-        let fits = |vol: &Vol| !claims.closed.contains(vol) && !(writable && oracle.volumes[vol].read_only);
+        let fits = |vol: &Vol| !(claims.closed.contains(vol) || writable && oracle.volumes[vol].read_only);
         let vols: Vec<Vol> = oracle.readable().into_iter().filter(fits).collect();
         let vol = *vols.get((which % vols.len().max(1) as u64) as usize)?;
         let sectors = oracle.volumes[&vol].sectors();
@@ -473,7 +473,11 @@ impl Age {
         match checked {
             Ok(report) => match report.findings.first() {
                 // A copy that could not be read counts as a bad one.
-                Some(_) if self.is_faulty.load(Ordering::SeqCst) && report.repairable == report.findings.len() as u64 => Ok(()),
+                Some(_)
+                    if self.is_faulty.load(Ordering::SeqCst) && report.repairable == report.findings.len() as u64 =>
+                {
+                    Ok(())
+                }
                 None => {
                     self.count("checks beside the foreground");
                     Ok(())
