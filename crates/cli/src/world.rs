@@ -7,15 +7,19 @@ use rowen_control::uuids;
 use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
-use rowen_host::{archive, keeper, server, settings};
+use rowen_host::{archive, helper, keeper, server, settings};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A process that is no command: the keeper, which a server starts. It has to be told apart before anything else happens.
+/// A process that is no command: the keeper, which a server starts, or a helper. It has to be told apart before anything else
+/// happens.
 pub fn special_role(words: &[String]) -> Option<u8> {
+    if helper::is_one(words) {
+        return Some(helper::main(|_| {}));
+    }
     match words {
         [role, group] if role == "keeper" && rowen_control::names::check_form(group).is_ok() => {
             Some(u8::try_from(keeper::main(group)).unwrap_or(exit::FAILED))
@@ -178,7 +182,7 @@ impl Backend for Host {
     }
 
     fn other_devices(&mut self) -> Answer<Vec<(String, u64)>> {
-        let others = devices::scan().map_err(trouble)?.others();
+        let others = devices::scan().and_then(|scan| scan.others()).map_err(trouble)?;
         Ok(others.into_iter().map(|(path, size)| (path.display().to_string(), size)).collect())
     }
 

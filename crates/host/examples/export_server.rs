@@ -8,13 +8,16 @@ mod common;
 use common::FileTarget;
 use rowen_host::export::{Exports, Target};
 use rowen_host::reactor::Pool;
-use rowen_host::{harden, keeper};
+use rowen_host::{harden, helper, keeper};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
+    if helper::is_one(&words[1..]) {
+        std::process::exit(helper::main(|_| {}).into());
+    }
     let code = match words.iter().map(String::as_str).collect::<Vec<_>>()[1..] {
         ["keeper", group] => keeper::main(group),
         ["serve", group] => serve(group),

@@ -5,6 +5,7 @@ pub mod devices;
 pub mod disks;
 pub mod export;
 pub mod harden;
+pub mod helper;
 pub mod keeper;
 pub mod paths;
 pub mod reactor;

@@ -25,6 +25,12 @@ pub fn is_private_world() -> bool {
     std::env::var_os("ROWEN_SYSTEM_DIR").is_some_and(|value| !value.is_empty())
 }
 
+/// In a world of its own, the block devices that it sees all the same: `ROWEN_SCAN_DEVICES`, with a colon between two.
+pub fn scanned_devices() -> Vec<PathBuf> {
+    let paths = std::env::var_os("ROWEN_SCAN_DEVICES").unwrap_or_default();
+    std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
 /// The directory of what does not survive a reboot.
 pub fn run_dir() -> PathBuf {
     directory("ROWEN_RUN_DIR", "/run/rowen")
@@ -70,6 +76,11 @@ pub fn start_lock(group: &str) -> PathBuf {
 /// The file whose lock lets one command at a time do what takes more than one request.
 pub fn turn_lock(group: &str) -> PathBuf {
     group_dir(group).join("turn.lock")
+}
+
+/// Where a group's server has its physical volumes: for its successor, which looks nowhere else.
+pub fn members(group: &str) -> PathBuf {
+    group_dir(group).join("members")
 }
 
 /// The running server's process number.

@@ -242,7 +242,7 @@ fn a_keeper_and_a_server_that_die_together_leave_remains_that_the_next_server_cl
     fs::write(&marker, "7:99999\n").unwrap();
     served.first = Some(served.spawn());
     wait_for("the new server", 10 * SECOND, || served.served_times() == 2);
-    assert!(!marker.exists());
+    wait_for("the mark to go", 10 * SECOND, || !marker.exists());
     assert_eq!(loops_of(&served.group).len(), 1);
     succeeded(served.fio("v", &["--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=8M"]));
     served.end();

@@ -2,7 +2,7 @@
 //! devices, while they are held; then the writes.
 
 use super::plain::{Identity, Plain, PlainDisks, block_on};
-use super::{Error, file, scan, signature};
+use super::{Error, file, look, scan, signature};
 use crate::disks::{OpenError, OpenMode, Reason};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, NewGroup, NewPv, PvLabel};
@@ -52,7 +52,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 fn label_of(path: &Path) -> rowen_engine::error::Result<Option<PvLabel>> {
     match Plain::open(path, OpenMode::ReadOnly) {
-        Ok(device) => scan::read_label(device),
+        Ok(device) => look::read_label(device),
         Err(_) => Ok(None),
     }
 }

@@ -4,6 +4,9 @@
 //!
 //! * to look at a device without ever writing to it, and to look at the known devices only (the devices file, and block
 //!   devices whose label is ours), so that a command costs milliseconds;
+//! * H8 to look through a helper process, which is waited for for a limited time, and to leave out block devices that lie on a
+//!   volume of Rowen's;
+//! * H9 to open a group that has lost its server where that server had it, without looking at anything else;
 //! * to write to a device only while holding it alone, and only after every check on every device of the command has
 //!   passed: a refusal has changed nothing;
 //! * to overwrite another's data only when told so.
@@ -11,13 +14,16 @@
 mod create;
 mod error;
 pub mod file;
+pub(crate) mod look;
+pub mod members;
 mod plain;
 mod scan;
 mod signature;
+mod stack;
 mod udev;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
-pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, probe, scan};
+pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, probe, scan, volume_under};
 pub use udev::properties as udev_properties;

@@ -7,6 +7,7 @@ use crate::disks::open::{self, Opened};
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PvGeometry, PvIndex, Segment};
 use rustix::fs::{FallocateFlags, FileType};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::future::Future;
 use std::os::unix::fs::FileExt;
@@ -29,7 +30,7 @@ pub struct Plain {
 }
 
 /// What makes two paths the same device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Identity {
     Block(u64),
     File(u64, u64),

@@ -1,12 +1,13 @@
 //! Which physical volumes there are, and which of them make up a group.
 
-use super::plain::{Identity, Plain, PlainDisks, block_on};
-use super::{Error, file};
-use crate::disks::{OpenMode, holders};
+use super::plain::Identity;
+use super::stack::{self, Stack};
+use super::{Error, file, look, members};
+use crate::disks::holders;
+use crate::export::loopdev::LoopDevice;
 use crate::paths;
 use rowen_control::names;
-use rowen_engine::disk::PvIndex;
-use rowen_engine::group::{Group, PvLabel, PvMembership};
+use rowen_engine::group::{PvLabel, PvMembership};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -65,26 +66,31 @@ pub struct GroupSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     pub pvs: Vec<Pv>,
+    /// The devices that were found to be physical volumes.
+    identities: HashSet<Identity>,
 }
 
 /// Reads the labels of all known devices.
 pub fn scan() -> Result<Scan, Error> {
+    let entries = file::read()?;
+    let mut paths: Vec<PathBuf> = entries.iter().map(|entry| entry.path.clone()).collect();
+    paths.extend(block_candidates());
     let mut scan = Scan::default();
-    let mut seen = HashSet::new();
+    let mut files = HashSet::new();
     let mut lost = Vec::new();
-    for entry in file::read()? {
-        match look(&entry.path, &mut seen) {
-            Look::Pv(pv) => scan.pvs.push(pv),
-            Look::SeenBefore => {}
-            Look::NoPv => lost.push(entry),
-        }
-    }
-    if !paths::is_private_world() {
-        let files = scan.pvs.iter().filter_map(|pv| std::fs::canonicalize(&pv.path).ok()).collect();
-        for path in labelled_block_candidates(&files) {
-            if let Look::Pv(pv) = look(&path, &mut seen) {
-                scan.pvs.push(pv);
+    for (at, (path, found)) in paths.iter().zip(look::look_at(&paths)?).enumerate() {
+        let entry = entries.get(at);
+        // Another name of a file that was looked at already.
+        let is_known_file = || loop_backing(path).is_some_and(|backing| files.contains(&backing));
+        let pv = found.as_ref().and_then(|found| found.pv(path));
+        match (found, pv) {
+            (Some(found), Some(pv)) if entry.is_some() || !is_known_file() => {
+                files.extend(found.real);
+                if scan.identities.insert(found.identity) {
+                    scan.pvs.push(pv);
+                }
             }
+            _ => lost.extend(entry.cloned()),
         }
     }
     // An entry whose device is gone matters where a group misses it; else it is only old.
@@ -98,97 +104,87 @@ pub fn scan() -> Result<Scan, Error> {
     Ok(scan)
 }
 
-enum Look {
-    Pv(Pv),
-    NoPv,
-    SeenBefore,
+/// The members of the group `name`: where its server had them, if they are there, or wherever they are.
+pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
+    let paths = match names::check_form(name) {
+        Ok(()) => members::read(name),
+        Err(_) => Vec::new(),
+    };
+    let mut known = Scan::default();
+    for (path, found) in paths.iter().zip(look::look_at(&paths)?) {
+        known.pvs.extend(found.and_then(|found| found.pv(path)));
+    }
+    known.agree_on_names();
+    match known.group(name) {
+        Ok(group) => Ok(group),
+        Err(_) => scan()?.group(name),
+    }
 }
 
 /// The physical volume at `path`, if it is one.
 pub fn probe(path: &Path) -> Option<Pv> {
-    match look(path, &mut HashSet::new()) {
-        Look::Pv(pv) => Some(pv),
-        Look::NoPv | Look::SeenBefore => None,
-    }
+    let [found] = &look::look_at(&[path.to_owned()]).ok()?[..] else { return None };
+    found.as_ref()?.pv(path)
 }
 
-fn look(path: &Path, seen: &mut HashSet<Identity>) -> Look {
-    let Ok(device) = Plain::open(path, OpenMode::ReadOnly) else { return Look::NoPv };
-    if !seen.insert(device.identity) {
-        return Look::SeenBefore;
-    }
-    let size = device.geometry.size;
-    let state = match read_label(device) {
-        Ok(None) => return Look::NoPv,
-        Ok(Some(label)) => trusted(label),
-        Err(error) => PvState::Damaged(error.to_string()),
+/// The file of the volume, of whatever group, that the file or block device at `path` is or lies on.
+pub fn volume_under(path: &Path) -> Result<Option<PathBuf>, Error> {
+    let found = look::look_at(&[path.to_owned()])?;
+    let numbers = match found.into_iter().next().flatten().map(|found| found.identity) {
+        Some(Identity::Block(device) | Identity::File(device, _)) => holders::device_name(device),
+        None => return Ok(None),
     };
-    Look::Pv(Pv { path: path.to_owned(), size, state })
+    Ok(Stack::read().volume_under(&numbers).map(Path::to_owned))
 }
 
-/// A label whose words may be used: a group's name becomes a path.
-fn trusted(label: PvLabel) -> PvState {
-    match label.group.as_ref().map(|group| (&group.group_name, names::check_form(&group.group_name))) {
-        Some((name, Err(refusal))) => {
-            PvState::Damaged(format!("the group's name \"{}\": {refusal}", name.escape_debug()))
-        }
-        _ => PvState::Present(label),
-    }
+fn loop_backing(device: &Path) -> Option<PathBuf> {
+    let number = device.strip_prefix("/dev").ok()?.to_str()?.strip_prefix("loop")?.parse().ok()?;
+    LoopDevice { number }.backing()
 }
 
-/// The label of an open device.
-pub fn read_label(device: Plain) -> rowen_engine::error::Result<Option<PvLabel>> {
-    let disks = PlainDisks(vec![device]);
-    block_on(Group::read_label(&disks, PvIndex(0)))
-}
-
-/// The block devices worth a look: those with a size that are neither an export of ours nor another name of a file that
-/// was looked at already.
-fn labelled_block_candidates(files: &HashSet<PathBuf>) -> Vec<PathBuf> {
-    let exports = paths::run_dir();
-    let exports = std::fs::canonicalize(&exports).unwrap_or(exports);
-    let is_known = |backing: &PathBuf| backing.starts_with(&exports) || files.contains(backing);
-    let skip: HashSet<PathBuf> =
-        holders::loop_devices().filter(|(_, backing)| is_known(backing)).map(|(device, _)| device).collect();
-    let mut found: Vec<PathBuf> = sized_block_devices().filter(|path| !skip.contains(path)).collect();
+/// The block devices worth a look: those with a size that are no volume of Rowen's, nor lie on one (H8), nor are a part of another
+/// device.
+fn block_candidates() -> Vec<PathBuf> {
+    let chosen = paths::scanned_devices();
+    let is_seen = |path: &PathBuf| !paths::is_private_world() || chosen.contains(path);
+    let stack = Stack::read();
+    let is_worth = |numbers: &str| !stack.lies_on_volume(numbers) && !stack::is_component(numbers);
+    let devices = sized_block_devices().filter(|(path, numbers)| is_seen(path) && is_worth(numbers));
+    let mut found: Vec<PathBuf> = devices.map(|(path, _)| path).collect();
     found.sort();
     found
 }
 
-/// The block devices that have a size.
-fn sized_block_devices() -> impl Iterator<Item = PathBuf> {
+/// The block devices that have a size, with their numbers.
+fn sized_block_devices() -> impl Iterator<Item = (PathBuf, String)> {
     let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    names
-        .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
-        .map(|entry| Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/")))
-}
-
-/// The devices of volumes, which are loop devices over files of ours.
-fn exports() -> HashSet<Identity> {
-    let exports = paths::run_dir();
-    let exports = std::fs::canonicalize(&exports).unwrap_or(exports);
-    let is_export = |(_, backing): &(PathBuf, PathBuf)| backing.starts_with(&exports);
-    holders::loop_devices().filter(is_export).filter_map(|(device, _)| Identity::of(&device)).collect()
+    names.filter_map(|entry| {
+        let read = |name| std::fs::read_to_string(entry.path().join(name)).ok().map(|text| text.trim().to_owned());
+        let path = Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/"));
+        (read("size")? != "0").then_some((path, read("dev")?))
+    })
 }
 
 impl Scan {
-    /// The block devices that are none of these physical volumes, with their bytes, by path. Devices of volumes are left out.
-    pub fn others(&self) -> Vec<(PathBuf, u64)> {
-        let mut seen: HashSet<Identity> = self.pvs.iter().filter_map(|pv| Identity::of(&pv.path)).collect();
-        seen.extend(exports());
+    /// The block devices that are none of these physical volumes, with their bytes, by path. Volumes and what lies on them are
+    /// left out.
+    pub fn others(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
+        let stack = Stack::read();
         // What somebody gave a name of its own is known by that.
         let named = std::fs::read_dir("/dev/mapper").into_iter().flatten().flatten().map(|entry| entry.path());
-        let named: Vec<PathBuf> = named.chain(sized_block_devices()).collect();
-        let mut others: Vec<(PathBuf, u64)> = named
-            .into_iter()
-            .filter_map(|path| {
-                let identity = Identity::of(&path).filter(|identity| matches!(identity, Identity::Block(_)))?;
-                let size = Plain::open(&path, OpenMode::ReadOnly).ok()?.geometry.size;
-                seen.insert(identity).then_some((path, size))
-            })
-            .collect();
+        let named = named.filter_map(|path| match Identity::of(&path)? {
+            Identity::Block(device) => Some((path, holders::device_name(device))),
+            Identity::File(..) => None,
+        });
+        let devices = named.chain(sized_block_devices());
+        let paths: Vec<PathBuf> =
+            devices.filter(|(_, numbers)| !stack.lies_on_volume(numbers)).map(|(path, _)| path).collect();
+        let mut seen = self.identities.clone();
+        let found = paths.iter().zip(look::look_at(&paths)?).filter_map(|(path, found)| Some((path, found?)));
+        let others = found.filter(|(_, found)| seen.insert(found.identity));
+        let mut others: Vec<(PathBuf, u64)> = others.map(|(path, found)| (path.clone(), found.size)).collect();
         others.sort();
-        others
+        Ok(others)
     }
 
     /// A power cut while a group was renamed leaves labels of either name: the newest is right for all of its members.

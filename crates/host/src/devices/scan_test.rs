@@ -18,7 +18,7 @@ fn member(path: &str, byte: u8, group: (&str, u8), index: u16, members: &[u8], s
 }
 
 fn scan_of(pvs: &[Pv]) -> Scan {
-    Scan { pvs: pvs.to_vec() }
+    Scan { pvs: pvs.to_vec(), ..Scan::default() }
 }
 
 const VG: (&str, u8) = ("vg", 100);

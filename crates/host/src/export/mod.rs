@@ -13,7 +13,8 @@
 
 mod blocking;
 mod dispatch;
-mod error;
+pub(crate) mod error;
+mod freeze;
 pub mod fuse;
 pub mod loopdev;
 pub mod nodes;
@@ -25,10 +26,11 @@ mod written;
 
 pub use blocking::blocking;
 pub use error::{Error, Result};
+pub use freeze::FrozenGuard;
 pub use remains::clear_remains;
 pub use target::{BoxFuture, Errno, Target, VolumeTarget, errno_of};
-pub use usage::{FrozenGuard, Mounts};
 
+use crate::helper::hold::Held;
 use crate::keeper::{self, Entry};
 use crate::paths;
 use crate::reactor::{Pool, readable};
@@ -273,8 +275,9 @@ impl Exports {
     /// Writes out what is cached of these volumes' devices, and freezes the filesystems on them until the guard goes.
     /// Volumes that are not active are nothing to hold.
     pub async fn freeze(&self, names: &[String]) -> Result<FrozenGuard> {
-        let names = names.to_vec();
-        self.off_worker(move |inner| inner.freeze(&names)).await
+        let held = self.inner.held(names);
+        // Not in turn with changes: writing out may take minutes.
+        blocking(move || freeze::freeze(held)).await.doing(|| "start a thread".into())?
     }
 
     /// Goes on with the devices that a predecessor left with the keeper, and clears away what of its remains cannot go
@@ -366,6 +369,10 @@ impl Inner {
                 Ok(node)
             }
             Err(e) => {
+                // A helper that was killed may have attached a device.
+                let file = self.files.join(&entry.file);
+                let bound = loopdev::bound_in(&self.files).into_iter().filter(|(_, path)| *path == file);
+                loopdev::abandon(&bound.map(|(device, _)| device).collect::<Vec<_>>());
                 // The first error is the one to report.
                 let _ = self.take_down(&entry.file, &ended);
                 Err(e)
@@ -436,17 +443,21 @@ impl Inner {
 
     /// `unused`: that nobody has the device open was looked up just now.
     fn deactivate(&self, name: &str, unused: bool) -> Result<()> {
-        let (device, major, minor) = {
+        let (device, major, minor, file) = {
             let active = self.active.lock();
             let export = active.get(name).ok_or_else(|| Error::NotActive(name.into()))?;
-            (export.device, export.major, export.minor)
+            (export.device, export.major, export.minor, self.files.join(&export.entry.file))
         };
         let user = if unused { usage::claimed_by(major, minor)? } else { usage::in_lasting_use(major, minor)? };
         if let Some(user) = user {
             return Err(Error::InUse { device: format!("{}/{name}", self.group), user });
         }
         self.nodes.remove(name)?;
-        if let Err(e) = device.detach() {
+        // A helper that was killed may have detached it.
+        let is_attached = || device.backing().as_ref() == Some(&file);
+        if let Err(e) = device.detach()
+            && is_attached()
+        {
             // Somebody was quicker: the volume stays active, names and all.
             self.make_names(name, device)?;
             return Err(e);
@@ -518,23 +529,20 @@ impl Inner {
         }
     }
 
-    fn freeze(&self, names: &[String]) -> Result<FrozenGuard> {
-        let mut guard = FrozenGuard::default();
-        let known = |name: &String| {
-            let active = self.active.lock();
-            active.get(name).map(|export| (export.device, export.major, export.minor))
-        };
-        let devices: Vec<(LoopDevice, u32, u32)> = names.iter().filter_map(known).collect();
-        devices.iter().try_for_each(|(device, ..)| device.sync())?;
-        if devices.is_empty() {
-            return Ok(guard);
-        }
-        let mounts = Mounts::read();
-        for (device, major, minor) in devices {
-            let marker = self.run.join(format!("{FROZEN}{}", device.number));
-            guard.join(usage::freeze(&mounts.of(major, minor), (major, minor), &marker)?);
-        }
-        Ok(guard)
+    fn held(&self, names: &[String]) -> Vec<Held> {
+        let active = self.active.lock();
+        let known = names.iter().filter_map(|name| active.get(name));
+        let held = known.map(|export| Held {
+            number: export.device.number,
+            major: export.major,
+            minor: export.minor,
+            marker: self.run.join(format!("{FROZEN}{}", export.device.number)),
+        });
+        let mut held: Vec<Held> = held.collect();
+        // Helpers wait for each other's locks: in one order.
+        held.sort_by_key(|held| held.number);
+        held.dedup_by_key(|held| held.number);
+        held
     }
 
     fn takeover(&self, resolve: &Resolve<'_>) -> Result<Takeover> {
@@ -574,7 +582,9 @@ impl Inner {
             if device.size()? != target.size() {
                 device.update_size()?;
             }
-            device.set_read_only(read_only)?;
+            if device.is_read_only() != read_only {
+                device.set_read_only(read_only)?;
+            }
             if renamed { self.hold_again(&name) } else { Ok(()) }
         });
         if let Err(e) = repaired {
@@ -604,7 +614,11 @@ impl Inner {
         let active = self.active.lock();
         let kept: Vec<_> = active.iter().map(|(name, export)| (name.clone(), export.entry.file.clone())).collect();
         drop(active);
-        remains::clear(&self.nodes, &self.run, &self.files, &kept).map(drop)
+        remains::clear(&self.nodes, &self.files, &kept)?;
+        let markers = remains::frozen(&self.run)?;
+        // To thaw takes writes, which this process is about to serve.
+        let thaw = move || freeze::thaw_left_over(&markers);
+        std::thread::Builder::new().name("rowen-thaw".into()).spawn(thaw).doing(|| "start a thread".into()).map(drop)
     }
 
     fn stop_all(self: &Arc<Self>) -> Result<()> {

@@ -2,10 +2,10 @@
 
 use super::error::{Doing, Result};
 use super::nodes::Nodes;
-use super::{loopdev, usage};
+use super::{freeze, loopdev};
 use crate::paths;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names of the files that say what is frozen start so; the loop device's number follows.
 pub(super) const FROZEN: &str = "frozen-";
@@ -15,13 +15,12 @@ pub(super) type Kept = (String, String);
 
 /// Clears away what belongs to none of these volumes. A device that is in use gives errors from then on, and goes with its last
 /// user. Returns how many loop devices and files there were.
-pub(super) fn clear(nodes: &Nodes, run: &Path, files: &Path, kept: &[Kept]) -> Result<usize> {
+pub(super) fn clear(nodes: &Nodes, files: &Path, kept: &[Kept]) -> Result<usize> {
     nodes.sweep(|name| kept.iter().any(|(active, _)| active == name))?;
     let is_kept = |path: &Path| kept.iter().any(|(_, file)| path.file_name() == Some(file.as_ref()));
     let mut cleared = 0;
-    for (device, _) in loopdev::bound_in(files).iter().filter(|(_, path)| !is_kept(path)) {
-        device.abandon();
-    }
+    let left: Vec<_> = loopdev::bound_in(files).into_iter().filter(|(_, path)| !is_kept(path)).collect();
+    loopdev::abandon(&left.iter().map(|(device, _)| *device).collect::<Vec<_>>());
     let listed = fs::read_dir(files).doing(|| format!("list {}", files.display()))?;
     for path in listed.flatten().map(|entry| entry.path()).filter(|path| !is_kept(path)) {
         let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
@@ -30,11 +29,14 @@ pub(super) fn clear(nodes: &Nodes, run: &Path, files: &Path, kept: &[Kept]) -> R
         fs::remove_file(&path).doing(|| format!("remove {}", path.display()))?;
         cleared += 1;
     }
-    let listed = fs::read_dir(run).doing(|| format!("list {}", run.display()))?;
-    for entry in listed.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(FROZEN)) {
-        usage::thaw_left_over(&entry.path());
-    }
     Ok(cleared)
+}
+
+/// The markers of what is frozen, or was when a helper was killed.
+pub(super) fn frozen(run: &Path) -> Result<Vec<PathBuf>> {
+    let listed = fs::read_dir(run).doing(|| format!("list {}", run.display()))?;
+    let markers = listed.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(FROZEN));
+    Ok(markers.map(|entry| entry.path()).collect())
 }
 
 /// The same of all volumes of a group that has neither a server nor a keeper, which the caller sees to.
@@ -42,5 +44,7 @@ pub fn clear_remains(group: &str) -> Result<usize> {
     let run = paths::group_dir(group);
     // Without it there never was an export.
     let Ok(files) = fs::canonicalize(run.join("volumes")) else { return Ok(0) };
-    clear(&Nodes::new(Path::new("/dev"), group, &files)?, &run, &files, &[])
+    let cleared = clear(&Nodes::new(Path::new("/dev"), group, &files)?, &files, &[])?;
+    freeze::thaw_left_over(&frozen(&run)?);
+    Ok(cleared)
 }

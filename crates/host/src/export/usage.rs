@@ -1,47 +1,39 @@
-//! Who uses a block device, and holding its filesystems still.
+//! Who uses a block device.
 //!
 //! The kernel says "busy" and no more. An administrator wants to know who: here the mounts of every mount namespace,
 //! swap, devices stacked on top and open files are looked through, the cheap questions first. All of it blocks.
 
-use super::error::{Doing, Error, Result};
-use rustix::fs::{Mode, OFlags};
+use super::error::Result;
+use crate::helper::{self, Job};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-// linux/fs.h: _IOWR('X', 119, int), _IOWR('X', 120, int)
-const FIFREEZE: libc::c_ulong = 0xC004_5877;
-const FITHAW: libc::c_ulong = 0xC004_5878;
 
 /// A mount of a device: where it is, as seen by `process`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     pub point: PathBuf,
     pub process: u32,
+    /// The kernel's number of the mount.
+    pub id: u64,
+    /// The filesystem may be on other devices as well, and has a device number of its own.
+    pub is_of_several: bool,
 }
 
-impl Mount {
-    /// The mount point as this process can reach it, also when it is in another mount namespace.
-    pub fn reachable(&self) -> PathBuf {
-        let inside = self.point.strip_prefix("/").unwrap_or(&self.point);
-        Path::new("/proc").join(self.process.to_string()).join("root").join(inside)
-    }
-}
-
+/// The number of the block device that a path under /dev leads to. Other paths are not looked at: they may be on anything.
 fn device_of(path: &Path) -> Option<u64> {
-    let meta = fs::metadata(path).ok()?;
+    let is_below = path.components().all(|part| part != Component::ParentDir);
+    let meta = fs::metadata(path.strip_prefix("/dev").ok().filter(|_| is_below).map(|_| path)?).ok()?;
     meta.file_type().is_block_device().then(|| meta.rdev())
 }
 
 /// Undoes the octal escapes of /proc (`\040` is a space).
-fn unescape(field: &str) -> PathBuf {
+pub(crate) fn unescape(field: &str) -> PathBuf {
     let bytes = field.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -61,17 +53,22 @@ fn unescape(field: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(plain))
 }
 
-/// The mount points in a mountinfo file that show the device. Filesystems over several devices (btrfs) carry a number of
-/// their own, so their source is looked at too.
-fn mounts_in(mountinfo: &str, numbers: &str, device: u64) -> Vec<PathBuf> {
-    let shows_device = |line: &&str| {
-        let shown = line.split(' ').nth(2).unwrap_or_default();
-        let source = || line.split_once(" - ").and_then(|(_, tail)| tail.split(' ').nth(1)).map(unescape);
-        let is_of_several = shown.starts_with("0:");
-        shown == numbers
-            || is_of_several && source().is_some_and(|path| path.is_absolute() && device_of(&path) == Some(device))
+/// Filesystems over several devices: the kernel shows a number that is none of the devices'.
+const OF_SEVERAL: [&str; 2] = ["btrfs", "bcachefs"];
+
+/// The mounts in a mountinfo file that show the device.
+fn mounts_in(process: u32, mountinfo: &str, numbers: &str, device: u64) -> Vec<Mount> {
+    let mount_of = |line: &str| {
+        let mut fields = line.split(' ');
+        let (id, shown, point) = (fields.next()?.parse().ok()?, fields.nth(1)?, fields.nth(1)?);
+        let (_, tail) = line.split_once(" - ")?;
+        let (kind, source) = tail.split_once(' ')?;
+        let is_of_several = shown != numbers && OF_SEVERAL.contains(&kind);
+        let is_source = || device_of(&unescape(source.split(' ').next()?)).map(|number| number == device);
+        let is_it = shown == numbers || is_of_several && is_source() == Some(true);
+        is_it.then(|| Mount { point: unescape(point), process, id, is_of_several })
     };
-    mountinfo.lines().filter(shows_device).filter_map(|line| line.split(' ').nth(4)).map(unescape).collect()
+    mountinfo.lines().filter_map(mount_of).collect()
 }
 
 /// How often all processes were gone through: where there are thousands, each time takes milliseconds.
@@ -117,10 +114,7 @@ impl Mounts {
     pub fn of(&self, major: u32, minor: u32) -> Vec<Mount> {
         let numbers = format!("{major}:{minor}");
         let device = rustix::fs::makedev(major, minor);
-        let of_view = |(process, mountinfo): &(u32, String)| {
-            let process = *process;
-            mounts_in(mountinfo, &numbers, device).into_iter().map(move |point| Mount { point, process })
-        };
+        let of_view = |(process, mountinfo): &(u32, String)| mounts_in(*process, mountinfo, &numbers, device);
         self.views.iter().flat_map(of_view).collect()
     }
 }
@@ -162,10 +156,7 @@ pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
 
 /// What uses the device, in words; none: nothing does. Files that this process has open do not count.
 pub fn in_use(major: u32, minor: u32) -> Result<Option<String>> {
-    if let Some(claimant) = claimed_by(major, minor)? {
-        return Ok(Some(claimant));
-    }
-    Ok(opener(rustix::fs::makedev(major, minor)))
+    Ok(user_of(is_claimed(major, minor)?, major, minor))
 }
 
 /// Who holds the device exclusively, in words. Processes are looked through only when there is somebody.
@@ -175,13 +166,14 @@ pub fn claimed_by(major: u32, minor: u32) -> Result<Option<String>> {
 
 /// Whether the kernel (a mount, swap, a device on top) or a process holds the device exclusively.
 fn is_claimed(major: u32, minor: u32) -> Result<bool> {
-    let name =
-        fs::read_link(format!("/sys/dev/block/{major}:{minor}")).doing(|| format!("find device {major}:{minor}"))?;
-    let path = Path::new("/dev").join(name.file_name().unwrap_or_default());
-    match rustix::fs::open(&path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(_) => Ok(false),
-        Err(rustix::io::Errno::BUSY) => Ok(true),
-        Err(e) => Err(e).doing(|| format!("open {}", path.display())),
+    helper::ask(&Job::IsClaimed(major, minor)).map(|claimed| claimed != 0)
+}
+
+/// What uses the device, in words, where it is known whether it is held exclusively.
+pub(super) fn user_of(claimed: bool, major: u32, minor: u32) -> Option<String> {
+    match claimed {
+        true => Some(claimant(major, minor)),
+        false => opener(rustix::fs::makedev(major, minor)),
     }
 }
 
@@ -210,115 +202,12 @@ fn claimant(major: u32, minor: u32) -> String {
 fn opener(device: u64) -> Option<String> {
     let has_it_open = |pid: &u32| {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.map(|file| file.path()).any(|path| device_of(&path) == Some(device))
+        // Links are read, not followed: what is open may be anywhere.
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|path| device_of(&path) == Some(device))
     };
     let pid = processes().into_iter().skip(1).find(has_it_open)?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!("{OPEN_BY} {} (pid {pid})", name.trim()))
-}
-
-fn control(point: &Path, request: libc::c_ulong) -> io::Result<()> {
-    let file = File::open(point)?;
-    // SAFETY: FIFREEZE and FITHAW take no argument that is read.
-    match unsafe { libc::ioctl(file.as_raw_fd(), request as _, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Filesystems held still. Thaws them when dropped; then on a thread of its own, since thawing writes and so may need
-/// the worker that drops this. [`FrozenGuard::thaw`] waits for it.
-#[derive(Default)]
-pub struct FrozenGuard {
-    /// Frozen mount points, and the files that say so to a successor of this process.
-    frozen: Vec<PathBuf>,
-    markers: Vec<PathBuf>,
-}
-
-/// Freezes every filesystem on the device, which these are the mounts of: what it wrote is on the device, and nothing more is
-/// written until the guard goes. `marker` names a file that exists for as long: a process that finds it after a crash must thaw
-/// ([`thaw_left_over`]). A device without a mounted filesystem freezes at once.
-pub fn freeze(mounts: &[Mount], (major, minor): (u32, u32), marker: &Path) -> Result<FrozenGuard> {
-    let mut guard = FrozenGuard::default();
-    if mounts.is_empty() {
-        return Ok(guard);
-    }
-    fs::write(marker, format!("{major}:{minor}\n")).doing(|| format!("write {}", marker.display()))?;
-    guard.markers.push(marker.to_path_buf());
-    let mut seen = BTreeSet::new();
-    for mount in mounts {
-        let point = mount.reachable();
-        // Bind mounts show one filesystem several times.
-        let filesystem = fs::metadata(&point).map(|meta| meta.dev()).unwrap_or_default();
-        if !seen.insert(filesystem) {
-            continue;
-        }
-        match control(&point, FIFREEZE) {
-            Ok(()) => guard.frozen.push(point),
-            // A subvolume of what is frozen already, by us; or the filesystem cannot be frozen and needs no holding.
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && !guard.frozen.is_empty() => {}
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                return Err(Error::InUse {
-                    device: mount.point.display().to_string(),
-                    user: "it is frozen by another program".into(),
-                });
-            }
-            Err(e) => return Err(e).doing(|| format!("freeze {}", mount.point.display())),
-        }
-    }
-    Ok(guard)
-}
-
-impl FrozenGuard {
-    /// Adds what another guard holds.
-    pub fn join(&mut self, mut other: FrozenGuard) {
-        self.frozen.append(&mut other.frozen);
-        self.markers.append(&mut other.markers);
-    }
-
-    /// Thaws, and waits until it is done. Blocks.
-    pub fn thaw(mut self) {
-        release(std::mem::take(&mut self.frozen), std::mem::take(&mut self.markers));
-    }
-}
-
-impl Drop for FrozenGuard {
-    fn drop(&mut self) {
-        let (frozen, markers) = (std::mem::take(&mut self.frozen), std::mem::take(&mut self.markers));
-        if markers.is_empty() {
-            return;
-        }
-        let (again, again_markers) = (frozen.clone(), markers.clone());
-        if std::thread::Builder::new().name("rowen-thaw".into()).spawn(move || release(frozen, markers)).is_err() {
-            release(again, again_markers);
-        }
-    }
-}
-
-fn release(frozen: Vec<PathBuf>, markers: Vec<PathBuf>) {
-    for point in frozen.iter().rev() {
-        // EINVAL: somebody thawed it already.
-        if let Err(e) = control(point, FITHAW)
-            && e.raw_os_error() != Some(libc::EINVAL)
-        {
-            eprintln!("cannot thaw {}: {e}; run fsfreeze --unfreeze on it", point.display());
-        }
-    }
-    for marker in markers {
-        let _ = fs::remove_file(marker);
-    }
-}
-
-/// Thaws what a process that died had frozen, by the marker it left.
-pub fn thaw_left_over(marker: &Path) {
-    let text = fs::read_to_string(marker).unwrap_or_default();
-    let numbers =
-        text.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    if let Some((major, minor)) = numbers {
-        let points = mounts_of(major, minor).iter().map(Mount::reachable).collect();
-        release(points, vec![marker.to_path_buf()]);
-    }
 }
 
 #[cfg(test)]
@@ -330,8 +219,9 @@ mod tests {
         let text = "36 35 7:3 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/loop3 rw\n\
                     37 35 0:44 / /proc rw - proc proc rw\n\
                     short\n";
-        assert_eq!(mounts_in(text, "7:3", u64::MAX), [PathBuf::from("/mnt/a b")]);
-        assert!(mounts_in(text, "7:4", u64::MAX).is_empty());
+        let mount = Mount { point: "/mnt/a b".into(), process: 1, id: 36, is_of_several: false };
+        assert_eq!(mounts_in(1, text, "7:3", u64::MAX), [mount]);
+        assert!(mounts_in(1, text, "7:4", u64::MAX).is_empty());
     }
 
     #[test]

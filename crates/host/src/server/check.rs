@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Verifies a closed group, read-only or, with `repair`, with damaged copies of metadata written anew. While it lasts, no server can start; one that runs already is the one to ask.
 pub fn check_closed(group: &str, repair: bool) -> Result<CheckOutcome> {
-    let members = devices::scan()?.group(group)?;
+    let members = devices::find_group(group)?;
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
     };

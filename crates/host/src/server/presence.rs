@@ -1,11 +1,12 @@
 //! One server per group: a lock that the running server holds for its life, and the lock under which commands start one.
 
+use crate::helper::has_name;
 use crate::paths;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Held by a server while it runs. The kernel lets go of it when the process ends, however it ends.
@@ -32,11 +33,6 @@ fn lock(path: &Path, wait: bool) -> io::Result<std::result::Result<File, File>> 
             Err(errno) => return Err(errno.into()),
         }
     }
-}
-
-fn has_name(file: &File, path: &Path) -> bool {
-    let (Ok(file), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { return false };
-    (file.dev(), file.ino()) == (named.dev(), named.ino())
 }
 
 impl Presence {

@@ -157,7 +157,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let name = &options.group;
     renaming::settle(name)?;
     // First: a group that is not there leaves no directory behind.
-    let members = devices::scan()?.group(name)?;
+    let members = devices::find_group(name)?;
     let presence = Presence::take(name).map_err(|e| internal("take the lock", name, e))?.map_err(|taken| {
         let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
@@ -211,6 +211,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         end: End::new().map_err(|e| internal("start the server", name, e))?,
         pool,
     });
+    server.note_members();
     bring_back_nodes(&server, same_boot);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
@@ -414,6 +415,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     systemd::stopping();
     server.archive.close();
     leave(&server);
+    devices::members::forget(&server.name);
     let group = server.group.clone();
     let closed = match ending {
         Ending::Leaves(pv) => server.close_without(pv),

@@ -1,31 +1,16 @@
 //! Snapshots of volumes that are in use. The filesystems on the origins are held still around the engine's snapshot, so
 //! that the snapshot holds a filesystem that was cleanly stopped, as LVM does it.
 //!
-//! Promise: whatever happens in between, the filesystems go on; where the server dies in between, its successor thaws
-//! them when it takes the exports over.
+//! Promise: whatever happens in between, the filesystems go on. A helper process freezes them, and thaws them when it is told
+//! to or when the server dies; where the helper is killed, the server or its successor has another thaw them.
 
 use super::failure::Result;
 use super::state::Server;
-use crate::export::{Mounts, Node};
+use crate::export::Node;
 use rowen_control::wire::{Created, Outcome, SnapshotSpec};
 use rowen_engine::group::NewSnapshot;
 use rowen_engine::units::VolumeId;
 use std::collections::BTreeMap;
-use std::fs::File;
-
-/// Writes out what the filesystems on devices have in memory, while they still run: the freeze then finds little left
-/// to do. A filesystem that this does not reach is only frozen for longer.
-fn sync_filesystems<'a>(nodes: impl ExactSizeIterator<Item = &'a Node>) {
-    if nodes.len() == 0 {
-        return;
-    }
-    let mounts = Mounts::read();
-    for mount in nodes.flat_map(|node| mounts.of(node.major, node.minor)) {
-        if let Ok(root) = File::open(mount.reachable()) {
-            let _ = rustix::fs::syncfs(&root);
-        }
-    }
-}
 
 impl Server {
     /// One atomic snapshot of all the origins.
@@ -69,7 +54,6 @@ impl Server {
     ) -> Result<Vec<VolumeId>> {
         let names: Vec<String> = origins.keys().cloned().collect();
         let held = if hold_still {
-            sync_filesystems(origins.values());
             Some(self.export(|exports| async move { exports.freeze(&names).await })?)
         } else {
             for name in names {

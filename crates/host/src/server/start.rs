@@ -44,7 +44,7 @@ pub fn ensure_running(group: &str) -> Result<Client> {
     }
     renaming::settle(group)?;
     // A group that cannot be opened leaves no trace of the attempt.
-    devices::scan()?.group(group)?;
+    devices::find_group(group)?;
 
     let _lock = StartLock::take(group).map_err(|e| system(group, "start", e))?;
     let deadline = Instant::now() + OTHERS_START;

@@ -3,10 +3,12 @@
 use super::failure::{Failure, Result};
 use super::log;
 use super::state::{Server, follows_origin, is_pool};
-use crate::devices::{Consent, NewMember};
+use crate::devices::{self, Consent, NewMember};
 use crate::export::{self, Node};
+use crate::paths;
 use rowen_control::uuids;
 use rowen_control::wire::{Created, ErrorKind, Outcome, PvPart, VolumeSpec};
+use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Attributes, NewPv, NewVolume, PvExtents, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::path::Path;
@@ -222,6 +224,7 @@ impl Server {
                 return Err(Failure::new(ErrorKind::Invalid, message));
             }
         }
+        paths.iter().try_for_each(|path| self.refuse_own_volume(Path::new(path)))?;
         let checked = paths
             .iter()
             .map(|path| NewMember::check(Path::new(path), uuids::fresh(), Consent::default()))
@@ -243,8 +246,35 @@ impl Server {
                 return Err(failure);
             }
             log::line(format_args!("physical volume {} joined", path.display()));
+            self.note_members();
         }
         Ok(Outcome::Ok)
+    }
+
+    /// A group on its own volumes could not be opened without being open (H1).
+    fn refuse_own_volume(&self, path: &Path) -> Result<()> {
+        let own = paths::group_dir(&self.name);
+        let own = std::fs::canonicalize(&own).unwrap_or(own);
+        match devices::volume_under(path)? {
+            Some(file) if file.starts_with(&own) => {
+                let (path, group) = (path.display(), &self.name);
+                let message =
+                    format!("Cannot add {path} to volume group \"{group}\": it lies on a volume of this group.");
+                Err(Failure::new(ErrorKind::Invalid, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes down where the physical volumes are, for a successor (H9).
+    pub fn note_members(&self) {
+        let indexes = (0..self.group.info().pvs.len()).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
+        let members: Option<Vec<_>> = indexes.map(|index| self.pvs.path(index)).collect();
+        if let Some(members) = members
+            && let Err(e) = devices::members::write(&self.name, &members)
+        {
+            log::line(format_args!("a successor will look at all devices: cannot write where the members are: {e}"));
+        }
     }
 
     /// Removes the group from its physical volumes; afterwards the server ends.

@@ -135,24 +135,22 @@ impl Target for FileTarget {
     }
 }
 
-/// The test server's program, which is also the keeper's. A run of all tests has built it; a run of chosen ones may not.
+/// The test server's program, which is also the keeper's and the helpers'. A run of chosen tests does not build it, and one that
+/// was built earlier may be of other sources.
 pub fn server_program() -> PathBuf {
     static BUILT: Once = Once::new();
     let mut directory = std::env::current_exe().unwrap();
     directory.pop();
     directory.pop();
-    let program = directory.join("examples").join("export_server");
     BUILT.call_once(|| {
-        if !program.exists() {
-            let target = directory.parent().unwrap().to_str().unwrap();
-            let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-            run(
-                env!("CARGO"),
-                &["build", "-q", "--manifest-path", manifest, "--example", "export_server", "--target-dir", target],
-            );
-        }
+        let target = directory.parent().unwrap().to_str().unwrap();
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        run(
+            env!("CARGO"),
+            &["build", "-q", "--manifest-path", manifest, "--example", "export_server", "--target-dir", target],
+        );
     });
-    program
+    directory.join("examples").join("export_server")
 }
 
 /// A group name that no other test uses.
@@ -253,6 +251,7 @@ impl World {
         fs::create_dir_all(&dir).unwrap();
         // As a server's.
         let pool = Pool::start(2).unwrap();
+        rowen_host::helper::use_program(&server_program());
         let keeper = keeper::Client::connect_or_start_by(&server_program(), &group).unwrap();
         let exports = Some(Arc::new(Exports::new(&group, &pool, keeper).unwrap()));
         World { group, pool, exports, dir }

@@ -7,8 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::err_expect)]
 
 mod devices;
+mod freezing;
 mod life;
 mod socket;
+mod stacks;
 mod volumes;
 mod world;
 
@@ -19,7 +21,7 @@ use std::time::Instant;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [devices::TESTS, life::TESTS, socket::TESTS, volumes::TESTS].concat()
+    [devices::TESTS, freezing::TESTS, life::TESTS, socket::TESTS, stacks::TESTS, volumes::TESTS].concat()
 }
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
                 .into();
         }
         ["keeper", group] => return ExitCode::from(u8::try_from(rowen_host::keeper::main(group)).unwrap_or(1)),
+        ["helper"] => return ExitCode::from(rowen_host::helper::main(world::pause_here)),
         ["greet", socket] => return socket::greet_as_whoever_this_is(socket),
         _ => {}
     }

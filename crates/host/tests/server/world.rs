@@ -8,7 +8,7 @@ use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,8 @@ impl Drop for World {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
         }
+        // A process that waits for a volume ends with the volume.
+        free_what_waits(&self.dir);
         let loops = Command::new("losetup").args(["-n", "-O", "NAME,BACK-FILE"]).output().map(|output| output.stdout);
         for line in String::from_utf8_lossy(&loops.unwrap_or_default()).lines() {
             if line.contains(&self.dir.display().to_string())
@@ -119,6 +121,87 @@ pub fn die_here(step: &str) {
         // Until the signal is there nothing more is done.
         std::thread::sleep(Duration::from_secs(60));
     }
+}
+
+/// The file that names the step at which a helper is to pause, for as long as it is there.
+fn pause() -> PathBuf {
+    dir().join("pause")
+}
+
+/// What a helper makes when it has come to that step: it has its process number.
+fn paused() -> PathBuf {
+    dir().join("paused")
+}
+
+/// Has helpers pause at a step until this is dropped.
+pub struct Pause;
+
+impl Pause {
+    pub fn at(step: &str) -> Pause {
+        drop(fs::remove_file(paused()));
+        fs::write(pause(), step).unwrap();
+        Pause
+    }
+
+    /// The process that pauses.
+    pub fn wait(&self) -> i32 {
+        let mut pid = None;
+        wait_for("a helper's pause", || {
+            pid = fs::read_to_string(paused()).ok().and_then(|text| text.trim().parse().ok());
+            pid.is_some()
+        });
+        pid.unwrap()
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        drop(fs::remove_file(pause()));
+    }
+}
+
+/// In a helper: it has come to this step.
+pub fn pause_here(step: &str) {
+    let is_wanted = || fs::read_to_string(pause()).is_ok_and(|wanted| wanted == step);
+    if is_wanted() {
+        fs::write(paused(), format!("{}\n", std::process::id())).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while is_wanted() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends the connections of all volumes in this directory: what waits for one gets an error.
+pub fn free_what_waits(dir: &Path) {
+    let control = Path::new("/sys/fs/fuse/connections");
+    let is_empty = || fs::read_dir(control).map_or(true, |mut entries| entries.next().is_none());
+    if is_empty() {
+        drop(Command::new("mount").args(["-t", "fusectl", "none"]).arg(control).stderr(Stdio::null()).status());
+    }
+    let inside = dir.display().to_string();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    for line in mounts.lines().filter(|line| line.contains(" fuse.rowen ") && line.contains(&inside)) {
+        let minor = line.split(' ').nth(2).and_then(|numbers| numbers.strip_prefix("0:"));
+        drop(fs::write(control.join(minor.unwrap_or("none")).join("abort"), "1"));
+    }
+}
+
+/// Runs a program that has so many seconds. One that hangs is the test's failure, and is helped to end first.
+pub fn within(seconds: u64, program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            drop(child.kill());
+            free_what_waits(&dir());
+            panic!("{program} {arguments:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
 }
 
 fn number() -> u32 {
@@ -267,6 +350,22 @@ pub fn wait_for(what: &str, mut come: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what} did not come in time");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+pub fn kill(pid: i32, signal: rustix::process::Signal) {
+    // One that has ended is what is wanted.
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
+}
+
+/// The group's keeper.
+pub fn keeper_of(vg: &Vg) -> i32 {
+    let mut pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_it = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        words.get(1) == Some(&&b"keeper"[..]) && words.get(2) == Some(&vg.name.as_bytes())
+    };
+    pids.find(is_it).unwrap()
 }
 
 /// Runs a program, which must succeed.

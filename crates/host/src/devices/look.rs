@@ -1,0 +1,178 @@
+//! Looking at devices through a helper process: one that never answers (a dead path, a file on a volume whose server is gone)
+//! holds up nobody for longer than [`patience`], and never a process that must be able to end.
+
+use super::Error;
+use super::plain::{Identity, Plain, PlainDisks, block_on};
+use super::scan::{Pv, PvState};
+use crate::disks::OpenMode;
+use crate::helper::{Job, Session, is_late};
+use parking_lot::Mutex;
+use rowen_control::names;
+use rowen_control::wire::write_frame;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::{Group, PvLabel, PvMembership};
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// So many devices are looked at side by side: disks that have to start turning do so together.
+const AT_ONCE: usize = 16;
+
+/// How long to wait for the next answer. A disk takes ten seconds to start turning. The environment may change it, for
+/// tests and unusual hosts: `ROWEN_LOOK_SECONDS`.
+fn patience() -> Duration {
+    let seconds = std::env::var("ROWEN_LOOK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(20))
+}
+
+/// What is at a path: a file or block device that can be read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Found {
+    pub identity: Identity,
+    pub size: u64,
+    /// Of a file, its path without links.
+    pub real: Option<PathBuf>,
+    label: Label,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Label {
+    None,
+    Sound { pv: [u8; 16], size: u64, group: Option<Membership> },
+    Damaged(String),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Membership {
+    uuid: [u8; 16],
+    name: String,
+    index: u16,
+    extent_blocks: u64,
+    members: Vec<[u8; 16]>,
+    sequence: u64,
+}
+
+impl From<PvLabel> for Label {
+    fn from(label: PvLabel) -> Label {
+        let group = label.group.map(|group| Membership {
+            uuid: group.group_uuid.0,
+            name: group.group_name,
+            index: group.index,
+            extent_blocks: group.extent_blocks,
+            members: group.members.into_iter().map(|uuid| uuid.0).collect(),
+            sequence: group.sequence,
+        });
+        Label::Sound { pv: label.pv_uuid.0, size: label.size, group }
+    }
+}
+
+impl From<Membership> for PvMembership {
+    fn from(group: Membership) -> PvMembership {
+        PvMembership {
+            group_uuid: Uuid(group.uuid),
+            group_name: group.name,
+            index: group.index,
+            extent_blocks: group.extent_blocks,
+            members: group.members.into_iter().map(Uuid).collect(),
+            sequence: group.sequence,
+        }
+    }
+}
+
+impl Found {
+    /// The physical volume that this is, if it is one.
+    pub fn pv(&self, path: &Path) -> Option<Pv> {
+        let state = match self.label.clone() {
+            Label::None => return None,
+            Label::Damaged(why) => PvState::Damaged(why),
+            Label::Sound { pv, size, group } => {
+                trusted(PvLabel { pv_uuid: Uuid(pv), size, group: group.map(PvMembership::from) })
+            }
+        };
+        Some(Pv { path: path.to_owned(), size: self.size, state })
+    }
+}
+
+/// A label whose words may be used: a group's name becomes a path.
+fn trusted(label: PvLabel) -> PvState {
+    match label.group.as_ref().map(|group| (&group.group_name, names::check_form(&group.group_name))) {
+        Some((name, Err(refusal))) => {
+            PvState::Damaged(format!("the group's name \"{}\": {refusal}", name.escape_debug()))
+        }
+        _ => PvState::Present(label),
+    }
+}
+
+/// One answer, to the path at that place.
+#[derive(Debug, Serialize, Deserialize)]
+struct Looked {
+    at: usize,
+    found: Option<Found>,
+}
+
+/// What is at each of these paths; nothing where nothing can be read, or does not answer, which is told.
+pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
+    let mut found: Vec<Option<Found>> = vec![None; paths.len()];
+    if paths.is_empty() {
+        return Ok(found);
+    }
+    let failed = |source| Error::Io { path: paths[0].clone(), what: "look at", source };
+    let session = Session::start(&Job::Look(paths.to_vec())).map_err(failed)?;
+    let mut is_open = vec![true; paths.len()];
+    while is_open.contains(&true) {
+        match session.hear::<Looked>(patience()) {
+            Ok(looked) if looked.at < paths.len() => {
+                is_open[looked.at] = false;
+                found[looked.at] = looked.found;
+            }
+            Ok(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
+            Err(e) if is_late(&e) => break,
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    for (path, _) in paths.iter().zip(&is_open).filter(|(_, is_open)| **is_open) {
+        eprintln!("  WARNING: {} does not answer and is left out.", path.display());
+    }
+    Ok(found)
+}
+
+/// In a helper: answers as each device does.
+pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
+    let (next, to) = (AtomicUsize::new(0), Mutex::new(socket));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = paths.get(at) else { return Ok(()) };
+            let looked = Looked { at, found: look(path) };
+            write_frame(&mut *to.lock(), &looked)?;
+        }
+    };
+    std::thread::scope(|threads| {
+        let others: Vec<_> = (1..paths.len().min(AT_ONCE)).map(|_| threads.spawn(work)).collect();
+        let own = work();
+        others.into_iter().filter_map(|other| other.join().ok()).fold(own, io::Result::and)
+    })
+}
+
+fn look(path: &Path) -> Option<Found> {
+    let device = Plain::open(path, OpenMode::ReadOnly).ok()?;
+    let (identity, size) = (device.identity, device.geometry.size);
+    let is_file = matches!(identity, Identity::File(..));
+    let real = if is_file { std::fs::canonicalize(path).ok() } else { None };
+    let label = match read_label(device) {
+        Ok(None) => Label::None,
+        Ok(Some(label)) => label.into(),
+        Err(error) => Label::Damaged(error.to_string()),
+    };
+    Some(Found { identity, size, real, label })
+}
+
+/// The label of an open device.
+pub fn read_label(device: Plain) -> rowen_engine::error::Result<Option<PvLabel>> {
+    let disks = PlainDisks(vec![device]);
+    block_on(Group::read_label(&disks, PvIndex(0)))
+}

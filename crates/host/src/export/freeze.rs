@@ -1,0 +1,123 @@
+//! Holding filesystems still while they are snapshotted: the server's side. A helper does it (`helper/hold.rs`).
+
+use super::error::{Doing, Error, Result};
+use crate::helper::hold::{Enough, Held, Progress, Stage};
+use crate::helper::{self, Job, Session, is_late};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Looking for the filesystems. Only a mount that another user made can take long.
+const FIND: Duration = Duration::from_secs(5);
+/// Writing out what they have in memory: gigabytes, perhaps, on a slow disk.
+const SYNC: Duration = Duration::from_secs(600);
+/// Freezing and thawing what was written out just now.
+const FREEZE: Duration = Duration::from_secs(60);
+
+/// The environment may change it, for tests and unusual hosts: `ROWEN_FREEZE_SECONDS`.
+fn freeze_limit() -> Duration {
+    let seconds = std::env::var("ROWEN_FREEZE_SECONDS").ok().and_then(|text| text.parse().ok());
+    seconds.map_or(FREEZE, Duration::from_secs)
+}
+
+/// Filesystems held still. Thaws them when dropped, then on a thread of its own; [`FrozenGuard::thaw`] waits for it.
+#[derive(Default)]
+pub struct FrozenGuard {
+    helper: Option<Session>,
+    /// What says what is frozen, should the helper be killed.
+    markers: Vec<PathBuf>,
+}
+
+/// Why a helper did not hold them still.
+struct Failed {
+    /// The last thing that it has done.
+    after: Option<Stage>,
+    why: Error,
+    is_late: bool,
+}
+
+/// Writes out what is cached of these volumes and freezes the filesystems on them: nothing more is written until the guard
+/// goes. When this fails, nothing stays frozen.
+pub(super) fn freeze(volumes: Vec<Held>) -> Result<FrozenGuard> {
+    if volumes.is_empty() {
+        return Ok(FrozenGuard::default());
+    }
+    match attempt(&volumes, false) {
+        // Whatever somebody put in the way of another mount namespace's mounts stays in their way only.
+        Err(failed) if failed.is_late && failed.after.is_none() => attempt(&volumes, true),
+        attempted => attempted,
+    }
+    .map_err(|failed| failed.why)
+}
+
+fn attempt(volumes: &[Held], near: bool) -> std::result::Result<FrozenGuard, Failed> {
+    let failed = |after, doing: &str, source: io::Error| {
+        let is_late = is_late(&source);
+        Failed { after, why: Error::System { doing: doing.into(), source }, is_late }
+    };
+    let start = Session::start(&Job::Hold { volumes: volumes.to_vec(), near });
+    let helper = start.map_err(|e| failed(None, "start a helper process", e))?;
+    let markers: Vec<PathBuf> = volumes.iter().map(|held| held.marker.clone()).collect();
+    let mut after = None;
+    let steps = [
+        (FIND, "find the filesystems that are to be snapshotted"),
+        (SYNC, "write out the filesystems that are to be snapshotted"),
+        (freeze_limit(), "freeze the filesystems that are to be snapshotted"),
+    ];
+    for (limit, doing) in steps {
+        match helper.hear::<Progress>(limit) {
+            Ok(Ok(stage)) => after = Some(stage),
+            Ok(Err(trouble)) => return Err(Failed { after, why: trouble.into(), is_late: false }),
+            Err(e) => {
+                if !is_late(&e) {
+                    // H5: it was killed. One that is late hears that its socket ends, and undoes what it did.
+                    thaw_left_over(&markers);
+                }
+                return Err(failed(after, doing, e));
+            }
+        }
+    }
+    Ok(FrozenGuard { helper: Some(helper), markers })
+}
+
+impl FrozenGuard {
+    /// Thaws, and waits until it is done. Blocks.
+    pub fn thaw(mut self) {
+        self.release();
+    }
+
+    fn release(&mut self) {
+        let Some(helper) = self.helper.take() else { return };
+        let thawed = helper.say(&Enough).and_then(|()| helper.hear::<Progress>(FREEZE));
+        match thawed {
+            Ok(_) => {}
+            Err(e) if is_late(&e) => eprintln!("filesystems are thawed late: {e}"),
+            Err(_) => thaw_left_over(&self.markers),
+        }
+    }
+}
+
+impl Drop for FrozenGuard {
+    fn drop(&mut self) {
+        if self.helper.is_none() {
+            return;
+        }
+        let mut guard = FrozenGuard { helper: self.helper.take(), markers: std::mem::take(&mut self.markers) };
+        // Without a thread the socket ends here, and the helper thaws by itself.
+        let _ = std::thread::Builder::new().name("rowen-thaw".into()).spawn(move || guard.release());
+    }
+}
+
+/// Has a helper thaw what these markers name, of helpers that were killed. Waits for it.
+pub(super) fn thaw_left_over(markers: &[PathBuf]) {
+    let markers: Vec<PathBuf> = markers.iter().filter(|marker| marker.exists()).cloned().collect();
+    if markers.is_empty() {
+        return;
+    }
+    let thawed = Session::start(&Job::Thaw(markers.clone()))
+        .and_then(|session| session.hear::<helper::Answer>(FREEZE))
+        .doing(|| format!("thaw what {markers:?} names"));
+    if let Err(e) = thawed {
+        eprintln!("{e}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Helpers: processes that make the calls which may wait for a volume.
+//!
+//! A thread that waits in the kernel for a volume cannot be killed, and its process cannot end before the volume is served
+//! again. A server that waited so for its own volumes would, once killed, keep its lock and its disks from the successor that
+//! it waits for. So servers, keepers and commands ask a helper: this program, executed with a hidden argument, that talks over
+//! its standard input, a socket.
+//!
+//! * H1 No thread of a server, a keeper or a successor freezes, thaws, syncs, opens or closes a volume's device, or opens a
+//!   path on a filesystem that may be on one. A helper does.
+//! * H2 A helper has no descriptor but the socket and its log. Nothing that it waits for keeps a lock, a disk or a volume's
+//!   connection.
+//! * H3 Who asks a helper waits for a limited time. Then the request fails with a sentence.
+//! * H4 A helper that has frozen filesystems thaws them when it is told to, or when its socket ends, as it does with its
+//!   server's death.
+//! * H5 A marker in the run directory names what is frozen, from before the first freeze until after the last thaw. The
+//!   helper holds its lock. Where the lock is free the helper is dead, and whoever comes next thaws: the server that it
+//!   worked for, a successor, or the helper that freezes the same volume next.
+//! * H6 A helper opens only what is proven to be the filesystem on the volume's device ([`hold`]).
+//! * H7 A helper that has made something for nobody (its socket has ended) takes it back.
+
+pub(crate) mod hold;
+mod session;
+
+pub use session::use_program;
+pub(crate) use session::{Session, is_gone, is_late};
+
+use crate::devices::look;
+use crate::export::error::{Doing, Error, Result};
+use crate::export::loopdev::{LoopDevice, direct};
+use hold::Held;
+use rowen_control::wire::{read_frame, write_frame};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The hidden argument.
+pub const ROLE: &str = "helper";
+/// A request to one device. udev may look at a device for a minute, which is waited for.
+const DEVICE: Duration = Duration::from_secs(120);
+
+/// What a helper is asked to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Job {
+    Attach {
+        file: PathBuf,
+        sector: u32,
+        read_only: bool,
+    },
+    Detach(u32),
+    Abandon(Vec<u32>),
+    UpdateSize(u32),
+    SetReadOnly(u32, bool),
+    FlushCache(u32),
+    /// Whether somebody holds the device of these numbers exclusively.
+    IsClaimed(u32, u32),
+    /// Writes out and freezes the filesystems on volumes. `near`: only what is mounted in this mount namespace.
+    Hold {
+        volumes: Vec<Held>,
+        near: bool,
+    },
+    /// Thaws what these markers name.
+    Thaw(Vec<PathBuf>),
+    /// Reads labels.
+    Look(Vec<PathBuf>),
+}
+
+/// Why a helper could not do it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Trouble {
+    System { doing: String, errno: Option<i32>, why: String },
+    InUse { device: String, user: String },
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        match error {
+            Error::InUse { device, user } => Trouble::InUse { device, user },
+            Error::System { doing, source } => {
+                Trouble::System { doing, errno: source.raw_os_error(), why: source.to_string() }
+            }
+            other => Trouble::System { doing: "do it".into(), errno: None, why: other.to_string() },
+        }
+    }
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::InUse { device, user } => Error::InUse { device, user },
+            Trouble::System { doing, errno, why } => {
+                let source = errno.map_or_else(|| io::Error::other(why), io::Error::from_raw_os_error);
+                Error::System { doing, source }
+            }
+        }
+    }
+}
+
+/// A helper's answer: a number where there is something to tell.
+pub(crate) type Answer = std::result::Result<u32, Trouble>;
+
+/// Has a helper do something to a device.
+pub(crate) fn ask(job: &Job) -> Result<u32> {
+    let session = Session::start(job).doing(|| "start a helper process".into())?;
+    let answer: Answer = session.hear(DEVICE).doing(|| format!("have a helper process do {job:?}"))?;
+    Ok(answer?)
+}
+
+/// Becomes a helper. `reached` is told of its steps: a test stops it there. Returns the exit code.
+pub fn main(reached: fn(&str)) -> u8 {
+    match serve(reached) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("a helper process failed: {e}");
+            1
+        }
+    }
+}
+
+/// Whether this process was started as a helper: nobody at a terminal is.
+pub fn is_one(words: &[String]) -> bool {
+    let is_socket = || {
+        let stat = rustix::fs::fstat(io::stdin());
+        stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_socket())
+    };
+    matches!(words, [role] if role == ROLE) && is_socket()
+}
+
+fn serve(reached: fn(&str)) -> io::Result<()> {
+    session::stand_alone();
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let Some(job) = read_frame::<Job>(&mut &socket)? else { return Ok(()) };
+    let answer = |outcome: Result<u32>| {
+        let answer: Answer = outcome.map_err(Trouble::from);
+        write_frame(&mut &socket, &answer)
+    };
+    let device = |number| LoopDevice { number };
+    match job {
+        Job::Attach { file, sector, read_only } => {
+            let attached = direct::attach(&file, sector, read_only);
+            let made = attached.as_ref().ok().copied();
+            let told = answer(attached.map(|device| device.number));
+            // H7
+            if let (Err(_), Some(device)) = (told, made) {
+                direct::abandon(device);
+            }
+            Ok(())
+        }
+        Job::Detach(number) => answer(direct::detach(device(number), || is_gone(&socket)).map(|()| 0)),
+        Job::Abandon(numbers) => {
+            numbers.into_iter().for_each(|number| direct::abandon(device(number)));
+            answer(Ok(0))
+        }
+        Job::UpdateSize(number) => answer(direct::update_size(device(number)).map(|()| 0)),
+        Job::SetReadOnly(number, read_only) => answer(direct::set_read_only(device(number), read_only).map(|()| 0)),
+        Job::FlushCache(number) => answer(direct::flush_cache(device(number)).map(|()| 0)),
+        Job::IsClaimed(major, minor) => answer(direct::is_claimed(major, minor).map(u32::from)),
+        Job::Hold { volumes, near } => hold::hold(&socket, volumes, near, reached),
+        Job::Thaw(markers) => {
+            markers.iter().for_each(|marker| hold::thaw_left_over(marker));
+            answer(Ok(0))
+        }
+        Job::Look(paths) => look::answer(&socket, paths),
+    }
+}
+
+/// The lock of a file that goes with its directory: none when the file has another inode by now.
+pub(crate) fn has_name(file: &File, path: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(file), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { return false };
+    (file.dev(), file.ino()) == (named.dev(), named.ino())
+}

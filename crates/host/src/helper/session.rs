@@ -1,0 +1,99 @@
+//! Starting a helper, talking to it, and giving up on it.
+
+use super::{Job, ROLE};
+use parking_lot::RwLock;
+use rowen_control::wire::{read_frame, write_frame};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long a helper may leave a request unread: it reads nothing but requests.
+const UNREAD: Duration = Duration::from_secs(10);
+
+static PROGRAM: RwLock<Option<PathBuf>> = RwLock::new(None);
+
+/// Makes another program than this one the helpers': `program helper`. For programs that are no `rowen`.
+pub fn use_program(program: &Path) {
+    *PROGRAM.write() = Some(program.to_owned());
+}
+
+/// A helper at work. Dropped, its socket ends, and the helper with it as soon as nothing holds it up.
+pub struct Session {
+    socket: UnixStream,
+}
+
+impl Session {
+    pub fn start(job: &Job) -> io::Result<Session> {
+        let (socket, theirs) = UnixStream::pair()?;
+        socket.set_write_timeout(Some(UNREAD))?;
+        // Not by name: an upgrade may have put another version there.
+        let program = PROGRAM.read().clone().unwrap_or_else(|| "/proc/self/exe".into());
+        let mut command = Command::new(program);
+        command.arg(ROLE).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        let child = command.spawn()?;
+        // The helper's end of the socket: as long as it is open here, the helper's death goes unnoticed.
+        drop(command);
+        wait_elsewhere(child);
+        let session = Session { socket };
+        session.say(job)?;
+        Ok(session)
+    }
+
+    pub fn say<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        write_frame(&mut &self.socket, message)
+    }
+
+    /// The helper's next message; an error of [`is_late`] after `limit`.
+    pub fn hear<T: DeserializeOwned>(&self, limit: Duration) -> io::Result<T> {
+        self.socket.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
+        match read_frame(&mut &self.socket) {
+            Ok(Some(message)) => Ok(message),
+            Ok(None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the helper process was killed")),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let why = format!("it was not done within {} s", limit.as_secs_f64().ceil());
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Whether a helper did not answer in time.
+pub fn is_late(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::TimedOut
+}
+
+/// In a helper: whether nobody listens any more.
+pub fn is_gone(socket: &UnixStream) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// A child that has ended stays in the process table until it is waited for, and one that cannot end is not to be waited for
+/// by anybody who has something to do. (This wait ends with the process.)
+fn wait_elsewhere(mut child: Child) {
+    let wait = move || drop(child.wait());
+    // Without a thread it stays in the table for as long as this process lives.
+    let _ = std::thread::Builder::new().name("rowen-reaper".into()).stack_size(64 << 10).spawn(wait);
+}
+
+/// In a helper: holds nothing of the process that started it, and no signal but SIGKILL ends it, so that whoever ends a server and all
+/// its children leaves the helper time to undo what it did.
+pub fn stand_alone() {
+    // SAFETY: plain numbers; no descriptor from 3 on belongs to anything in this process, which has just begun.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+    // Refused to one that leads a session already.
+    let _ = rustix::process::setsid();
+}

@@ -1,0 +1,178 @@
+//! What lies on volumes: loop devices, filesystems, other groups. A server that comes back must not look at what it is to serve,
+//! nor at what another group is to serve.
+
+use super::Test;
+use super::world::{MIB, Mounted, Vg, keeper_of, kill, lives, run, wait_for, within};
+use rowen_control::uuids;
+use rowen_control::wire::{ErrorKind, Request, VolumeKind};
+use rowen_host::devices::{self, Consent};
+use rowen_host::{paths, server};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+pub const TESTS: &[Test] = &[
+    ("stacks::a_device_that_hangs_keeps_no_server_from_coming_back", a_hanging_device_keeps_no_server_away),
+    ("stacks::a_loop_device_over_a_file_on_a_volume_is_not_looked_at", a_loop_device_on_a_volume_is_not_looked_at),
+    ("stacks::a_group_on_another_groups_volume_comes_back", a_group_on_another_groups_volume_comes_back),
+    ("stacks::a_group_is_not_extended_onto_its_own_volume", a_group_is_not_extended_onto_its_own_volume),
+];
+
+/// Stopped processes go on when this is dropped.
+struct Stopped(Vec<i32>);
+
+impl Stopped {
+    fn all_of(vg: &Vg) -> Stopped {
+        let stopped = Stopped(vec![keeper_of(vg), vg.server()]);
+        stopped.0.iter().for_each(|pid| kill(*pid, Signal::STOP));
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pid| kill(*pid, Signal::CONT));
+    }
+}
+
+/// Kills the server, and waits until it has ended and another serves.
+fn killed(vg: &Vg) {
+    let dead = vg.signal_server(Signal::KILL);
+    wait_for("the dead server's end", || !lives(dead));
+    wait_for("a successor", || vg.server() != dead && server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+}
+
+fn write(point: &Path) {
+    let line = format!("date > {0}/file && sync {0}/file", point.display());
+    let output = within(60, "sh", &["-c", &line]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn a_hanging_device_keeps_no_server_away() {
+    let (hangs, vg) = (Vg::make(&[64 * MIB]), Vg::make(&[64 * MIB]));
+    let node = hangs.create("lv", VolumeKind::Thin, 16 * MIB, true);
+    vg.create("lv", VolumeKind::Thin, 16 * MIB, true);
+    devices::file::remember(uuids::fresh(), &node).unwrap();
+    let stopped = Stopped::all_of(&hangs);
+    killed(&vg);
+    assert_eq!(vg.names(), ["lv"]);
+    drop(stopped);
+    // With its server back, it is looked at as any other.
+    assert!(devices::scan().unwrap().group(&vg.name).is_ok());
+    devices::file::forget(&node).unwrap();
+}
+
+/// A server that sees this block device, and its keeper and successors with it.
+fn serve_with(vg: &Vg, device: &Path) -> Child {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["serve", &vg.name]).env("ROWEN_SCAN_DEVICES", device).env("ROWEN_LOOK_SECONDS", "600");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
+    child
+}
+
+fn a_loop_device_on_a_volume_is_not_looked_at() {
+    let vg = Vg::make(&[256 * MIB]);
+    let (mounted, number);
+    number = Numbered::new();
+    let device = number.path();
+    let mut first = serve_with(&vg, &device);
+    mounted = Mounted::ext4(&vg.create("lv", VolumeKind::Thick, 64 * MIB, true));
+    let file = mounted.point.join("image");
+    File::create(&file).unwrap().set_len(16 * MIB).unwrap();
+    let name = device.to_str().unwrap();
+    run("losetup", &["--direct-io=on", name, file.to_str().unwrap()]);
+    for knows_members in [true, false] {
+        if !knows_members {
+            fs::remove_file(paths::members(&vg.name)).unwrap();
+        }
+        let dead = vg.signal_server(Signal::KILL);
+        wait_for("the dead server's end", || !lives(dead));
+        write(&mounted.point);
+        wait_for("a successor", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    }
+    first.wait().unwrap();
+}
+
+/// A loop device with a number that nobody else takes, so that it has a name before it is there. Dropped, it is taken away.
+struct Numbered(u32);
+
+impl Numbered {
+    fn new() -> Numbered {
+        Numbered(2000 + std::process::id() % 10_000)
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/loop{}", self.0))
+    }
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").arg("-d").arg(self.path()).stderr(Stdio::null()).status());
+        let Ok(control) = File::options().read(true).write(true).open("/dev/loop-control") else { return };
+        // linux/loop.h. A device that is still going is refused.
+        const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
+        for _ in 0..500 {
+            // SAFETY: the request takes a plain number.
+            let removed = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE as _, self.0) };
+            if removed >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EBUSY) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The groups' names change with each test: what the lower one carries is a file of the upper one.
+fn a_group_on_another_groups_volume_comes_back() {
+    let lower = Vg::make(&[512 * MIB]);
+    let below = Mounted::ext4(&lower.create("lv", VolumeKind::Thick, 384 * MIB, true));
+    let image = below.point.join("pv.img");
+    File::create(&image).unwrap().set_len(256 * MIB).unwrap();
+    let name = format!("{}upper", lower.name);
+    devices::vgcreate(&name, uuids::fresh(), 1024, &[(image, uuids::fresh())], Consent::default()).unwrap();
+    let upper = Vg { name, files: Vec::new() };
+    let above = Mounted::ext4(&upper.create("lv", VolumeKind::Thick, 64 * MIB, true));
+    write(&above.point);
+    killed(&upper);
+    write(&above.point);
+    killed(&lower);
+    write(&above.point);
+    let both = [lower.signal_server(Signal::KILL), upper.signal_server(Signal::KILL)];
+    wait_for("the dead servers' ends", || !both.into_iter().any(lives));
+    write(&above.point);
+    // Their keepers as well: what is mounted is lost, the groups are not.
+    let mut all = vec![keeper_of(&lower), keeper_of(&upper)];
+    all.iter().for_each(|pid| kill(*pid, Signal::STOP));
+    all.extend([lower.signal_server(Signal::KILL), upper.signal_server(Signal::KILL)]);
+    all.iter().for_each(|pid| kill(*pid, Signal::KILL));
+    wait_for("the ends of all", || !all.iter().copied().any(lives));
+    for mounted in [&above, &below] {
+        assert!(within(60, "umount", &[mounted.point.to_str().unwrap()]).status.success());
+    }
+    for (vg, mounted) in [(&lower, &below), (&upper, &above)] {
+        assert_eq!(vg.names(), ["lv"]);
+        let (node, point) = (vg.node("lv"), mounted.point.to_str().unwrap());
+        assert!(within(60, "mount", &[node.to_str().unwrap(), point]).status.success());
+        write(&mounted.point);
+    }
+    drop(above);
+    drop(upper);
+}
+
+fn a_group_is_not_extended_onto_its_own_volume() {
+    let vg = Vg::make(&[512 * MIB]);
+    let mounted = Mounted::ext4(&vg.create("lv", VolumeKind::Thick, 256 * MIB, true));
+    vg.create("raw", VolumeKind::Thin, 64 * MIB, true);
+    let image = mounted.point.join("pv.img");
+    File::create(&image).unwrap().set_len(64 * MIB).unwrap();
+    for path in [image, vg.node("raw")] {
+        let path = path.to_str().unwrap().to_owned();
+        let (kind, message) = vg.refusal(Request::AddPv { paths: vec![path] });
+        assert!(kind == ErrorKind::Invalid && message.ends_with("it lies on a volume of this group."), "{message}");
+    }
+}
