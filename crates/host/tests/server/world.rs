@@ -359,7 +359,8 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
 
 /// The group's keeper.
 pub fn keeper_of(vg: &Vg) -> i32 {
-    let mut pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut pids =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_it = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
