@@ -18,7 +18,7 @@ use crate::format::stream::{
 };
 use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
 use crate::journal::Capture;
-use crate::space::{Hands, OpenArenas, Run};
+use crate::space::{COMMIT_STEP, Hands, OpenArenas, Run};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -28,6 +28,8 @@ use std::task::{Poll, Waker};
 
 /// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
 const BATCH_BLOCKS: u64 = 16;
+/// Steps of a commit for which nodes are read ahead together.
+const COMMITS_AHEAD: u64 = 16;
 /// Requests of a checkpoint in flight.
 const BATCHES_IN_FLIGHT: usize = 2;
 
@@ -192,27 +194,51 @@ impl Group {
     /// Makes what was freed before the capture usable. In a free tree that is larger than what is left of metadata that may take
     /// several checkpoints: each gives back the nodes that the one before has replaced.
     async fn commit_freed(&self) -> Result<()> {
-        let mut pace = Pace::default();
-        for step in 0u64.. {
-            let some = || {
-                let _gate = self.core.gate.read();
-                let keep = self.core.meta.lock().kept_from_commit();
-                self.core.space.lock().finish_commit(Hands { keep, ..self.core.hands() })
-            };
-            match self.core.with_nodes_privileged(some).await {
-                Ok(true) => break,
-                Ok(false) => self.core.pace(&mut pace).await,
-                Err(Error::NoSpace { .. }) => {
-                    self.core.space.lock().abort_commit();
-                    if step > 0 {
-                        self.want_checkpoint();
-                    }
-                    break;
-                }
-                Err(error) => return Err(error),
+        let keep = || self.core.meta.lock().kept_from_commit();
+        let (committed, is_done) = self.commit_some(keep).await?;
+        if !is_done {
+            self.core.space.lock().abort_commit();
+            if committed {
+                self.want_checkpoint();
             }
         }
         Ok(())
+    }
+
+    /// The same of what the checkpoint on the disk was to free, in recovery (L1). What metadata has no blocks for now waits for
+    /// recovery's own checkpoint: replay needs some, too.
+    pub(super) async fn return_freed(&self) -> Result<()> {
+        let at_once = self.core.planted("frees_at_once");
+        let keep = || if at_once { 0 } else { self.core.meta.lock().kept_from_arenas() };
+        match self.commit_some(keep).await? {
+            (_, false) if at_once => Err(self.core.no_space(1)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes runs that are being committed usable, and leaves so many metadata blocks. Whether there were any, and whether
+    /// there are none left.
+    async fn commit_some(&self, keep: impl Fn() -> u64) -> Result<(bool, bool)> {
+        let mut pace = Pace::default();
+        for step in 0u64.. {
+            if step % COMMITS_AHEAD == 0 {
+                let runs = self.window().min(COMMITS_AHEAD as usize * COMMIT_STEP);
+                let next = self.core.space.lock().next_to_commit(runs);
+                self.free_ahead(|| next.clone()).await;
+            }
+            let some = || {
+                let _gate = self.core.gate.read();
+                let keep = keep();
+                self.core.space.lock().finish_commit(Hands { keep, ..self.core.hands() })
+            };
+            match self.core.with_nodes_privileged(some).await {
+                Ok(true) => return Ok((true, true)),
+                Ok(false) => self.core.pace(&mut pace).await,
+                Err(Error::NoSpace { .. }) => return Ok((step > 0, false)),
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("each step commits something")
     }
 
     /// Sees to it that the stream's pages can be had, before the gate is closed; and the next one's after it.

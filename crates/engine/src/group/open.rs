@@ -233,6 +233,9 @@ impl Group {
                 return Err(stream_corrupt("two arenas overlap"));
             }
         }
+        if !space.restore_freed(stream.to_free.clone()) {
+            return Err(stream_corrupt("it frees a block twice"));
+        }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
         let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, stream.attributes.clone());
         let next_seq = Seq(journal.next.0.max(root.capture_seq));
@@ -241,12 +244,7 @@ impl Group {
         let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
         let group = Group::assemble(disks, runtime, config, root, parts);
         group.build_catalog(&stream)?;
-        for runs in stream.to_free.chunks(group.window()) {
-            group.free_ahead(|| runs.iter().map(|(start, _)| *start).collect()).await;
-            for (start, len) in runs {
-                group.add_free(*start, start + len).await?;
-            }
-        }
+        group.return_freed().await?;
         group.replay(applied).await?;
         group.settle_promises();
         #[cfg(feature = "planted")]
@@ -344,6 +342,8 @@ impl Group {
                     .await?;
             }
         }
+        // What is not free by now waits for recovery's own checkpoint.
+        self.core.space.lock().abort_commit();
         for (at, (_, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;

@@ -19,6 +19,7 @@ pub mod metadata;
 pub mod patience;
 pub mod pools;
 pub mod pvs;
+mod returning;
 
 use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
@@ -46,7 +47,7 @@ const SEARCH_LEAVES: usize = 64;
 const COUNTED_TOGETHER: usize = 256;
 
 /// Freed runs made usable in one step: some tens of microseconds.
-const COMMIT_STEP: usize = 16;
+pub const COMMIT_STEP: usize = 16;
 
 /// A run of VG blocks: start and length.
 pub type Run = (u64, u64);
@@ -1074,7 +1075,9 @@ impl Space {
 
     /// Marks blocks as used that recovery found in the journal: out of the free tree, or out of an arena.
     /// Blocks that are used already (the record was carried out in part before the checkpoint) stay so.
+    /// What the checkpoint freed and is not free yet has them no more.
     pub fn mark_used(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
+        self.take_from_committing((start, len));
         let mut at = start;
         while at < start + len {
             if let Some((base, arena)) = self.arena_of(at) {
