@@ -13,7 +13,7 @@ use crate::core::{Pace, count};
 use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
-    ArenaMeta, ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, Stream, TreeMeta, encode_index, encode_page,
+    ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, TreeMeta, encode_index, encode_page,
     sealed_crc,
 };
 use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
@@ -143,7 +143,6 @@ impl Group {
             };
             if let Err(error) = &outcome {
                 self.core.journal.poison(&format!("a checkpoint failed: {error}"));
-                self.core.space_event.notify();
             }
             self.checkpoints.leave(outcome.is_ok());
             outcome?;
@@ -265,11 +264,13 @@ impl Group {
         let own = tag_bytes(&catalog.attributes) + 1024;
         let volumes = catalog.volumes.values().map(|volume| {
             let state = volume.state.lock();
-            volume_bytes(&state.meta.attributes) + tree_bytes(&state.head)
+            let in_flight: usize = state.in_flight.iter().map(|op| op.allocated.len()).sum();
+            volume_bytes(&state.meta.attributes) + tree_bytes(&state.head) + in_flight as u64 * RunRecord::SIZE as u64
         });
         let items = volumes.sum::<u64>() + catalog.trees.values().map(tree_bytes).sum::<u64>() + own;
         let space = self.core.space.lock();
-        let runs = space.pending_runs() as u64 * 16 + space.arena_count() as u64 * ArenaRecord::SIZE as u64;
+        let runs = space.pending_runs() as u64 * RunRecord::SIZE as u64
+            + space.arena_count() as u64 * ArenaRecord::SIZE as u64;
         drop(space);
         let bitmap = self.core.meta.lock().bitmap_bytes();
         let pages = (items + runs + bitmap) / PAGE_PAYLOAD as u64 + 2;
@@ -309,9 +310,15 @@ impl Group {
         stream.free_tree = space.free_tree();
         stream.free_blocks = space.free_in_tree();
         stream.pv_free = space.pvs().free().collect();
-        let arenas = space.arenas(&in_flight);
-        stream.arenas = arenas.into_iter().map(|(start, len, used)| ArenaMeta { start, len, used }).collect();
+        let (arenas, mut loose) = space.arenas(&in_flight);
+        stream.arenas = arenas;
         stream.to_free = space.begin_commit();
+        #[cfg(feature = "planted")]
+        if core.planted("arena_for_each") {
+            stream.arenas.extend(crate::space::Space::arena_each(&loose));
+            loose.clear();
+        }
+        stream.to_free.append(&mut loose);
         drop(space);
         let mut meta = core.meta.lock();
         let mut root = self.root.lock();

@@ -23,6 +23,7 @@ mod returning;
 
 use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
+use crate::format::stream::ArenaMeta;
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
 use crate::units::{Epoch, MetaBlock, VolumeId};
 use metadata::MetaSpace;
@@ -1121,21 +1122,24 @@ impl Space {
     }
 
     /// Arenas as a checkpoint keeps them; blocks in `in_flight` (handed out, named by no finished record) count as
-    /// unused.
-    pub fn arenas(&self, in_flight: &[Run]) -> Vec<(u64, u64, [u8; 128])> {
+    /// unused. The second list has those whose arena is gone: to whoever opens the checkpoint they are free.
+    pub fn arenas(&self, in_flight: &[Run]) -> (Vec<ArenaMeta>, Vec<Run>) {
         let mut kept: BTreeMap<u64, (u64, [u64; 16])> =
             self.arenas.iter().map(|(base, arena)| (*base, (arena.len, arena.used))).collect();
+        let mut loose = Vec::new();
         for (start, len) in in_flight {
-            for block in *start..start + len {
-                match kept.range_mut(..=block).next_back() {
-                    Some((base, (len, used))) if block < base + *len => {
-                        let i = block - base;
-                        used[(i / 64) as usize] &= !(1 << (i % 64));
-                    }
-                    _ => {
-                        kept.insert(block, (1, [0; 16]));
-                    }
+            let (mut at, end) = (*start, start + len);
+            while at < end {
+                let arena = kept.range_mut(..=at).next_back();
+                if let Some((base, (len, used))) = arena.filter(|(base, (len, _))| at < **base + len) {
+                    let stop = end.min(base + *len);
+                    (at - base..stop - base).for_each(|i| used[(i / 64) as usize] &= !(1 << (i % 64)));
+                    at = stop;
+                    continue;
                 }
+                let next = kept.range(at..).next().map_or(u64::MAX, |(base, _)| *base);
+                loose.push((at, end.min(next) - at));
+                at = end.min(next);
             }
         }
         let bytes = |words: [u64; 16]| {
@@ -1143,7 +1147,15 @@ impl Space {
             bytes.chunks_exact_mut(8).zip(words).for_each(|(b, w)| b.copy_from_slice(&w.to_le_bytes()));
             bytes
         };
-        kept.into_iter().map(|(base, (len, used))| (base, len, bytes(used))).collect()
+        let arenas = kept.into_iter().map(|(start, (len, used))| ArenaMeta { start, len, used: bytes(used) });
+        (arenas.collect(), loose)
+    }
+
+    #[cfg(feature = "planted")]
+    /// Planted bug: each block in flight whose arena is gone is an arena of its own.
+    pub fn arena_each(loose: &[Run]) -> Vec<ArenaMeta> {
+        let blocks = loose.iter().flat_map(|(start, len)| *start..start + len);
+        blocks.map(|start| ArenaMeta { start, len: 1, used: [0; 128] }).collect()
     }
 
     // ---- giving back ----------------------------------------------------------------------------------------
