@@ -1,0 +1,94 @@
+//! A volume is reduced while a checkpoint is taken, and the power fails: it has its old contents or its new size.
+#![allow(clippy::unwrap_used)]
+
+use parking_lot::Mutex;
+use rowen_engine::disk::DiskOpKind;
+use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
+use rowen_engine::runtime::Runtime;
+use rowen_sim::client::{BLOCK, Client, Op, VolumeSpec};
+use rowen_sim::crash::{Setup, judge_image};
+use rowen_sim::disk::{Delays, Faults, Policy, SimDisks};
+use rowen_sim::exec::World;
+use rowen_sim::oracle::{Oracle, Since};
+use rowen_sim::rng::Rng;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Three parts of what one step of a reduction takes.
+const BLOCKS: u64 = 3 << 16;
+const SEED: u64 = 5;
+
+/// A checkpoint begins `after` microseconds of a reduction whose journal frame takes a second. The power fails when the
+/// checkpoint is durable. False: the reduction had ended by then.
+fn race(after: u64, planted: Option<&'static str>) -> Result<bool, String> {
+    let world = World::new(SEED);
+    let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 64) };
+    let (disks, group) = setup.make(&world).unwrap();
+    let oracle: Arc<Mutex<Oracle>> = Arc::default();
+    let client = Client::new(world.handle(), group, oracle.clone());
+    let vol = world.run(async {
+        let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+        let vol = client.create(spec).await.unwrap();
+        for block in (0..BLOCKS).step_by(97) {
+            client.write(vol, block * BLOCK, 1, &[]).await.unwrap();
+        }
+        client.close().await.unwrap();
+        vol
+    });
+    // Opened again the map is not in memory, and the reduction waits for its nodes.
+    let image = disks.moment().killed(&mut Rng::new(SEED));
+    let world = World::new(SEED + 1);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let group = world.run(Group::open(disks.clone(), world.handle(), setup.config.clone())).unwrap();
+    let client = Client::new(world.handle(), group, oracle.clone());
+    disks.set_delays(Delays { read: (100, 200), ..Delays::default() });
+    let frame = disks.requests(DiskOpKind::Write);
+    disks.set_faults(Faults { slow: Some((DiskOpKind::Write, frame, 1_000_000)), ..Faults::default() });
+    let handle = world.handle();
+    let kept = Arc::new(Mutex::new(None));
+    world.run(async {
+        let (reducing, checkpoint, keep) = (client.clone(), client.clone(), kept.clone());
+        let (disks, oracle) = (disks.clone(), oracle.clone());
+        let is_reduced = Arc::new(AtomicBool::new(false));
+        let seen = is_reduced.clone();
+        let ops: Vec<Op> = vec![
+            Box::pin(async move {
+                let done = reducing.resize(vol, 1000).await;
+                is_reduced.store(true, Ordering::Relaxed);
+                done
+            }),
+            Box::pin(async move {
+                handle.sleep(Duration::from_micros(after)).await;
+                checkpoint.group.checkpoint().await?;
+                if !seen.load(Ordering::Relaxed) {
+                    *keep.lock() = Some((disks.moment(), oracle.lock().clone()));
+                }
+                Ok(())
+            }),
+        ];
+        client.together(ops).await.into_iter().for_each(|outcome| outcome.unwrap());
+    });
+    let Some((moment, oracle)) = kept.lock().take() else { return Ok(false) };
+    let image = moment.crash(Some(Policy::Nothing), &mut Rng::new(SEED));
+    judge_image(&setup, &oracle, Since::PowerLoss, image, SEED)?;
+    Ok(true)
+}
+
+#[test]
+fn a_checkpoint_during_a_reduction_and_a_power_cut() {
+    let mut raced = 0;
+    for after in (0..6000).step_by(750) {
+        match race(after, None) {
+            Ok(first) => raced += u64::from(first),
+            Err(finding) => panic!("a checkpoint {after} us after: {finding}"),
+        }
+    }
+    assert!(raced > 0, "no checkpoint ended before the reduction");
+}
+
+#[test]
+fn a_map_that_changes_before_its_record_is_found() {
+    let is_found = (1500..6000).step_by(300).any(|after| race(after, Some("map_first")).is_err());
+    assert!(is_found, "the planted bug was not found");
+}
