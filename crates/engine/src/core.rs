@@ -125,8 +125,8 @@ pub struct Core {
     /// The checkpoint generation that changes belong to now.
     pub generation: AtomicU64,
     pub counters: Counters,
-    /// Space came back, a checkpoint ended, a removal went on.
-    pub space_event: Event,
+    /// Space came back, a checkpoint ended, a removal went on, or the group stopped.
+    pub space_event: Arc<Event>,
     pub closed: AtomicBool,
     /// Nobody waits for room any more: see [`Group::end_waiting`](crate::group::Group::end_waiting).
     pub waits_no_more: AtomicBool,
@@ -150,6 +150,10 @@ impl Core {
         journal: Arc<Journal>,
         generation: u64,
     ) -> Arc<Core> {
+        let space_event = match cfg!(feature = "planted") && config.planted == Some("left_asleep") {
+            true => Arc::default(),
+            false => journal.stopped.clone(),
+        };
         Arc::new(Core {
             cache: NodeCache::new(config.cache_bytes as u64),
             disks,
@@ -165,7 +169,7 @@ impl Core {
             gate: RwLock::new(()),
             generation: AtomicU64::new(generation),
             counters: Counters::default(),
-            space_event: Event::default(),
+            space_event,
             closed: AtomicBool::new(false),
             waits_no_more: AtomicBool::new(false),
             unproven: AtomicU64::new(0),

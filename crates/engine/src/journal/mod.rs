@@ -14,6 +14,7 @@
 //!   because from then on its data need not match the record's checksum any more.
 //! * J5 After a failed write or flush nothing is acknowledged any more (`failed` is sticky).
 
+use crate::core::Event;
 use crate::disk::{DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::codec::Encoder;
@@ -129,6 +130,8 @@ pub struct Journal {
     /// How full the ring is: 0, 1 (over half: time for a checkpoint), 2 (nearly full: writers wait).
     pressure: AtomicU8,
     is_failed: AtomicBool,
+    /// Told when the journal fails: who waits for what the group would do sees that it has stopped (L4).
+    pub stopped: Arc<Event>,
     state: Mutex<State>,
 }
 
@@ -174,6 +177,7 @@ impl Journal {
             ring,
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),
+            stopped: Arc::default(),
             state: Mutex::new(state),
         })
     }
@@ -364,6 +368,7 @@ impl Journal {
         state.failed.get_or_insert_with(|| why.to_string());
         self.is_failed.store(true, Ordering::Relaxed);
         state.waiting.drain(..).for_each(|(_, waker)| waker.wake());
+        self.stopped.notify();
     }
 
     /// Stops all promises: something below failed in a way that leaves the disk's state unknown (J5).

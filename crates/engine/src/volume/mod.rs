@@ -917,6 +917,7 @@ impl Volume {
                     return Ok(());
                 }
                 if left.now.saturating_add(left.soon) >= wanted {
+                    self.core.journal.failed()?;
                     // Each of those tells when it is done.
                     self.core.space_event.changed(turn).await;
                     return Ok(());
@@ -953,6 +954,8 @@ impl Volume {
         if self.core.waits_no_more.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
+        // The turn was taken before: a group that stops from now on wakes us.
+        self.core.journal.failed()?;
         match self.core.patience.hold(&full) {
             Verdict::Fail => return Err(self.core.no_space(1)),
             Verdict::First(number, limit) => {
