@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build sim test test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills
+.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -17,6 +17,9 @@ build: ## build target/release/rowen
 
 test: ## everything: lints, unit tests, simulated crashes, real devices (root; installs Debian packages it needs)
 	.ci/run
+
+test-fresh: ## make demo and make test in a minimal Debian that has nothing else (root; COMMAND=".ci/run unit" runs that)
+	.ci/fresh $(COMMAND)
 
 test-unit: ## the tests of the crates that need neither root nor devices
 	.ci/run unit

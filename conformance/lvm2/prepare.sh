@@ -10,12 +10,15 @@ version=2.03.16
 mkdir -p "$cache"
 if [ ! -d "$cache/lvm2-$version/test/shell" ]; then
     rm -rf "$cache/apt"
-    mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial"
-    echo "deb-src http://deb.debian.org/debian bookworm main" >"$cache/apt/sources.list"
-    apt=(apt-get -qq -o "Dir::Etc::sourcelist=$cache/apt/sources.list" -o Dir::Etc::sourceparts=-
+    mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial" "$cache/apt/sources.d"
+    "$here/source-lists" /etc/apt "$cache/apt/sources.d"
+    apt=(apt-get -qq -o Dir::Etc::sourcelist=- -o "Dir::Etc::sourceparts=$cache/apt/sources.d"
         -o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache" -o APT::Sandbox::User=root)
-    "${apt[@]}" update
+    # A package source of somebody else's may have no sources: what counts is whether LVM2's come.
+    "${apt[@]}" update || true
     (cd "$cache/apt" && "${apt[@]}" source --download-only lvm2)
+    [ -e "$cache/apt/lvm2_$version.orig.tar.xz" ] ||
+        { echo "the package sources of this machine have another LVM2 than $version, Debian 12's: $(cd "$cache/apt" && echo lvm2_*)" >&2; exit 1; }
     rm -rf "$cache/unpacked"
     mkdir "$cache/unpacked"
     tar -xf "$cache/apt/lvm2_$version.orig.tar.xz" -C "$cache/unpacked" --strip-components=1
@@ -40,7 +43,7 @@ cp "$source/scripts/fsadm.sh" "$suite/lib/fsadm"
 chmod +x "$suite/lib/fsadm"
 ln -s lvm-wrapper "$suite/lib/lvm"
 ln -s "$rowen" "$tree/bin/lvm"
-cp "$here/dmsetup" "$here/umount" "$tree/bin/"
+cp "$here/dmsetup" "$here/losetup" "$here/umount" "$tree/bin/"
 for name in lvchange lvconvert lvcreate lvdisplay lvextend lvmconfig lvmdevices lvmdiskscan lvmsadc lvmsar lvreduce lvremove \
     lvrename lvresize lvs lvscan pvchange pvck pvcreate pvdisplay pvmove pvremove pvresize pvs pvscan vgcfgbackup vgcfgrestore \
     vgchange vgck vgconvert vgcreate vgdisplay vgexport vgextend vgimport vgimportclone vgmerge vgmknodes vgreduce vgremove \

@@ -8,7 +8,6 @@ vgs vgscan vgsplit"
 begin() {
     export ROWEN_SYSTEM_DIR=$WORLD_DIR/etc ROWEN_RUN_DIR=$WORLD_DIR/run LC_ALL=C TZ=UTC
     mkdir -p "$WORLD_DIR/bin" /dev/pv
-    ln -sf "$ROWEN" "$WORLD_DIR/bin/lvm"
     local name
     # Also LVM's names that Rowen does not have: the machine's own LVM2 must not answer to them.
     for name in $lvm_names; do

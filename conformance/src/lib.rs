@@ -11,3 +11,5 @@ pub mod transcript;
 
 #[cfg(test)]
 mod compare_test;
+#[cfg(test)]
+mod scripts_test;

@@ -46,8 +46,46 @@ pub fn overview() -> String {
         "  Rowen: volume groups in user space, whose snapshots cost nothing.\n\n  rowen COMMAND [OPTIONS] ..., or COMMAND by its own \
          name where it is installed.\n  Use 'rowen COMMAND --help' for more information.\n\n",
     );
+    let width = COMMANDS.iter().map(|command| command.name.len()).max().unwrap_or_default();
     for command in COMMANDS {
-        let _infallible = writeln!(text, "  {:<12}{}", command.name, command.summary);
+        let _infallible = writeln!(text, "  {:<width$}  {}", command.name, command.summary);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_its_line_in_two_columns() {
+        let text = overview();
+        let columns: Vec<usize> = COMMANDS
+            .iter()
+            .map(|command| {
+                let name = format!("  {} ", command.name);
+                let line =
+                    text.lines().find(|line| line.starts_with(&name)).unwrap_or_else(|| panic!("{name}: no line"));
+                let at = line.len() - command.summary.len();
+                assert!(line.ends_with(&format!("  {}", command.summary)), "the columns run into each other: {line}");
+                at
+            })
+            .collect();
+        assert!(columns.iter().all(|at| *at == columns[0]), "the texts begin in different columns: {columns:?}");
+    }
+
+    #[test]
+    fn names_options_and_texts_stand_apart() {
+        for command in COMMANDS.iter().chain(crate::table::HIDDEN) {
+            let text = of_command(command);
+            assert!(text.starts_with(&format!("  {} - {}\n", command.name, command.summary)), "{text}");
+            let (_forms, options) = text.split_once("\n  Options").unwrap_or_else(|| panic!("no options: {text}"));
+            for option in command.options.iter().chain(COMMON) {
+                let (name, help) = (format!("--{}", option.spec().long), option.spec().help);
+                let mut lines = options.lines().skip_while(|line| !line.split([' ', '|']).any(|word| word == name));
+                assert!(lines.next().is_some(), "{}: {name} has no line", command.name);
+                assert_eq!(lines.next(), Some(format!("        {help}").as_str()), "{}: {name}", command.name);
+            }
+        }
+    }
 }

@@ -1589,6 +1589,8 @@ fn help_and_versions() {
     }
     let names = world.run("rowen commands").out;
     assert!(names.lines().any(|name| name == "lvcreate") && !names.contains("serve"));
+    // The programs that drive LVM call it so.
+    assert!(names.lines().any(|name| name == "lvm"), "{names}");
     assert!(world.run("rowen").out.contains("lvcreate"));
     assert_eq!(world.run("lvm lvs --noheadings").code, 0);
 }

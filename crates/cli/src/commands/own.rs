@@ -223,6 +223,7 @@ pub fn udev(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 pub fn commands(session: &mut Session<'_>, _args: &Args) -> Result {
+    session.console.raw_out("lvm\n");
     for command in COMMANDS.iter().filter(|command| command.is_lvm) {
         session.console.raw_out(&format!("{}\n", command.name));
     }

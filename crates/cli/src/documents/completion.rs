@@ -57,7 +57,7 @@ pub fn bash() -> String {
     text.push_str("    esac\n}\n");
     text.push_str(FUNCTION);
     let own: Vec<&str> = COMMANDS.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
-    let _infallible = writeln!(text, "complete -F _rowen rowen {}", own.join(" "));
+    let _infallible = writeln!(text, "complete -F _rowen rowen lvm {}", own.join(" "));
     text
 }
 
@@ -119,5 +119,5 @@ pub fn zsh() -> String {
     let own: Vec<&str> = COMMANDS.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
     let bash =
         bash().replace("mapfile -t COMPREPLY < <(", "COMPREPLY=($(").replace(" -- \"$word\")\n", " -- \"$word\"))\n");
-    format!("#compdef rowen {}\nautoload -U +X bashcompinit && bashcompinit\n{bash}", own.join(" "))
+    format!("#compdef rowen lvm {}\nautoload -U +X bashcompinit && bashcompinit\n{bash}", own.join(" "))
 }
