@@ -14,7 +14,7 @@
 
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A volume's number in the oracle, for ever; the engine's UUID is made of it.
 pub type Vol = u32;
@@ -26,6 +26,8 @@ struct Version {
     /// The volume that was written: a snapshot's ancestor, maybe.
     volume: Vol,
     zeros: bool,
+    /// Sectors that a power cut spoiled: they hold nothing that was written.
+    rubbish: bool,
     began: u64,
     ended: u64,
     /// When a read showed that of all that had begun by then this one came last; 0 for never.
@@ -34,7 +36,8 @@ struct Version {
 }
 
 const NEVER: u64 = u64::MAX;
-const BLANK: Version = Version { request: 0, volume: 0, zeros: true, began: 0, ended: 0, settled: 0, acked: true };
+const BLANK: Version =
+    Version { request: 0, volume: 0, zeros: true, rubbish: false, began: 0, ended: 0, settled: 0, acked: true };
 
 impl Version {
     fn superseded_by(&self, later: &Version) -> bool {
@@ -46,9 +49,9 @@ impl Version {
         match found {
             Found::Zeros => self.zeros,
             Found::Stamp { volume, sector, version } => {
-                !self.zeros && (self.request, self.volume, at) == (version, volume, sector)
+                !self.zeros && !self.rubbish && (self.request, self.volume, at) == (version, volume, sector)
             }
-            Found::Rubbish => false,
+            Found::Rubbish => self.rubbish,
         }
     }
 }
@@ -190,6 +193,20 @@ pub struct Oracle {
 }
 
 impl Oracle {
+    /// A power cut spoiled sectors that were being written, in units of so many sectors: they may hold rubbish.
+    pub fn spoil(&mut self, unit: u64) {
+        for contents in self.volumes.values_mut().map(|volume| &mut volume.contents) {
+            let under_way =
+                contents.versions.iter().filter(|(_, all)| all.iter().any(|version| version.ended == NEVER));
+            let units: BTreeSet<u64> = under_way.map(|(sector, _)| sector / unit * unit).collect();
+            for sector in units.into_iter().flat_map(|first| first..first + unit) {
+                let rubbish =
+                    Version { zeros: false, rubbish: true, began: NEVER - 1, ended: NEVER, acked: false, ..BLANK };
+                contents.versions.entry(sector).or_insert_with(|| vec![BLANK]).push(rubbish);
+            }
+        }
+    }
+
     /// The next moment.
     pub fn tick(&mut self) -> u64 {
         self.clock += 1;
@@ -208,7 +225,7 @@ impl Oracle {
         self.requests += 1;
         let (request, began) = (self.requests, self.tick());
         let contents = &mut self.volume(vol).contents;
-        let version = Version { request, volume: vol, zeros, began, ended: NEVER, settled: 0, acked: false };
+        let version = Version { request, volume: vol, zeros, began, ended: NEVER, acked: false, ..BLANK };
         for sector in sector..sector + count {
             contents.versions.entry(sector).or_insert_with(|| vec![BLANK]).push(version);
         }
@@ -393,10 +410,12 @@ impl Oracle {
         let volume = &self.volumes[&vol];
         let must = volume.must(since);
         let current = match volume.pending_of {
-            // Not answered and yet there after power loss: it shares what its origin has, which need not be all.
-            Some((origin, _)) if since == Since::PowerLoss => {
+            // Not answered and yet there after power loss: it shares what its origin had when the command began, or later,
+            // which need not be all.
+            Some((origin, began)) if since == Since::PowerLoss => {
                 let origin = &self.volumes[&origin];
-                judge_contents(&origin.contents, vol, first, found, &origin.must(since))
+                let must = |version: &Version| version.ended < began && origin.must(since)(version);
+                judge_contents(&origin.contents, vol, first, found, &must)
             }
             Some((origin, began)) => {
                 judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must)
@@ -505,10 +524,12 @@ impl Oracle {
             let Some((name, sectors)) = found.remove(vol) else { continue };
             let mut contents = Contents { sectors: sectors.len() as u64, ..Contents::default() };
             for (sector, found) in sectors.into_iter().enumerate() {
-                if let Found::Stamp { volume, version, .. } = found {
-                    let only = Version { request: version, volume, zeros: false, ..BLANK };
-                    contents.versions.insert(sector as u64, vec![only]);
-                }
+                let only = match found {
+                    Found::Zeros => continue,
+                    Found::Stamp { volume, version, .. } => Version { request: version, volume, zeros: false, ..BLANK },
+                    Found::Rubbish => Version { zeros: false, rubbish: true, ..BLANK },
+                };
+                contents.versions.insert(sector as u64, vec![only]);
             }
             (volume.life, volume.pending_of, volume.next, volume.next_name) = (Life::Here, None, None, None);
             volume.next_of = None;
@@ -591,8 +612,9 @@ fn explain(contents: &Contents, vol: Vol, sector: u64, found: Found, must: &dyn 
 }
 
 fn show(version: &Version) -> String {
-    match version.zeros {
-        true => format!("zeros of request {}", version.request),
-        false => format!("request {}", version.request),
+    match version {
+        Version { rubbish: true, .. } => "rubbish of a power cut".into(),
+        Version { zeros: true, request, .. } => format!("zeros of request {request}"),
+        Version { request, .. } => format!("request {request}"),
     }
 }

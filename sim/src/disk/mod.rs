@@ -69,6 +69,18 @@ pub struct Faults {
     pub slow: Option<(DiskOpKind, u64, u64)>,
     /// No request completes any more from this disk event on.
     pub hang_from: Option<u64>,
+    /// Every request to this physical volume fails, and every flush.
+    pub away: Option<PvIndex>,
+    /// What becomes of one copy of the next metadata that is written (the journal, of which there is one copy, apart).
+    pub mishap: Option<Mishap>,
+}
+
+/// What a disk may do to a write that it acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    Lost,
+    /// It lands so many bytes further on.
+    Misdirected(u64),
 }
 
 /// How long requests take, in virtual microseconds: (shortest, longest).
@@ -135,6 +147,19 @@ impl Moment {
         let mut image = self.durable.clone();
         self.cache.survive(&self.under_way, policy, &mut image, rng);
         image
+    }
+
+    /// The power cut hits sectors that were being written: some of them hold rubbish then.
+    pub fn spoil(&self, image: &mut Image, rng: &mut Rng) {
+        for piece in &self.under_way {
+            let sector = u64::from(image.geometry(piece.pv).sector);
+            for at in (piece.offset..piece.offset + piece.len as u64).step_by(sector as usize) {
+                if rng.one_in(4) {
+                    let rubbish: Vec<u8> = (0..sector).map(|_| rng.bits() as u8).collect();
+                    image.write(piece.pv, at, &rubbish);
+                }
+            }
+        }
     }
 
     /// What is on the disks after a power cut, or without a policy after the program died.
@@ -421,7 +446,9 @@ impl State {
         let hit = |fault: Option<(DiskOpKind, u64)>, when: &dyn Fn(u64) -> bool| {
             fault.is_some_and(|(of, at)| of == kind && when(at))
         };
-        let fails = hit(self.faults.fail, &|at| at == number) || hit(self.faults.fail_from, &|at| number >= at);
+        let fails = hit(self.faults.fail, &|at| at == number)
+            || hit(self.faults.fail_from, &|at| number >= at)
+            || self.faults.away.is_some_and(|pv| op.touches(pv));
         let work = match op {
             DiskOp::Read { segments, buf } => {
                 for segment in &segments {
@@ -451,10 +478,20 @@ impl State {
     fn begin_write(&mut self, segments: &Segments, buf: &PageBuf, number: u64, fails: bool) -> Work {
         let place = (segments[0].pv, segments[0].offset);
         let first = self.commands;
-        for segment in segments {
+        let mishap = self.mishap(segments, buf);
+        for (at, segment) in segments.iter().enumerate() {
             self.count(segment, |counts, len| (counts.writes += 1, counts.written_bytes += len));
             let bytes: Arc<[u8]> = buf.as_slice()[segment.at as usize..][..segment.len as usize].into();
             let mut offset = segment.offset;
+            match mishap.filter(|(of, _)| *of == at) {
+                Some((_, Mishap::Lost)) => continue,
+                Some((_, Mishap::Misdirected(shift)))
+                    if offset + shift + u64::from(segment.len) <= self.current.geometry(segment.pv).size =>
+                {
+                    offset += shift;
+                }
+                _ => {}
+            }
             if let Some((at, shift)) = self.faults.misdirected
                 && at == number
             {
@@ -479,6 +516,14 @@ impl State {
             }
         }
         Work::Write(first, last, place)
+    }
+
+    /// Which segment of this write meets with what, if it is metadata and something is to happen to it.
+    fn mishap(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, Mishap)> {
+        let bytes = &buf.as_slice()[segments[0].at as usize..];
+        let is_next = is_metadata(bytes) && !bytes.starts_with(b"ROWENJRN");
+        let mishap = if is_next { self.faults.mishap.take() } else { None };
+        mishap.map(|mishap| (self.rng.below(segments.len() as u64) as usize, mishap))
     }
 
     fn begin_discard(&mut self, segments: &Segments) -> Work {
@@ -584,6 +629,22 @@ impl State {
             self.current.read(segment.pv, segment.offset, out);
         }
         Ok(Some(buf))
+    }
+}
+
+/// Whether a request needs this physical volume.
+trait Touches {
+    fn touches(&self, pv: PvIndex) -> bool;
+}
+
+impl Touches for DiskOp {
+    fn touches(&self, pv: PvIndex) -> bool {
+        match self {
+            DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments } => {
+                segments.iter().any(|segment| segment.pv == pv)
+            }
+            DiskOp::Flush => true,
+        }
     }
 }
 

@@ -45,6 +45,14 @@ pub struct Age {
     pub may_fill: bool,
     /// A disk has misbehaved: errors are answers.
     pub is_faulty: AtomicBool,
+    /// Nothing is answered any more.
+    pub hangs: AtomicBool,
+    /// A copy of metadata is bad, and check may say so.
+    pub is_harmed: AtomicBool,
+    /// Something may have been written over anything.
+    pub is_misdirected: AtomicBool,
+    /// Nothing is promised any more.
+    pub is_void: AtomicBool,
     /// The group has stopped, or a command came to no outcome: nothing more is asked of it.
     pub has_stopped: AtomicBool,
     pub tally: Mutex<Tally>,
@@ -80,6 +88,10 @@ impl Age {
             trace,
             may_fill,
             is_faulty: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
+            is_harmed: AtomicBool::new(false),
+            is_misdirected: AtomicBool::new(false),
+            is_void: AtomicBool::new(false),
             has_stopped: AtomicBool::new(false),
             tally: Mutex::default(),
             claims: Mutex::default(),
@@ -96,6 +108,10 @@ impl Age {
         if self.trace {
             eprintln!("{:>9} us  {}", self.handle.now(), words());
         }
+    }
+
+    fn may_be_harmed(&self) -> bool {
+        self.is_faulty.load(Ordering::SeqCst) || self.is_harmed.load(Ordering::SeqCst)
     }
 
     fn stopped(&self) -> bool {
@@ -473,11 +489,7 @@ impl Age {
         match checked {
             Ok(report) => match report.findings.first() {
                 // A copy that could not be read counts as a bad one.
-                Some(_)
-                    if self.is_faulty.load(Ordering::SeqCst) && report.repairable == report.findings.len() as u64 =>
-                {
-                    Ok(())
-                }
+                Some(_) if self.may_be_harmed() && report.repairable == report.findings.len() as u64 => Ok(()),
                 None => {
                     self.count("checks beside the foreground");
                     Ok(())

@@ -1,10 +1,11 @@
 //! What disks do in worlds outside of their contract.
 
 use super::clients::Age;
-use crate::disk::{Delays, Faults};
+use crate::disk::{Delays, Faults, Image, Mishap, is_metadata};
 use crate::rng::Rng;
-use rowen_engine::disk::DiskOpKind;
+use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::runtime::Runtime;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,11 +24,44 @@ pub enum Fault {
     Slow,
     /// Nothing is answered for seconds.
     Stall,
+    /// Nothing is answered any more; the server is killed at last.
+    Hang,
+    /// Every request to one physical volume fails for a time.
+    Away,
+    /// One copy of the next metadata is acknowledged and not written.
+    Lost,
+    /// One copy of the next metadata lands elsewhere.
+    Misdirected,
+    /// Flushes are acknowledged and do nothing, from now on.
+    LyingFlush,
+    /// A power cut leaves rubbish in sectors that were being written.
+    Spoiled,
+    /// One copy of a few blocks of metadata rots while the power is off.
+    Rot,
+    /// A physical volume is missing at the next opening, and comes back.
+    Missing,
+    /// Two physical volumes are given in the wrong order at the next opening.
+    Swapped,
 }
 
 /// The kinds that must do no harm today, in every world.
-pub const FAULTS: [Fault; 6] =
-    [Fault::Reads, Fault::Writes, Fault::Flushes, Fault::OneRequest, Fault::Slow, Fault::Stall];
+pub const FAULTS: [Fault; 15] = [
+    Fault::Reads,
+    Fault::Writes,
+    Fault::Flushes,
+    Fault::OneRequest,
+    Fault::Slow,
+    Fault::Stall,
+    Fault::Hang,
+    Fault::Away,
+    Fault::Lost,
+    Fault::Misdirected,
+    Fault::LyingFlush,
+    Fault::Spoiled,
+    Fault::Rot,
+    Fault::Missing,
+    Fault::Swapped,
+];
 
 impl Fault {
     pub fn name(self) -> &'static str {
@@ -38,12 +72,26 @@ impl Fault {
             Fault::OneRequest => "fault: one request fails",
             Fault::Slow => "fault: slow disks for a time",
             Fault::Stall => "fault: disks that hang for seconds",
+            Fault::Hang => "fault: disks that hang for ever",
+            Fault::Away => "fault: one physical volume fails for a time",
+            Fault::Lost => "fault: a copy of metadata is not written",
+            Fault::Misdirected => "fault: a copy of metadata lands elsewhere",
+            Fault::LyingFlush => "fault: flushes do nothing",
+            Fault::Spoiled => "fault: a power cut leaves rubbish",
+            Fault::Rot => "fault: copies of metadata rot",
+            Fault::Missing => "fault: a physical volume is missing",
+            Fault::Swapped => "fault: physical volumes in the wrong order",
         }
     }
 
     /// Whether requests may fail because of it.
     fn fails(self) -> bool {
-        !matches!(self, Fault::Slow | Fault::Stall)
+        !matches!(self, Fault::Slow | Fault::Stall | Fault::Lost | Fault::LyingFlush)
+    }
+
+    /// Whether it happens between two lives.
+    pub fn is_between(self) -> bool {
+        matches!(self, Fault::Spoiled | Fault::Rot | Fault::Missing | Fault::Swapped)
     }
 }
 
@@ -70,6 +118,25 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
             let Delays { read, write, flush } = delays;
             disks.set_delays(Delays { read: slow(read), write: slow(write), flush: slow(flush) });
         }
+        Fault::Hang => {
+            age.hangs.store(true, Ordering::SeqCst);
+            return disks.set_faults(Faults { hang_from: Some(disks.events()), ..Faults::default() });
+        }
+        Fault::Away => {
+            let pv = PvIndex(rng.below(disks.count() as u64) as u16);
+            disks.set_faults(Faults { away: Some(pv), ..Faults::default() });
+        }
+        Fault::Lost | Fault::Misdirected => {
+            age.is_misdirected.fetch_or(fault == Fault::Misdirected, Ordering::SeqCst);
+            age.is_harmed.store(true, Ordering::SeqCst);
+            let mishap = if fault == Fault::Lost { Mishap::Lost } else { Mishap::Misdirected(8 * 4096) };
+            return disks.set_faults(Faults { mishap: Some(mishap), ..Faults::default() });
+        }
+        Fault::LyingFlush => {
+            age.is_void.store(true, Ordering::SeqCst);
+            return disks.set_faults(Faults { lying_flush: true, ..Faults::default() });
+        }
+        Fault::Spoiled | Fault::Rot | Fault::Missing | Fault::Swapped => return,
         Fault::Stall => {
             let long = (5_000_000, 30_000_000);
             disks.set_delays(Delays { read: long, write: long, flush: long });
@@ -78,4 +145,31 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
     age.handle.sleep(Duration::from_micros(micros)).await;
     disks.set_delays(delays);
     disks.set_faults(Faults::default());
+}
+
+/// Rot in one of two copies of a few blocks of metadata. False: there is nothing of which there are two.
+pub fn rot(image: &mut Image, rng: &mut Rng) -> bool {
+    let mut copies: BTreeMap<Vec<u8>, Vec<(PvIndex, u64)>> = BTreeMap::new();
+    for pv in (0..image.count()).map(|at| PvIndex(at as u16)) {
+        for offset in image.page_offsets(pv) {
+            let mut page = vec![0; 4096];
+            image.read(pv, offset, &mut page);
+            if is_metadata(&page) && !page.starts_with(b"ROWENJRN") {
+                copies.entry(page).or_default().push((pv, offset));
+            }
+        }
+    }
+    let pairs: Vec<_> = copies.into_values().filter(|places| places.len() == 2).collect();
+    if pairs.is_empty() {
+        return false;
+    }
+    let mut rotten = std::collections::BTreeSet::new();
+    for _ in 0..rng.range(1, 6) {
+        let pair = rng.below(pairs.len() as u64) as usize;
+        let (pv, offset) = *rng.pick(&pairs[pair]);
+        if rotten.insert(pair) {
+            image.flip(pv, offset + rng.below(4096), rng.below(8) as u8);
+        }
+    }
+    true
 }

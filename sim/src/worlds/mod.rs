@@ -123,6 +123,12 @@ struct History {
     oracle: Arc<Mutex<Oracle>>,
     power: Power,
     since: Since,
+    /// Copies of metadata are bad: check says so, and repair mends them.
+    is_harmed: bool,
+    /// Something may have been written over anything: wrong data is data that nobody wrote, and a refusal is an end.
+    is_misdirected: bool,
+    /// Nothing is promised: any end is one but a panic or none.
+    is_void: bool,
     seen: Seen,
 }
 
@@ -130,8 +136,19 @@ impl History {
     fn new(seed: u64, plan: Plan, options: Options) -> History {
         let rng = Rng::new(seed ^ 0x5EED_0F7A_11CE_0001);
         let (oracle, seen) = (Arc::new(Mutex::new(Oracle::default())), Seen::default());
-        oracle.lock().may_drop = plan.is_full;
-        History { plan, options, rng, oracle, power: Power::Blank, since: Since::Death, seen }
+        oracle.lock().may_drop = plan.changes_pvs;
+        History {
+            plan,
+            options,
+            rng,
+            oracle,
+            power: Power::Blank,
+            since: Since::Death,
+            is_harmed: false,
+            is_misdirected: false,
+            is_void: false,
+            seen,
+        }
     }
 
     fn say(&self, words: impl FnOnce() -> String) {
@@ -142,11 +159,29 @@ impl History {
 
     fn live(mut self) -> Result<Seen, String> {
         self.seen.tally.count("worlds");
-        for life in 0..self.plan.lives {
-            self.life(life).map_err(|what| format!("life {life}: {what}"))?;
+        for life in 0..=self.plan.lives {
+            let is_last = life == self.plan.lives;
+            let outcome = if is_last { self.last_life() } else { self.life(life) };
+            match outcome {
+                Ok(()) => {}
+                Err(what) if self.may_end_so(&what) => {
+                    self.say(|| format!("the world ends: {what}"));
+                    self.seen.tally.count("worlds that ended with words after a fault that nothing can mend");
+                    break;
+                }
+                Err(what) if is_last => return Err(format!("at the end: {what}")),
+                Err(what) => return Err(format!("life {life}: {what}")),
+            }
         }
-        self.last_life().map_err(|what| format!("at the end: {what}"))?;
         Ok(self.seen)
+    }
+
+    /// Whether the faults of this world may end it in this way.
+    fn may_end_so(&self, what: &str) -> bool {
+        let is_stuck = what.contains("lock: n") || what.contains("PANIC");
+        let is_old =
+            what.contains("LOST") || what.contains("LEAK") || what.contains("MISPLACED") || what.contains("BACK");
+        !is_stuck && (self.is_void || self.is_misdirected && !is_old)
     }
 
     /// Runs `future` until it ends or the disks have met so many events.
@@ -213,7 +248,9 @@ impl History {
     fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
         let mut rng = Rng::new(seed);
         self.seen.tally.count("crash states");
-        for _ in 0..rng.below(self.options.aside + 1) {
+        // A group with bad copies is judged where they are repaired.
+        let is_whole = !(self.is_harmed || self.is_misdirected || self.is_void);
+        for _ in 0..if is_whole { rng.below(self.options.aside + 1) } else { 0 } {
             let policy = *rng.pick(&POLICIES);
             let image = members(&moment.power_cut(policy, &mut rng))?;
             self.seen.tally.count("crash states");
@@ -234,7 +271,13 @@ impl History {
         let mut oracle = self.oracle.lock();
         judge_group(&oracle, &infos, &found, self.since).map_err(|what| format!("since {:?}: {what}", self.since))?;
         let check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
-        let check = check.map_err(|e| format!("check after opening: {e}"))?;
+        let mut check = check.map_err(|e| format!("check after opening: {e}"))?;
+        if self.is_harmed && check.repairable == check.findings.len() as u64 {
+            let repair = world.try_run(group.repair_open()).map_err(|stuck| format!("repair: {stuck}"))?;
+            check = repair.map_err(|e| format!("repair after opening: {e}"))?;
+            self.seen.tally.add_to("copies of metadata repaired by check", check.repaired.len() as u64);
+            self.is_harmed = false;
+        }
         if let Some(first) = check.findings.first() {
             return Err(format!("check after opening has {} findings; first: {first}", check.findings.len()));
         }
@@ -248,7 +291,7 @@ impl History {
     fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<Age> {
         group.set_patience(Some(Duration::from_micros(self.plan.patience)));
         let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
-        Arc::new(Age::new(client, disks.clone(), world.handle(), self.plan.is_full, self.options.trace))
+        Arc::new(Age::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
     }
 
     fn life(&mut self, life: usize) -> Result<(), String> {
@@ -270,15 +313,74 @@ impl History {
         let outcome = Self::until(&world, &disks, end.map(|end| end.0), running);
         self.seen.trace = self.seen.trace.rotate_left(7) ^ world.handle().trace_hash();
         self.seen.tally.add(&age.tally.lock());
-        let ending = match outcome? {
-            Some(finished) => finished.map(|()| Ending::Finished).map_err(|failure| failure.to_string())?,
-            None => Ending::Stopped,
+        let set = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::SeqCst);
+        self.is_harmed |= set(&age.is_harmed);
+        self.is_misdirected |= set(&age.is_misdirected);
+        self.is_void |= set(&age.is_void);
+        let ending = match outcome {
+            Ok(Some(finished)) => finished.map(|()| Ending::Finished).map_err(|failure| failure.to_string())?,
+            Ok(None) => Ending::Stopped,
+            // Nobody answers: the server is killed.
+            Err(_) if set(&age.hangs) => {
+                age.has_stopped.store(true, Ordering::SeqCst);
+                Ending::Finished
+            }
+            Err(stuck) => return Err(stuck),
         };
-        self.end(&age, ending, end.map_or((End::Close, life as u64), |(_, end, seed)| (end, seed)))
+        let (end, seed) = end.map_or((End::Close, life as u64), |(_, end, seed)| (end, seed));
+        self.end(life, &age, ending, (end, seed))?;
+        self.between(life)
+    }
+
+    /// What befalls the disks before the next life.
+    fn between(&mut self, life: usize) -> Result<(), String> {
+        let items: Vec<Item> = self.plan.of_life(life).copied().collect();
+        for item in items {
+            let What::Between(fault) = item.what else { continue };
+            let Power::Off(image) = &mut self.power else { continue };
+            let mut rng = Rng::new(item.seed);
+            match fault {
+                Fault::Rot if faults::rot(image, &mut rng) => self.is_harmed = true,
+                Fault::Missing | Fault::Swapped if image.count() > 1 && !self.is_void => {
+                    let image = members(image)?;
+                    let mut places: Vec<usize> = (0..image.count()).collect();
+                    if fault == Fault::Missing {
+                        places.remove(rng.below(places.len() as u64) as usize);
+                    } else {
+                        places.rotate_left(1);
+                    }
+                    let given = image.reordered(&places);
+                    // One that joined a moment ago may be known to nobody but itself.
+                    if image.count() < 2
+                        || members(&given)
+                            .is_ok_and(|known| known.count() == places.len() && places.len() < image.count())
+                    {
+                        continue;
+                    }
+                    self.refused(&given, rng.bits())?;
+                }
+                _ => continue,
+            }
+            self.say(|| format!("between two lives: {fault:?}"));
+            self.seen.tally.count(fault.name());
+        }
+        Ok(())
+    }
+
+    /// These are not the group's disks as they should be: they are refused in words, and left as they are.
+    fn refused(&self, image: &Image, seed: u64) -> Result<(), String> {
+        let world = World::new(seed);
+        let disks = SimDisks::with_image(world.handle(), image.clone());
+        let opening = Group::open(disks.clone(), world.handle(), self.plan.setup.config.clone());
+        match world.try_run(opening).map_err(|stuck| format!("opening without all disks: {stuck}"))? {
+            Ok(_) => Err("it opens without all of its disks, or with two in each other's place".into()),
+            Err(_) if disks.current() != *image => Err("a group that is refused is changed".into()),
+            Err(_) => Ok(()),
+        }
     }
 
     /// What the life leaves behind.
-    fn end(&mut self, age: &Age, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
+    fn end(&mut self, life: usize, age: &Age, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
         let moment = age.disks.moment();
         let mut rng = Rng::new(seed);
         let stopped = age.has_stopped.load(Ordering::SeqCst);
@@ -299,6 +401,7 @@ impl History {
             End::Cut(policy) => {
                 self.seen.tally.count("fault: the power fails");
                 self.cut(&moment, policy, seed)?;
+                self.spoil(&moment, life);
             }
             End::VolatileDeath if !age.pvs_changed.load(Ordering::SeqCst) => {
                 self.seen.tally.count("fault: the server dies, the disks' caches stay volatile");
@@ -312,6 +415,17 @@ impl History {
             }
         }
         Ok(())
+    }
+
+    /// A power cut that spoils what was being written, if the plan says so.
+    fn spoil(&mut self, moment: &Moment, life: usize) {
+        let spoiled = self.plan.of_life(life).find(|item| item.what == What::Between(Fault::Spoiled));
+        let Some((item, Power::Off(image))) = spoiled.zip(Some(&mut self.power)) else { return };
+        let mut rng = Rng::new(item.seed);
+        moment.spoil(image, &mut rng);
+        let pvs = (0..image.count()).map(|pv| image.geometry(PvIndex(pv as u16)).sector);
+        self.oracle.lock().spoil(u64::from(pvs.max().unwrap_or(512)) / 512);
+        self.seen.tally.count(Fault::Spoiled.name());
     }
 
     /// The group is opened once more, and every volume is removed.
@@ -346,7 +460,7 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
                     faults::strike(&age, fault, delays, item.seed).await;
                 }));
             }
-            What::End(..) | What::CutOpening(..) => {}
+            What::End(..) | What::CutOpening(..) | What::Between(_) => {}
         }
     }
     let started: Vec<_> = clients

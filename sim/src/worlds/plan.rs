@@ -62,6 +62,8 @@ pub enum What {
     Fault(u64, Fault),
     /// The life ends this many disk events after it began.
     End(u64, End),
+    /// Something befalls the disks after the life.
+    Between(Fault),
     /// The power fails again this many disk events after the next opening began.
     CutOpening(u64, Policy),
 }
@@ -82,6 +84,8 @@ pub struct Plan {
     pub lives: usize,
     /// The group becomes full.
     pub is_full: bool,
+    /// Physical volumes join, leave, grow, shrink, and are taken out of use.
+    pub changes_pvs: bool,
     /// How long writes are held, in microseconds.
     pub patience: u64,
     pub items: Vec<Item>,
@@ -92,6 +96,7 @@ impl Plan {
     pub fn new(seed: u64, faults: &[Fault]) -> Plan {
         let mut rng = Rng::new(seed);
         let is_full = rng.one_in(5);
+        let changes_pvs = is_full || rng.one_in(3);
         let setup = setup(&mut rng, is_full);
         let delays = delays(&mut rng);
         let lives = rng.range(1, 4) as usize;
@@ -101,7 +106,7 @@ impl Plan {
             items.life = life;
             items.life(is_full, faults);
         }
-        Plan { setup, delays, lives, is_full, patience, items: items.items }
+        Plan { setup, delays, lives, is_full, changes_pvs, patience, items: items.items }
     }
 
     /// Drops all items but these.
@@ -192,7 +197,7 @@ impl Items {
         }
         if !faults.is_empty() && self.rng.one_in(2) {
             let (at, fault) = (self.rng.below(12_000), *self.rng.pick(faults));
-            self.add(What::Fault(at, fault));
+            self.add(if fault.is_between() { What::Between(fault) } else { What::Fault(at, fault) });
         }
     }
 }
