@@ -143,6 +143,7 @@ pub fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.slots_taken += more.slots_taken;
     sum.reclaim_steps += more.reclaim_steps;
     sum.orphans_freed += more.orphans_freed;
+    sum.windows_rehomed += more.windows_rehomed;
     sum.volumes_invalidated += more.volumes_invalidated;
 }
 

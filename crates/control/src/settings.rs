@@ -132,6 +132,7 @@ pub const KNOWN: &[Setting] = &[
     setting("report/segs_sort_full", Kind::Text, "\"lv_uuid,seg_start\""),
     setting("server/no_space_timeout", Kind::Count, "60"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
+    setting("server/rehome", Kind::Switch, "1"),
     setting("tags/hosttags", Kind::Switch, "0"),
 ];
 
@@ -290,6 +291,8 @@ pub struct Settings {
     pub no_space_timeout: u64,
     /// `server/processor_latency`: how long processors may take to wake while requests come densely.
     pub processor_latency: ProcessorLatency,
+    /// `server/rehome`: volumes that lie in many pieces are brought together in the background.
+    pub rehome: bool,
 }
 
 /// How long processors may take to wake.
@@ -319,6 +322,7 @@ impl Default for Settings {
             command: None,
             no_space_timeout: 60,
             processor_latency: ProcessorLatency::Auto,
+            rehome: true,
         }
     }
 }
@@ -369,6 +373,7 @@ impl Settings {
             command: config.text("monitor/command").filter(|command| !command.is_empty()),
             no_space_timeout: count("server/no_space_timeout").unwrap_or(usual.no_space_timeout),
             processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
+            rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
         }
     }
 }

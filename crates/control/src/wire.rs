@@ -861,6 +861,7 @@ stats!(
     slots_taken,
     reclaim_steps,
     orphans_freed,
+    windows_rehomed,
     volumes_invalidated,
 );
 

@@ -58,6 +58,7 @@ pub struct Counters {
     pub recovery_skipped: AtomicU64,
     pub reclaim_steps: AtomicU64,
     pub orphans_freed: AtomicU64,
+    pub windows_rehomed: AtomicU64,
     pub volumes_invalidated: AtomicU64,
     /// The most bytes of dirty nodes that a write, or work beside it, met.
     pub dirty_most: AtomicU64,

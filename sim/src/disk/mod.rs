@@ -67,6 +67,8 @@ pub struct Faults {
     pub lying_flush: bool,
     /// The request of this kind and number takes so many microseconds.
     pub slow: Option<(DiskOpKind, u64, u64)>,
+    /// Half of all reads see what the disk holds when they are asked; else they see what it holds when they complete.
+    pub eager_reads: bool,
     /// No request completes any more from this disk event on.
     pub hang_from: Option<u64>,
     /// Every request to this physical volume fails, and every flush.
@@ -393,6 +395,8 @@ struct Ticket {
 
 enum Work {
     Read(Segments, PageBuf),
+    /// A read that saw the disk as it was when it was asked.
+    Done(DiskResult),
     /// Commands of this write, first and last.
     Write(u64, u64, (PvIndex, u64)),
     /// A flush covers what was completed by this event.
@@ -454,7 +458,11 @@ impl State {
                 for segment in &segments {
                     self.count(segment, |counts, len| (counts.reads += 1, counts.read_bytes += len));
                 }
-                Work::Read(segments, buf)
+                if self.faults.eager_reads && self.rng.one_in(2) {
+                    Work::Done(self.finish_read(&segments, buf, fails))
+                } else {
+                    Work::Read(segments, buf)
+                }
             }
             DiskOp::Write { segments, buf } => self.begin_write(&segments, &buf, number, fails),
             DiskOp::Discard { segments } => self.begin_discard(&segments),
@@ -588,6 +596,7 @@ impl State {
         let error = |op, (pv, offset)| Err(DiskError { op, pv, offset, errno: 5 });
         match work {
             Work::Read(segments, buf) => self.finish_read(&segments, buf, fails),
+            Work::Done(result) => result,
             Work::Write(first, last, place) => {
                 self.event();
                 let mut at = 0;

@@ -2,7 +2,7 @@
 //!
 //! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`checkpoint`] how state reaches
 //! the disk, [`pvs`] how physical volumes join, grow and shrink and [`leave`] how they leave, [`reclaim`] how removed trees
-//! give their blocks back, [`orphans`] how points that stay do, [`check`] the verification of everything.
+//! give their blocks back, [`orphans`] how points that stay do, [`rehome`] how scattered volumes are brought together, [`check`] the verification of everything.
 //!
 //! Invariants
 //!
@@ -26,6 +26,7 @@ mod places;
 mod pools;
 mod pvs;
 mod reclaim;
+mod rehome;
 mod report;
 mod types;
 
@@ -41,10 +42,11 @@ use crate::core::{Core, Event};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::runtime::Task;
-use crate::units::{MetaBlock, Seq};
+use crate::units::{MetaBlock, Seq, VolumeId};
 use catalog::Catalog;
 use checkpoint::Turnstile;
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -62,6 +64,9 @@ pub struct Group {
     reclaim_wanted: AtomicBool,
     /// Somebody waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
+    /// Volumes that may lie in many pieces, and whether there are any.
+    to_rehome: Mutex<BTreeSet<VolumeId>>,
+    rehome_wanted: AtomicBool,
 }
 
 struct Root {
@@ -126,6 +131,11 @@ impl Group {
             "removal",
             |group| &group.reclaim_wanted,
             |group| Box::pin(async move { group.reclaim_some().await }),
+        );
+        self.spawn_loop(
+            "re-homing",
+            |group| &group.rehome_wanted,
+            |group| Box::pin(async move { group.rehome_some().await }),
         );
     }
 

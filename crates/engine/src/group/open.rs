@@ -201,6 +201,8 @@ impl Group {
             checkpoint_wanted: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(true),
             orphans_urgent: AtomicBool::new(false),
+            to_rehome: Mutex::default(),
+            rehome_wanted: AtomicBool::new(false),
         });
         core.set_group(Arc::downgrade(&group));
         group
@@ -256,6 +258,7 @@ impl Group {
         if !read_only {
             super::label::clear_torn(&*group.core.disks, pvs).await?;
             group.checkpoint_turn(group.final_ticket(), false).await?;
+            group.want_all_rehomed();
             group.start_background();
         }
         Ok(group)

@@ -162,6 +162,7 @@ impl Group {
                     let parent = gone.parent.and_then(|p| catalog.trees.get(&p)).cloned();
                     state.set_parent(parent.as_ref());
                     drop(state);
+                    self.want_rehoming(volume.id);
                     return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.guard)));
                 };
                 state.set_absorb(Some(Absorb { cursor: next, lower }));

@@ -85,6 +85,7 @@ impl Group {
             slots_taken: self.core.space.lock().slots_taken(),
             reclaim_steps: get(&counters.reclaim_steps),
             orphans_freed: get(&counters.orphans_freed),
+            windows_rehomed: get(&counters.windows_rehomed),
             volumes_invalidated: get(&counters.volumes_invalidated),
             dirty_most: get(&counters.dirty_most),
         }

@@ -31,6 +31,8 @@ pub struct Config {
     /// A point with several children is searched for blocks that none of them uses when there may be so many more
     /// than at the last search, or when space runs out. `u64::MAX`: never.
     pub orphan_blocks: u64,
+    /// Volumes whose blocks lie in many pieces are brought together in the background (rule R12).
+    pub rehome: bool,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
@@ -43,6 +45,7 @@ impl Default for Config {
             cache_bytes: 128 << 20,
             dirty_bytes: 32 << 20,
             orphan_blocks: 16 << 10,
+            rehome: false,
             read_only: false,
             planted: None,
         }
@@ -313,6 +316,8 @@ pub struct Stats {
     pub reclaim_steps: u64,
     /// Blocks freed that a point held and none of its several children used.
     pub orphans_freed: u64,
+    /// Stretches of a volume, of 1 MiB at most, whose pieces were brought together (rule R12).
+    pub windows_rehomed: u64,
     pub volumes_invalidated: u64,
     /// The most bytes of dirty nodes that a write met.
     pub dirty_most: u64,

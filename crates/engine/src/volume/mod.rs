@@ -4,6 +4,7 @@
 //! register), does its I/O without any lock, and is finished in another. What planning cannot decide yet (a node to
 //! read, an overlapping request, a fresh block, no space) is waited for outside, and planning starts anew.
 
+pub(crate) mod rehome;
 pub mod state;
 
 use crate::core::{Core, ROOM_PAUSE, count};
@@ -201,30 +202,38 @@ impl Volume {
                 }
                 Plan::Map(plan) => {
                     count(&self.core.counters.writes_redirected);
-                    let (op, replaces) = (plan.op, plan.replaces);
+                    if plan.replaces > 0 {
+                        count(&self.core.counters.writes_again);
+                    }
                     if self.core.patience.is_tried() {
                         self.found_room(&plan);
                     }
                     if plan.wants_metadata {
                         self.core.grow_ahead();
                     }
-                    let outcome = self.write_mapped(offset, len, buf, plan).await;
-                    self.core.meta.lock().write_done();
-                    let in_pool = {
-                        let mut state = self.state.lock();
-                        state.finish(op);
-                        !state.meta.attributes.pool.is_empty()
-                    };
-                    if in_pool && (replaces > 0 || outcome.is_err()) {
-                        // It took more of its pool than it has now: others may wait for the rest.
-                        self.core.space_event.notify();
-                    }
-                    return outcome;
+                    return self.carry_out(offset, len, buf, plan).await.map(drop);
                 }
                 Plan::Load(node, level) => self.load(node, level, &mut unreadable).await?,
                 other => self.wait_for(other).await?,
             }
         }
+    }
+
+    /// Does what was planned, and ends the request. Returns the record's number, if it took one.
+    async fn carry_out(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: MapPlan) -> Result<Option<Seq>> {
+        let (op, replaces) = (plan.op, plan.replaces);
+        let outcome = self.write_mapped(offset, len, buf, plan).await;
+        self.core.meta.lock().write_done();
+        let in_pool = {
+            let mut state = self.state.lock();
+            state.finish(op);
+            !state.meta.attributes.pool.is_empty()
+        };
+        if in_pool && (replaces > 0 || outcome.is_err()) {
+            // It took more of its pool than it has now: others may wait for the rest.
+            self.core.space_event.notify();
+        }
+        outcome
     }
 
     async fn wait_for(&self, plan: Plan) -> Result<()> {
@@ -548,9 +557,6 @@ impl Volume {
         }
         let again = pieces.iter().filter(|piece| matches!(piece.place, Place::Again { .. }));
         plan.replaces = again.map(|piece| piece.end - piece.start).sum();
-        if plan.replaces > 0 {
-            count(&self.core.counters.writes_again);
-        }
         plan.op = state.begin_with(first, last, Mode::Map, plan.allocated.clone(), plan.replaces);
         Ok(plan)
     }
@@ -576,7 +582,7 @@ impl Volume {
         }
     }
 
-    async fn write_mapped(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: MapPlan) -> Result<()> {
+    async fn write_mapped(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: MapPlan) -> Result<Option<Seq>> {
         let buf = match self.compose(offset, len, buf, &plan).await {
             Ok(composed) => composed,
             Err(error) => {
@@ -613,7 +619,7 @@ impl Volume {
         if extents.is_empty() {
             // A partial block in place on a disk with larger sectors: read, changed, and written whole.
             data.await?;
-            return Ok(());
+            return Ok(None);
         }
         let record = Record::Write { volume: self.id, extents };
         let journal = &self.core.journal;
@@ -634,7 +640,7 @@ impl Volume {
         journal.close(seq);
         self.core.space_use_changed();
         self.background_marker(seq, u64::from(len));
-        flipped
+        flipped.map(|()| Some(seq))
     }
 
     /// Changes the map: the blocks were written and the record is on the disk (V2). `allocated`: the new places among them.
@@ -1012,6 +1018,7 @@ impl Volume {
             let mut state = self.state.lock();
             state.gates += 1;
             state.shut += u32::from(readers_too);
+            state.touch(0, u64::MAX);
         }
         let gate = Gate { volume: self.clone(), readers_too };
         poll_fn(|cx| {

@@ -8,6 +8,7 @@
 //!   that holds another volume's data (promise P9).
 //! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
 
+use super::rehome::Watch;
 use crate::core::{Absorb, Core, Ownership, TreeOwner};
 use crate::format::journal::WriteExtent;
 use crate::format::stream::{TreeMeta, VolumeMeta};
@@ -151,6 +152,8 @@ pub struct State {
     pub shut: u32,
     pub closed: bool,
     pub wakers: Vec<Waker>,
+    /// A range that is being copied (V4).
+    pub(super) watch: Option<Watch>,
 }
 
 impl State {
@@ -168,6 +171,7 @@ impl State {
             shut: 0,
             closed: false,
             wakers: Vec::new(),
+            watch: None,
         };
         state.set_parent(parent);
         state
@@ -204,6 +208,9 @@ impl State {
     pub fn begin_with(&mut self, start: u64, end: u64, mode: Mode, allocated: Runs, replaces: u64) -> u64 {
         let id = self.next_op;
         self.next_op += 1;
+        if mode != Mode::Read {
+            self.touch(start, end);
+        }
         self.in_flight.push(InFlight { id, start, end, mode, allocated, replaces });
         id
     }

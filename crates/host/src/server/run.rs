@@ -184,7 +184,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         log::line(note);
     }
 
-    let config = Config { cache_bytes: options.cache_bytes, ..Config::default() };
+    let config = Config { cache_bytes: options.cache_bytes, rehome: settings.rehome, ..Config::default() };
     let (disks, runtime) = (recorded(options, &pvs, &pool), pool.runtime());
     let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;

@@ -1,0 +1,231 @@
+//! Re-homing of whole volumes: which are looked at, when, and at what pace (design section 6, rule R12).
+//!
+//! A volume is looked at once after an opening, and again whenever a point was merged into its head: from then on blocks are its own
+//! that a snapshot held. What is found in many pieces is moved by [`Volume::rehome`](crate::volume::Volume). Nothing of it is on the
+//! disk: a crash costs the search, not what was brought together.
+
+use super::Group;
+use crate::core::Pace;
+use crate::error::{Error, Result};
+use crate::map::{self, MapError};
+use crate::units::{Seq, VolumeId};
+use crate::volume::Volume;
+use crate::volume::rehome::{Rehomed, WINDOW};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Windows that are moved before their mappings are made durable: until then a write to them has to be put elsewhere (R6).
+const MOVED_TOGETHER: usize = 8;
+/// Rest after each window while there are writes...
+const REST: Duration = Duration::from_millis(5);
+/// ... and before it is tried again where there is no room, or others need what it takes.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Without room so often, the volume is left as it is until a point is merged into it again.
+const TRIES: u32 = 20;
+/// What was in use is looked at again after so long, so often.
+const AGAIN: Duration = Duration::from_secs(1);
+const PASSES: u32 = 4;
+
+/// A search of one volume.
+struct Search {
+    volume: Arc<Volume>,
+    /// Blocks before this one were looked at.
+    cursor: u64,
+    /// Moved, and perhaps not durable yet.
+    moved: Vec<Seq>,
+    /// How often in a row there was no room.
+    tries: u32,
+    /// Stretches that were in use.
+    left: u64,
+    pace: Pace,
+    writes: u64,
+}
+
+impl Group {
+    /// Has the volume looked at in the background.
+    pub(super) fn want_rehoming(&self, volume: VolumeId) {
+        if self.core.config.rehome && !self.core.config.read_only {
+            self.to_rehome.lock().insert(volume);
+            self.rehome_wanted.store(true, Ordering::Release);
+            self.background.notify();
+        }
+    }
+
+    /// The same for all volumes.
+    pub(super) fn want_all_rehomed(&self) {
+        let volumes: Vec<VolumeId> = self.catalog.read().volumes.keys().copied().collect();
+        volumes.into_iter().for_each(|volume| self.want_rehoming(volume));
+    }
+
+    /// Whether volumes are being brought together, or are to be.
+    pub fn rehoming(&self) -> bool {
+        self.rehome_wanted.load(Ordering::Acquire)
+    }
+
+    /// Waits until no volume is being brought together.
+    pub async fn rehome_idle(&self) -> Result<()> {
+        loop {
+            let turn = self.core.space_event.turn();
+            self.core.journal.failed()?;
+            if !self.rehoming() {
+                return Ok(());
+            }
+            self.core.space_event.changed(turn).await;
+        }
+    }
+
+    /// Looks at one volume. Clears the wish when there is none.
+    pub(super) async fn rehome_some(self: &Arc<Self>) {
+        let next = self.to_rehome.lock().pop_first();
+        let volume = next.and_then(|id| self.catalog.read().volumes.get(&id).cloned());
+        if let Some(volume) = volume {
+            let pace = Pace::default();
+            let mut search = Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left: 0, pace, writes: 0 };
+            for pass in 0..PASSES {
+                if pass > 0 {
+                    self.wait(AGAIN).await;
+                }
+                (search.cursor, search.left) = (0, 0);
+                // Whoever uses the volume is told of what is wrong with it; here it only stays as it is.
+                if self.rehome(&mut search).await.is_err() || search.left == 0 {
+                    break;
+                }
+            }
+            return;
+        }
+        if next.is_none() {
+            self.rehome_wanted.store(false, Ordering::Release);
+            // One that came in between is not forgotten.
+            if !self.to_rehome.lock().is_empty() {
+                self.rehome_wanted.store(true, Ordering::Release);
+            }
+            self.core.space_event.notify();
+        }
+    }
+
+    async fn rehome(self: &Arc<Self>, search: &mut Search) -> Result<()> {
+        while let Some(window) = self.next_window(search).await? {
+            let end = window + WINDOW;
+            let stretches = self.core.with_nodes(|| search.volume.scattered(window, end)).await?;
+            for (first, last) in stretches {
+                self.rehome_stretch(search, first, last).await?;
+            }
+            search.cursor = end;
+        }
+        self.settle(search).await
+    }
+
+    async fn rehome_stretch(self: &Arc<Self>, search: &mut Search, first: u64, last: u64) -> Result<()> {
+        loop {
+            if self.core.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            match search.volume.rehome(first, last).await? {
+                Rehomed::Moved(seq) => {
+                    search.moved.push(seq);
+                    search.tries = 0;
+                }
+                Rehomed::InUse => search.left += 1,
+                Rehomed::Busy => {
+                    self.wait(PAUSE).await;
+                    continue;
+                }
+                Rehomed::NoRoom => {
+                    search.tries += 1;
+                    if search.tries > TRIES {
+                        self.settle(search).await?;
+                        return Err(self.core.no_space(last - first));
+                    }
+                    // What was given up on the way here is room after a checkpoint.
+                    self.settle(search).await?;
+                    if self.core.space.lock().pending_blocks() > 0 {
+                        self.checkpoint().await?;
+                    }
+                    self.wait(PAUSE).await;
+                    continue;
+                }
+            }
+            if search.moved.len() >= MOVED_TOGETHER {
+                self.settle(search).await?;
+            }
+            if self.pending_full() {
+                self.checkpoint().await?;
+            }
+            self.rest(search).await;
+            return Ok(());
+        }
+    }
+
+    /// The next window in which more than one extent begins; none: the volume is through.
+    async fn next_window(self: &Arc<Self>, search: &mut Search) -> Result<Option<u64>> {
+        loop {
+            if self.core.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            let step = self.core.with_nodes(|| search.step()).await?;
+            let Some((next, window)) = step else { return Ok(None) };
+            if window.is_some() {
+                return Ok(window);
+            }
+            let Some(next) = next else { return Ok(None) };
+            search.cursor = next;
+            self.core.pace(&mut search.pace).await;
+        }
+    }
+
+    /// What was moved may be written in place from now on.
+    async fn settle(&self, search: &mut Search) -> Result<()> {
+        match search.moved.drain(..).max().filter(|_| !self.core.closed.load(Ordering::Acquire)) {
+            Some(seq) => self.core.journal.ensure_marker(seq).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sleeps, in parts: a group that is closed is not held on to.
+    async fn wait(&self, time: Duration) {
+        let part = PAUSE / 4;
+        for _ in 0..time.as_micros().div_ceil(part.as_micros()) {
+            if self.core.closed.load(Ordering::Acquire) {
+                return;
+            }
+            self.core.runtime.sleep(part).await;
+        }
+    }
+
+    async fn rest(&self, search: &mut Search) {
+        let counters = &self.core.counters;
+        let writes =
+            counters.writes_in_place.load(Ordering::Relaxed) + counters.writes_redirected.load(Ordering::Relaxed);
+        if std::mem::replace(&mut search.writes, writes) != writes {
+            self.core.runtime.sleep(REST).await;
+        }
+        crate::runtime::yield_now().await;
+    }
+}
+
+impl Search {
+    /// One leaf further: where to go on, and a window of it with several extents. None: there is no more.
+    #[allow(clippy::type_complexity)]
+    fn step(&self) -> std::result::Result<Option<(Option<u64>, Option<u64>)>, MapError> {
+        let state = self.volume.state.lock();
+        if state.closed || state.invalid() || self.cursor >= state.meta.blocks {
+            return Ok(None);
+        }
+        let ownership = state.ownership;
+        // What is older than the parent is shared, with all below it.
+        let prune =
+            |node: map::NodeRef, _: u8, _: u64| Ok(ownership.absorb.is_none() && node.birth <= ownership.parent_epoch);
+        let step = map::walk_step(&self.volume.core.cache, &state.head.tree, self.cursor, &prune)?;
+        let Some(leaf) = &step.leaf else { return Ok(Some((step.next, None))) };
+        let mut before = None;
+        for extent in leaf.extents().filter(|extent| extent.end() > self.cursor) {
+            let window = extent.key.max(self.cursor) / WINDOW * WINDOW;
+            if before == Some(window) {
+                return Ok(Some((step.next, Some(window.max(self.cursor)))));
+            }
+            before = Some(window);
+        }
+        Ok(Some((step.next, None)))
+    }
+}
