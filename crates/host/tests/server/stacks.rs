@@ -98,32 +98,49 @@ fn a_loop_device_on_a_volume_is_not_looked_at() {
 }
 
 /// A loop device with a number that nobody else takes, so that it has a name before it is there. Dropped, it is taken away.
-struct Numbered(u32);
+struct Numbered {
+    number: u32,
+    control: File,
+}
+
+// linux/loop.h
+const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
 
 impl Numbered {
     fn new() -> Numbered {
-        Numbered(2000 + std::process::id() % 10_000)
+        let control = File::options().read(true).write(true).open("/dev/loop-control").unwrap();
+        let device = Numbered { number: 2000 + std::process::id() % 10_000, control };
+        // Not every /dev gets its nodes from the kernel. The device itself comes with its file: free, it would be anybody's.
+        if !device.path().exists() {
+            run("mknod", &[device.path().to_str().unwrap(), "b", "7", &device.number.to_string()]);
+        }
+        device
     }
 
     fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/loop{}", self.0))
+        PathBuf::from(format!("/dev/loop{}", self.number))
+    }
+
+    fn remove(&self) -> std::io::Result<()> {
+        // SAFETY: the request takes a plain number.
+        match unsafe { libc::ioctl(self.control.as_raw_fd(), LOOP_CTL_REMOVE as _, self.number) } {
+            result if result >= 0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
     }
 }
 
 impl Drop for Numbered {
     fn drop(&mut self) {
         drop(Command::new("losetup").arg("-d").arg(self.path()).stderr(Stdio::null()).status());
-        let Ok(control) = File::options().read(true).write(true).open("/dev/loop-control") else { return };
-        // linux/loop.h. A device that is still going is refused.
-        const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
+        let is_going = |e: std::io::Error| e.raw_os_error() == Some(libc::EBUSY);
         for _ in 0..500 {
-            // SAFETY: the request takes a plain number.
-            let removed = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE as _, self.0) };
-            if removed >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EBUSY) {
-                return;
+            if !self.remove().is_err_and(is_going) {
+                break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        drop(fs::remove_file(self.path()));
     }
 }
 
@@ -152,7 +169,9 @@ fn a_group_on_another_groups_volume_comes_back() {
     all.iter().for_each(|pid| kill(*pid, Signal::KILL));
     wait_for("the ends of all", || !all.iter().copied().any(lives));
     for mounted in [&above, &below] {
-        assert!(within(60, "umount", &[mounted.point.to_str().unwrap()]).status.success());
+        within(60, "umount", &[mounted.point.to_str().unwrap()]);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(mounted.point.to_str().unwrap()), "what failed cannot be unmounted");
     }
     for (vg, mounted) in [(&lower, &below), (&upper, &above)] {
         assert_eq!(vg.names(), ["lv"]);
