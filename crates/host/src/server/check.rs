@@ -2,24 +2,29 @@
 
 use super::failure::{Context, Failure, Result};
 use super::presence::{Presence, Taken};
-use crate::devices;
-use crate::disks::{IoEngine, OpenMode, PvSet};
+use super::start;
+use crate::disks::{IoEngine, OpenMode, PvSet, holders};
 use crate::reactor::Pool;
+use crate::{devices, paths};
 use rowen_control::wire::{CheckOutcome, ErrorKind};
 use rowen_engine::group::Group;
 use std::sync::Arc;
 
-/// Verifies a closed group, read-only or, with `repair`, with damaged copies of metadata written anew. While it lasts, no server can start; one that runs already is the one to ask.
+/// Verifies a closed group, read-only or, with `repair`, with damaged copies of metadata written anew. A server that runs already is
+/// the one to ask. To verify keeps no server out: where one has opened the group meanwhile, what was read is worth nothing,
+/// and that server is the one to ask. While copies are written no server can start.
 pub fn check_closed(group: &str, repair: bool) -> Result<CheckOutcome> {
     let members = devices::find_group(group)?;
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
     };
-    let presence = Presence::take(group).map_err(|e| internal("lock", e))?;
-    let _presence = presence.map_err(|Taken(pid)| {
-        let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-        Failure::new(ErrorKind::InUse, format!("Volume group \"{group}\" is open{by}; its server has to check it."))
-    })?;
+    let begun = Servers::of(group)?;
+    let _presence = match repair {
+        false => None,
+        true => {
+            Some(Presence::take(group).map_err(|e| internal("lock", e))?.map_err(|Taken(pid)| open_by(group, pid))?)
+        }
+    };
     let mode = if repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
     let pool = Pool::start(1).map_err(|e| internal("check", e))?;
     let pvs = Arc::new(PvSet::open(&pool, &members.paths, mode, IoEngine::default())?);
@@ -29,7 +34,34 @@ pub fn check_closed(group: &str, repair: bool) -> Result<CheckOutcome> {
             false => Group::check(pvs).await,
         }
     });
+    if !repair && Servers::of(group)? != begun {
+        return Err(open_by(group, None));
+    }
     let devices = |index: usize| members.paths.get(index).cloned();
     let context = Context { group, extent_blocks: 1, devices: &devices };
     report.map(CheckOutcome::from).map_err(|error| context.failure(&error, ""))
+}
+
+fn open_by(group: &str, pid: Option<u32>) -> Failure {
+    let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+    Failure::new(ErrorKind::InUse, format!("Volume group \"{group}\" is open{by}; its server has to check it."))
+}
+
+/// The servers that a group had: each writes its number, and holds a lock that nobody who only looks may take.
+#[derive(PartialEq, Eq)]
+struct Servers {
+    last: Vec<u8>,
+}
+
+impl Servers {
+    /// Refused while there is one.
+    fn of(group: &str) -> Result<Servers> {
+        let path = paths::pid_file(group);
+        let is_locked = std::fs::metadata(&path).is_ok_and(|file| holders::locker_of(&file).is_some());
+        if is_locked || start::connect(group)?.is_some() {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            return Err(open_by(group, text.trim().parse().ok()));
+        }
+        Ok(Servers { last: std::fs::read(&path).unwrap_or_default() })
+    }
 }

@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
@@ -39,6 +40,7 @@ pub const TESTS: &[Test] = &[
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
     ("life::a_closed_group_is_checked", a_closed_group_is_checked),
+    ("life::a_check_keeps_no_server_out", a_check_keeps_no_server_out),
 ];
 
 fn a_command_starts_a_server_and_stops_it() {
@@ -361,4 +363,34 @@ fn a_closed_group_is_checked() {
     vg.ask(Request::Stop);
     wait_for("the server's end", || !lives(pid));
     assert_eq!(server::check_closed(&vg.name, false).unwrap().findings, Vec::<String>::new());
+}
+
+fn a_check_keeps_no_server_out() {
+    let vg = Vg::make(&[256 * MIB]);
+    let (name, ended) = (vg.name.clone(), std::sync::Arc::new(AtomicBool::new(false)));
+    let is_over = ended.clone();
+    let checks = std::thread::spawn(move || {
+        let mut clean = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            match server::check_closed(&name, false) {
+                Ok(outcome) => {
+                    assert_eq!(outcome.findings, Vec::<String>::new());
+                    clean += 1;
+                }
+                Err(failure) => assert!(failure.message.contains("its server has to check it"), "{}", failure.message),
+            }
+        }
+        clean
+    });
+    for _ in 0..5 {
+        // Between two servers there is time for a check, at some moment of which the next one starts.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut server =
+            Command::new("/proc/self/exe").args(["serve", &vg.name]).stderr(Stdio::null()).spawn().unwrap();
+        wait_for("the server", || server::connect(&vg.name).unwrap().is_some() || server.try_wait().unwrap().is_some());
+        vg.ask(Request::Stop);
+        assert!(server.wait().unwrap().success(), "the check kept it out");
+    }
+    ended.store(true, Ordering::Relaxed);
+    checks.join().unwrap();
 }
