@@ -60,6 +60,13 @@ impl Image {
         Image { pvs: order.iter().map(|&at| self.pvs[at].clone()).collect() }
     }
 
+    /// These physical volumes, but for one of them, which is as it is in `other`: restored from a copy, say.
+    pub fn with_pv_of(&self, pv: PvIndex, other: &Image) -> Image {
+        let mut mixed = self.clone();
+        mixed.pvs[pv.0 as usize] = other.pvs[pv.0 as usize].clone();
+        mixed
+    }
+
     /// Pages that were ever written.
     pub fn pages(&self) -> usize {
         self.pvs.iter().map(|pv| pv.pages.len()).sum()

@@ -428,6 +428,17 @@ impl Group {
         Ok(())
     }
 
+    /// Writes the newest superblock once more under the next number (B2).
+    pub(super) async fn repeat_superblocks(&self) -> Result<()> {
+        let _hold = self.hold_checkpoints().await;
+        let (sequence, group) = {
+            let mut root = self.root.lock();
+            root.sequence += 1;
+            (root.sequence, root.group.clone())
+        };
+        self.write_superblocks(sequence, &group).await
+    }
+
     /// Writes the superblock to all physical volumes and makes it durable.
     pub(super) async fn write_superblocks(&self, sequence: u64, group: &GroupRoot) -> Result<()> {
         // A table that is one physical volume short is in force from the next opening on: the disks are still the old ones.

@@ -125,11 +125,16 @@ pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock:
 /// The newest valid superblock of a physical volume. Damage counts only when no slot is valid: a torn write of the
 /// newest slot leaves the one before it, which is then the truth.
 pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Option<Superblock>> {
+    Ok(read_superblocks(disks, pv).await?.into_iter().next())
+}
+
+/// All valid superblocks of a physical volume, the newest first. Damage is an error only when there is none.
+pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<Vec<Superblock>> {
     let size = disks.geometry(pv).size;
     if size < DATA_OFFSET {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let mut best: Option<Superblock> = None;
+    let mut valid: Vec<Superblock> = Vec::new();
     let mut damage = None;
     for copy in COPY_OFFSETS {
         let len = (SLOTS * BLOCK_SIZE) as u32;
@@ -146,21 +151,17 @@ pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Op
             let at = (slot * BLOCK_SIZE) as usize;
             let place = format!("physical volume {}, byte {}", pv.0, copy + slot * BLOCK_SIZE);
             match Superblock::decode(&buf.as_slice()[at..at + BLOCK_SIZE as usize], &place) {
-                Ok(Some(found)) if found.sequence % SLOTS == slot => {
-                    if best.as_ref().is_none_or(|b| b.sequence < found.sequence) {
-                        best = Some(found);
-                    }
-                }
+                Ok(Some(found)) if found.sequence % SLOTS == slot => valid.push(found),
                 Ok(_) => {}
                 Err(error @ Error::Unsupported(_)) => return Err(error),
                 Err(error) => damage = damage.or(Some(error)),
             }
         }
     }
-    match (best, damage) {
-        (Some(best), _) => Ok(Some(best)),
-        (None, Some(damage)) => Err(damage),
-        (None, None) => Ok(None),
+    valid.sort_by_key(|found| std::cmp::Reverse(found.sequence));
+    match (valid.is_empty(), damage) {
+        (true, Some(damage)) => Err(damage),
+        _ => Ok(valid),
     }
 }
 

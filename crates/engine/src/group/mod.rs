@@ -1,6 +1,6 @@
 //! A volume group: the engine's face to everything above it.
 //!
-//! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`checkpoint`] how state reaches
+//! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`age`] what tells an old copy of a physical volume, [`checkpoint`] how state reaches
 //! the disk, [`pvs`] how physical volumes join, grow and shrink and [`leave`] how they leave, [`reclaim`] how removed trees
 //! give their blocks back, [`orphans`] how points that stay do, [`rehome`] how scattered volumes are brought together, [`check`] the verification of everything.
 //!
@@ -13,6 +13,7 @@
 //! * G3 What recovery makes of the checkpoint and the journal is what memory held, but for writes that no flush covered
 //!   and whose data is not on the disk.
 
+mod age;
 mod ahead;
 mod catalog;
 mod check;

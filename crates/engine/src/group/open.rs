@@ -3,10 +3,13 @@
 //! Recovery applies, on top of the last checkpoint and in the order in which they were made, the journal's records: those
 //! below the highest marker on trust, the others if the data that they name is on the disk (rule R6). It writes nothing
 //! until it takes its own checkpoint at the end, so that it can be interrupted and begun again at any time.
+//!
+//! * B1 Whatever opening reads is durable before it writes anything. A server may have died with its newest superblock in the
+//!   disk's cache. Recovery writes over what only the superblock before that one needs, and a power cut may leave just that one.
 
+use super::age::find_root;
 use super::ahead::blocks_taken;
 use super::catalog::Catalog;
-use super::label::read_superblock;
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
@@ -47,6 +50,11 @@ const PROOF_BLOCKS_UNDER_WAY: u64 = 8 * PROOF_BLOCKS;
 /// The first eight bytes of the group's UUID: carried by every metadata block.
 fn tag_of(uuid: Uuid) -> u64 {
     u64::from_le_bytes(*uuid.0.first_chunk().expect("a UUID has 16 bytes"))
+}
+
+/// Whether this planted bug is asked for.
+fn is_planted(config: &Config, bug: &str) -> bool {
+    cfg!(feature = "planted") && config.planted == Some(bug)
 }
 
 /// Runs no background work: for creation and for read-only checks, which need none.
@@ -186,7 +194,7 @@ impl Group {
             id: root.journal_id,
             group: tag,
         };
-        let no_flush = cfg!(feature = "planted") && config.planted == Some("no_flush");
+        let no_flush = is_planted(&config, "no_flush");
         let journal =
             Journal::new(disks.clone(), runtime.clone(), (*parts.placement).clone(), ring, parts.next_seq, no_flush);
         let generation = root.generation + 1;
@@ -210,12 +218,16 @@ impl Group {
 
     /// Opens the group on these disks, in the order of the group's table, and recovers it.
     pub async fn open(disks: Arc<dyn Disks>, runtime: Arc<dyn Runtime>, config: Config) -> Result<Arc<Group>> {
-        let (sequence, mut root) = find_root(&*disks).await?;
+        if !config.read_only && !is_planted(&config, "no_first_flush") {
+            start(&*disks, DiskOp::Flush).await?; // B1
+        }
+        let newest = find_root(&*disks, is_planted(&config, "any_age")).await?;
+        let (sequence, mut root) = (newest.sequence, newest.group.clone());
         let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs.clone()));
         let tag = tag_of(root.uuid);
         let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag, &mut None).await?;
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records).await?;
-        let unverified = config.planted == Some("skip_crc") && cfg!(feature = "planted");
+        let unverified = is_planted(&config, "skip_crc");
         let applied =
             prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker })
                 .await?;
@@ -257,7 +269,9 @@ impl Group {
         }
         if !read_only {
             super::label::clear_torn(&*group.core.disks, pvs).await?;
+            newest.complete(&*group.core.disks).await?;
             group.checkpoint_turn(group.final_ticket(), false).await?;
+            group.repeat_superblocks().await?;
             group.want_all_rehomed();
             group.start_background();
         }
@@ -518,56 +532,6 @@ fn replay_corrupt(detail: &str) -> Error {
 
 fn stream_corrupt(detail: &str) -> Error {
     Error::Corrupt { what: "checkpoint", place: "its stream".into(), detail: detail.into() }
-}
-
-/// The newest superblock of all physical volumes, and proof that they are the right ones in the right order.
-async fn find_root(disks: &dyn Disks) -> Result<(u64, GroupRoot)> {
-    let mut best: Option<(u64, GroupRoot)> = None;
-    let mut found = Vec::new();
-    for i in 0..disks.count() {
-        let pv = PvIndex(u16::try_from(i).map_err(|_| Error::Invalid("too many disks".into()))?);
-        let label = read_superblock(disks, pv).await?;
-        let label = label.ok_or_else(|| Error::NotFound(format!("a physical volume label on disk {i}")))?;
-        found.push(label.pv_uuid);
-        if let Some(group) = label.group
-            && best.as_ref().is_none_or(|(sequence, _)| *sequence < label.sequence)
-        {
-            best = Some((label.sequence, group));
-        }
-    }
-    let (sequence, group) = best.ok_or_else(|| Error::NotFound("a volume group on these disks".into()))?;
-    for (i, pv) in group.pvs.iter().enumerate() {
-        match found.get(i) {
-            Some(uuid) if *uuid == pv.uuid => {}
-            _ if found.contains(&pv.uuid) => {
-                return Err(Error::Invalid(format!("physical volume {} was given at the wrong place", pv.uuid)));
-            }
-            _ => {
-                return Err(Error::MissingPv(format!(
-                    "volume group {} misses its physical volume {} ({} of {})",
-                    group.name,
-                    pv.uuid,
-                    i + 1,
-                    group.pvs.len()
-                )));
-            }
-        }
-        let size = disks.geometry(PvIndex(i as u16)).size;
-        if size < pv.size {
-            return Err(Error::Invalid(format!(
-                "physical volume {} shrank: it has {size} bytes, the volume group uses {}; make its device as large again",
-                pv.uuid, pv.size
-            )));
-        }
-    }
-    if found.len() > group.pvs.len() {
-        return Err(Error::Invalid(format!(
-            "{} disks were given for {} physical volumes",
-            found.len(),
-            group.pvs.len()
-        )));
-    }
-    Ok((sequence, group))
 }
 
 fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
