@@ -372,7 +372,7 @@ fn expect_clean(check: Result<rowen_engine::group::CheckReport, Error>, when: &s
 }
 
 /// Reads every volume that can be read.
-pub(crate) async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, String> {
+pub async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, String> {
     let mut all = BTreeMap::new();
     for info in client.group.volumes() {
         if info.state == VolumeState::Invalid {

@@ -388,17 +388,22 @@ pub struct Frame {
     pub bytes: u64,
 }
 
-/// How many bytes the frame at the start of `bytes` takes, if one with this identity may be there.
-pub fn frame_len(bytes: &[u8], id: FrameId) -> Option<usize> {
-    let header = FrameHeader::decode_from(bytes)?;
-    let found = FrameId {
+/// What the frame at the start of `bytes` says it is, if there may be one.
+pub fn frame_id(bytes: &[u8]) -> Option<FrameId> {
+    let header = FrameHeader::decode_from(bytes).filter(|header| header.magic == FRAME_MAGIC)?;
+    Some(FrameId {
         journal_id: header.journal_id,
         group: header.group,
         position: header.position,
         first_seq: Seq(header.first_seq),
-    };
+    })
+}
+
+/// How many bytes the frame at the start of `bytes` takes, if one with this identity may be there.
+pub fn frame_len(bytes: &[u8], id: FrameId) -> Option<usize> {
+    let header = FrameHeader::decode_from(bytes)?;
     let len = frame_bytes(header.len as usize);
-    (header.magic == FRAME_MAGIC && found == id && len <= MAX_FRAME).then_some(len)
+    (frame_id(bytes) == Some(id) && len <= MAX_FRAME).then_some(len)
 }
 
 /// The frame at the start of `bytes`. `Ok(None)`: no whole frame with this identity is there: the journal ends here.

@@ -62,12 +62,12 @@ impl CheckReport {
 impl Group {
     /// Verifies everything, read-only, on the disks of a group that nothing else has open.
     pub async fn check(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::check_while(disks, false, || Ok(())).await
+        Self::check_while(disks, false, false, || Ok(())).await
     }
 
     /// Verifies everything as [`check`](Self::check) does, and writes bad copies of metadata anew from the good ones.
     pub async fn repair(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::check_while(disks, true, || Ok(())).await
+        Self::check_while(disks, true, false, || Ok(())).await
     }
 
     /// [`check`](Self::check) for this open group, whose volumes stay in use.
@@ -90,7 +90,7 @@ impl Group {
             }
             _ => Ok(()),
         };
-        let report = Self::check_while(self.core.disks.clone(), repair, go_on).await;
+        let report = Self::check_while(self.core.disks.clone(), repair, true, go_on).await;
         drop(hold);
         if self.core.journal.pressure() != Pressure::Low {
             self.want_checkpoint();
@@ -98,10 +98,15 @@ impl Group {
         report
     }
 
-    async fn check_while(disks: Arc<dyn Disks>, repair: bool, go_on: impl Fn() -> Result<()>) -> Result<CheckReport> {
+    async fn check_while(
+        disks: Arc<dyn Disks>,
+        repair: bool,
+        is_live: bool,
+        go_on: impl Fn() -> Result<()>,
+    ) -> Result<CheckReport> {
         let config = Config { read_only: true, ..Config::default() };
         let mut report = CheckReport::default();
-        let group = match Group::open(disks, Arc::new(Quiet), config).await {
+        let group = match Group::open_as(disks, Arc::new(Quiet), config, is_live).await {
             Ok(group) => group,
             Err(error @ Error::Corrupt { .. }) => {
                 report.find(error.to_string());

@@ -21,10 +21,12 @@ use crate::journal::Capture;
 use crate::space::{COMMIT_STEP, Hands, OpenArenas, Run};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
 const BATCH_BLOCKS: u64 = 16;
@@ -32,6 +34,9 @@ const BATCH_BLOCKS: u64 = 16;
 const COMMITS_AHEAD: u64 = 16;
 /// Requests of a checkpoint in flight.
 const BATCHES_IN_FLIGHT: usize = 2;
+
+/// A checkpoint waits no longer for reads that are under way.
+const LONGEST_READ: Duration = Duration::from_secs(1);
 
 /// Lets one checkpoint run at a time; callers who wait together share the next one.
 #[derive(Default)]
@@ -174,20 +179,41 @@ impl Group {
             self.core.space.lock().abort_commit();
             return Err(error);
         }
-        // Rule R8: a read that began before a block was freed may still be on its way there.
-        let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
-        for volume in volumes {
-            volume.readers_done(volume.begun()).await;
-        }
         count(&self.core.counters.checkpoints);
         self.core.journal.checkpointed(&captured.journal);
         self.core.meta.lock().finish_commit(&self.core.cache);
-        self.commit_freed().await?;
+        self.core.space_event.notify();
+        match self.readers_are_done().await {
+            true => self.commit_freed().await?,
+            false => self.core.space.lock().abort_commit(),
+        }
         if self.orphaned(&self.catalog.read()).is_some() {
             self.want_reclaim();
         }
         self.core.space_event.notify();
         Ok(())
+    }
+
+    /// Rule R8: a read that began before a block was freed may still be on its way there. Waits for such reads, but not for one
+    /// that a disk tries again and again (L6). False: what was freed has to wait for the next checkpoint.
+    async fn readers_are_done(&self) -> bool {
+        if self.core.planted("no_readers_done") {
+            return true;
+        }
+        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
+        let mut done = pin!(async {
+            for (volume, begun) in &volumes {
+                volume.readers_done(*begun).await;
+            }
+        });
+        let mut limit = self.core.runtime.sleep(LONGEST_READ);
+        poll_fn(|cx| {
+            if done.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(true);
+            }
+            limit.as_mut().poll(cx).map(|()| false)
+        })
+        .await
     }
 
     /// Makes what was freed before the capture usable. In a free tree that is larger than what is left of metadata that may take

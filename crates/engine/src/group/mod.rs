@@ -18,6 +18,7 @@ mod ahead;
 mod catalog;
 mod check;
 mod checkpoint;
+mod evidence;
 mod label;
 mod leave;
 mod open;

@@ -10,13 +10,13 @@
 use super::age::find_root;
 use super::ahead::blocks_taken;
 use super::catalog::Catalog;
+use super::evidence::{prove, scan_journal};
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
-use crate::format::journal::{FrameId, MAX_FRAME, Record, decode_frame};
-use crate::format::record::crc32c_append;
+use crate::format::journal::Record;
 use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{GroupAttributes, PvFlags, VolumeKind, VolumeState};
@@ -39,14 +39,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Journal size: a 64th of the group, within these bounds.
 const JOURNAL_MIN: u64 = 1 << 20;
 const JOURNAL_MAX: u64 = 64 << 20;
-/// Bytes of the journal read at once.
-const SCAN: u64 = 4 << 20;
-/// Blocks of data read at once to prove a record: as much as the largest request of an export.
-const PROOF_BLOCKS: u64 = 256;
-/// Such reads under way together, and how much they read at most: it is in memory meanwhile.
-const PROOFS_UNDER_WAY: usize = 32;
-const PROOF_BLOCKS_UNDER_WAY: u64 = 8 * PROOF_BLOCKS;
-
 /// The first eight bytes of the group's UUID: carried by every metadata block.
 fn tag_of(uuid: Uuid) -> u64 {
     u64::from_le_bytes(*uuid.0.first_chunk().expect("a UUID has 16 bytes"))
@@ -218,6 +210,16 @@ impl Group {
 
     /// Opens the group on these disks, in the order of the group's table, and recovers it.
     pub async fn open(disks: Arc<dyn Disks>, runtime: Arc<dyn Runtime>, config: Config) -> Result<Arc<Group>> {
+        Self::open_as(disks, runtime, config, false).await
+    }
+
+    /// `is_live`: another has the group open, and this one only looks.
+    pub(super) async fn open_as(
+        disks: Arc<dyn Disks>,
+        runtime: Arc<dyn Runtime>,
+        config: Config,
+        is_live: bool,
+    ) -> Result<Arc<Group>> {
         if !config.read_only && !is_planted(&config, "no_first_flush") {
             start(&*disks, DiskOp::Flush).await?; // B1
         }
@@ -226,7 +228,9 @@ impl Group {
         let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs.clone()));
         let tag = tag_of(root.uuid);
         let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag, &mut None).await?;
-        let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records).await?;
+        // The journal of a group that another has open goes on while it is read.
+        let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
+        let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
         let unverified = is_planted(&config, "skip_crc");
         let applied =
             prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker })
@@ -526,7 +530,7 @@ struct Parts {
     stream_blocks: Vec<MetaBlock>,
 }
 
-fn replay_corrupt(detail: &str) -> Error {
+pub(super) fn replay_corrupt(detail: &str) -> Error {
     Error::Corrupt { what: "journal", place: "replay".into(), detail: detail.into() }
 }
 
@@ -534,13 +538,13 @@ fn stream_corrupt(detail: &str) -> Error {
     Error::Corrupt { what: "checkpoint", place: "its stream".into(), detail: detail.into() }
 }
 
-fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
+pub(super) fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
     let mut segments = Segments::new();
     placement.map_blocks(VgBlock(block), blocks, 0, &mut segments);
     start(disks, DiskOp::Read { segments, buf: PageBuf::zeroed((blocks * BLOCK_SIZE) as usize) })
 }
 
-async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {
+pub(super) async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {
     let buf = start_read(disks, placement, block, blocks).await?;
     Ok(buf.expect("a read gives its buffer back"))
 }
@@ -723,178 +727,6 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
         Some((_, what)) => Err(stream_corrupt(what)),
         None => Ok(()),
     }
-}
-
-/// What the scan of the journal found.
-struct Scan {
-    records: Vec<(Seq, Record)>,
-    marker: Seq,
-    next: Seq,
-}
-
-/// Reads the journal from the checkpoint's position to its end.
-async fn scan_journal(
-    disks: &dyn Disks,
-    placement: &Placement,
-    root: &GroupRoot,
-    tag: u64,
-    open: &[u64],
-) -> Result<Scan> {
-    let ring = root.journal_blocks * BLOCK_SIZE;
-    let open: BTreeSet<u64> = open.iter().copied().collect();
-    let mut scan = Scan { records: Vec::new(), marker: Seq(root.capture_seq), next: Seq(root.journal_seq) };
-    // Records that were open at the capture have to prove themselves, unless a marker says otherwise.
-    if let Some(first) = open.first() {
-        scan.marker = Seq(*first);
-    }
-    let mut position = root.journal_position;
-    let mut taken = 0;
-    let mut window: Option<(u64, PageBuf)> = None;
-    loop {
-        let mut found = None;
-        for at in [position, 0] {
-            if found.is_some() || (at == 0 && position == 0 && at != position) {
-                break;
-            }
-            let inside = window.as_ref().is_some_and(|(start, buf)| {
-                *start <= at && at + MAX_FRAME as u64 <= start + buf.capacity() as u64
-                    || *start <= at && start + buf.capacity() as u64 == ring && at < ring
-            });
-            if !inside {
-                let len = SCAN.min(ring - at);
-                let first = root.journal_start + at / BLOCK_SIZE;
-                window = Some((at, read_at(disks, placement, first, len / BLOCK_SIZE).await?));
-            }
-            let (start, buf) = window.as_ref().expect("it was just filled");
-            let id = FrameId { journal_id: root.journal_id, group: tag, position: at, first_seq: scan.next };
-            if let Some(frame) = decode_frame(&buf.as_slice()[(at - start) as usize..], id)? {
-                found = Some((at, frame));
-            }
-        }
-        let Some((at, frame)) = found else { break };
-        let skipped = if at == position { 0 } else { ring - position };
-        taken += skipped + frame.bytes;
-        if taken > ring {
-            break;
-        }
-        scan.marker = scan.marker.max(frame.marker);
-        for record in frame.records {
-            let seq = scan.next;
-            scan.next = Seq(seq.0 + 1);
-            // An abort counts with the record that it is about: that one may be open in the checkpoint, and the abort not.
-            let is_about = if let Record::Abort { seq } = record { seq } else { seq };
-            if seq.0 >= root.capture_seq || open.contains(&is_about.0) {
-                scan.records.push((seq, record));
-            }
-        }
-        position = (at + frame.bytes) % ring;
-    }
-    Ok(scan)
-}
-
-/// Data that a record names and that has to be looked at, with how much of it was.
-struct Proof {
-    record: usize,
-    start: u64,
-    end: u64,
-    /// The checksum that it must have.
-    wanted: u32,
-    /// The checksum of what lies before here.
-    crc: u32,
-    at: u64,
-}
-
-/// A read of proofs' data, under way.
-struct ProofRead {
-    start: u64,
-    end: u64,
-    /// Which proofs it is for.
-    proofs: Range<usize>,
-    read: Completion,
-}
-
-/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Writes
-/// that followed each other lie side by side, mostly: what touches is read together, and many reads are under way at a time,
-/// as the disk may be slow to answer each.
-async fn prove(
-    disks: &dyn Disks,
-    placement: &Placement,
-    records: Vec<(Seq, Record)>,
-    marker: Seq,
-) -> Result<Vec<(Seq, Record, bool)>> {
-    let aborted: BTreeSet<u64> = records
-        .iter()
-        .filter_map(|(_, record)| if let Record::Abort { seq } = record { Some(seq.0) } else { None })
-        .collect();
-    let mut proven: Vec<(Seq, Record, bool)> = records
-        .into_iter()
-        .map(|(seq, record)| {
-            let good = !aborted.contains(&seq.0);
-            (seq, record, good)
-        })
-        .collect();
-    let mut proofs = Vec::new();
-    for (number, (seq, record, good)) in proven.iter().enumerate() {
-        let Record::Write { extents, .. } = record else { continue };
-        if !good || *seq < marker {
-            continue;
-        }
-        for extent in extents {
-            let (start, len) = (extent.vg_block.0, u64::from(extent.len));
-            let end = start.checked_add(len).filter(|_| placement.holds(start, len) && len > 0);
-            let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
-            proofs.push(Proof { record: number, start, end, wanted: extent.data_crc, crc: 0, at: start });
-        }
-    }
-    proofs.sort_by_key(|proof| proof.start);
-    let mut under_way: VecDeque<ProofRead> = VecDeque::new();
-    let mut blocks_under_way = 0;
-    let mut next = 0;
-    while let Some(first) = proofs.get(next) {
-        let (mut at, mut end) = (first.start, first.end);
-        let touching = proofs[next + 1..].iter().take_while(|proof| {
-            let fits = proof.start <= end && proof.end.max(end) - at <= PROOF_BLOCKS;
-            end = if fits { end.max(proof.end) } else { end };
-            fits
-        });
-        let together = next..next + 1 + touching.count();
-        next = together.end;
-        // Piece by piece: a record may name any length.
-        while at < end {
-            let blocks = (end - at).min(PROOF_BLOCKS);
-            while under_way.len() >= PROOFS_UNDER_WAY || blocks_under_way + blocks > PROOF_BLOCKS_UNDER_WAY {
-                blocks_under_way -= settle_proofs(&mut under_way, &mut proofs, &mut proven).await?;
-            }
-            let read = start_read(disks, placement, at, blocks);
-            under_way.push_back(ProofRead { start: at, end: at + blocks, proofs: together.clone(), read });
-            blocks_under_way += blocks;
-            at += blocks;
-        }
-    }
-    while !under_way.is_empty() {
-        settle_proofs(&mut under_way, &mut proofs, &mut proven).await?;
-    }
-    Ok(proven)
-}
-
-/// Waits for the oldest read and judges what it completes. Returns how many blocks it read.
-async fn settle_proofs(
-    under_way: &mut VecDeque<ProofRead>,
-    proofs: &mut [Proof],
-    proven: &mut [(Seq, Record, bool)],
-) -> Result<u64> {
-    let Some(ProofRead { start, end, proofs: together, read }) = under_way.pop_front() else { return Ok(0) };
-    let data = read.await?.expect("a read gives its buffer back");
-    for proof in &mut proofs[together] {
-        let to = proof.end.min(end);
-        let bytes = ((proof.at - start) * BLOCK_SIZE) as usize..((to - start) * BLOCK_SIZE) as usize;
-        proof.crc = crc32c_append(proof.crc, &data.as_slice()[bytes]);
-        proof.at = to;
-        if to == proof.end && proof.crc != proof.wanted {
-            proven[proof.record].2 = false;
-        }
-    }
-    Ok(end - start)
 }
 
 impl Group {

@@ -1,0 +1,330 @@
+//! What recovery believes of the journal: which records there are, and which of them count.
+//!
+//! * J6 A sector that cannot be read is one that holds nothing, in the ring as in the data of a record that no marker covers: a
+//!   power cut leaves such sectors where it stopped a write. Where the frames end, the rest of the ring is looked through. A
+//!   frame behind the end whose marker lies above it proves that flushed records are missing. Then the group is not opened.
+
+use super::open::{read_at, replay_corrupt, start_read};
+use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::journal::{Frame, FrameId, MAX_FRAME, Record, decode_frame, frame_id};
+use crate::format::record::crc32c_append;
+use crate::format::superblock::GroupRoot;
+use crate::placement::Placement;
+use crate::units::{BLOCK_SIZE, Seq, VgBlock};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// Bytes of the journal read at once.
+const SCAN: u64 = 4 << 20;
+/// Blocks of data read at once to prove a record: as much as the largest request of an export.
+const PROOF_BLOCKS: u64 = 256;
+/// Such reads under way together, and how much they read at most: it is in memory meanwhile.
+const PROOFS_UNDER_WAY: usize = 32;
+const PROOF_BLOCKS_UNDER_WAY: u64 = 8 * PROOF_BLOCKS;
+
+/// What the scan of the journal found.
+pub(super) struct Scan {
+    pub records: Vec<(Seq, Record)>,
+    pub marker: Seq,
+    pub next: Seq,
+}
+
+/// Blocks that cannot be read, at most: more are a disk that fails, not sectors that a power cut left.
+const MOST_UNREADABLE: usize = 256;
+
+/// Reads past what cannot be read: that is zeros then.
+struct PatchyReader<'a> {
+    disks: &'a dyn Disks,
+    placement: &'a Placement,
+    /// Blocks of which a sector cannot be read, and the first error.
+    unreadable: BTreeSet<u64>,
+    error: Option<DiskError>,
+}
+
+impl<'a> PatchyReader<'a> {
+    fn new(disks: &'a dyn Disks, placement: &'a Placement) -> Self {
+        PatchyReader { disks, placement, unreadable: BTreeSet::new(), error: None }
+    }
+
+    async fn read(&mut self, start: u64, blocks: u64) -> Result<PageBuf> {
+        match read_at(self.disks, self.placement, start, blocks).await {
+            Err(Error::Disk(_)) => self.read_by_block(start, blocks).await,
+            read => read,
+        }
+    }
+
+    async fn read_by_block(&mut self, start: u64, blocks: u64) -> Result<PageBuf> {
+        let mut whole = PageBuf::zeroed((blocks * BLOCK_SIZE) as usize);
+        for (block, bytes) in (start..).zip(whole.as_mut_slice().chunks_exact_mut(BLOCK_SIZE as usize)) {
+            match read_at(self.disks, self.placement, block, 1).await {
+                Ok(read) => bytes.copy_from_slice(read.as_slice()),
+                Err(Error::Disk(error)) => {
+                    self.error.get_or_insert(error);
+                    self.unreadable.insert(block);
+                    if self.unreadable.len() > MOST_UNREADABLE {
+                        return Err(Error::Disk(error));
+                    }
+                    self.read_by_sector(block, bytes).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(whole)
+    }
+
+    async fn read_by_sector(&self, block: u64, bytes: &mut [u8]) {
+        let (pv, _) = self.placement.pv_of(VgBlock(block));
+        let sector = self.disks.geometry(pv).sector as usize;
+        for (i, bytes) in bytes.chunks_exact_mut(sector).enumerate() {
+            let mut segments = Segments::new();
+            let at = block * BLOCK_SIZE + (i * sector) as u64;
+            self.placement.map_bytes(at, sector as u64, 0, &mut segments);
+            let read = start(self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(sector) }).await;
+            if let Ok(Some(read)) = read {
+                bytes.copy_from_slice(&read.as_slice()[..sector]);
+            }
+        }
+    }
+}
+
+/// The ring, read through a window.
+struct Ring<'a> {
+    reader: PatchyReader<'a>,
+    root: &'a GroupRoot,
+    tag: u64,
+    window: Option<(u64, PageBuf)>,
+}
+
+impl Ring<'_> {
+    fn bytes(&self) -> u64 {
+        self.root.journal_blocks * BLOCK_SIZE
+    }
+
+    /// The ring's bytes from `at` on: at least so many that a frame fits, if there are so many.
+    async fn from(&mut self, at: u64) -> Result<&[u8]> {
+        let ring = self.bytes();
+        let inside = self.window.as_ref().is_some_and(|(start, buf)| {
+            let end = start + buf.capacity() as u64;
+            *start <= at && (at + MAX_FRAME as u64 <= end || end == ring && at < ring)
+        });
+        if !inside {
+            let first = self.root.journal_start + at / BLOCK_SIZE;
+            let buf = self.reader.read(first, SCAN.min(ring - at) / BLOCK_SIZE).await?;
+            self.window = Some((at, buf));
+        }
+        let (start, buf) = self.window.as_ref().expect("it was just filled");
+        Ok(&buf.as_slice()[(at - start) as usize..])
+    }
+
+    /// The frame that follows, and where it is: at this position or, where it did not fit there, at byte 0.
+    async fn next(&mut self, position: u64, first_seq: Seq) -> Result<Option<(u64, Frame)>> {
+        let (journal_id, group) = (self.root.journal_id, self.tag);
+        let wrapped = (position > 0).then_some(0);
+        for at in [Some(position), wrapped].into_iter().flatten() {
+            let id = FrameId { journal_id, group, position: at, first_seq };
+            if let Some(frame) = decode_frame(self.from(at).await?, id)? {
+                return Ok(Some((at, frame)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The highest marker of all frames of this journal's life that lie anywhere in the ring.
+    async fn highest_marker(&mut self) -> Result<Seq> {
+        let mut highest = Seq(0);
+        for at in (0..self.bytes()).step_by(BLOCK_SIZE as usize) {
+            let (journal_id, group) = (self.root.journal_id, self.tag);
+            let bytes = self.from(at).await?;
+            let Some(id) =
+                frame_id(bytes).filter(|id| (id.journal_id, id.group, id.position) == (journal_id, group, at))
+            else {
+                continue;
+            };
+            if let Ok(Some(frame)) = decode_frame(bytes, id) {
+                highest = highest.max(frame.marker);
+            }
+        }
+        Ok(highest)
+    }
+}
+
+/// Reads the journal from the checkpoint's position to its end. `looks_behind`: J6 is asked.
+pub(super) async fn scan_journal(
+    disks: &dyn Disks,
+    placement: &Placement,
+    root: &GroupRoot,
+    tag: u64,
+    open: &[u64],
+    looks_behind: bool,
+) -> Result<Scan> {
+    let mut ring = Ring { reader: PatchyReader::new(disks, placement), root, tag, window: None };
+    let open: BTreeSet<u64> = open.iter().copied().collect();
+    let mut scan = Scan { records: Vec::new(), marker: Seq(root.capture_seq), next: Seq(root.journal_seq) };
+    // Records that were open at the capture have to prove themselves, unless a marker says otherwise.
+    if let Some(first) = open.first() {
+        scan.marker = Seq(*first);
+    }
+    let mut position = root.journal_position;
+    let mut taken = 0;
+    while let Some((at, frame)) = ring.next(position, scan.next).await? {
+        let skipped = if at == position { 0 } else { ring.bytes() - position };
+        taken += skipped + frame.bytes;
+        if taken > ring.bytes() {
+            break;
+        }
+        scan.marker = scan.marker.max(frame.marker);
+        for record in frame.records {
+            let seq = scan.next;
+            scan.next = Seq(seq.0 + 1);
+            // An abort counts with the record that it is about: that one may be open in the checkpoint, and the abort not.
+            let is_about = if let Record::Abort { seq } = record { seq } else { seq };
+            if seq.0 >= root.capture_seq || open.contains(&is_about.0) {
+                scan.records.push((seq, record));
+            }
+        }
+        position = (at + frame.bytes) % ring.bytes();
+    }
+    // A group that was closed in order has written no frame since.
+    if !root.clean && looks_behind {
+        let highest = ring.highest_marker().await?;
+        nothing_lost(&scan, highest, root, &open, (position, ring.reader.error))?;
+    }
+    Ok(scan)
+}
+
+/// J6. Of what lies below the checkpoint's capture only the open records are needed: the others are in the checkpoint.
+fn nothing_lost(
+    scan: &Scan,
+    marker: Seq,
+    root: &GroupRoot,
+    open: &BTreeSet<u64>,
+    (end, error): (u64, Option<DiskError>),
+) -> Result<()> {
+    let needs_open = open.range(scan.next.0..).next().is_some_and(|first| *first < marker.0);
+    if marker.0 <= scan.next.0.max(root.capture_seq) && !needs_open {
+        return Ok(());
+    }
+    let because = error.map_or(String::new(), |error| format!(" ({error})"));
+    Err(Error::Corrupt {
+        what: "journal",
+        place: format!("byte {end} of its ring"),
+        detail: format!(
+            "flushed records from {} to {} cannot be read{because}, and opening without them would undo writes; \
+             attach a disk that has them, or restore the group's disks from copies of one moment",
+            scan.next.0,
+            marker.0 - 1
+        ),
+    })
+}
+
+/// Data that a record names and that has to be looked at, with how much of it was.
+struct Proof {
+    record: usize,
+    start: u64,
+    end: u64,
+    /// The checksum that it must have.
+    wanted: u32,
+    /// The checksum of what lies before here.
+    crc: u32,
+    at: u64,
+}
+
+/// A read of proofs' data, under way.
+struct ProofRead {
+    start: u64,
+    end: u64,
+    /// Which proofs it is for.
+    proofs: Range<usize>,
+    read: Completion,
+}
+
+/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Writes
+/// that followed each other lie side by side, mostly: what touches is read together, and many reads are under way at a time,
+/// as the disk may be slow to answer each.
+pub(super) async fn prove(
+    disks: &dyn Disks,
+    placement: &Placement,
+    records: Vec<(Seq, Record)>,
+    marker: Seq,
+) -> Result<Vec<(Seq, Record, bool)>> {
+    let aborted: BTreeSet<u64> = records
+        .iter()
+        .filter_map(|(_, record)| if let Record::Abort { seq } = record { Some(seq.0) } else { None })
+        .collect();
+    let mut proven: Vec<(Seq, Record, bool)> = records
+        .into_iter()
+        .map(|(seq, record)| {
+            let good = !aborted.contains(&seq.0);
+            (seq, record, good)
+        })
+        .collect();
+    let mut proofs = Vec::new();
+    for (number, (seq, record, good)) in proven.iter().enumerate() {
+        let Record::Write { extents, .. } = record else { continue };
+        if !good || *seq < marker {
+            continue;
+        }
+        for extent in extents {
+            let (start, len) = (extent.vg_block.0, u64::from(extent.len));
+            let end = start.checked_add(len).filter(|_| placement.holds(start, len) && len > 0);
+            let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
+            proofs.push(Proof { record: number, start, end, wanted: extent.data_crc, crc: 0, at: start });
+        }
+    }
+    proofs.sort_by_key(|proof| proof.start);
+    let mut under_way: VecDeque<ProofRead> = VecDeque::new();
+    let mut blocks_under_way = 0;
+    let mut reader = PatchyReader::new(disks, placement);
+    let mut next = 0;
+    while let Some(first) = proofs.get(next) {
+        let (mut at, mut end) = (first.start, first.end);
+        let touching = proofs[next + 1..].iter().take_while(|proof| {
+            let fits = proof.start <= end && proof.end.max(end) - at <= PROOF_BLOCKS;
+            end = if fits { end.max(proof.end) } else { end };
+            fits
+        });
+        let together = next..next + 1 + touching.count();
+        next = together.end;
+        // Piece by piece: a record may name any length.
+        while at < end {
+            let blocks = (end - at).min(PROOF_BLOCKS);
+            while under_way.len() >= PROOFS_UNDER_WAY || blocks_under_way + blocks > PROOF_BLOCKS_UNDER_WAY {
+                blocks_under_way -= settle_proofs(&mut reader, &mut under_way, &mut proofs, &mut proven).await?;
+            }
+            let read = start_read(disks, placement, at, blocks);
+            under_way.push_back(ProofRead { start: at, end: at + blocks, proofs: together.clone(), read });
+            blocks_under_way += blocks;
+            at += blocks;
+        }
+    }
+    while !under_way.is_empty() {
+        settle_proofs(&mut reader, &mut under_way, &mut proofs, &mut proven).await?;
+    }
+    Ok(proven)
+}
+
+/// Waits for the oldest read and judges what it completes. Returns how many blocks it read.
+async fn settle_proofs(
+    reader: &mut PatchyReader<'_>,
+    under_way: &mut VecDeque<ProofRead>,
+    proofs: &mut [Proof],
+    proven: &mut [(Seq, Record, bool)],
+) -> Result<u64> {
+    let Some(ProofRead { start, end, proofs: together, read }) = under_way.pop_front() else { return Ok(0) };
+    let data = match read.await {
+        Ok(read) => read.expect("a read gives its buffer back"),
+        Err(_) => reader.read_by_block(start, end - start).await?,
+    };
+    for proof in &mut proofs[together] {
+        let (from, to) = (proof.at, proof.end.min(end));
+        let bytes = ((from - start) * BLOCK_SIZE) as usize..((to - start) * BLOCK_SIZE) as usize;
+        proof.crc = crc32c_append(proof.crc, &data.as_slice()[bytes]);
+        proof.at = to;
+        let is_read = reader.unreadable.range(from..to).next().is_none();
+        if !is_read || to == proof.end && proof.crc != proof.wanted {
+            proven[proof.record].2 = false;
+        }
+    }
+    Ok(end - start)
+}
