@@ -145,6 +145,8 @@ pub fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.orphans_freed += more.orphans_freed;
     sum.windows_rehomed += more.windows_rehomed;
     sum.volumes_invalidated += more.volumes_invalidated;
+    sum.copies_not_written += more.copies_not_written;
+    sum.nodes_lost += more.nodes_lost;
 }
 
 /// Explores the crash states of one scenario under one seed.

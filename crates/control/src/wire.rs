@@ -863,6 +863,8 @@ stats!(
     orphans_freed,
     windows_rehomed,
     volumes_invalidated,
+    copies_not_written,
+    nodes_lost,
 );
 
 /// Identifiers as 32 hexadecimal digits, and as 16 bytes in the compact form.

@@ -41,6 +41,8 @@ const STEPS_BETWEEN_RESTS: u32 = 4;
 const REST: Duration = Duration::from_micros(500);
 /// How long is waited for what others under way have of metadata, until it is asked for again.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// Bad copies that a checkpoint writes anew, at most; the others are met again.
+const REPAIRS_TOGETHER: usize = 256;
 /// Nodes that are read together where many are wanted.
 pub const READS_TOGETHER: usize = 32;
 
@@ -60,6 +62,8 @@ pub struct Counters {
     pub orphans_freed: AtomicU64,
     pub windows_rehomed: AtomicU64,
     pub volumes_invalidated: AtomicU64,
+    pub copies_not_written: AtomicU64,
+    pub nodes_lost: AtomicU64,
     /// The most bytes of dirty nodes that a write, or work beside it, met.
     pub dirty_most: AtomicU64,
 }
@@ -133,6 +137,8 @@ pub struct Core {
     pub waits_no_more: AtomicBool,
     /// Bytes written since the last marker was asked for in the background.
     pub unproven: AtomicU64,
+    /// Nodes whose first copy is bad.
+    to_repair: Mutex<BTreeSet<(NodeRef, u8)>>,
     /// Metadata is being made larger ahead of its need.
     is_growing: AtomicBool,
     group: Mutex<Weak<Group>>,
@@ -174,6 +180,7 @@ impl Core {
             closed: AtomicBool::new(false),
             waits_no_more: AtomicBool::new(false),
             unproven: AtomicU64::new(0),
+            to_repair: Mutex::default(),
             is_growing: AtomicBool::new(false),
             group: Mutex::new(Weak::new()),
         })
@@ -242,11 +249,33 @@ impl Core {
         }
     }
 
+    /// The same for a walk that can do without a node: `Err` within is one that neither copy has any more.
+    pub async fn with_nodes_there<T>(
+        &self,
+        mut step: impl FnMut() -> std::result::Result<T, MapError>,
+    ) -> Result<std::result::Result<T, NodeRef>> {
+        let mut missing = None;
+        let walk = || match step() {
+            Err(MapError::Missing(node, level)) => {
+                missing = Some(node);
+                Err(MapError::Missing(node, level))
+            }
+            outcome => outcome,
+        };
+        match self.with_nodes_privileged(walk).await {
+            Ok(value) => Ok(Ok(value)),
+            Err(Error::Corrupt { .. } | Error::Disk(_)) if missing.is_some() => {
+                Ok(Err(missing.expect("it was just asked")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     pub fn no_space(&self, needed: u64) -> Error {
         Error::NoSpace { needed, free: self.space.lock().available() }
     }
 
-    /// Reads a node into the cache: from its first copy, or from the second, which then repairs the first.
+    /// Reads a node into the cache: from its first copy, or from the second. Then the next checkpoint repairs the first (M8).
     pub async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
         count(&self.counters.node_loads);
         let copies = self.meta.lock().locate(node.addr);
@@ -261,16 +290,14 @@ impl Core {
         // A node that is being replaced while it is read may still name blocks that a physical volume lost meanwhile.
         let there = self.placement();
         for (i, place) in copies.into_iter().enumerate() {
-            let outcome = match self.read_block(place).await {
-                Ok(block) => self.decode(&block, node, level, &there),
-                Err(error) => Err(error),
+            let outcome = match self.start_read(place).await {
+                Ok(block) => self.decode(&block.expect("a read gives its buffer back"), node, level, &there),
+                Err(error) => Err(error.into()),
             };
             match outcome {
                 Ok(decoded) => {
                     if i == 1 && !self.config.read_only {
-                        let block = PageBuf::from_slice(&decoded.encode(self.tag));
-                        // A repair that fails changes nothing: the good copy is still there.
-                        let _ = self.write_blocks(copies[0], Arc::new(block)).await;
+                        self.repair_later(node, level, &decoded).await;
                     }
                     self.cache.insert_clean(decoded);
                     return Ok(());
@@ -279,6 +306,32 @@ impl Core {
             }
         }
         Err(first.expect("two copies were tried"))
+    }
+
+    async fn repair_later(&self, node: NodeRef, level: u8, good: &Node) {
+        if self.planted("repairs_at_once") {
+            let Some([first, _]) = self.meta.lock().locate(node.addr) else { return };
+            let _ = self.write_blocks(first, Arc::new(PageBuf::from_slice(&good.encode(self.tag)))).await;
+            return;
+        }
+        let mut to_repair = self.to_repair.lock();
+        if to_repair.len() < REPAIRS_TOGETHER {
+            to_repair.insert((node, level));
+        }
+    }
+
+    /// Writes the first copies anew of nodes that were read from their second one. Only a checkpoint does this, before it writes
+    /// anything: nothing else writes metadata then, so a second copy that is good still says what the first has to be (M8).
+    pub async fn repair_copies(&self) {
+        let to_repair = std::mem::take(&mut *self.to_repair.lock());
+        for (node, level) in to_repair {
+            let Some([first, second]) = self.meta.lock().locate(node.addr) else { continue };
+            let Ok(block) = self.read_block(second).await else { continue };
+            if let Ok(good) = Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag) {
+                // A repair that fails changes nothing: the good copy is still there.
+                let _ = self.write_blocks(first, Arc::new(PageBuf::from_slice(&good.encode(self.tag)))).await;
+            }
+        }
     }
 
     /// Reads many nodes into the cache, some reads under way together. False: one of them cannot be read.
@@ -328,8 +381,21 @@ impl Core {
     }
 
     pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {
-        let buf = self.start_read(place).await?;
-        Ok(buf.expect("a read gives its buffer back"))
+        let mut segments = Segments::new();
+        self.placement().map_blocks(place, 1, 0, &mut segments);
+        self.read_twice(segments, PageBuf::zeroed(BLOCK_SIZE as usize)).await
+    }
+
+    /// Reads, and once more if that fails: a path that broke or a drive that was reset may be there again.
+    pub async fn read_twice(&self, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
+        let bytes = buf.capacity();
+        let read = match start(&*self.disks, DiskOp::Read { segments: segments.clone(), buf }).await {
+            Err(_) if !self.planted("reads_once") => {
+                start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(bytes) }).await
+            }
+            read => read,
+        };
+        Ok(read?.expect("a read gives its buffer back"))
     }
 
     fn start_read(&self, place: VgBlock) -> Completion {
@@ -398,6 +464,7 @@ impl Core {
 
     /// Finds room for metadata: a new pair of extents, or what the next checkpoint gives back.
     pub async fn metadata_room(&self) -> Result<()> {
+        self.meta.lock().end_looks();
         let grown = match self.with_nodes_privileged(|| self.try_grow(OpenArenas::Close)).await {
             Err(Error::NoSpace { .. }) => false,
             outcome => outcome?,

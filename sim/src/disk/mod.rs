@@ -59,6 +59,8 @@ pub struct Faults {
     pub fail_from: Option<(DiskOpKind, u64)>,
     /// Ranges (volume, offset, length) that cannot be read until they are written again.
     pub unreadable: Vec<(PvIndex, u64, u64)>,
+    /// Requests of this kind that touch one of these ranges (volume, offset, length) always fail.
+    pub broken: Option<(DiskOpKind, Vec<Place>)>,
     /// The write of this number is acknowledged and never done.
     pub lost_write: Option<u64>,
     /// The write of this number lands this many bytes further on.
@@ -83,6 +85,24 @@ pub enum Mishap {
     Lost,
     /// It lands so many bytes further on.
     Misdirected(u64),
+}
+
+/// A physical volume, the first byte, how many.
+pub type Place = (PvIndex, u64, u64);
+
+impl Faults {
+    fn is_broken(&self, op: &DiskOp) -> bool {
+        let Some((_, ranges)) = self.broken.as_ref().filter(|(kind, _)| *kind == op.kind()) else { return false };
+        let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments }) = op else {
+            return false;
+        };
+        segments.iter().any(|s| {
+            let touches = |(pv, offset, len): &Place| {
+                *pv == s.pv && *offset < s.offset + u64::from(s.len) && s.offset < offset + len
+            };
+            ranges.iter().any(touches)
+        })
+    }
 }
 
 /// How long requests take, in virtual microseconds: (shortest, longest).
@@ -452,7 +472,8 @@ impl State {
         };
         let fails = hit(self.faults.fail, &|at| at == number)
             || hit(self.faults.fail_from, &|at| number >= at)
-            || self.faults.away.is_some_and(|pv| op.touches(pv));
+            || self.faults.away.is_some_and(|pv| op.touches(pv))
+            || self.faults.is_broken(&op);
         let work = match op {
             DiskOp::Read { segments, buf } => {
                 for segment in &segments {

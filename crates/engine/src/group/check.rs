@@ -3,20 +3,25 @@
 //! Repair is the same, and writes good copies of metadata over bad ones. It changes nothing else: what both copies
 //! have lost, or what is wrong in itself, is told and left.
 //!
-//! A group that is open is checked from its last checkpoint and its journal, as recovery would see them: while the
-//! check runs no further checkpoint is taken, and therefore nothing that it reads is written over (space rule S2).
+//! A group that is open is checked from its last checkpoint and its journal, as recovery would see them. Checkpoints go on
+//! meanwhile. The metadata blocks that the check may read are kept (M6): nothing that it reads is written over. If the group needs
+//! them, the check ends without a report.
+//!
+//! A node that several trees share is walked once; what lies below it is counted from memory where it is met again.
 
 use super::open::{BadCopy, either, read_stream};
 use super::{Config, Group};
+use crate::core::Core;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
+use crate::fixed_hash::Map;
 use crate::format::node::Node;
 use crate::format::stream::{TreeKind, TreeMeta};
-use crate::journal::Pressure;
 use crate::map::{self, NodeRef};
-use crate::runtime::{Runtime, Task};
+use crate::runtime::{Runtime, Task, yield_now};
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
 use crate::volume::state::UNWRITTEN;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -37,8 +42,8 @@ pub struct CheckReport {
 
 /// Findings kept: more of the same kind say nothing new.
 const MAX_FINDINGS: usize = 100;
-/// Groups up to this many blocks (256 GiB) also have every block's single owner verified by what maps it.
-const IDENTITY_BLOCKS: u64 = 64 << 20;
+/// Groups up to this many blocks (64 GiB; four bytes of memory for each) also have every block's single owner verified by what maps it.
+const IDENTITY_BLOCKS: u64 = 16 << 20;
 
 struct Quiet;
 
@@ -62,12 +67,12 @@ impl CheckReport {
 impl Group {
     /// Verifies everything, read-only, on the disks of a group that nothing else has open.
     pub async fn check(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::check_while(disks, false, false, || Ok(())).await
+        Self::verify(disks, false).await
     }
 
     /// Verifies everything as [`check`](Self::check) does, and writes bad copies of metadata anew from the good ones.
     pub async fn repair(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::check_while(disks, true, false, || Ok(())).await
+        Self::verify(disks, true).await
     }
 
     /// [`check`](Self::check) for this open group, whose volumes stay in use.
@@ -84,57 +89,84 @@ impl Group {
     async fn verify_open(self: &Arc<Self>, repair: bool) -> Result<CheckReport> {
         self.checkpoint().await?;
         let hold = self.hold_checkpoints().await;
-        let go_on = || match self.core.journal.pressure() {
-            Pressure::Full => {
-                Err(Error::Busy("the check gave way to writes that filled the journal: try again later".into()))
-            }
-            _ => Ok(()),
-        };
-        let report = Self::check_while(self.core.disks.clone(), repair, true, go_on).await;
+        let look = Look::begin(&self.core);
+        let group = look_at(self.core.disks.clone(), true).await;
         drop(hold);
-        if self.core.journal.pressure() != Pressure::Low {
-            self.want_checkpoint();
+        let mut report = CheckReport::default();
+        match group {
+            Ok(group) => {
+                let mut check = Check::new(&group);
+                let outcome = check.run(&|| look.go_on()).await;
+                // Nothing is given out again while no checkpoint ends.
+                let hold = if repair { Some(self.hold_checkpoints().await) } else { None };
+                look.go_on()?;
+                report = check.finish(outcome, repair).await?;
+                drop(hold);
+            }
+            Err(error @ Error::Corrupt { .. }) => report.find(error.to_string()),
+            Err(error) => return Err(error),
         }
-        report
+        look.go_on()?;
+        Ok(report)
     }
 
-    async fn check_while(
-        disks: Arc<dyn Disks>,
-        repair: bool,
-        is_live: bool,
-        go_on: impl Fn() -> Result<()>,
-    ) -> Result<CheckReport> {
-        let config = Config { read_only: true, ..Config::default() };
+    async fn verify(disks: Arc<dyn Disks>, repair: bool) -> Result<CheckReport> {
         let mut report = CheckReport::default();
-        let group = match Group::open_as(disks, Arc::new(Quiet), config, is_live).await {
-            Ok(group) => group,
-            Err(error @ Error::Corrupt { .. }) => {
-                report.find(error.to_string());
-                return Ok(report);
+        match look_at(disks, false).await {
+            Ok(group) => {
+                let mut check = Check::new(&group);
+                let outcome = check.run(&|| Ok(())).await;
+                report = check.finish(outcome, repair).await?;
             }
+            Err(error @ Error::Corrupt { .. }) => report.find(error.to_string()),
             Err(error) => return Err(error),
-        };
-        let mut check = Check::new(&group, report);
-        let outcome = check.run(&go_on).await;
-        let settled = check.settle_copies(repair).await;
-        let mut report = check.report;
-        settled?;
-        match outcome {
-            Ok(()) => Ok(report),
-            Err(error @ Error::Corrupt { .. }) => {
-                report.find(error.to_string());
-                Ok(report)
-            }
-            Err(error) => Err(error),
         }
+        Ok(report)
+    }
+}
+
+/// The group as recovery would see it now. `is_live`: it is open meanwhile.
+async fn look_at(disks: Arc<dyn Disks>, is_live: bool) -> Result<Arc<Group>> {
+    let config = Config { read_only: true, ..Config::default() };
+    Group::open_as(disks, Arc::new(Quiet), config, is_live).await
+}
+
+/// Keeps what the last checkpoint of an open group refers to while it lives (M6).
+struct Look<'a> {
+    core: &'a Core,
+    number: u64,
+}
+
+impl<'a> Look<'a> {
+    fn begin(core: &'a Core) -> Self {
+        let mut meta = core.meta.lock();
+        let number = meta.begin_look();
+        if core.planted("nothing_kept") {
+            meta.end_looks();
+        }
+        Look { core, number }
+    }
+
+    fn go_on(&self) -> Result<()> {
+        match self.core.meta.lock().is_kept(self.number) || self.core.planted("nothing_kept") {
+            true => Ok(()),
+            false => Err(Error::Busy(
+                "the check was disturbed: writes needed the metadata blocks that it kept; try again later".into(),
+            )),
+        }
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        self.core.meta.lock().look_done(self.number);
     }
 }
 
 /// Counters of one tree as the walk finds them.
 #[derive(Default)]
 struct Counted {
-    mapped: u64,
-    written: u64,
+    all: Below,
     own: u64,
 }
 
@@ -145,20 +177,67 @@ struct Check<'a> {
     used: Vec<u64>,
     /// What maps the block (hash of LV block and birth), where the group is small enough.
     identity: Vec<u32>,
-    nodes: BTreeSet<MetaBlock>,
+    /// One bit for each metadata block: a node that was met.
+    nodes: Vec<u64>,
+    /// What lies below nodes that are no leaves, once they were walked whole.
+    below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,
 }
 
+/// Blocks that are mapped, and written, below a node.
+#[derive(Clone, Copy, Default)]
+struct Below {
+    mapped: u64,
+    written: u64,
+}
+
+impl Below {
+    fn add(&mut self, more: Below) {
+        self.mapped += more.mapped;
+        self.written += more.written;
+    }
+}
+
+/// Sums up a walk from its leaves, and what was not walked again, to the nodes above them.
+#[derive(Default)]
+struct Sums {
+    /// By level: what was met below nodes that have not ended, by first key.
+    levels: Vec<Vec<(u64, Below)>>,
+}
+
+impl Sums {
+    fn add(&mut self, level: u8, first_key: u64, below: Below) {
+        let level = usize::from(level);
+        if self.levels.len() <= level {
+            self.levels.resize(level + 1, Vec::new());
+        }
+        self.levels[level].push((first_key, below));
+    }
+
+    /// A node that is no leaf ends: what is below it.
+    fn end(&mut self, node: &map::Passed) -> Below {
+        let mut sum = Below::default();
+        let inside = |key: u64| node.first_key <= key && node.end_key.is_none_or(|end| key < end);
+        if let Some(met) = self.levels.get_mut(usize::from(node.level) - 1) {
+            met.iter().filter(|(key, _)| inside(*key)).for_each(|(_, below)| sum.add(*below));
+            met.retain(|(key, _)| !inside(*key));
+        }
+        self.add(node.level, node.first_key, sum);
+        sum
+    }
+}
+
 impl<'a> Check<'a> {
-    fn new(group: &'a Arc<Group>, report: CheckReport) -> Self {
+    fn new(group: &'a Arc<Group>) -> Self {
         let blocks = group.core.placement().count();
         let identity = if blocks <= IDENTITY_BLOCKS { blocks as usize } else { 0 };
         Check {
             group,
-            report,
+            report: CheckReport::default(),
             used: vec![0; blocks.div_ceil(64) as usize],
             identity: vec![0; identity],
-            nodes: BTreeSet::new(),
+            nodes: vec![0; group.core.meta.lock().total().div_ceil(64) as usize],
+            below: Map::default(),
             bad: Vec::new(),
         }
     }
@@ -204,6 +283,25 @@ impl<'a> Check<'a> {
             start(&*core.disks, DiskOp::Flush).await?;
         }
         Ok(())
+    }
+
+    /// What was found; bad copies are told or, with `repair`, written anew.
+    async fn finish(mut self, outcome: Result<()>, repair: bool) -> Result<CheckReport> {
+        self.settle_copies(repair).await?;
+        match outcome {
+            Ok(()) => {}
+            Err(error @ Error::Corrupt { .. }) => self.report.find(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        Ok(self.report)
+    }
+
+    /// False: this node was met before.
+    fn meet(&mut self, node: MetaBlock) -> bool {
+        let Some(word) = self.nodes.get_mut((node.0 / 64) as usize) else { return true };
+        let is_new = *word >> (node.0 % 64) & 1 == 0;
+        *word |= 1 << (node.0 % 64);
+        is_new
     }
 
     fn is_used(&self, number: u64) -> bool {
@@ -280,25 +378,46 @@ impl<'a> Check<'a> {
         let mut counted = Counted::default();
         // Of a tree under removal only what lies at and above its cursor is still there.
         let mut cursor = if tree.kind == TreeKind::Dying { tree.cursor } else { 0 };
+        let mut sums = Sums::default();
         loop {
             go_on()?;
+            yield_now().await;
             let core = &self.group.core;
-            let step = core
-                .with_nodes_privileged(|| map::walk_step(&core.cache, &tree.tree, cursor, &|_, _, _| Ok(false)))
+            // Of what was walked before and is not the tree's own nothing new can be said.
+            let (step, known) = core
+                .with_nodes_privileged(|| {
+                    let known = RefCell::new(Vec::new());
+                    let prune = |node: NodeRef, level: u8, first: u64| {
+                        let below = self.below.get(&node.addr).filter(|_| node.birth <= lower);
+                        known.borrow_mut().extend(below.map(|below| (level, first, *below)));
+                        Ok(below.is_some())
+                    };
+                    let step = map::walk_step(&core.cache, &tree.tree, cursor, &prune)?;
+                    Ok((step, known.into_inner()))
+                })
                 .await?;
+            for (level, first, below) in known {
+                counted.all.add(below);
+                sums.add(level, first, below);
+            }
+            if let Some(leaf) = &step.leaf {
+                let mut in_leaf = Below::default();
+                for e in leaf.extents() {
+                    let len = u64::from(e.len);
+                    in_leaf.add(Below { mapped: len, written: if e.flags & UNWRITTEN == 0 { len } else { 0 } });
+                    counted.own += if e.birth > lower { len } else { 0 };
+                    self.extent(tree, e);
+                }
+                counted.all.add(in_leaf);
+                sums.add(0, step.leaf_range.0, in_leaf);
+            }
             for passed in &step.passed {
-                if self.nodes.insert(passed.node.addr) {
+                if self.meet(passed.node.addr) {
                     self.report.nodes += 1;
                     self.copies(passed).await?;
                 }
-            }
-            if let Some(leaf) = &step.leaf {
-                for e in leaf.extents() {
-                    let len = u64::from(e.len);
-                    counted.mapped += len;
-                    counted.written += if e.flags & UNWRITTEN == 0 { len } else { 0 };
-                    counted.own += if e.birth > lower { len } else { 0 };
-                    self.extent(tree, e);
+                if passed.level > 0 && tree.kind != TreeKind::Dying {
+                    self.below.insert(passed.node.addr, sums.end(passed));
                 }
             }
             match step.next {
@@ -309,7 +428,7 @@ impl<'a> Check<'a> {
         if tree.kind == TreeKind::Dying {
             return Ok(());
         }
-        let kept = [("mapped", tree.mapped, counted.mapped), ("written", tree.written, counted.written)];
+        let kept = [("mapped", tree.mapped, counted.all.mapped), ("written", tree.written, counted.all.written)];
         for (what, kept, counted) in kept {
             if kept != counted {
                 self.report.find(format!("tree {}: {counted} blocks are {what}, its counter says {kept}", tree.id));
@@ -363,6 +482,7 @@ impl<'a> Check<'a> {
         let mut cursor = 0;
         loop {
             go_on()?;
+            yield_now().await;
             let step = core
                 .with_nodes_privileged(|| {
                     let prune = |node: NodeRef, level: u8, first: u64| {
@@ -412,10 +532,11 @@ impl<'a> Check<'a> {
         let mut runs: Vec<(&str, u64, u64)> = Vec::new();
         loop {
             go_on()?;
+            yield_now().await;
             let step =
                 core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| Ok(false))).await?;
             for passed in &step.passed {
-                if !self.nodes.insert(passed.node.addr) {
+                if !self.meet(passed.node.addr) {
                     self.report.find(format!("the free-space tree shares {} with another tree", passed.node));
                 }
                 self.copies(passed).await?;
@@ -463,7 +584,9 @@ impl<'a> Check<'a> {
         let meta = self.group.core.meta.lock();
         let pending: BTreeSet<MetaBlock> = meta.pending_blocks().collect();
         for block in (0..meta.total()).map(MetaBlock) {
-            let met = self.nodes.contains(&block) || stream.contains(&block) || pending.contains(&block);
+            let met = self.nodes[(block.0 / 64) as usize] >> (block.0 % 64) & 1 == 1
+                || stream.contains(&block)
+                || pending.contains(&block);
             match (meta.is_used(block), met) {
                 (true, false) => {
                     self.report.find(format!("metadata block {block} is marked as used but nothing uses it"))

@@ -10,7 +10,7 @@ use super::catalog::Catalog;
 use super::label::write_superblock;
 use super::{Attributes, Group, GroupAttributes, Root};
 use crate::core::{Pace, count};
-use crate::disk::{DiskOp, PageBuf, PvIndex, Segments, start};
+use crate::disk::{Completion, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
     ArenaRecord, INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, TreeMeta, encode_index, encode_page,
@@ -35,6 +35,8 @@ const COMMITS_AHEAD: u64 = 16;
 /// Requests of a checkpoint in flight.
 const BATCHES_IN_FLIGHT: usize = 2;
 
+/// Metadata grows for the sake of a check up to this part of the group.
+const LOOKS_GROW_TO: u64 = 32;
 /// A checkpoint waits no longer for reads that are under way.
 const LONGEST_READ: Duration = Duration::from_secs(1);
 
@@ -171,6 +173,7 @@ impl Group {
 
     /// The checkpoint itself, for who keeps others out.
     pub(super) async fn checkpoint_alone(self: &Arc<Self>, clean: bool) -> Result<()> {
+        self.core.repair_copies().await;
         self.make_stream_room().await?;
         let captured = self.capture()?;
         let written = self.write_checkpoint(&captured, clean).await;
@@ -181,7 +184,14 @@ impl Group {
         }
         count(&self.core.counters.checkpoints);
         self.core.journal.checkpointed(&captured.journal);
-        self.core.meta.lock().finish_commit(&self.core.cache);
+        let (is_crowded, metadata) = {
+            let mut meta = self.core.meta.lock();
+            meta.finish_commit(&self.core.cache);
+            (meta.is_crowded_by_looks(), 2 * meta.total())
+        };
+        if is_crowded && metadata < self.core.placement().count() / LOOKS_GROW_TO {
+            self.core.grow_ahead();
+        }
         self.core.space_event.notify();
         match self.readers_are_done().await {
             true => self.commit_freed().await?,
@@ -274,6 +284,7 @@ impl Group {
             if self.core.meta.lock().free_beyond_reserve() >= wanted {
                 return Ok(());
             }
+            self.core.meta.lock().end_looks();
             let grown = match self.core.with_nodes_privileged(|| self.core.try_grow(OpenArenas::Close)).await {
                 Err(Error::NoSpace { .. }) => false,
                 outcome => outcome?,
@@ -419,14 +430,16 @@ impl Group {
             for copy in copies {
                 placement.map_blocks(copy, batch.len() as u64, 0, &mut segments);
             }
-            under_way.push_back(start(&*core.disks, DiskOp::Write { segments, buf: Arc::new(buf) }));
+            let buf = Arc::new(buf);
+            let write = start(&*core.disks, DiskOp::Write { segments, buf: buf.clone() });
+            under_way.push_back(Batch { first: batch[0].0, copies, buf, write });
             if under_way.len() >= BATCHES_IN_FLIGHT {
-                under_way.pop_front().expect("it has several").await?;
+                self.settle_batch(under_way.pop_front().expect("it has several")).await?;
             }
             core.pace(&mut pace).await;
         }
-        for write in under_way {
-            write.await?;
+        for batch in under_way {
+            self.settle_batch(batch).await?;
         }
         core.journal.flush().await?;
         let superblock = {
@@ -450,6 +463,30 @@ impl Group {
         self.write_superblocks(superblock.0, &superblock.1).await?;
         for node in &nodes {
             core.cache.mark_clean(node.this().addr, node.this().generation);
+        }
+        Ok(())
+    }
+
+    /// Waits for a batch. What could not be written is tried again block by block; one copy of each is enough (M7).
+    async fn settle_batch(&self, batch: Batch) -> Result<()> {
+        let Err(failed) = batch.write.await else { return Ok(()) };
+        if self.core.planted("both_copies_or_none") {
+            return Err(failed.into());
+        }
+        for (i, page) in (0..).zip(batch.buf.as_slice().chunks_exact(BLOCK_SIZE as usize)) {
+            let page = Arc::new(PageBuf::from_slice(page));
+            let mut outcomes = Vec::with_capacity(2);
+            for copy in batch.copies {
+                outcomes.push(self.core.write_blocks(VgBlock(copy.0 + i), page.clone()).await);
+            }
+            match (outcomes.pop().expect("two"), outcomes.pop().expect("two")) {
+                (Ok(()), Ok(())) => {}
+                (Err(error), Err(_)) => return Err(error),
+                _ => {
+                    count(&self.core.counters.copies_not_written);
+                    self.core.meta.lock().shun(MetaBlock(batch.first.0 + i));
+                }
+            }
         }
         Ok(())
     }
@@ -497,6 +534,14 @@ impl Group {
     pub(super) fn catalog_mut(&self) -> parking_lot::RwLockWriteGuard<'_, Catalog> {
         self.catalog.write()
     }
+}
+
+/// Blocks that follow each other in both copies, on their way to the disk.
+struct Batch {
+    first: MetaBlock,
+    copies: [VgBlock; 2],
+    buf: Arc<PageBuf>,
+    write: Completion,
 }
 
 enum Block<'a> {

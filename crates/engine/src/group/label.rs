@@ -118,8 +118,14 @@ pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock:
     for copy in COPY_OFFSETS {
         segments.push(Segment { pv, offset: copy + slot, at: 0, len: BLOCK_SIZE as u32 });
     }
-    start(disks, DiskOp::Write { segments, buf }).await?;
-    Ok(())
+    let Err(failed) = start(disks, DiskOp::Write { segments, buf: buf.clone() }).await else { return Ok(()) };
+    // Each copy by itself: one is enough (M7).
+    let mut written = false;
+    for copy in COPY_OFFSETS {
+        let segments = one(pv, copy + slot, BLOCK_SIZE as u32);
+        written |= start(disks, DiskOp::Write { segments, buf: buf.clone() }).await.is_ok();
+    }
+    if written { Ok(()) } else { Err(failed.into()) }
 }
 
 /// The newest valid superblock of a physical volume. Damage counts only when no slot is valid: a torn write of the

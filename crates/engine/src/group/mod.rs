@@ -43,6 +43,7 @@ pub use crate::volume::Volume;
 use crate::core::{Core, Event};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
+use crate::map::NodeRef;
 use crate::runtime::Task;
 use crate::units::{MetaBlock, Seq, VolumeId};
 use catalog::Catalog;
@@ -64,6 +65,8 @@ pub struct Group {
     checkpoint_wanted: AtomicBool,
     /// Removal has work, or may have.
     reclaim_wanted: AtomicBool,
+    /// Nodes that removal could read in neither copy. It passes them over, and what they alone map stays in use.
+    lost: Mutex<BTreeSet<NodeRef>>,
     /// Somebody waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
     /// Volumes that may lie in many pieces, and whether there are any.

@@ -200,6 +200,7 @@ impl Group {
             background: Event::default(),
             checkpoint_wanted: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(true),
+            lost: Mutex::default(),
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),

@@ -66,8 +66,8 @@ impl Group {
             count(&self.core.counters.reclaim_steps);
             match self.core.with_nodes_privileged(|| self.orphan_step(point, cursor)).await {
                 Ok(Some(next)) => cursor = next,
-                // Without room for a copied path the search ends here; a later one may find more.
-                Ok(None) | Err(Error::NoSpace { .. }) => break,
+                // Without room for a copied path, or where a node cannot be read, the search ends here; a later one may find more.
+                Ok(None) | Err(Error::NoSpace { .. } | Error::Corrupt { .. } | Error::Disk(_)) => break,
                 Err(error) => return Err(error),
             }
             self.core.pace(&mut pace).await;

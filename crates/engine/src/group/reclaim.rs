@@ -15,6 +15,8 @@
 //!   cursor: after a crash, removal goes on from there, and nothing that it freed since was given away.
 //! * D3 A merge begins only when every mapping in the dying point is durable, so that the child may write in place what
 //!   it inherits (rule R6).
+//! * D4 A node that neither copy has any more costs what it maps, and nothing else: removal passes it over. Its blocks stay in use
+//!   without an owner, which `check` tells.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -27,6 +29,7 @@ use crate::runtime::yield_now;
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -91,7 +94,20 @@ impl Group {
         let mut pace = Pace::default();
         loop {
             count(&self.core.counters.reclaim_steps);
-            let stepped = self.core.with_nodes_privileged(|| self.step(id)).await?;
+            let stepped = match self.core.with_nodes_there(|| self.step(id)).await? {
+                Ok(stepped) => stepped,
+                Err(node) if self.core.planted("lost_nodes_stop") || !self.lost.lock().insert(node) => {
+                    return Err(Error::Corrupt {
+                        what: "tree node",
+                        place: node.to_string(),
+                        detail: "neither copy can be read".into(),
+                    });
+                }
+                Err(_) => {
+                    count(&self.core.counters.nodes_lost);
+                    continue;
+                }
+            };
             match stepped {
                 Stepped::TreeDone => {
                     self.core.space_event.notify();
@@ -145,19 +161,20 @@ impl Group {
             return Ok(Stepped::TreeDone);
         };
         let lower = catalog.epoch_of(dying.parent);
+        let lost = self.lost.lock();
         let mut children = catalog.children_of(id);
         let child = children.next();
         debug_assert!(children.next().is_none(), "C2: a dying tree has at most one child");
         drop(children);
         let Some(child) = child else {
-            return step_leaf(core, &mut catalog, &dying, lower);
+            return step_leaf(core, &mut catalog, &dying, lower, &lost);
         };
         let volume = live_child(&catalog, id);
         match volume {
             Some(volume) => {
                 let mut state = volume.state.lock();
                 let tree = state.head.tree;
-                let Some(next) = step_merge(core, &mut catalog, &dying, &tree, lower)? else {
+                let Some(next) = step_merge(core, &mut catalog, &dying, &tree, lower, &lost)? else {
                     let gone = self.finish_merge(&mut catalog, &mut state.head, id);
                     let parent = gone.parent.and_then(|p| catalog.trees.get(&p)).cloned();
                     state.set_parent(parent.as_ref());
@@ -169,7 +186,7 @@ impl Group {
             }
             None => {
                 let Some(mut heir) = catalog.trees.get(&child).cloned() else { return Ok(Stepped::TreeDone) };
-                if step_merge(core, &mut catalog, &dying, &heir.tree, lower)?.is_none() {
+                if step_merge(core, &mut catalog, &dying, &heir.tree, lower, &lost)?.is_none() {
                     let gone = self.finish_merge(&mut catalog, &mut heir, id);
                     heir.parent = gone.parent;
                     let guard = gone.parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.guard);
@@ -234,8 +251,9 @@ fn step_leaf(
     catalog: &mut Catalog,
     dying: &TreeMeta,
     lower: Epoch,
+    lost: &BTreeSet<NodeRef>,
 ) -> std::result::Result<Stepped, MapError> {
-    let prune = |node: NodeRef, _: u8, _: u64| Ok(node.birth <= lower);
+    let prune = |node: NodeRef, _: u8, _: u64| Ok(node.birth <= lower || lost.contains(&node));
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     if let Some(leaf) = &step.leaf {
         let mut space = core.space.lock();
@@ -266,16 +284,19 @@ fn step_merge(
     dying: &TreeMeta,
     child: &Tree,
     lower: Epoch,
+    lost: &BTreeSet<NodeRef>,
 ) -> std::result::Result<Option<u64>, MapError> {
     let prune = |node: NodeRef, level: u8, first_key: u64| {
-        Ok(node.birth <= lower || map::has_node(&core.cache, child, node, level, first_key)?)
+        let is_passed = node.birth <= lower || lost.contains(&node);
+        // What of the child cannot be read may be shared: D4.
+        Ok(is_passed || unless_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
     };
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     let mut freed: Vec<Extent> = Vec::new();
     let mut settled = 0;
     if let Some(leaf) = &step.leaf {
         for e in leaf.extents().filter(|e| e.birth > lower) {
-            settled += compare(core, child, e, dying.epoch, &mut freed)?;
+            settled += compare(core, child, e, dying.epoch, &mut freed, lost)?;
         }
     }
     // From here on nothing can fail: a step is done whole or not at all.
@@ -300,13 +321,26 @@ fn compare(
     extent: Extent,
     epoch: Epoch,
     freed: &mut Vec<Extent>,
+    lost: &BTreeSet<NodeRef>,
 ) -> std::result::Result<u64, MapError> {
-    let kept = map::same_places(&core.cache, child, &extent)?;
+    let kept = unless_lost(map::same_places(&core.cache, child, &extent), lost, || [extent].into_iter().collect())?;
     let before = freed.len();
     freed.extend(map::rest(&extent, &kept));
     let is_own = |piece: &&Extent| piece.birth > epoch;
     let settled = freed[before..].iter().chain(kept.iter().filter(is_own));
     Ok(settled.map(|piece| u64::from(piece.len)).sum())
+}
+
+/// The outcome or, where a lost node is needed for it, what is assumed then.
+fn unless_lost<T>(
+    outcome: std::result::Result<T, MapError>,
+    lost: &BTreeSet<NodeRef>,
+    assumed: impl FnOnce() -> T,
+) -> std::result::Result<T, MapError> {
+    match outcome {
+        Err(MapError::Missing(node, _)) if lost.contains(&node) => Ok(assumed()),
+        outcome => outcome,
+    }
 }
 
 /// Gives back the nodes that a walk has left behind.

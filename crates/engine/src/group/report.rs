@@ -87,6 +87,8 @@ impl Group {
             orphans_freed: get(&counters.orphans_freed),
             windows_rehomed: get(&counters.windows_rehomed),
             volumes_invalidated: get(&counters.volumes_invalidated),
+            copies_not_written: get(&counters.copies_not_written),
+            nodes_lost: get(&counters.nodes_lost),
             dirty_most: get(&counters.dirty_most),
         }
     }

@@ -319,6 +319,10 @@ pub struct Stats {
     /// Stretches of a volume, of 1 MiB at most, whose pieces were brought together (rule R12).
     pub windows_rehomed: u64,
     pub volumes_invalidated: u64,
+    /// Blocks of metadata of which only one copy could be written.
+    pub copies_not_written: u64,
+    /// Nodes that removal could read in neither copy: what they alone mapped stays in use.
+    pub nodes_lost: u64,
     /// The most bytes of dirty nodes that a write met.
     pub dirty_most: u64,
 }

@@ -14,9 +14,18 @@
 //!   it has a node for every few of those blocks, which is what mapping them one by one takes. This is aimed at, not sure:
 //!   what was in pieces before the group was opened, or was freed in pieces, is not known. It takes 3 % of free space at the most.
 
+//! * M6 A look at the last checkpoint ([`begin_look`](MetaSpace::begin_look)) keeps what that checkpoint refers to from being given
+//!   out again, while further ones are taken. It ends when metadata would run short by that: the group's own work goes first.
+
+//! * M7 A write error of one of two copies harms nobody: the block lives on the other copy, `check` tells it, and `repair` and whoever
+//!   meets it write the bad copy again. Once it is free it is not given out again while the group is open.
+
+//! * M8 A bad copy is written anew only while nothing else writes metadata: beside that, its block might be another node's by then.
+
 use crate::error::{Error, Result};
 use crate::map::{NodeCache, NodeRef};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
+use std::collections::BTreeSet;
 
 /// Blocks in each copy of a new group's metadata area, and by which it grows: the reserve (M2) needs some, however small an
 /// extent is.
@@ -33,6 +42,9 @@ const NODES_UNDER_WAY: u64 = 2;
 /// M5: one for so many free blocks in arenas and pieces. Of slots of 16 blocks that are written at random, up to a third of the
 /// blocks is an extent of the map or a piece of the free tree, 84 to 168 of which are in a node; checkpoints copy each once.
 const BLOCKS_FOR_NODE: u64 = 64;
+
+/// M7: one in so many blocks is kept back at most.
+const SHUNNED_AT_MOST: u64 = 32;
 
 /// Whether there are metadata blocks for one more write (M3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +73,14 @@ pub struct MetaSpace {
     writes: u64,
     /// Blocks that discards under way may need (M3).
     unmapping: u64,
+    /// Looks under way that were not ended early, and how often those under way were (M6).
+    looks: u32,
+    looks_ended: u64,
+    /// Free but for a look.
+    held: Vec<MetaBlock>,
+    /// Blocks of which a copy could not be written, and those of them that are free but for that (M7).
+    shunned: BTreeSet<MetaBlock>,
+    idle: Vec<MetaBlock>,
     /// A block that was given back twice: trees that share a node and both call it their own.
     twice: Option<MetaBlock>,
 }
@@ -80,6 +100,11 @@ impl MetaSpace {
             added_bytes: 0,
             writes: 0,
             unmapping: 0,
+            looks: 0,
+            looks_ended: 0,
+            held: Vec::new(),
+            shunned: BTreeSet::new(),
+            idle: Vec::new(),
             twice: None,
         }
     }
@@ -170,6 +195,41 @@ impl MetaSpace {
     /// One copy of a pair lies elsewhere from now on; its blocks were copied.
     pub fn move_copy(&mut self, pair: usize, copy: usize, to: u64) {
         self.pairs[pair][copy] = to;
+        self.end_looks();
+    }
+
+    /// Begins to keep what the last checkpoint refers to (M6), until [`look_done`](Self::look_done). What is returned tells whether
+    /// it [`is_kept`](Self::is_kept).
+    pub fn begin_look(&mut self) -> u64 {
+        self.looks += 1;
+        self.looks_ended
+    }
+
+    pub fn is_kept(&self, look: u64) -> bool {
+        look == self.looks_ended
+    }
+
+    /// This look is over.
+    pub fn look_done(&mut self, look: u64) {
+        if self.is_kept(look) {
+            self.looks -= 1;
+        }
+        if self.looks == 0 {
+            self.give_back_held();
+        }
+    }
+
+    /// Ends the looks under way early: what they keep is needed.
+    pub fn end_looks(&mut self) {
+        if self.looks > 0 {
+            self.looks = 0;
+            self.looks_ended += 1;
+            self.give_back_held();
+        }
+    }
+
+    fn give_back_held(&mut self) {
+        std::mem::take(&mut self.held).into_iter().for_each(|block| self.give_back(block));
     }
 
     /// Whether this many nodes can be had by an ordinary or by a privileged writer.
@@ -274,9 +334,20 @@ impl MetaSpace {
         self.pending.extend(blocks);
     }
 
+    /// A copy of this block could not be written (M7). Of a disk that fails everywhere the group does not keep all places back.
+    pub fn shun(&mut self, block: MetaBlock) {
+        if (self.shunned.len() as u64) < self.total() / SHUNNED_AT_MOST {
+            self.shunned.insert(block);
+        }
+    }
+
     fn give_back(&mut self, block: MetaBlock) {
-        if !self.is_used(block) {
+        if !self.is_used(block) || self.idle.contains(&block) {
             self.twice = self.twice.or(Some(block));
+            return;
+        }
+        if self.shunned.contains(&block) {
+            self.idle.push(block);
             return;
         }
         let (word, bit) = ((block.0 / 64) as usize, block.0 % 64);
@@ -306,8 +377,19 @@ impl MetaSpace {
     pub fn finish_commit(&mut self, cache: &NodeCache) {
         for block in std::mem::take(&mut self.committing) {
             cache.forget(block);
-            self.give_back(block);
+            match self.looks {
+                0 => self.give_back(block),
+                _ => self.held.push(block),
+            }
         }
+        if self.free_beyond_reserve() < self.total() / 8 {
+            self.end_looks();
+        }
+    }
+
+    /// Whether looks keep so much that metadata should grow for them.
+    pub fn is_crowded_by_looks(&self) -> bool {
+        self.looks > 0 && self.free_beyond_reserve() < self.total() / 2
     }
 
     /// The checkpoint failed: its blocks wait for the next.
@@ -323,7 +405,7 @@ impl MetaSpace {
     /// Blocks in use as the checkpoint under way must record them: without what it frees.
     pub fn bitmap(&self) -> Vec<u8> {
         let mut used = self.used.clone();
-        for block in &self.committing {
+        for block in self.committing.iter().chain(&self.held).chain(&self.idle) {
             used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
         }
         let mut bytes: Vec<u8> = used.iter().flat_map(|word| word.to_le_bytes()).collect();

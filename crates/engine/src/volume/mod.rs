@@ -162,8 +162,7 @@ impl Volume {
         let sector = u64::from(self.core.sector());
         let aligned = sector == SECTOR_SIZE || (offset % sector == 0 && u64::from(len) % sector == 0);
         if aligned {
-            let done = start(&*self.core.disks, DiskOp::Read { segments, buf }).await?;
-            return Ok(done.expect("a read gives its buffer back"));
+            return self.core.read_twice(segments, buf).await;
         }
         // Disks with larger sectors than the volume's: read whole blocks beside and copy.
         let mut buf = buf;
@@ -177,8 +176,7 @@ impl Volume {
                 at: 0,
                 len: ((last - first) * BLOCK_SIZE) as u32,
             };
-            let op = DiskOp::Read { segments: SmallVec::from_slice(&[whole]), buf: bounce };
-            let bounce = start(&*self.core.disks, op).await?.expect("a read gives its buffer back");
+            let bounce = self.core.read_twice(SmallVec::from_slice(&[whole]), bounce).await?;
             let from = (segment.offset - first * BLOCK_SIZE) as usize;
             let (at, len) = (segment.at as usize, segment.len as usize);
             buf.as_mut_slice()[at..at + len].copy_from_slice(&bounce.as_slice()[from..from + len]);

@@ -1,0 +1,125 @@
+//! The check of an open group holds nobody up (L6): checkpoints go on beside it, and it sees none of them. If the group needs the
+//! metadata blocks that it keeps (M6), it ends without a report.
+#![allow(clippy::unwrap_used)]
+
+use parking_lot::Mutex;
+use rowen_engine::error::{Error, Result};
+use rowen_engine::group::{CheckReport, Config, FullPolicy, VolumeKind};
+use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
+use rowen_sim::crash::Setup;
+use rowen_sim::disk::Delays;
+use rowen_sim::exec::World;
+use std::sync::Arc;
+
+const BLOCKS: u64 = 4096;
+/// MiB of the group, blocks of an extent (the metadata area has at least one), and rounds of writes with a checkpoint each. There is
+/// room for what all of them replace, or for what a few do.
+const ROOMY: [u64; 3] = [128, 1024, 12];
+const SHORT: [u64; 3] = [48, 256, 60];
+
+/// What a check said, and the checkpoints that were taken before it ended.
+struct Seen {
+    report: Result<CheckReport>,
+    checkpoints: u64,
+}
+
+/// Volumes with a snapshot each; one is checked under random writes with many checkpoints. Afterwards everything is verified.
+fn check_beside_writes(
+    [mib, extent_blocks, rounds]: [u64; 3],
+    repair: bool,
+    planted: Option<&'static str>,
+    seed: u64,
+) -> Seen {
+    let world = World::new(seed);
+    let config = Config { dirty_bytes: 1 << 20, planted, ..Config::default() };
+    let setup = Setup { config, extent_blocks, ..Setup::small(1, mib) };
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+    let seen: Arc<Mutex<Option<Seen>>> = Arc::default();
+    world.run(async {
+        let mut vols = Vec::new();
+        for _ in 0..2 {
+            let vol = client.create(spec).await.unwrap();
+            for block in (0..BLOCKS).step_by(3) {
+                client.write(vol, block * BLOCK, BLOCK, &[]).await.unwrap();
+            }
+            client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
+            vols.push(vol);
+        }
+        client.checkpoint().await.unwrap();
+        // What the check reads is not in its cache, and takes its time.
+        disks.set_delays(Delays { read: (20_000, 40_000), ..Delays::default() });
+        let before = client.group.stats().checkpoints;
+        let (checker, writer, note) = (client.clone(), client.clone(), seen.clone());
+        let ops: Vec<Op> = vec![
+            Box::pin(async move {
+                let report = match repair {
+                    true => checker.group.repair_open().await,
+                    false => checker.group.check_open().await,
+                };
+                let checkpoints = checker.group.stats().checkpoints - before;
+                *note.lock() = Some(Seen { report, checkpoints });
+                Ok(())
+            }),
+            Box::pin(async move {
+                for round in 0..rounds {
+                    for at in 0..200 {
+                        let block = (at * 37 + round * 11) % BLOCKS;
+                        writer.write(vols[(at % 2) as usize], block * BLOCK, BLOCK, &[]).await?;
+                    }
+                    writer.checkpoint().await?;
+                }
+                Ok(())
+            }),
+        ];
+        client.together(ops).await.into_iter().for_each(|outcome| outcome.unwrap());
+        if planted.is_none() {
+            assert_eq!(client.group.check_open().await.unwrap().findings, Vec::<String>::new());
+            let vols = client.oracle.lock().readable();
+            for vol in vols {
+                client.verify_all(vol).await.unwrap();
+            }
+            client.close().await.unwrap();
+        }
+    });
+    let seen = seen.lock().take();
+    seen.unwrap()
+}
+
+#[test]
+fn checkpoints_go_on_and_it_sees_none_of_them() {
+    for (seed, repair) in [(1, false), (2, true)] {
+        let seen = check_beside_writes(ROOMY, repair, None, seed);
+        let report = seen.report.unwrap();
+        assert_eq!((report.findings, report.repaired), Default::default());
+        assert!(report.nodes > 30 && report.blocks > 2000, "{} nodes, {} blocks", report.nodes, report.blocks);
+        assert!(seen.checkpoints >= 5, "{} checkpoints were taken beside it", seen.checkpoints);
+    }
+}
+
+#[test]
+fn a_check_whose_nodes_are_given_away_is_found() {
+    let all_sound = (1..=4).all(|seed| {
+        let seen = check_beside_writes(SHORT, false, Some("nothing_kept"), seed);
+        seen.report.is_ok_and(|report| report.findings.is_empty())
+    });
+    assert!(!all_sound, "the planted bug was not found");
+}
+
+/// Metadata cannot grow, and the writes need what the check keeps.
+#[test]
+fn it_gives_way_where_metadata_is_short() {
+    let mut disturbed = 0;
+    for seed in 1..=4 {
+        match check_beside_writes(SHORT, seed % 2 == 0, None, seed).report {
+            Ok(report) => assert_eq!(report.findings, Vec::<String>::new()),
+            Err(Error::Busy(why)) => {
+                assert!(why.contains("disturbed"), "{why}");
+                disturbed += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(disturbed > 0, "no check had to give way");
+}
