@@ -21,7 +21,7 @@ decides everything, so a seed that fails is replayed by its number.
   --worlds N   run N worlds, from seed S (1) on
   --from S     the first seed
   --minutes M  run worlds for M minutes
-  --planted B  with a bug planted in the engine
+  --planted B  with a bug planted in the engine, until it is found
 
 A world that fails is made smaller, and the line that replays it is printed. The exit code is 1 then.
 At the end a tally is printed: worlds, crash states, each kind of fault, and the rate per minute of one core.
@@ -99,6 +99,10 @@ fn many(arguments: &Arguments) -> bool {
             Ok(seen) => tally.add(&seen.tally),
             Err(broken) => {
                 failures += 1;
+                if arguments.options.planted.is_some() {
+                    println!("found after {:.1} s: {broken}", begun.elapsed().as_secs_f64());
+                    break;
+                }
                 println!("{}", shrink(&broken, &arguments.options));
             }
         }
