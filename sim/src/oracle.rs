@@ -12,6 +12,7 @@
 //!
 //! Moments are numbers drawn from [`Oracle::tick`]; the oracle knows no other clock.
 
+use crate::client::BLOCK;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,13 +194,14 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// A power cut spoiled sectors that were being written, in units of so many sectors: they may hold rubbish.
-    pub fn spoil(&mut self, unit: u64) {
+    /// A power cut spoiled what was being written: all of these blocks may hold rubbish, since parts of blocks may be
+    /// read, changed and written whole.
+    pub fn spoil(&mut self) {
         for contents in self.volumes.values_mut().map(|volume| &mut volume.contents) {
             let under_way =
                 contents.versions.iter().filter(|(_, all)| all.iter().any(|version| version.ended == NEVER));
-            let units: BTreeSet<u64> = under_way.map(|(sector, _)| sector / unit * unit).collect();
-            for sector in units.into_iter().flat_map(|first| first..first + unit) {
+            let units: BTreeSet<u64> = under_way.map(|(sector, _)| sector / BLOCK * BLOCK).collect();
+            for sector in units.into_iter().flat_map(|first| first..first + BLOCK) {
                 let rubbish =
                     Version { zeros: false, rubbish: true, began: NEVER - 1, ended: NEVER, acked: false, ..BLANK };
                 contents.versions.entry(sector).or_insert_with(|| vec![BLANK]).push(rubbish);

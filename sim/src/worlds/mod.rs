@@ -423,8 +423,7 @@ impl History {
         let Some((item, Power::Off(image))) = spoiled.zip(Some(&mut self.power)) else { return };
         let mut rng = Rng::new(item.seed);
         moment.spoil(image, &mut rng);
-        let pvs = (0..image.count()).map(|pv| image.geometry(PvIndex(pv as u16)).sector);
-        self.oracle.lock().spoil(u64::from(pvs.max().unwrap_or(512)) / 512);
+        self.oracle.lock().spoil();
         self.seen.tally.count(Fault::Spoiled.name());
     }
 
