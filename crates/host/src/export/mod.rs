@@ -114,6 +114,15 @@ struct Export {
     read_only: bool,
 }
 
+/// A device that a successor serves.
+struct GoingOn {
+    name: String,
+    device: LoopDevice,
+    size: u64,
+    read_only: bool,
+    is_renamed: bool,
+}
+
 /// The active volumes of one group.
 pub struct Exports {
     inner: Arc<Inner>,
@@ -545,23 +554,32 @@ impl Inner {
         held
     }
 
+    /// All are served before anything else is done: so long their users wait.
     fn takeover(&self, resolve: &Resolve<'_>) -> Result<Takeover> {
         let mut outcome = Takeover::default();
         let held = self.keeper.lock().held().map_err(|e| Error::Keeper(e.to_string()))?;
+        let (mut taken, mut ended) = (Vec::new(), Vec::new());
         for (entry, fd) in held {
             match self.take_over(&entry, fd, resolve) {
-                Ok(name) => outcome.taken.push(name),
-                Err(why) => {
-                    self.drop_remains(&entry)?;
-                    outcome.dropped.push(format!("{}: {why}", entry.name));
-                }
+                Ok(going_on) => taken.push(going_on),
+                Err(why) => ended.push((entry, why)),
             }
+        }
+        for going_on in taken {
+            if let Err(e) = self.put_right(&going_on) {
+                eprintln!("{}/{} was taken over, but {e}", self.group, going_on.name);
+            }
+            outcome.taken.push(going_on.name);
+        }
+        for (entry, why) in ended {
+            self.drop_remains(&entry)?;
+            outcome.dropped.push(format!("{}: {why}", entry.name));
         }
         self.clear_remains()?;
         Ok(outcome)
     }
 
-    fn take_over(&self, entry: &Entry, fd: OwnedFd, resolve: &Resolve<'_>) -> std::result::Result<String, String> {
+    fn take_over(&self, entry: &Entry, fd: OwnedFd, resolve: &Resolve<'_>) -> std::result::Result<GoingOn, String> {
         let device = LoopDevice { number: entry.loop_number.ok_or("it was not complete")? };
         if device.backing().as_deref() != Some(&self.files.join(&entry.file)) {
             return Err("its loop device is gone".into());
@@ -571,26 +589,26 @@ impl Inner {
         let fd = Arc::new(fd);
         let (connection, ended) = self.serve(fd.clone(), target.clone());
         let (major, minor) = device.numbers().map_err(|e| e.to_string())?;
-        let renamed = entry.name != name;
+        let is_renamed = entry.name != name;
         let entry = Entry { name: name.clone(), ..entry.clone() };
         // One that was activated read-only stays so: the successor need not know of the list that made it.
         let read_only = target.read_only() || device.is_read_only();
         let export = Export { entry, fd, connection, ended, device, major, minor, read_only };
         self.active.lock().insert(name.clone(), export);
-        // From here on its users are served; what else differs is put right, or said.
-        let repaired = self.make_names(&name, device).and_then(|()| {
-            if device.size()? != target.size() {
-                device.update_size()?;
-            }
-            if device.is_read_only() != read_only {
-                device.set_read_only(read_only)?;
-            }
-            if renamed { self.hold_again(&name) } else { Ok(()) }
-        });
-        if let Err(e) = repaired {
-            eprintln!("{}/{name} was taken over, but {e}", self.group);
+        Ok(GoingOn { name, device, size: target.size(), read_only, is_renamed })
+    }
+
+    /// What of a device that is served again differs from what it has to be.
+    fn put_right(&self, going_on: &GoingOn) -> Result<()> {
+        let GoingOn { name, device, size, read_only, is_renamed } = going_on;
+        self.make_names(name, *device)?;
+        if device.size()? != *size {
+            device.update_size()?;
         }
-        Ok(name)
+        if device.is_read_only() != *read_only {
+            device.set_read_only(*read_only)?;
+        }
+        if *is_renamed { self.hold_again(name) } else { Ok(()) }
     }
 
     /// Ends a device that cannot go on. Its connection is closed first, so that nothing waits for an answer.

@@ -99,13 +99,27 @@ impl Nodes {
 
     /// Makes both names lead to `device`. Each appears complete, in one step.
     pub fn make(&self, volume: &str, device: LoopDevice) -> Result<()> {
-        self.check_free(volume)?;
+        check_name(volume)?;
         let (major, minor) = device.numbers()?;
+        // To look through the group's directory takes time for each volume in it.
+        if self.is_made(volume, rustix::fs::makedev(major, minor)) {
+            return Ok(());
+        }
+        self.check_free(volume)?;
         self.make_node(volume, major, minor)?;
         self.make_link(volume).inspect_err(|_| {
             // A node without its link would be left over; the first error is the one to report.
             let _ = self.remove(volume);
         })
+    }
+
+    /// Whether both names are there and lead to this device.
+    fn is_made(&self, volume: &str, device: Dev) -> bool {
+        let node = self.open_directory(MAPPER).and_then(|nodes| look_at(&nodes, &mapper_name(&self.group, volume)));
+        let link = self.open_directory(&self.group).and_then(|links| self.link(&links, volume));
+        let is_node =
+            |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice && stat.st_rdev == device;
+        node.is_ok_and(|node| node.is_some_and(is_node)) && matches!(link, Ok(Found::Ours))
     }
 
     fn make_node(&self, volume: &str, major: u32, minor: u32) -> Result<()> {

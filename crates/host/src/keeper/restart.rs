@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-/// A server that served for so long has not failed, whatever ends it then.
-const PROVEN: Duration = Duration::from_millis(500);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// A server that served for so long has not failed, whatever ends it then. It has taken the volumes over by then.
+const PROVEN: Duration = Duration::from_millis(200);
+/// Short: servers that are killed one after another have applications that wait, too.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The servers so far.
