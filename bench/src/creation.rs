@@ -8,7 +8,7 @@ use crate::commands::World;
 use crate::load::{Action, Job, Order};
 use crate::report::{Asked, Row};
 use crate::world::{Bench, GIB, Lab, Result, text};
-use rowen_engine::disk::{Completer, DiskOp, Disks, PvGeometry, PvIndex};
+use rowen_engine::disk::{Completer, DiskOp, Disks, PvGeometry, PvIndex, Segments};
 use rowen_engine::group::{Config, Group};
 use rowen_sim::disk::is_metadata;
 use std::sync::Arc;
@@ -33,6 +33,9 @@ impl<D: Disks> Disks for MetadataOnly<D> {
             return;
         }
         self.0.submit(op, done);
+    }
+    fn back(&self, segments: Segments, done: Completer) {
+        self.0.back(segments, done);
     }
 }
 

@@ -62,7 +62,8 @@ impl Setup {
         }
     }
 
-    fn spec(&self) -> NewGroup {
+    /// The group that is made.
+    pub fn spec(&self) -> NewGroup {
         let pvs = (0..self.pvs.len()).map(|at| NewPv { uuid: Uuid([at as u8 + 1; 16]) }).collect();
         NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: self.extent_blocks, pvs }
     }

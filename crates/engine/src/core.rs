@@ -7,6 +7,7 @@
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::Node;
+use crate::group::backing::Backing;
 use crate::group::{Config, Group};
 use crate::journal::{Journal, Pressure};
 use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
@@ -15,7 +16,7 @@ use crate::runtime::{Runtime, yield_now};
 use crate::space::metadata::{LEAST_METADATA, MetaSpace, Room};
 use crate::space::patience::Patience;
 use crate::space::pools::Pools;
-use crate::space::{AllocError, Hands, OpenArenas, Space};
+use crate::space::{AllocError, Hands, OpenArenas, Run, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
 use crate::volume::state::UNWRITTEN;
 use parking_lot::{Mutex, RwLock};
@@ -111,6 +112,15 @@ impl Event {
     }
 }
 
+/// Metadata that is being made larger.
+#[derive(Default)]
+struct Growth {
+    is_under_way: AtomicBool,
+    done: Event,
+    /// Extents taken out of free space that are not metadata yet.
+    taken: Mutex<Vec<Run>>,
+}
+
 pub struct Core {
     pub disks: Arc<dyn Disks>,
     pub runtime: Arc<dyn Runtime>,
@@ -141,6 +151,8 @@ pub struct Core {
     to_repair: Mutex<BTreeSet<(NodeRef, u8)>>,
     /// Metadata is being made larger ahead of its need.
     is_growing: AtomicBool,
+    growth: Growth,
+    pub backing: Backing,
     group: Mutex<Weak<Group>>,
 }
 
@@ -182,6 +194,8 @@ impl Core {
             unproven: AtomicU64::new(0),
             to_repair: Mutex::default(),
             is_growing: AtomicBool::new(false),
+            growth: Growth::default(),
+            backing: Backing::default(),
             group: Mutex::new(Weak::new()),
         })
     }
@@ -418,18 +432,52 @@ impl Core {
     }
 
     /// Adds pairs of extents to the metadata area: one, or as many small ones as are worth the while. `Ok(false)`: there is no
-    /// room for any.
-    pub fn try_grow(&self, open: OpenArenas) -> std::result::Result<bool, MapError> {
+    /// room for any. One at a time: who comes meanwhile takes part in what was found.
+    pub async fn grow(&self, open: OpenArenas) -> Result<bool> {
+        loop {
+            let (turn, free) = (self.growth.done.turn(), self.meta.lock().free());
+            if !self.growth.is_under_way.swap(true, Ordering::AcqRel) {
+                break;
+            }
+            self.growth.done.changed(turn).await;
+            if self.meta.lock().free() > free {
+                return Ok(true);
+            }
+        }
+        let outcome = self.grow_alone(open).await;
+        self.growth.is_under_way.store(false, Ordering::Release);
+        self.growth.done.notify();
+        outcome
+    }
+
+    async fn grow_alone(&self, open: OpenArenas) -> Result<bool> {
         let wanted = (LEAST_METADATA / self.placement().extent_blocks).max(1);
         for pair in 0..wanted {
-            if !self.try_add_pair(open)? {
+            let Some(runs) = self.with_nodes_privileged(|| self.take_pair(open)).await? else { return Ok(pair > 0) };
+            // U1: there is room behind it before anybody uses it.
+            let backed = if self.planted("grow_unbacked") { Ok(()) } else { self.back(&runs).await };
+            let _gate = self.gate.read();
+            self.growth.taken.lock().clear();
+            if let Err(error) = backed {
+                let mut space = self.space.lock();
+                runs.iter().for_each(|run| space.free_later(*run));
+                drop(space);
+                if error.is_no_room() {
+                    self.lacks_room(error, self.in_parts(&runs).into_iter().flatten().collect());
+                }
                 return Ok(pair > 0);
             }
+            self.meta.lock().add_pair(runs.map(|run| run.0));
         }
         Ok(true)
     }
 
-    fn try_add_pair(&self, open: OpenArenas) -> std::result::Result<bool, MapError> {
+    /// Extents that are to become metadata and are not yet: to a checkpoint they are free.
+    pub fn growing(&self) -> Vec<Run> {
+        self.growth.taken.lock().clone()
+    }
+
+    fn take_pair(&self, open: OpenArenas) -> std::result::Result<Option<[Run; 2]>, MapError> {
         let _gate = self.gate.read();
         let mut space = self.space.lock();
         let placement = self.placement();
@@ -439,7 +487,7 @@ impl Core {
             Err(AllocError::Map(error)) => Err(error),
             Err(_) => Ok(None),
         };
-        let Some(first) = one(&mut space, 0)? else { return Ok(false) };
+        let Some(first) = one(&mut space, 0)? else { return Ok(None) };
         // The second copy belongs on another physical volume, where there is one.
         let (_, pv_end) = placement.pv_of(VgBlock(first.0));
         let other = if pv_end < placement.blocks() { pv_end } else { 0 };
@@ -449,15 +497,15 @@ impl Core {
         }
         match second {
             Ok(Some(second)) => {
-                self.meta.lock().add_pair([first.0, second.0]);
-                Ok(true)
+                *self.growth.taken.lock() = vec![first, second];
+                Ok(Some([first, second]))
             }
             outcome => {
                 // Nobody saw it: it goes straight back.
                 if space.add_free(self.hands(), first).is_err() {
                     space.free_later(first);
                 }
-                outcome.map(|_| false)
+                outcome.map(|_| None)
             }
         }
     }
@@ -465,7 +513,7 @@ impl Core {
     /// Finds room for metadata: a new pair of extents, or what the next checkpoint gives back.
     pub async fn metadata_room(&self) -> Result<()> {
         self.meta.lock().end_looks();
-        let grown = match self.with_nodes_privileged(|| self.try_grow(OpenArenas::Close)).await {
+        let grown = match self.grow(OpenArenas::Close).await {
             Err(Error::NoSpace { .. }) => false,
             outcome => outcome?,
         };
@@ -504,7 +552,7 @@ impl Core {
         let growth = async move {
             let Some(core) = core.upgrade() else { return };
             // Who needs more than there is tries again, and is told.
-            let _ = core.with_nodes_privileged(|| core.try_grow(OpenArenas::Stay)).await;
+            let _ = core.grow(OpenArenas::Stay).await;
             core.is_growing.store(false, Ordering::Relaxed);
         };
         self.runtime.spawn("growth", Box::pin(growth));

@@ -138,6 +138,15 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
+impl DiskError {
+    /// Whether nothing is broken: what the physical volume lies on (a filesystem, a quota, a thin device) is full.
+    pub fn is_no_room(&self) -> bool {
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        matches!(self.errno, ENOSPC | EDQUOT)
+    }
+}
+
 /// Outcome of a request: reads give their buffer back.
 pub type DiskResult = Result<Option<PageBuf>, DiskError>;
 
@@ -157,6 +166,12 @@ pub trait Disks: Send + Sync {
     fn geometry(&self, pv: PvIndex) -> PvGeometry;
     /// Starts a request. `done` must be completed exactly once, from any thread, also on failure.
     fn submit(&self, op: DiskOp, done: Completer);
+    /// Gets room for these ranges, so that no later write there fails for want of it. Their contents stay as they are. For
+    /// physical volumes that are sparse files; by default a disk has all of its room.
+    fn back(&self, segments: Segments, done: Completer) {
+        drop(segments);
+        done.complete(Ok(None));
+    }
 }
 
 enum Slot {
@@ -217,6 +232,13 @@ impl Future for Completion {
             Slot::Taken => panic!("a completion was polled after it was ready"),
         }
     }
+}
+
+/// Asks for room behind these ranges ([`Disks::back`]) and returns the future of the outcome.
+pub fn back(disks: &dyn Disks, segments: Segments) -> Completion {
+    let (completer, completion) = completion();
+    disks.back(segments, completer);
+    completion
 }
 
 /// Submits a request and returns the future of its outcome. The request is under way when this returns.

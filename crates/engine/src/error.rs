@@ -11,6 +11,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A disk refused or failed a request.
     Disk(DiskError),
+    /// What a physical volume lies on has no room for a write. Nothing is broken.
+    NoRoom(DiskError),
     /// Metadata is damaged: `what` is the structure, `place` where it lies, `detail` what was expected and found.
     Corrupt { what: &'static str, place: String, detail: String },
     /// The volume group has too few free blocks: `needed` and `free` count blocks.
@@ -41,6 +43,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Disk(e) => e.fmt(f),
+            Error::NoRoom(e) => {
+                write!(
+                    f,
+                    "there is no room behind physical volume {}: what it lies on is full (error {})",
+                    e.pv.0, e.errno
+                )
+            }
             Error::Corrupt { what, place, detail } => write!(f, "{what} at {place} is damaged: {detail}"),
             Error::NoSpace { needed, free } => {
                 write!(f, "insufficient free space: {needed} blocks needed, {free} free")
@@ -66,6 +75,6 @@ impl std::error::Error for Error {}
 
 impl From<DiskError> for Error {
     fn from(e: DiskError) -> Self {
-        Error::Disk(e)
+        if e.is_no_room() { Error::NoRoom(e) } else { Error::Disk(e) }
     }
 }

@@ -7,11 +7,13 @@
 
 mod cache;
 mod image;
+mod room;
 mod spill;
 mod text;
 
 pub use cache::{POLICIES, Policy};
 pub use image::Image;
+pub use room::Room;
 pub use spill::{SpillDisks, is_metadata};
 
 use crate::exec::Handle;
@@ -147,6 +149,8 @@ struct State {
     watch: Option<Watch>,
     /// A power cut's view of each event since the last call of `take_moments`, when asked for.
     moments: Option<Vec<Moment>>,
+    /// None: all of the disks has its room.
+    room: Option<Room>,
     /// Whether there is a volatile cache at all. Without it every completed write is durable.
     cached: bool,
 }
@@ -231,6 +235,7 @@ impl SimDisks {
             keep: None,
             watch: None,
             moments: None,
+            room: None,
             cached: true,
         };
         Arc::new(SimDisks { handle, state: Arc::new(Mutex::new(state)) })
@@ -268,6 +273,21 @@ impl SimDisks {
         state.cache.forget(pv);
         state.under_way.retain(|piece| piece.pv != pv);
         state.counts.pop();
+    }
+
+    /// From now on there is only this much room behind the disks, which is no part of their contents: a crash leaves it as it is.
+    pub fn set_room(&self, room: Option<Room>) {
+        self.state.lock().room = room;
+    }
+
+    /// The room behind the disks, where it is bounded.
+    pub fn room(&self) -> Option<Room> {
+        self.state.lock().room.clone()
+    }
+
+    /// So many pages more can be backed from now on.
+    pub fn leave_room(&self, pages: u64) {
+        self.state.lock().room.as_mut().expect("room is bounded").set_left(pages);
     }
 
     /// Drops every page for which `keep` says no: it reads as zeros. For volumes too large for memory whose
@@ -393,6 +413,25 @@ impl Disks for SimDisks {
             done.complete(result);
         });
     }
+
+    fn back(&self, segments: Segments, done: Completer) {
+        let mut state = self.state.lock();
+        let Some(room) = &mut state.room else {
+            drop(state);
+            return done.complete(Ok(None));
+        };
+        let taken = room.take(&segments);
+        let (low, high) = state.delays.write;
+        let delay = state.rng.range(low, high);
+        drop(state);
+        self.handle.after(delay, move || {
+            done.complete(taken.map(|()| None).map_err(|segment| no_room(&segment)));
+        });
+    }
+}
+
+fn no_room(segment: &Segment) -> DiskError {
+    DiskError { op: DiskOpKind::Write, pv: segment.pv, offset: segment.offset, errno: 28 }
 }
 
 impl SimDisks {
@@ -410,6 +449,8 @@ impl SimDisks {
 /// A request on its way.
 struct Ticket {
     fails: bool,
+    /// It fails because of this.
+    no_room: Option<DiskError>,
     work: Work,
 }
 
@@ -474,6 +515,15 @@ impl State {
             || hit(self.faults.fail_from, &|at| number >= at)
             || self.faults.away.is_some_and(|pv| op.touches(pv))
             || self.faults.is_broken(&op);
+        let mut no_room_for = None;
+        if let Some(room) = &mut self.room {
+            match &op {
+                DiskOp::Write { segments, .. } => no_room_for = room.take(segments).err(),
+                DiskOp::Discard { segments } => room.give_back(segments),
+                DiskOp::Read { .. } | DiskOp::Flush => {}
+            }
+        }
+        let fails = fails || no_room_for.is_some();
         let work = match op {
             DiskOp::Read { segments, buf } => {
                 for segment in &segments {
@@ -495,7 +545,7 @@ impl State {
                 Work::Flush(covers)
             }
         };
-        Ticket { fails, work }
+        Ticket { fails, no_room: no_room_for.as_ref().map(no_room), work }
     }
 
     fn count<T>(&mut self, segment: &Segment, add: impl Fn(&mut Counts, u64) -> T) {
@@ -613,7 +663,7 @@ impl State {
     }
 
     fn finish(&mut self, ticket: Ticket) -> DiskResult {
-        let Ticket { fails, work } = ticket;
+        let Ticket { fails, no_room, work } = ticket;
         let error = |op, (pv, offset)| Err(DiskError { op, pv, offset, errno: 5 });
         match work {
             Work::Read(segments, buf) => self.finish_read(&segments, buf, fails),
@@ -633,7 +683,11 @@ impl State {
                 for command in first..last {
                     self.cache.complete(command, self.events);
                 }
-                if fails { error(DiskOpKind::Write, place) } else { Ok(None) }
+                match no_room {
+                    Some(error) => Err(error),
+                    None if fails => error(DiskOpKind::Write, place),
+                    None => Ok(None),
+                }
             }
             Work::Flush(covers) => {
                 self.event();

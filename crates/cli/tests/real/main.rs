@@ -8,5 +8,6 @@ mod callers;
 mod filesystems;
 mod fsx;
 mod resized_disks;
+mod room;
 mod verify;
 mod world;

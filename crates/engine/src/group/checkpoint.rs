@@ -176,6 +176,9 @@ impl Group {
         self.core.repair_copies().await;
         self.make_stream_room().await?;
         let captured = self.capture()?;
+        if self.core.planted("give_back_early") {
+            self.give_back_room().await;
+        }
         let written = self.write_checkpoint(&captured, clean).await;
         if let Err(error) = written {
             self.core.meta.lock().abort_commit();
@@ -194,7 +197,10 @@ impl Group {
         }
         self.core.space_event.notify();
         match self.readers_are_done().await {
-            true => self.commit_freed().await?,
+            true => {
+                self.give_back_room().await;
+                self.commit_freed().await?;
+            }
             false => self.core.space.lock().abort_commit(),
         }
         if self.orphaned(&self.catalog.read()).is_some() {
@@ -285,7 +291,7 @@ impl Group {
                 return Ok(());
             }
             self.core.meta.lock().end_looks();
-            let grown = match self.core.with_nodes_privileged(|| self.core.try_grow(OpenArenas::Close)).await {
+            let grown = match self.core.grow(OpenArenas::Close).await {
                 Err(Error::NoSpace { .. }) => false,
                 outcome => outcome?,
             };
@@ -356,6 +362,7 @@ impl Group {
             loose.clear();
         }
         stream.to_free.append(&mut loose);
+        stream.to_free.extend(core.growing());
         drop(space);
         let mut meta = core.meta.lock();
         let mut root = self.root.lock();

@@ -15,6 +15,7 @@
 
 mod age;
 mod ahead;
+pub mod backing;
 mod catalog;
 mod check;
 mod checkpoint;

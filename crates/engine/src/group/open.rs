@@ -152,6 +152,7 @@ impl Group {
             stream_blocks: Vec::new(),
         };
         let group = Group::assemble(disks.clone(), Arc::new(NoRuntime), Config::default(), root, parts);
+        group.back_areas().await?;
         for (i, taken) in taken.into_iter().enumerate() {
             let pv = PvIndex(i as u16);
             let Range { start, end } = placement.range_of(pv);
@@ -273,6 +274,7 @@ impl Group {
             space.take_barred = group.core.planted("take_barred");
         }
         if !read_only {
+            group.back_at_opening().await;
             super::label::clear_torn(&*group.core.disks, pvs).await?;
             newest.complete(&*group.core.disks).await?;
             group.checkpoint_turn(group.final_ticket(), false).await?;
@@ -382,7 +384,7 @@ impl Group {
     /// Replay dirties nodes that no checkpoint may write yet; only the metadata area may have to grow.
     async fn replay_room(&self) -> Result<()> {
         if !self.core.meta.lock().can_alloc(64, false) {
-            self.core.with_nodes_privileged(|| self.core.try_grow(OpenArenas::Close)).await?;
+            self.core.grow(OpenArenas::Close).await?;
         }
         Ok(())
     }

@@ -37,6 +37,7 @@ impl Group {
         let uuid = pv.uuid;
         extend_table(&*self.core.disks, &mut root.pvs, root.extent_blocks, &[pv]).await?;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+        super::backing::back_label(&*self.core.disks, pv).await?;
         // A label first: the other superblocks may be durable before this one's, and then name it.
         let size = root.pvs[index].size;
         match self.core.planted("label_once") {

@@ -1233,6 +1233,11 @@ impl Space {
         self.arenas.iter().flat_map(runs).collect()
     }
 
+    /// Blocks that the checkpoint under way frees.
+    pub fn committing(&self) -> &[Run] {
+        &self.committing
+    }
+
     /// Blocks freed but not usable yet: for `check`.
     pub fn pending_all(&self) -> Vec<Run> {
         self.pending.iter().chain(&self.committing).copied().collect()

@@ -8,7 +8,7 @@ pub(crate) mod rehome;
 pub mod state;
 
 use crate::core::{Core, ROOM_PAUSE, count};
-use crate::disk::{DiskOp, PageBuf, Segments, start};
+use crate::disk::{DiskError, DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, WriteExtent};
 use crate::format::record::crc32c;
@@ -36,6 +36,8 @@ const RECORD_COST: u64 = 60 << 10;
 const UNMAP_BLOCKS: u64 = 1 << 16;
 /// Where metadata is full it may be fewer, down to this many.
 const LEAST_UNMAPPED: u64 = 1 << 7;
+/// How often a write that met no room on a disk tries again for what is freed meanwhile, before its policy has its turn.
+const TRIES_FOR_ROOM: u32 = 4;
 /// Extents in a leaf of a map, at the least, when many are dealt out.
 const EXTENTS_IN_LEAF: u64 = 64;
 
@@ -189,27 +191,40 @@ impl Volume {
         if len == 0 {
             return Ok(());
         }
-        let mut unreadable = None;
+        let (mut unreadable, mut tries) = (None, 0);
         loop {
             match poll_fn(|cx| self.plan(cx, offset, u64::from(len))).await? {
                 Plan::InPlace { op, segments } => {
                     count(&self.core.counters.writes_in_place);
-                    let outcome = start(&*self.core.disks, DiskOp::Write { segments, buf }).await;
+                    let places = segments.clone();
+                    let outcome = start(&*self.core.disks, DiskOp::Write { segments, buf: buf.clone() }).await;
                     self.state.lock().finish(op);
-                    return outcome.map(|_| ()).map_err(Error::from);
+                    match outcome {
+                        Err(error) if error.is_no_room() => {
+                            self.core.lacks_room(error, places);
+                            self.no_room(error, &mut tries).await?;
+                        }
+                        outcome => return outcome.map(drop).map_err(Error::from),
+                    }
                 }
                 Plan::Map(plan) => {
                     count(&self.core.counters.writes_redirected);
                     if plan.replaces > 0 {
                         count(&self.core.counters.writes_again);
                     }
-                    if self.core.patience.is_tried() {
-                        self.found_room(&plan);
-                    }
+                    let is_news = self.core.patience.is_tried() && self.takes_unpromised(&plan);
                     if plan.wants_metadata {
                         self.core.grow_ahead();
                     }
-                    return self.carry_out(offset, len, buf, plan).await.map(drop);
+                    match self.carry_out(offset, len, buf.clone(), plan).await {
+                        Err(Error::NoRoom(error)) => self.no_room(error, &mut tries).await?,
+                        outcome => {
+                            if is_news && outcome.is_ok() {
+                                self.found_room();
+                            }
+                            return outcome.map(drop);
+                        }
+                    }
                 }
                 Plan::Load(node, level) => self.load(node, level, &mut unreadable).await?,
                 other => self.wait_for(other).await?,
@@ -597,6 +612,7 @@ impl Volume {
             placement.map_blocks(VgBlock(*vg), *blocks, (at * BLOCK_SIZE) as u32, &mut segments);
             at += blocks;
         }
+        let places = segments.clone();
         let data = start(&*self.core.disks, DiskOp::Write { segments, buf: buf.clone() });
         // The disk is at work while the checksums are made.
         at = 0;
@@ -614,19 +630,30 @@ impl Volume {
         }
         // Whoever wrote may use the buffer again as soon as the write has returned.
         drop(buf);
+        // U3: a write that meets no room again and again leaves nothing behind.
+        let (mut data, mut early) = (Some(data), None);
+        if extents.is_empty() || self.core.backing.is_short() {
+            early = data.take();
+        }
+        if let Some(data) = early
+            && let Err(error) = data.await
+        {
+            self.take_back(&plan);
+            return Err(self.not_written(error, places));
+        }
         if extents.is_empty() {
             // A partial block in place on a disk with larger sectors: read, changed, and written whole.
-            data.await?;
             return Ok(None);
         }
         let record = Record::Write { volume: self.id, extents };
         let journal = &self.core.journal;
         let seq = journal.append(&record, true);
         let Record::Write { extents, .. } = record else { unreachable!("it was just made") };
-        let outcome = data.await;
-        if let Err(error) = outcome {
+        if let Some(data) = data
+            && let Err(error) = data.await
+        {
             self.abort(seq, &plan).await?;
-            return Err(error.into());
+            return Err(self.not_written(error, places));
         }
         if !self.core.planted("early_ack")
             && let Err(error) = journal.written(seq).await
@@ -692,6 +719,24 @@ impl Volume {
             space.unsettle(run.1, *account);
         }
         state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
+    }
+
+    /// Nobody was told of these blocks: no record names them.
+    fn take_back(&self, plan: &MapPlan) {
+        let _gate = self.core.gate.read();
+        let mut state = self.state.lock();
+        let mut space = self.core.space.lock();
+        for (run, account) in &plan.accounts {
+            space.unalloc(&[*run], *account);
+        }
+        state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
+    }
+
+    fn not_written(&self, error: DiskError, places: Segments) -> Error {
+        if error.is_no_room() {
+            self.core.lacks_room(error, places);
+        }
+        error.into()
     }
 
     /// The buffer with whole blocks: the caller's own when the write covers them, else a copy with the edges filled in.
@@ -941,12 +986,14 @@ impl Volume {
         }
     }
 
-    /// Blocks that were promised to nobody: who waits for such looks again (W1).
-    fn found_room(&self, plan: &MapPlan) {
+    /// Whether the write takes blocks that were promised to nobody.
+    fn takes_unpromised(&self, plan: &MapPlan) -> bool {
         let taken: u64 = plan.allocated.iter().map(|run| run.1).sum();
-        if taken <= plan.replaces || plan.accounts.iter().all(|(_, account)| *account != Account::Open) {
-            return;
-        }
+        taken > plan.replaces && plan.accounts.iter().any(|(_, account)| *account == Account::Open)
+    }
+
+    /// Such a write was done: who waits for such blocks looks again (W1).
+    fn found_room(&self) {
         let pool = self.state.lock().meta.attributes.pool.clone();
         if self.core.patience.room(&pool) {
             self.core.space_event.notify();
@@ -978,6 +1025,28 @@ impl Volume {
         self.core.space_event.changed(turn).await;
         self.core.runtime.sleep(Duration::from_millis(1)).await;
         Ok(())
+    }
+
+    /// What to do when the disk has no room for a write (U2). `tries`: how often what is freed was waited for.
+    async fn no_room(&self, error: DiskError, tries: &mut u32) -> Result<()> {
+        self.core.journal.failed()?;
+        let group = self.core.group()?;
+        // Other volumes free blocks all the time: that alone must not keep the policy from its turn.
+        if *tries < TRIES_FOR_ROOM || group.reclaiming() {
+            *tries += 1;
+            if group.more_space().await? {
+                return Ok(());
+            }
+        }
+        *tries = 0;
+        let turn = self.core.space_event.turn();
+        if !self.core.backing.is_short() {
+            return Ok(());
+        }
+        match self.out_of_space(turn, None).await {
+            Err(Error::NoSpace { .. }) => Err(Error::NoRoom(error)),
+            outcome => outcome,
+        }
     }
 
     async fn out_of_space(&self, turn: u64, full: Full) -> Result<()> {

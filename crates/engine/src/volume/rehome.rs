@@ -16,7 +16,7 @@ use super::state::{Mode, State};
 use super::{MapPlan, Pieces, Place, Volume};
 use crate::core::count;
 use crate::disk::{DiskOp, PageBuf, Segments, start};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::journal::Pressure;
 use crate::map::MapError;
 use crate::space::{Account, AllocError};
@@ -93,6 +93,9 @@ impl Volume {
     /// Brings blocks `[first, last)`, a window at most, to one place.
     pub(crate) async fn rehome(&self, first: u64, last: u64) -> Result<Rehomed> {
         debug_assert!(last - first <= WINDOW, "a window at a time");
+        if self.core.backing.is_short() {
+            return Ok(Rehomed::InUse);
+        }
         let Some(segments) = self.watch(first, last)? else { return Ok(Rehomed::InUse) };
         let len = ((last - first) * BLOCK_SIZE) as u32;
         let read = start(&*self.core.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(len as usize) }).await;
@@ -110,7 +113,11 @@ impl Volume {
         if plan.wants_metadata {
             self.core.grow_ahead();
         }
-        let moved = self.carry_out(first * BLOCK_SIZE, len, Arc::new(buf), plan).await?;
+        let moved = match self.carry_out(first * BLOCK_SIZE, len, Arc::new(buf), plan).await {
+            // It can wait until there is room behind the disks (U2).
+            Err(Error::NoRoom(_)) => None,
+            outcome => outcome?,
+        };
         count(&self.core.counters.windows_rehomed);
         Ok(moved.map_or(Rehomed::InUse, Rehomed::Moved))
     }

@@ -4,12 +4,16 @@
 use super::Error;
 use crate::disks::OpenMode;
 use crate::disks::open::{self, Opened};
-use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PvGeometry, PvIndex, Segment};
+use crate::disks::sys;
+use rowen_engine::disk::{
+    Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PvGeometry, PvIndex, Segment, Segments,
+};
 use rustix::fs::{FallocateFlags, FileType};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::future::Future;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,6 +109,18 @@ impl Plain {
     }
 }
 
+impl Plain {
+    /// See [`Disks::back`].
+    fn back(&self, segment: &Segment) -> Result<(), DiskError> {
+        let Segment { pv, offset, len, .. } = *segment;
+        if matches!(self.identity, Identity::Block(_)) {
+            return Ok(());
+        }
+        let failed = |e: Errno| DiskError { op: DiskOpKind::Write, pv, offset, errno: e.raw_os_error() };
+        sys::back(self.file.as_fd(), offset, u64::from(len)).map_err(failed)
+    }
+}
+
 fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
@@ -174,6 +190,11 @@ impl Disks for PlainDisks {
 
     fn submit(&self, op: DiskOp, done: Completer) {
         done.complete(self.run(op));
+    }
+
+    fn back(&self, segments: Segments, done: Completer) {
+        let backed = segments.iter().try_for_each(|segment| self.device(segment).back(segment));
+        done.complete(backed.map(|()| None));
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) mod open;
 mod record;
 pub mod suite;
 mod sync;
-mod sys;
+pub(crate) mod sys;
 
 pub use error::{OpenError, Reason};
 pub use open::LEAST_SIZE;
@@ -23,6 +23,7 @@ use crate::reactor::{IoFile, IoRequest, Part, Payload, Pool, Shared};
 use open::Opened;
 use parking_lot::RwLock;
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
+use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -288,5 +289,31 @@ impl Disks for PvSet {
         } else {
             self.shared.submit(request);
         }
+    }
+
+    /// Rare, and as slow as the filesystem likes: on a thread of its own.
+    fn back(&self, segments: Segments, done: Completer) {
+        let parts = match self.parts(DiskOpKind::Discard, &segments, 0) {
+            Ok(parts) => parts,
+            Err(error) => return done.complete(Err(error)),
+        };
+        let files: Vec<Part> = parts.into_iter().filter(|part| !part.device).collect();
+        if files.is_empty() {
+            return done.complete(Ok(None));
+        }
+        let work = move || {
+            let backed = files.iter().try_for_each(|part| {
+                let failed = |errno: Errno| DiskError {
+                    op: DiskOpKind::Write,
+                    pv: part.pv,
+                    offset: part.offset,
+                    errno: errno.raw_os_error(),
+                };
+                sys::back(part.file.as_fd(), part.offset, u64::from(part.len)).map_err(failed)
+            });
+            done.complete(backed.map(|()| None));
+        };
+        // One that cannot be started fails the request by dropping it.
+        drop(std::thread::Builder::new().name("rowen-room".into()).spawn(work));
     }
 }

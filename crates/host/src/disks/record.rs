@@ -118,6 +118,10 @@ impl<D: Disks> Disks for Recorded<D> {
         };
         self.runtime.spawn("record", Box::pin(told));
     }
+
+    fn back(&self, segments: Segments, done: Completer) {
+        self.disks.back(segments, done);
+    }
 }
 
 impl<D> Drop for Recorded<D> {

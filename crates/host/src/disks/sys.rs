@@ -1,5 +1,8 @@
 //! The system calls that disks need, each with its own little contract. No policy here.
 
+use rowen_engine::disk::PageBuf;
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -142,4 +145,41 @@ pub fn open(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
     // request that has to wait, instead of letting it wait.
     clear_flag(fd.as_fd(), libc::O_NONBLOCK)?;
     Ok(fd)
+}
+
+/// Gets room for a range of a regular file, whose contents stay as they are. Where the filesystem cannot set room aside, zeros are
+/// written over the holes: nothing may write to the range meanwhile.
+pub fn back(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return fill_holes(fd, offset, offset + len),
+            done => return done,
+        }
+    }
+}
+
+/// Writes zeros over what a range does not hold yet.
+fn fill_holes(fd: BorrowedFd<'_>, offset: u64, end: u64) -> Result<(), Errno> {
+    let mut zeros = PageBuf::zeroed(256 << 10);
+    let zeros = &*zeros.as_mut_slice();
+    let mut at = offset;
+    while at < end {
+        let data = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
+            // No data behind it.
+            Err(Errno::NXIO) => end,
+            found => found?.min(end),
+        };
+        while at < data {
+            // In whole pages, also with direct I/O: ranges are, and what has data begins with a block of the filesystem.
+            let part = usize::try_from(data - at).unwrap_or(usize::MAX).min(zeros.len());
+            at += rustix::io::pwrite(fd, &zeros[..part], at)? as u64;
+        }
+        at = match rustix::fs::seek(fd, SeekFrom::Hole(data)) {
+            Err(Errno::NXIO) => end,
+            found => found?,
+        };
+    }
+    // A filesystem that places what is written later says so here.
+    rustix::fs::fdatasync(fd)
 }

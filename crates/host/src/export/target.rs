@@ -58,7 +58,7 @@ impl VolumeTarget {
 /// The error number that a block device reports for an engine's error.
 pub fn errno_of(error: &Error) -> Errno {
     match error {
-        Error::NoSpace { .. } => libc::ENOSPC,
+        Error::NoSpace { .. } | Error::NoRoom(_) => libc::ENOSPC,
         Error::ReadOnly => libc::EROFS,
         Error::Invalid(_) => libc::EINVAL,
         Error::Closed => CLOSED,

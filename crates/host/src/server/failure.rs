@@ -3,7 +3,7 @@
 
 use crate::{devices, disks, export};
 use rowen_control::wire::{ErrorKind, Outcome};
-use rowen_engine::disk::DiskError;
+use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ pub fn engine_kind(error: &Error) -> ErrorKind {
     match error {
         Error::Disk(_) | Error::Poisoned(_) => ErrorKind::Io,
         Error::Corrupt { .. } => ErrorKind::Damaged,
-        Error::NoSpace { .. } => ErrorKind::NoSpace,
+        Error::NoSpace { .. } | Error::NoRoom(_) => ErrorKind::NoSpace,
         Error::NotFound(_) | Error::MissingPv(_) => ErrorKind::NotFound,
         Error::Exists(_) => ErrorKind::Exists,
         Error::Invalid(_) => ErrorKind::Invalid,
@@ -133,6 +133,10 @@ impl Context<'_> {
                 format!("Logical Volume \"{name}\" already exists in volume group \"{group}\"")
             }
             Error::Disk(error) => self.disk_sentence(error),
+            Error::NoRoom(error) => format!(
+                "No room behind physical volume {} of volume group \"{group}\": make room on what it lies on.",
+                self.device(error.pv)
+            ),
             Error::Corrupt { what, place, detail } => format!(
                 "Volume group \"{group}\": {what} at {place} is damaged: {detail}. Run \"rowen check {group}\" to see all of it."
             ),
@@ -152,9 +156,14 @@ impl Context<'_> {
         Failure { kind: engine_kind(error), message }
     }
 
+    /// What a physical volume is called.
+    pub fn device(&self, pv: PvIndex) -> String {
+        let device = (self.devices)(usize::from(pv.0));
+        device.map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
+    }
+
     fn disk_sentence(&self, error: &DiskError) -> String {
-        let device = (self.devices)(usize::from(error.pv.0));
-        let device = device.map_or_else(|| format!("number {}", error.pv.0), |path| path.display().to_string());
+        let device = self.device(error.pv);
         let what = std::io::Error::from_raw_os_error(error.errno);
         let op = format!("{:?}", error.op).to_lowercase();
         format!(

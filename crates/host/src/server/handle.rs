@@ -11,6 +11,7 @@ use rowen_engine::disk::PvIndex;
 impl Handler for Server {
     fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
         let takes_space = takes_space(&request);
+        let is_report = matches!(request, Request::Report { .. });
         let may_merge =
             matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
         let is_change = may_merge || changes_metadata(&request);
@@ -25,6 +26,9 @@ impl Handler for Server {
         }
         if takes_space {
             self.warn(interim);
+        }
+        if is_report {
+            self.missing_room().into_iter().for_each(|message| interim(Outcome::Notice { message }));
         }
         outcome
     }
@@ -176,6 +180,30 @@ impl Server {
         self.told(done, "")
     }
 
+    /// What lacks room behind the group's disks, a sentence each.
+    fn missing_room(&self) -> Vec<String> {
+        let missing = self.group.missing_room();
+        let group = &self.name;
+        let device = |pv: PvIndex| {
+            self.pvs.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
+        };
+        let for_data = missing.for_data.map(|pv| {
+            format!(
+                "WARNING: There is no room behind physical volume {} of volume group {group}: new data waits or is refused, as \
+                 each volume's policy says. Make room on the filesystem that it lies on, or remove snapshots.",
+                device(pv)
+            )
+        });
+        let for_metadata = missing.for_metadata.map(|pv| {
+            format!(
+                "WARNING: The journal and metadata of volume group {group} have too little room behind physical volume {}: \
+                 the group may stop. Make room on the filesystem that it lies on.",
+                device(pv)
+            )
+        });
+        [for_data, for_metadata].into_iter().flatten().collect()
+    }
+
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         if let Err(error) = self.group.failed()
@@ -184,6 +212,7 @@ impl Server {
             log::line(self.failure(&error, "").message);
         }
         self.warnings.tell_failing(&self.name, self.group.out_of_patience());
+        self.warnings.tell_missing_room(&self.name, self.missing_room());
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();
         for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {

@@ -16,6 +16,8 @@ pub struct Warnings {
     settings: Mutex<Wanted>,
     /// Pools whose writes fail, or the group (`None`), as far as that was told.
     failing: Mutex<Vec<Option<String>>>,
+    /// What lacks room behind the disks, as far as that was told.
+    missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
     stopped: AtomicBool,
 }
@@ -69,6 +71,7 @@ impl Warnings {
             told: Mutex::default(),
             settings: Mutex::new(settings.into()),
             failing: Mutex::default(),
+            missing_room: Mutex::default(),
             stopped: AtomicBool::new(false),
         }
     }
@@ -145,6 +148,16 @@ impl Warnings {
             log::line(format_args!(
                 "WARNING: Writes have waited for room in {what} for too long, and fail until there is some; extend it."
             ));
+        }
+        *told = now;
+    }
+
+    /// Tells the log, once, of disks behind which room is missing, and when there is room again.
+    pub fn tell_missing_room(&self, group: &str, now: Vec<String>) {
+        let mut told = self.missing_room.lock();
+        now.iter().filter(|message| !told.contains(message)).for_each(log::line);
+        if now.is_empty() && !told.is_empty() {
+            log::line(format_args!("There is room again behind the physical volumes of volume group {group}."));
         }
         *told = now;
     }

@@ -1,0 +1,123 @@
+//! A physical volume that is a sparse file on a filesystem that fills up: writes wait, the server may be killed meanwhile, and all
+//! goes on by itself when there is room.
+
+use crate::world::{MIB, Running, World, tool};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes: only what hangs takes so long.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A small filesystem in memory; dropped, it is gone. It must outlive the group on it.
+struct Small(PathBuf);
+
+impl Small {
+    fn new(name: &str, mib: u64) -> Small {
+        let path = std::env::temp_dir().join(format!("rowen-small-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let small = Small(path);
+        tool("mount", &["-t", "tmpfs", "-o", &format!("size={mib}m"), "none", small.path()]);
+        small
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn resize(&self, mib: u64) {
+        tool("mount", &["-o", &format!("remount,size={mib}m"), self.path()]);
+    }
+
+    fn file(&self, mib: u64) -> String {
+        let path = self.0.join("pv");
+        File::create(&path).unwrap().set_len(mib * MIB).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _may_be_gone = Command::new("umount").args(["-l", self.path()]).status();
+        let _left = fs::remove_dir(&self.0);
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn log(world: &World) -> String {
+    fs::read_to_string(world.dir.join("run").join(&world.group).join("server.log")).unwrap_or_default()
+}
+
+/// What `vgs` warns of.
+fn warned(world: &World) -> bool {
+    String::from_utf8_lossy(&world.run("vgs VG").stderr).contains("There is no room behind physical volume")
+}
+
+fn copy(from: &Path, to: &Path) -> Running {
+    let words = [format!("if={}", from.display()), format!("of={}", to.display())];
+    let mut dd = Command::new("dd");
+    dd.args(words).args(["bs=1M", "oflag=direct", "conv=notrunc", "status=none"]);
+    Running(dd.stdin(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn a_full_filesystem_under_a_physical_volume_is_waited_for() {
+    let small = Small::new("full", 24);
+    let world = World::empty("room");
+    fs::create_dir_all(world.dir.join("etc")).unwrap();
+    fs::write(world.dir.join("etc/rowen.conf"), "server { no_space_timeout = 0 }\n").unwrap();
+    let pv = small.file(256);
+    world.ok(&format!("vgcreate VG {pv}"));
+    world.ok("lvcreate -y -T -L 100M VG/pool");
+    world.ok("lvcreate -y -V 64M -T VG/pool -n data");
+    world.ok("lvcreate -y -L 32M -n thick VG");
+    let bytes: Vec<u8> =
+        (0..31 * MIB / 8).flat_map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()).collect();
+    let source = world.dir.join("bytes");
+    fs::write(&source, &bytes).unwrap();
+    let mut writer = copy(&source, &world.node("data"));
+    until("the filesystem is full", || warned(&world));
+    until("the log says so", || log(&world).contains("There is no room behind physical volume"));
+    // A thick volume's write fails, as its policy is.
+    let mut refused = copy(&source, &world.node("thick"));
+    until("the write is refused", || refused.0.try_wait().unwrap().is_some());
+    assert!(!refused.0.wait().unwrap().success());
+    // Everything else goes on, also with another server.
+    world.ok("lvcreate -y -s -n before VG/data");
+    world.ok("lvremove -f VG/before");
+    let server = world.server().unwrap();
+    tool("kill", &["-9", &server.to_string()]);
+    until("there is another server", || world.server().is_some_and(|pid| pid != server) && warned(&world));
+    assert!(writer.0.try_wait().unwrap().is_none(), "the write should wait");
+    world.ok("lvs VG");
+    small.resize(300);
+    until("the write is done", || writer.0.try_wait().unwrap().is_some());
+    assert!(writer.0.wait().unwrap().success());
+    until("vgs is silent", || !warned(&world));
+    until("the log says so", || log(&world).contains("There is room again"));
+    assert!(fs::read(world.node("data")).unwrap()[..bytes.len()] == bytes[..], "other bytes were read");
+    world.ok("check VG");
+    drop(world);
+    drop(small);
+}
+
+#[test]
+fn a_group_is_refused_where_its_areas_have_no_room() {
+    let small = Small::new("none", 3);
+    let world = World::empty("noroom");
+    let pv = small.file(256);
+    world.refused(&format!("vgcreate VG {pv}"), 5, "there is no room behind physical volume");
+    assert!(world.run("vgs VG").status.code() == Some(5));
+    small.resize(64);
+    world.ok(&format!("vgcreate VG {pv}"));
+    drop(world);
+    drop(small);
+}

@@ -1,0 +1,194 @@
+//! Room behind the disks. A physical volume may be a sparse file on a filesystem that fills up, or a thin device.
+//!
+//! * U1 Superblocks, the journal's ring and metadata have their room before they are used ([`Disks::back`]), so that only data
+//!   can meet "no room". A group of an older program is backed when it is opened; until that is possible it says so.
+//! * U2 A data write that meets no room changes nothing, and stops nothing: what is being freed gives room first, then the
+//!   volume's policy for a full group decides.
+//! * U3 While room is short, the data of a write is on the disk before its record is made. What a checkpoint frees is given back
+//!   to the disks after the checkpoint is durable and before anybody may use it again.
+//! * U4 While room is short, or areas are not backed, the group looks for room once a second. When there is some, all who wait
+//!   try again.
+//!
+//! [`Disks::back`]: crate::disk::Disks::back
+
+use super::Group;
+use crate::core::Core;
+use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, back, start};
+use crate::error::Result;
+use crate::format::superblock::DATA_OFFSET;
+use crate::space::Run;
+use crate::units::VgBlock;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often room is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// Blocks of one range that is backed or given back at once: its bytes must fit into 32 bits.
+const TOGETHER: u64 = 1 << 16;
+
+/// What is known of the room behind a group's disks.
+#[derive(Default)]
+pub struct Backing {
+    /// Whether a write met no room and none was found since: the writing path asks this and nothing else.
+    is_short: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The latest write that met no room, and where it goes.
+    short: Option<(DiskError, Segments)>,
+    /// Why the areas that are written without asking (U1) are not backed.
+    unbacked: Option<DiskError>,
+    is_looking: bool,
+}
+
+/// Room that is missing behind a group's disks: see [`Group::missing_room`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MissingRoom {
+    /// Writes meet no room on this physical volume.
+    pub for_data: Option<PvIndex>,
+    /// The journal and metadata on this physical volume are not backed.
+    pub for_metadata: Option<PvIndex>,
+}
+
+impl Backing {
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Acquire)
+    }
+}
+
+impl Core {
+    /// Gets room for these runs of blocks.
+    pub async fn back(&self, runs: &[Run]) -> std::result::Result<(), DiskError> {
+        for segments in self.in_parts(runs) {
+            back(&*self.disks, segments).await?;
+        }
+        Ok(())
+    }
+
+    /// The ranges on the disks of these runs, in requests of some size.
+    pub fn in_parts(&self, runs: &[Run]) -> Vec<Segments> {
+        let placement = self.placement();
+        let mut parts = Vec::new();
+        for (start, len) in runs {
+            for at in (0..*len).step_by(TOGETHER as usize) {
+                let mut segments = Segments::new();
+                placement.map_blocks(VgBlock(start + at), TOGETHER.min(len - at), 0, &mut segments);
+                parts.push(segments);
+            }
+        }
+        parts
+    }
+
+    /// A write to these ranges met no room (U2): from now on room is looked for there (U4).
+    pub fn lacks_room(&self, error: DiskError, segments: Segments) {
+        self.backing.state.lock().short = Some((error, segments));
+        self.backing.is_short.store(true, Ordering::Release);
+        self.look_for_room();
+    }
+
+    fn look_for_room(&self) {
+        let Ok(group) = self.group() else { return };
+        if std::mem::replace(&mut self.backing.state.lock().is_looking, true) {
+            return;
+        }
+        let core = Arc::downgrade(&group.core);
+        let looking = async move {
+            loop {
+                let Some(time) = core.upgrade().map(|core| core.runtime.sleep(LOOK)) else { return };
+                time.await;
+                let Some(core) = core.upgrade() else { return };
+                if core.closed.load(Ordering::Acquire) || !core.look_once().await {
+                    return;
+                }
+            }
+        };
+        self.runtime.spawn("room", Box::pin(looking));
+    }
+
+    /// False: nothing is missing any more.
+    async fn look_once(&self) -> bool {
+        let (short, unbacked) = {
+            let state = self.backing.state.lock();
+            (state.short.clone(), state.unbacked)
+        };
+        if let Some((_, segments)) = short {
+            // What is freed gives room (U3).
+            if self.space.lock().pending_blocks() > 0 {
+                self.want_checkpoint();
+            }
+            if back(&*self.disks, segments).await.is_ok() {
+                self.backing.state.lock().short = None;
+                self.backing.is_short.store(false, Ordering::Release);
+                self.space_event.notify();
+            }
+        }
+        if unbacked.is_some()
+            && let Ok(group) = self.group()
+            && group.back_areas().await.is_ok()
+        {
+            self.backing.state.lock().unbacked = None;
+        }
+        let mut state = self.backing.state.lock();
+        state.is_looking = state.short.is_some() || state.unbacked.is_some();
+        state.is_looking
+    }
+}
+
+impl Group {
+    /// U1, for what this group's superblock and checkpoint name.
+    pub(super) async fn back_areas(&self) -> std::result::Result<(), DiskError> {
+        let root = self.root.lock().group.clone();
+        for index in 0..root.pvs.len() {
+            let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+            back(&*self.core.disks, label_area(pv)).await?;
+        }
+        let pairs = self.core.meta.lock().pairs().to_vec();
+        let copies = pairs.into_iter().flatten().map(|start| (start, root.extent_blocks));
+        let runs: Vec<Run> = std::iter::once((root.journal_start, root.journal_blocks)).chain(copies).collect();
+        self.core.back(&runs).await
+    }
+
+    /// The same when the group is opened: without room it goes on, says so, and looks for room.
+    pub(super) async fn back_at_opening(&self) {
+        if let Err(error) = self.back_areas().await {
+            self.core.backing.state.lock().unbacked = Some(error);
+            self.core.look_for_room();
+        }
+    }
+
+    /// What is missing, for the administrator.
+    pub fn missing_room(&self) -> MissingRoom {
+        let state = self.core.backing.state.lock();
+        MissingRoom {
+            for_data: state.short.as_ref().map(|(error, _)| error.pv),
+            for_metadata: state.unbacked.map(|error| error.pv),
+        }
+    }
+
+    /// U3: gives the blocks that the last checkpoint freed back to the disks, when room is short there.
+    pub(super) async fn give_back_room(&self) {
+        if !self.core.backing.is_short() {
+            return;
+        }
+        let freed = self.core.space.lock().committing().to_vec();
+        for segments in self.core.in_parts(&freed) {
+            // A disk that takes nothing back has none to give.
+            let _not_given_back = start(&*self.core.disks, DiskOp::Discard { segments }).await;
+        }
+    }
+}
+
+/// Where a physical volume's labels and superblocks lie.
+fn label_area(pv: PvIndex) -> Segments {
+    Segments::from_slice(&[Segment { pv, offset: 0, at: 0, len: DATA_OFFSET as u32 }])
+}
+
+/// U1, for a physical volume that is to join.
+pub(super) async fn back_label(disks: &dyn crate::disk::Disks, pv: PvIndex) -> Result<()> {
+    back(disks, label_area(pv)).await?;
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! How much room there is behind the disks: physical volumes that are sparse files on a filesystem that fills up.
+
+use rowen_engine::disk::{PvIndex, Segment};
+use std::collections::BTreeSet;
+
+const PAGE: u64 = 4096;
+
+/// Pages that have their room, and how many more can have it.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    backed: BTreeSet<(PvIndex, u64)>,
+    left: u64,
+}
+
+fn pages(segment: &Segment) -> impl Iterator<Item = (PvIndex, u64)> + use<> {
+    let (pv, from, to) = (segment.pv, segment.offset / PAGE, (segment.offset + u64::from(segment.len)).div_ceil(PAGE));
+    (from..to).map(move |page| (pv, page))
+}
+
+impl Room {
+    /// These pages have their room, and so many more can have it.
+    pub fn new(backed: impl IntoIterator<Item = (PvIndex, u64)>, left: u64) -> Room {
+        Room { backed: backed.into_iter().collect(), left }
+    }
+
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub fn set_left(&mut self, pages: u64) {
+        self.left = pages;
+    }
+
+    /// Takes room for all of it. `Err`: there is too little, and this segment is the first that has not all of its own.
+    pub(super) fn take(&mut self, segments: &[Segment]) -> Result<(), Segment> {
+        for segment in segments {
+            for page in pages(segment) {
+                if self.backed.contains(&page) {
+                    continue;
+                }
+                if self.left == 0 {
+                    return Err(*segment);
+                }
+                self.left -= 1;
+                self.backed.insert(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// The room of whole pages comes back.
+    pub(super) fn give_back(&mut self, segments: &[Segment]) {
+        for segment in segments {
+            let whole = segment.offset.div_ceil(PAGE)..(segment.offset + u64::from(segment.len)) / PAGE;
+            self.left += whole.filter(|page| self.backed.remove(&(segment.pv, *page))).count() as u64;
+        }
+    }
+}
