@@ -1,12 +1,12 @@
 //! Real disks against the contract, and the ways in which opening one is refused.
 #![allow(clippy::unwrap_used)]
 
-use rowen_engine::disk::{DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
+use rowen_engine::disk::{DiskError, DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, back, start};
 use rowen_host::disks::suite::{BlockOn, CONTRACT, REFUSALS};
 use rowen_host::disks::{IoEngine, OpenMode, PvSet, Reason};
 use rowen_host::reactor::Pool;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -231,6 +231,42 @@ fn errors_of_the_disk_arrive_with_their_number() {
         assert_eq!((error.errno, error.pv, error.offset), (9, PvIndex(0), 4096), "{engine}: {error}");
         pool.block_on(async move { start(&*set, read_op(0, 4096)).await }).expect("reading goes on");
     }
+}
+
+/// Asks for room behind this many bytes of a sparse file's beginning.
+fn back_file(path: &Path, len: u64) -> Result<(), DiskError> {
+    let pool = Pool::start(1).unwrap();
+    let set = PvSet::open(&pool, &[path], OpenMode::Exclusive, IoEngine::Uring).unwrap();
+    let segments = Segments::from_iter([Segment { pv: PvIndex(0), offset: 0, at: 0, len: len as u32 }]);
+    pool.block_on(async move { back(&set, segments).await }).map(drop)
+}
+
+#[test]
+fn a_sparse_file_gets_its_room_and_keeps_its_contents() {
+    let dir = Dir::new("room");
+    let path = dir.file("a", 16 * MIB);
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    file.write_all_at(&[7; 4096], MIB).unwrap();
+    back_file(&path, 4 * MIB).unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 >= 4 * MIB, "it is still sparse");
+    assert_eq!(file.metadata().unwrap().len(), 16 * MIB);
+    let bytes = std::fs::read(&path).unwrap();
+    let own = MIB as usize..MIB as usize + 4096;
+    assert!(bytes[own.clone()].iter().all(|byte| *byte == 7), "its contents changed");
+    assert!(bytes[..own.start].iter().chain(&bytes[own.end..]).all(|byte| *byte == 0), "its contents changed");
+}
+
+#[test]
+fn a_full_filesystem_is_no_broken_disk() {
+    if !root() {
+        return;
+    }
+    let dir = Dir::new("full");
+    let _mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none"], &dir.0);
+    let path = dir.file("a", 16 * MIB);
+    let error = back_file(&path, 8 * MIB).unwrap_err();
+    assert!(error.is_no_room() && error.pv == PvIndex(0), "{error}");
+    back_file(&path, 2 * MIB).unwrap();
 }
 
 #[test]

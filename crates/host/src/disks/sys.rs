@@ -183,3 +183,24 @@ fn fill_holes(fd: BorrowedFd<'_>, offset: u64, end: u64) -> Result<(), Errno> {
     // A filesystem that places what is written later says so here.
     rustix::fs::fdatasync(fd)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    #[test]
+    fn holes_are_filled_and_nothing_else_changes() {
+        let path = std::env::temp_dir().join(format!("rowen-holes-{}", std::process::id()));
+        let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let _is_gone_when_closed = std::fs::remove_file(&path);
+        file.set_len(4 << 20).unwrap();
+        file.write_all_at(&[7; 8192], 1 << 20).unwrap();
+        fill_holes(file.as_fd(), 4096, 3 << 20).unwrap();
+        assert!(file.metadata().unwrap().blocks() * 512 >= (3 << 20) - 4096, "there are holes");
+        let mut bytes = vec![1; 4 << 20];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let own = 1 << 20..(1 << 20) + 8192;
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if own.contains(&at) { 7 } else { 0 }));
+    }
+}
