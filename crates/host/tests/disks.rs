@@ -82,7 +82,9 @@ fn root() -> bool {
 
 /// Runs the whole suite from a worker, and from this thread, whose requests another has to carry out.
 fn run_suite(pool: &Pool, paths: &[PathBuf], engine: IoEngine) {
-    let set = Arc::new(PvSet::open(pool, paths, OpenMode::Exclusive, engine).unwrap());
+    // A helper thread may let go of a disk a moment after its last request was answered.
+    let set = PvSet::open_waiting(pool, paths, OpenMode::Exclusive, engine, Duration::from_secs(60)).unwrap();
+    let set = Arc::new(set);
     let on_worker: BlockOn<'_> = &|future| pool.block_on(future);
     let outside: BlockOn<'_> = &|future| park_on(future);
     for (name, check) in CONTRACT.iter().chain(REFUSALS) {
@@ -177,7 +179,8 @@ fn block_devices_pass_the_suite() {
         let pool = Pool::start(2).unwrap();
         run_suite(&pool, &paths, IoEngine::Uring);
         run_suite(&pool, &paths, IoEngine::Sync);
-        let set = PvSet::open(&pool, &paths, OpenMode::Exclusive, IoEngine::Uring).unwrap();
+        let patience = Duration::from_secs(60);
+        let set = PvSet::open_waiting(&pool, &paths, OpenMode::Exclusive, IoEngine::Uring, patience).unwrap();
         assert_eq!(set.geometry(PvIndex(0)).size, 32 * MIB);
         assert_eq!(set.geometry(PvIndex(0)).sector, if options[0].contains("4096") { 4096 } else { 512 });
     }
