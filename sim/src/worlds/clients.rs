@@ -484,6 +484,11 @@ impl Age {
         if self.changing_pvs.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        // A disk that failed to join is in the set, and in no group.
+        if self.disks.count() != self.client.group.info().pvs.len() {
+            self.changing_pvs.store(false, Ordering::SeqCst);
+            return Ok(());
+        }
         let checked = self.client.group.check_open().await;
         self.changing_pvs.store(false, Ordering::SeqCst);
         match checked {
