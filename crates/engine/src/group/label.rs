@@ -165,10 +165,23 @@ pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<V
         }
     }
     valid.sort_by_key(|found| std::cmp::Reverse(found.sequence));
+    if let Some(pair) = valid.windows(2).find(|pair| contradict(&pair[0], &pair[1])) {
+        return Err(Error::Corrupt {
+            what: "superblock",
+            place: format!("physical volume {}", pv.0),
+            detail: format!("its two copies of number {} differ", pair[0].sequence),
+        });
+    }
     match (valid.is_empty(), damage) {
         (true, Some(damage)) => Err(damage),
         _ => Ok(valid),
     }
+}
+
+/// Two superblocks of one group and one number are copies of each other. See [`clear_torn`] for how they could come to differ.
+fn contradict(a: &Superblock, b: &Superblock) -> bool {
+    let group = |found: &Superblock| found.group.as_ref().map(|group| group.uuid);
+    a.sequence == b.sequence && a != b && group(a) == group(b)
 }
 
 /// Zeroes every slot that holds something and no valid superblock: what a cut left of one that was being written.
@@ -176,6 +189,9 @@ pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<V
 /// Superblocks of one sequence number share most of their bytes. Were the remains left, a later write of the same slot,
 /// torn in its turn, could complete them: the superblock of a checkpoint that was never finished would be the newest,
 /// over metadata that was overwritten since. Must be done before anything else is written after a cut.
+///
+/// A slot that cannot be written keeps what it holds (M7: the other copy is enough). Should that be completed all the same, the two
+/// copies of that number differ, and neither is believed.
 pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize) -> Result<()> {
     let mut cleared = false;
     for index in 0..pvs {
@@ -194,8 +210,7 @@ pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize) -> Result<()> {
                 }
                 let zeros = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
                 let segments = one(pv, copy + slot * BLOCK_SIZE, BLOCK_SIZE as u32);
-                start(disks, DiskOp::Write { segments, buf: zeros }).await?;
-                cleared = true;
+                cleared |= start(disks, DiskOp::Write { segments, buf: zeros }).await.is_ok();
             }
         }
     }
