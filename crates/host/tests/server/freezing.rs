@@ -2,7 +2,7 @@
 //! process ends, the volume is served again, nothing stays frozen.
 
 use super::Test;
-use super::world::{MIB, Mounted, Pause, Vg, dir, keeper_of, kill, lives, run, snapshot, wait_for, within};
+use super::world::{MIB, Mounted, Pause, Vg, dir, keeper_of, kill, lives, run, snapshot, unmounted, wait_for, within};
 use rowen_control::wire::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::{paths, server};
 use rustix::process::Signal;
@@ -110,7 +110,7 @@ fn both_killed_leave_nothing_frozen() {
     wait_for("the helper's end", || !lives(helper));
     // Nobody serves the old device: its filesystem fails, and can be left.
     let point = mounted.point.to_str().unwrap();
-    assert!(within(60, "umount", &[point]).status.success());
+    unmounted(&mounted.point);
     // The next command starts a server, and the filesystem can be used again.
     assert_eq!(vg.report().name, vg.name);
     assert_eq!(markers(&vg), 0);

@@ -187,6 +187,15 @@ pub fn free_what_waits(dir: &Path) {
     }
 }
 
+/// Unmounts it. umount reads the list of mounts in parts: one that is taken away elsewhere meanwhile can hide this one from it.
+pub fn unmounted(point: &Path) {
+    let line = format!(" {} ", point.display());
+    wait_for("the end of a mount", || {
+        within(60, "umount", &[point.to_str().unwrap()]);
+        !fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&line)
+    });
+}
+
 /// Runs a program that has so many seconds. One that hangs is the test's failure, and is helped to end first.
 pub fn within(seconds: u64, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
