@@ -13,7 +13,7 @@ use crate::journal::{Journal, Pressure};
 use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
 use crate::placement::Placement;
 use crate::runtime::{Runtime, yield_now};
-use crate::space::metadata::{LEAST_METADATA, MetaSpace, Room};
+use crate::space::metadata::{LEAST_METADATA, MetaSpace, RUNS_TOGETHER, Room};
 use crate::space::patience::Patience;
 use crate::space::pools::Pools;
 use crate::space::{AllocError, Hands, OpenArenas, Run, Space};
@@ -164,7 +164,7 @@ impl Core {
         config: Config,
         tag: u64,
         placement: Arc<Placement>,
-        meta: MetaSpace,
+        mut meta: MetaSpace,
         space: Space,
         journal: Arc<Journal>,
         generation: u64,
@@ -173,6 +173,7 @@ impl Core {
             true => Arc::default(),
             false => journal.stopped.clone(),
         };
+        meta.set_load(space.load());
         Arc::new(Core {
             cache: NodeCache::new(config.cache_bytes as u64),
             disks,
@@ -218,6 +219,16 @@ impl Core {
 
     pub fn planted(&self, bug: &str) -> bool {
         cfg!(feature = "planted") && self.config.planted == Some(bug)
+    }
+
+    /// For tests: recovery takes a checkpoint before each record and in the middle of records, whatever room there is.
+    pub fn replays_in_small_parts(&self) -> bool {
+        cfg!(feature = "planted") && self.config.planted.is_some_and(|bug| bug.starts_with("small_parts"))
+    }
+
+    /// Runs that a part of what frees much may free (M2).
+    pub fn runs_together(&self) -> usize {
+        if self.replays_in_small_parts() { 1 } else { RUNS_TOGETHER }
     }
 
     /// What the free tree needs to be changed now.
@@ -576,6 +587,11 @@ impl Core {
     pub fn pending_bound(&self) -> usize {
         let runs = self.meta.lock().total() * PENDING_RUNS_TO_A_BLOCK;
         runs.clamp(*PENDING_RUNS.start(), *PENDING_RUNS.end()) as usize
+    }
+
+    /// Whether there are too few metadata blocks for freeing as much as one part of a removal or a reduction does (M2).
+    pub fn is_short_of_room_to_free(&self) -> bool {
+        !self.planted("frees_unbounded") && !self.meta.lock().has_room_to_free(RUNS_TOGETHER)
     }
 
     /// Lets others run after a step in the background, and rests now and then while there are writes: one step after the other

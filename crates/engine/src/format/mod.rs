@@ -6,6 +6,7 @@
 pub mod codec;
 pub mod journal;
 pub mod node;
+pub mod packed;
 pub mod record;
 pub mod stream;
 pub mod superblock;

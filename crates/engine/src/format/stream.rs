@@ -5,8 +5,9 @@
 //! extents to free, open records, and last the bitmap of metadata blocks in use.
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
+use super::packed;
 use super::record::{block_crc, on_disk, seal};
-use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES};
+use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS};
 use crate::error::{Error, Result};
 use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::map::{NodeRef, Tree};
@@ -77,7 +78,8 @@ on_disk! {
         112 => bitmap_bytes: u64,
         120 => pvs: u64,
         128 => has_group: u64,
-        136 => reserved: [u8; 56],
+        136 => packed_bytes: u64,
+        144 => reserved: [u8; 48],
     }
 }
 
@@ -258,6 +260,8 @@ pub struct Stream {
     pub volumes: Vec<VolumeMeta>,
     pub arenas: Vec<ArenaMeta>,
     pub to_free: Vec<(u64, u64)>,
+    /// The runs to free are packed: they are in order and do not touch.
+    pub packs: bool,
     pub open_records: Vec<u64>,
     pub bitmap: Vec<u8>,
 }
@@ -529,12 +533,19 @@ impl Stream {
     pub fn features(&self) -> u64 {
         let uses = self.has_group() || self.volumes.iter().any(|volume| volume.attributes.merging);
         let allocates = self.attributes.unallocatable == PvFlags::default();
-        (if uses { FEATURE_ATTRIBUTES } else { 0 }) | if allocates { 0 } else { FEATURE_ALLOCATION }
+        let packs = self.packs && !self.to_free.is_empty();
+        (if uses { FEATURE_ATTRIBUTES } else { 0 })
+            | (if allocates { 0 } else { FEATURE_ALLOCATION })
+            | if packs { FEATURE_PACKED_RUNS } else { 0 }
     }
 
     /// The stream's bytes. The bitmap is the last thing, `bitmap_bytes` long, and may be filled in later.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
+        let (plain, packed) = match self.packs {
+            true => (&[][..], packed::pack(&self.to_free)),
+            false => (&self.to_free[..], Vec::new()),
+        };
         let [free_root_addr, free_root_gen, free_root_birth, free_root_level] = root_words(&self.free_tree);
         let header = StreamHeader {
             epoch: self.epoch,
@@ -549,12 +560,13 @@ impl Stream {
             trees: self.trees.len() as u64,
             volumes: self.volumes.len() as u64,
             arenas: self.arenas.len() as u64,
-            to_free: self.to_free.len() as u64,
+            to_free: plain.len() as u64,
             open_records: self.open_records.len() as u64,
             bitmap_bytes: self.bitmap.len() as u64,
             pvs: self.pv_free.len() as u64,
             has_group: u64::from(self.has_group()),
-            reserved: [0; 56],
+            packed_bytes: packed.len() as u64,
+            reserved: [0; 48],
         };
         out.record(&header.encode());
         if self.has_group() {
@@ -569,9 +581,10 @@ impl Stream {
         for a in &self.arenas {
             out.record(&ArenaRecord { start: a.start, len: a.len, used: a.used }.encode());
         }
-        for (start, len) in &self.to_free {
+        for (start, len) in plain {
             out.record(&RunRecord { start: *start, len: *len }.encode());
         }
+        out.record(&packed);
         self.open_records.iter().for_each(|seq| out.u64(*seq));
         out.record(&self.bitmap);
         out.bytes
@@ -625,6 +638,10 @@ impl Stream {
         for _ in 0..input.count(h.to_free, RunRecord::SIZE)? {
             let r = RunRecord::decode(input.array()?);
             stream.to_free.push((r.start, r.len));
+        }
+        if h.packed_bytes > 0 {
+            let bytes = input.count(h.packed_bytes, 1)?;
+            stream.to_free.append(&mut packed::unpack(Decoder::new("checkpoint", input.take(bytes)?))?);
         }
         for _ in 0..input.count(h.open_records, 8)? {
             stream.open_records.push(input.u64()?);

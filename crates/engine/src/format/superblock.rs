@@ -30,8 +30,10 @@ pub const FEATURE_ATTRIBUTES: u64 = 1;
 pub const FEATURE_GAPS: u64 = 2;
 /// Physical volumes that no space is taken from: a program that does not know would take some.
 pub const FEATURE_ALLOCATION: u64 = 4;
+/// The stream has packed runs to free.
+pub const FEATURE_PACKED_RUNS: u64 = 8;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
-pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES | FEATURE_GAPS | FEATURE_ALLOCATION;
+pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES | FEATURE_GAPS | FEATURE_ALLOCATION | FEATURE_PACKED_RUNS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.

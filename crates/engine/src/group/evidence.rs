@@ -28,6 +28,8 @@ pub(super) struct Scan {
     pub records: Vec<(Seq, Record)>,
     pub marker: Seq,
     pub next: Seq,
+    /// The first record of each frame, and where the frame lies.
+    pub frames: Vec<(Seq, u64)>,
 }
 
 /// Blocks that cannot be read, at most: more are a disk that fails, not sectors that a power cut left.
@@ -160,7 +162,8 @@ pub(super) async fn scan_journal(
 ) -> Result<Scan> {
     let mut ring = Ring { reader: PatchyReader::new(disks, placement), root, tag, window: None };
     let open: BTreeSet<u64> = open.iter().copied().collect();
-    let mut scan = Scan { records: Vec::new(), marker: Seq(root.capture_seq), next: Seq(root.journal_seq) };
+    let (marker, next) = (Seq(root.capture_seq), Seq(root.journal_seq));
+    let mut scan = Scan { records: Vec::new(), marker, next, frames: Vec::new() };
     // Records that were open at the capture have to prove themselves, unless a marker says otherwise.
     if let Some(first) = open.first() {
         scan.marker = Seq(*first);
@@ -174,6 +177,7 @@ pub(super) async fn scan_journal(
             break;
         }
         scan.marker = scan.marker.max(frame.marker);
+        scan.frames.push((scan.next, at));
         for record in frame.records {
             let seq = scan.next;
             scan.next = Seq(seq.0 + 1);

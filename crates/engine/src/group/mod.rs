@@ -30,6 +30,7 @@ mod pools;
 mod pvs;
 mod reclaim;
 mod rehome;
+mod replay;
 mod report;
 mod types;
 
@@ -73,6 +74,8 @@ pub struct Group {
     /// Volumes that may lie in many pieces, and whether there are any.
     to_rehome: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
+    /// While recovery replays the journal.
+    replay: Mutex<Option<replay::Replay>>,
 }
 
 struct Root {

@@ -1,8 +1,9 @@
 //! Creating a group, opening it, and recovery.
 //!
 //! Recovery applies, on top of the last checkpoint and in the order in which they were made, the journal's records: those
-//! below the highest marker on trust, the others if the data that they name is on the disk (rule R6). It writes nothing
-//! until it takes its own checkpoint at the end, so that it can be interrupted and begun again at any time.
+//! below the highest marker on trust, the others if the data that they name is on the disk (rule R6). It changes nothing that
+//! another recovery needs until it takes its own checkpoint, so that it can be interrupted and begun again at any time. It takes
+//! one at the end, and others on its way where metadata is short (`replay.rs`).
 //!
 //! * B1 Whatever opening reads is durable before it writes anything. A server may have died with its newest superblock in the
 //!   disk's cache. Recovery writes over what only the superblock before that one needs, and a power cut may leave just that one.
@@ -11,6 +12,7 @@ use super::age::find_root;
 use super::ahead::blocks_taken;
 use super::catalog::Catalog;
 use super::evidence::{prove, scan_journal};
+use super::replay::Replay;
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
@@ -26,7 +28,7 @@ use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::pvs::Pvs;
-use crate::space::{OpenArenas, Reserve, Space};
+use crate::space::{Reserve, Space};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
@@ -205,6 +207,7 @@ impl Group {
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
+            replay: Mutex::new(None),
         });
         core.set_group(Arc::downgrade(&group));
         group
@@ -242,6 +245,14 @@ impl Group {
         if !meta.load_bitmap(&stream.bitmap) {
             return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
         }
+        let replay = Replay {
+            journal_id: root.journal_id,
+            frames: journal.frames,
+            capture: Seq(root.capture_seq),
+            open: stream.open_records.clone(),
+            next: Seq(root.journal_seq),
+            slack: u64::MAX,
+        };
         // A journal life of its own: frames of the one before can never be taken for ours.
         root.journal_id += 1;
         let ends = root.pvs.iter().map(|pv| (pv.first_extent + pv.extents) * root.extent_blocks);
@@ -264,6 +275,22 @@ impl Group {
         let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
         let group = Group::assemble(disks, runtime, config, root, parts);
         group.build_catalog(&stream)?;
+        {
+            let bytes = group.stream_estimate();
+            let mut meta = group.core.meta.lock();
+            meta.keep_for_stream(bytes);
+            meta.stream_has(group.root.lock().stream_blocks.len() as u64);
+            if read_only {
+                meta.lend();
+            }
+        }
+        *group.replay.lock() = Some(replay);
+        if !read_only {
+            // Replay may take checkpoints.
+            group.back_at_opening().await;
+            super::label::clear_torn(&*group.core.disks, pvs).await?;
+            newest.complete(&*group.core.disks).await?;
+        }
         group.return_freed().await?;
         group.replay(applied).await?;
         group.settle_promises();
@@ -274,9 +301,6 @@ impl Group {
             space.take_barred = group.core.planted("take_barred");
         }
         if !read_only {
-            group.back_at_opening().await;
-            super::label::clear_torn(&*group.core.disks, pvs).await?;
-            newest.complete(&*group.core.disks).await?;
             group.checkpoint_turn(group.final_ticket(), false).await?;
             group.repeat_superblocks().await?;
             group.want_all_rehomed();
@@ -368,29 +392,21 @@ impl Group {
         }
         // What is not free by now waits for recovery's own checkpoint.
         self.core.space.lock().abort_commit();
-        for (at, (_, record, _)) in applied.iter().enumerate() {
+        for (at, (seq, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;
             }
+            self.replay_reached(*seq);
+            self.replay_room().await?;
             self.apply(record).await?;
             count(&self.core.counters.recovered);
-            if !self.core.config.read_only {
-                self.replay_room().await?;
-            }
         }
-        Ok(())
-    }
-
-    /// Replay dirties nodes that no checkpoint may write yet; only the metadata area may have to grow.
-    async fn replay_room(&self) -> Result<()> {
-        if !self.core.meta.lock().can_alloc(64, false) {
-            self.core.grow(OpenArenas::Close).await?;
-        }
+        *self.replay.lock() = None;
         Ok(())
     }
 
     /// Carries out one record on the state in memory.
-    async fn apply(&self, record: &Record) -> Result<()> {
+    async fn apply(self: &Arc<Self>, record: &Record) -> Result<()> {
         let core = &self.core;
         match record {
             Record::Write { volume, extents } => {
@@ -414,7 +430,7 @@ impl Group {
                 };
                 let end = start.0.checked_add(*len).filter(|end| *end <= blocks);
                 let end = end.ok_or_else(|| replay_corrupt("a discard beyond the volume's end"))?;
-                core.with_nodes_privileged(|| apply_unmap(core, &mut volume.state.lock(), start.0, end, thick)).await?;
+                self.replay_unmap(&volume, start.0, end, thick).await?;
             }
             Record::Abort { .. } => {}
             Record::Create { volume: meta, placed } => {
@@ -434,12 +450,7 @@ impl Group {
             Record::Resize { volume, blocks, placed } => {
                 let volume = self.replay_volume(*volume)?;
                 let old = volume.state.lock().meta.blocks;
-                let mut at = *blocks;
-                while at < old {
-                    let end = old.min(at + (1 << 16));
-                    core.with_nodes_privileged(|| apply_unmap(core, &mut volume.state.lock(), at, end, false)).await?;
-                    at = end;
-                }
+                self.replay_unmap(&volume, *blocks, old, false).await?;
                 for p in placed {
                     let place = || apply_place(core, &mut volume.state.lock(), p.lv_block, (p.vg_block.0, p.len));
                     core.with_nodes_privileged(place).await?;
@@ -457,6 +468,20 @@ impl Group {
             }
             Record::Update { volume } => self.apply_update(&mut self.catalog_mut(), volume)?,
             Record::Invalidate { volume } => self.apply_invalidate(&mut self.catalog_mut(), *volume)?,
+        }
+        Ok(())
+    }
+
+    async fn replay_unmap(self: &Arc<Self>, volume: &Volume, start: u64, end: u64, keep_place: bool) -> Result<()> {
+        let core = &self.core;
+        let mut at = start;
+        while at < end {
+            let to = self.part_to_free(volume, at, end).await?;
+            core.with_nodes_privileged(|| apply_unmap(core, &mut volume.state.lock(), at, to, keep_place)).await?;
+            at = to;
+            if at < end {
+                self.replay_part_room().await?;
+            }
         }
         Ok(())
     }

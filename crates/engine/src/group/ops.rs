@@ -16,6 +16,7 @@ use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::MAX_PVS;
 use crate::journal::Pressure;
 use crate::map::MapError;
+use crate::space::metadata::{RUNS_TOGETHER, blocks_for_runs};
 use crate::space::{Reserve, Run};
 use crate::units::{Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::Volume;
@@ -733,20 +734,21 @@ impl Group {
         .await
     }
 
-    async fn shrink(&self, volume: &Arc<Volume>, blocks: u64) -> Result<Seq> {
+    async fn shrink(self: &Arc<Self>, volume: &Arc<Volume>, blocks: u64) -> Result<Seq> {
         self.check_writable()?;
         let core = &self.core;
         let record = Record::Resize { volume: volume.id, blocks, placed: Vec::new() };
-        core.admit_unmap(NODES_FOR_CHANGE).await?;
+        let needed = NODES_FOR_CHANGE + blocks_for_runs(RUNS_TOGETHER);
+        core.admit_unmap(needed).await?;
         let seq = core.journal.append(&record, true);
         let outcome = self.shrink_written(volume, blocks, seq).await;
         core.journal.close(seq);
-        core.meta.lock().unmap_done(NODES_FOR_CHANGE);
+        core.meta.lock().unmap_done(needed);
         outcome.map(|()| seq)
     }
 
     /// The map changes after its record is on the disk (V2): a checkpoint may hold the map before the journal has the record.
-    async fn shrink_written(&self, volume: &Arc<Volume>, blocks: u64, seq: Seq) -> Result<()> {
+    async fn shrink_written(self: &Arc<Self>, volume: &Arc<Volume>, blocks: u64, seq: Seq) -> Result<()> {
         if !self.core.planted("map_first") {
             self.core.journal.written(seq).await?;
         }
@@ -757,12 +759,13 @@ impl Group {
         outcome
     }
 
-    async fn shrink_recorded(&self, volume: &Arc<Volume>, blocks: u64) -> Result<()> {
+    async fn shrink_recorded(self: &Arc<Self>, volume: &Arc<Volume>, blocks: u64) -> Result<()> {
         let core = &self.core;
         let old = volume.state.lock().meta.blocks;
         let mut at = blocks;
         while at < old {
-            let end = old.min(at + (1 << 16));
+            self.room_to_free().await?;
+            let end = self.part_to_free(volume, at, old).await?;
             core.with_nodes_privileged(|| {
                 let _gate = core.gate.read();
                 apply_unmap(core, &mut volume.state.lock(), at, end, false)
@@ -777,6 +780,21 @@ impl Group {
         let change = state.shortfall() - before;
         core.space.lock().promise(change);
         Ok(())
+    }
+
+    /// Where the first part of the range ends that frees no more runs than may be freed together.
+    pub(super) async fn part_to_free(&self, volume: &Volume, start: u64, end: u64) -> Result<u64> {
+        let end = end.min(start + (1 << 16));
+        if self.core.planted("frees_unbounded") {
+            return Ok(end);
+        }
+        let part = || {
+            let state = volume.state.lock();
+            let mut found = crate::map::Extents::new();
+            crate::map::lookup(&self.core.cache, &state.head.tree, start, end, &mut found)?;
+            Ok(found.get(self.core.runs_together()).map_or(end, |extent| extent.key))
+        };
+        self.core.with_nodes_privileged(part).await
     }
 
     /// Changes a snapshot's reserve.

@@ -62,6 +62,9 @@ impl Group {
             }
             if self.pending_full() {
                 self.checkpoint().await?;
+                if !self.core.meta.lock().has_least_room_to_free() {
+                    break;
+                }
             }
             count(&self.core.counters.reclaim_steps);
             match self.core.with_nodes_privileged(|| self.orphan_step(point, cursor)).await {

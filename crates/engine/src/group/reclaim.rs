@@ -33,6 +33,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// So many checkpoints are taken for the next part of a removal at the most.
+const CHECKPOINTS_FOR_ROOM: u32 = 8;
+
 pub(super) enum Stepped {
     More,
     TreeDone,
@@ -90,6 +93,7 @@ impl Group {
         }
         if self.pending_full() {
             self.checkpoint().await?;
+            self.room_to_free().await?;
         }
         let mut pace = Pace::default();
         loop {
@@ -130,7 +134,29 @@ impl Group {
 
     /// Whether so much waits to be freed that removal takes a checkpoint.
     pub(super) fn pending_full(&self) -> bool {
-        self.core.space.lock().pending_runs() > self.core.pending_bound()
+        self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_room_to_free()
+    }
+
+    /// Takes checkpoints until there is room for what the next part of a removal or a reduction frees (L2). Each gives back the
+    /// metadata that was replaced before it, and makes a part of what was freed usable. Where that gives nothing more, the least
+    /// room will do: what is removed gives back nodes. The caller has nothing under way that a checkpoint waits for.
+    pub(super) async fn room_to_free(self: &Arc<Self>) -> Result<()> {
+        let measure = || (self.core.meta.lock().free(), self.core.space.lock().pending_runs());
+        for _ in 0..CHECKPOINTS_FOR_ROOM {
+            if !self.core.is_short_of_room_to_free() {
+                return Ok(());
+            }
+            let (free, runs) = measure();
+            self.checkpoint().await?;
+            let (free_now, runs_now) = measure();
+            if free_now <= free && runs_now >= runs {
+                break;
+            }
+        }
+        match self.core.meta.lock().has_least_room_to_free() {
+            true => Ok(()),
+            false => Err(self.core.no_space(1)),
+        }
     }
 
     /// Marks a tree as dying and tells its child (D1, D3).

@@ -112,6 +112,14 @@ pub struct Capture {
     keep: u64,
 }
 
+impl Capture {
+    /// The position in a journal that is being replayed: records from `next` on are to come, and those in `open`. Its frames are
+    /// none of the new journal's.
+    pub fn of_replay(next: Seq, open: Vec<u64>, position: u64, first: Seq) -> Capture {
+        Capture { next, open, position, first, keep: 0 }
+    }
+}
+
 /// How full the ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {

@@ -3,8 +3,10 @@
 //! * M1 A block that a checkpoint on the disk refers to is not given out again before the next checkpoint is durable:
 //!   it waits in `pending`, then in `committing`.
 //! * M2 A reserve stays for what gives space back when ordinary writes get no more nodes (promise P8); and apart from it, for nobody
-//!   else, what the next checkpoint's stream takes. So a change that makes the stream longer is let in only while there is room
-//!   for that: a group whose checkpoint has no room could not be opened any more.
+//!   else, what the next checkpoint's stream takes, and the one after that. The stream on the disk gives its blocks back only when the
+//!   next is durable: what it grows by is needed twice. So a change that makes the stream longer is let in only while there is room
+//!   for that: a group whose checkpoint has no room could not be opened any more. Freed runs and arenas are counted as they
+//!   come ([`StreamLoad`]). Whoever frees much asks for room before each part of it ([`MetaSpace::has_room_to_free`]).
 //! * M3 A write that will change a map is let in only while there are blocks beyond the reserve for it and for those under way:
 //!   once its record is written the map has to follow, also where that takes more than was thought and the reserve gives it.
 //!   So is a discard, which may have the reserve: where snapshots share the nodes that it changes, it gives none of them back.
@@ -23,9 +25,13 @@
 //! * M8 A bad copy is written anew only while nothing else writes metadata: beside that, its block might be another node's by then.
 
 use crate::error::{Error, Result};
+use crate::format::node::CAPACITY;
+use crate::format::stream::{INDEX_ENTRIES, PAGE_PAYLOAD, RunRecord};
 use crate::map::{NodeCache, NodeRef};
-use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
+use crate::units::{MetaBlock, VgBlock};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks in each copy of a new group's metadata area, and by which it grows: the reserve (M2) needs some, however small an
 /// extent is.
@@ -38,6 +44,15 @@ const LEAST_RESERVE: u64 = 32;
 pub const NODES_FOR_WRITE: u64 = 16;
 /// ... and so many for each other write under way: its leaf, and its part of the path above.
 const NODES_UNDER_WAY: u64 = 2;
+
+/// Runs that one part of a removal, discard or reduction frees at the most: what lies in a few leaves.
+pub const RUNS_TOGETHER: usize = 1024;
+/// Blocks for nodes that such a part takes, and with which what it freed can be made usable again.
+const NODES_TO_FREE: u64 = 8;
+/// Blocks for what replay changes in memory alone: more than a journal of the largest size can ask for.
+const LENT_BLOCKS: u64 = 4 << 20;
+/// Blocks of a stream beside its pages and their index: what is not counted for a moment.
+const STREAM_SPARE: u64 = 5;
 
 /// M5: one for so many free blocks in arenas and pieces. Of slots of 16 blocks that are written at random, up to a third of the
 /// blocks is an extent of the map or a piece of the free tree, 84 to 168 of which are in a node; checkpoints copy each once.
@@ -55,6 +70,32 @@ pub enum Room {
     None,
 }
 
+/// Bytes of the next checkpoint's stream that come and go with what is freed and with arenas. [`Space`](super::Space) tells it, and
+/// [`MetaSpace`] keeps blocks for it.
+#[derive(Clone, Default)]
+pub struct StreamLoad(Arc<AtomicU64>);
+
+impl StreamLoad {
+    pub fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Blocks that a stream of so many bytes takes.
+fn stream_blocks(bytes: u64) -> u64 {
+    let pages = bytes.div_ceil(PAGE_PAYLOAD as u64);
+    pages + pages.div_ceil(INDEX_ENTRIES as u64)
+}
+
+/// Blocks that freeing so many runs takes of the next two streams (M2).
+pub fn blocks_for_runs(runs: usize) -> u64 {
+    2 * stream_blocks((runs * RunRecord::SIZE) as u64)
+}
+
 pub struct MetaSpace {
     /// First VG blocks of the two copies of each pair.
     pairs: Vec<[u64; 2]>,
@@ -65,10 +106,15 @@ pub struct MetaSpace {
     next: u64,
     pending: Vec<MetaBlock>,
     committing: Vec<MetaBlock>,
-    /// What the next checkpoint's stream may take, as it was last estimated...
-    checkpoint_blocks: u64,
+    /// Bytes of the next checkpoint's stream beside what `load` says, as they were last estimated. None: no checkpoint can be due...
+    stream_bytes: Option<u64>,
     /// ... and the bytes that changes have added to it since.
     added_bytes: u64,
+    load: StreamLoad,
+    /// Blocks of the last checkpoint's stream.
+    stream_in_use: u64,
+    /// Numbers behind those of the area: see [`lend`](Self::lend).
+    lent: u64,
     /// Writes under way that will change a map (M3).
     writes: u64,
     /// Blocks that discards under way may need (M3).
@@ -96,8 +142,11 @@ impl MetaSpace {
             next: 0,
             pending: Vec::new(),
             committing: Vec::new(),
-            checkpoint_blocks: 0,
+            stream_bytes: None,
             added_bytes: 0,
+            load: StreamLoad::default(),
+            stream_in_use: 0,
+            lent: 0,
             writes: 0,
             unmapping: 0,
             looks: 0,
@@ -128,12 +177,19 @@ impl MetaSpace {
         self.pairs.len() as u64 * self.pair_blocks
     }
 
+    /// For a group that is opened to be looked at: what replay changes stays in memory, and has numbers of which none is on the disk.
+    pub fn lend(&mut self) {
+        self.lent = LENT_BLOCKS;
+        self.used.resize((self.total() + self.lent).div_ceil(64) as usize, 0);
+        self.free += self.lent;
+    }
+
     pub fn free(&self) -> u64 {
         self.free
     }
 
     pub fn used(&self) -> u64 {
-        self.total() - self.free
+        self.total() + self.lent - self.free
     }
 
     /// Blocks that come back with the next checkpoint or the one under way.
@@ -155,19 +211,51 @@ impl MetaSpace {
         (self.total() / 8).clamp(LEAST_RESERVE, 1024) + self.kept_for_checkpoint()
     }
 
-    /// Blocks kept back from everybody but the checkpoint itself (M2).
+    /// Where the bytes are told that come and go.
+    pub fn set_load(&mut self, load: StreamLoad) {
+        self.load = load;
+    }
+
+    /// Blocks that the next checkpoint's stream may take.
+    pub fn next_stream(&self) -> u64 {
+        let bytes = |bytes| bytes + self.added_bytes + self.load.bytes();
+        self.stream_bytes.map_or(0, |known| stream_blocks(bytes(known)) + STREAM_SPARE)
+    }
+
+    /// Blocks kept back from everybody but checkpoints themselves (M2).
     fn kept_for_checkpoint(&self) -> u64 {
-        self.checkpoint_blocks + self.added_bytes.div_ceil(BLOCK_SIZE)
+        let next = self.next_stream();
+        next + next.saturating_sub(self.stream_in_use)
+    }
+
+    /// Whether so many more runs may be freed (M2): the checkpoint that names them has room, and can make some of them usable.
+    pub fn has_room_to_free(&self, runs: usize) -> bool {
+        self.free >= self.kept_from_commit() + blocks_for_runs(runs) + NODES_TO_FREE
+    }
+
+    /// Free blocks that are not kept for checkpoints.
+    pub fn slack(&self) -> u64 {
+        self.free.saturating_sub(self.kept_for_checkpoint())
+    }
+
+    /// Whether the next checkpoint has room at least, after one more leaf of a dying tree.
+    pub fn has_least_room_to_free(&self) -> bool {
+        self.free >= self.next_stream() + stream_blocks((CAPACITY * RunRecord::SIZE) as u64)
     }
 
     pub fn free_beyond_reserve(&self) -> u64 {
         self.free.saturating_sub(self.reserve())
     }
 
-    /// What a checkpoint's stream may take: kept back as well, so that there can always be a next one.
-    pub fn keep_for_checkpoint(&mut self, blocks: u64) {
-        self.checkpoint_blocks = blocks;
+    /// What a checkpoint's stream may take beside what comes and goes: kept back as well, so that there can always be a next one.
+    pub fn keep_for_stream(&mut self, bytes: u64) {
+        self.stream_bytes = Some(bytes);
         self.added_bytes = 0;
+    }
+
+    /// The last checkpoint's stream has so many blocks.
+    pub fn stream_has(&mut self, blocks: u64) {
+        self.stream_in_use = blocks;
     }
 
     /// Lets a change in that makes the stream longer by so many bytes, if there is room (M2): then they are kept for it.
@@ -302,7 +390,7 @@ impl MetaSpace {
     /// A free block. The caller made sure that there is one.
     pub fn alloc(&mut self) -> MetaBlock {
         let words = self.used.len();
-        let total = self.total();
+        let total = self.total() + self.lent;
         for i in 0..=words {
             let word = (self.next / 64) as usize % words;
             let mask = if i == 0 { !0u64 << (self.next % 64) } else { !0 };

@@ -23,12 +23,14 @@ mod returning;
 
 use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
-use crate::format::stream::ArenaMeta;
+use crate::format::packed::packed_len;
+use crate::format::stream::{ArenaMeta, ArenaRecord, RunRecord};
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
 use crate::units::{Epoch, MetaBlock, VolumeId};
-use metadata::MetaSpace;
+use metadata::{MetaSpace, StreamLoad};
 use parking_lot::Mutex;
 use pvs::Pvs;
+pub use returning::join_runs;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -187,6 +189,10 @@ pub struct Space {
     pending_blocks: u64,
     committing: Vec<Run>,
     committing_blocks: u64,
+    /// What pending runs and arenas take of the next checkpoint's stream.
+    load: StreamLoad,
+    /// Bytes that the runs being committed and the first so many pending ones take at the most, packed.
+    packed: (usize, usize),
     reserves: Map<VolumeId, Reserve>,
     promised: i64,
     search_from: u64,
@@ -342,6 +348,8 @@ impl Space {
             pending_blocks: 0,
             committing: Vec::new(),
             committing_blocks: 0,
+            load: StreamLoad::default(),
+            packed: (0, 0),
             reserves: Map::default(),
             promised: 0,
             search_from: 0,
@@ -422,6 +430,18 @@ impl Space {
 
     pub fn pending_runs(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Where this tells what the next checkpoint's stream takes.
+    pub fn load(&self) -> StreamLoad {
+        self.load.clone()
+    }
+
+    /// To be called after each change of arenas and of runs that are freed (M2). A stream that has no room packs its runs.
+    fn weigh(&self) {
+        let (bytes, runs) = self.packed;
+        let others = self.pending.len().saturating_sub(runs) * RunRecord::SIZE;
+        self.load.set((bytes + others + self.arenas.len() * ArenaRecord::SIZE) as u64);
     }
 
     pub fn slots_taken(&self) -> u64 {
@@ -653,6 +673,7 @@ impl Space {
             self.count_unused(at, len as i64);
             at += len;
         }
+        self.weigh();
     }
 
     fn arena_of(&mut self, block: u64) -> Option<(u64, &mut Arena)> {
@@ -700,6 +721,7 @@ impl Space {
         self.count_unused(base, -(len as i64));
         if done {
             self.arenas.remove(&base);
+            self.weigh();
         }
         (len > 0).then_some((start, len))
     }
@@ -749,6 +771,7 @@ impl Space {
         self.arenas.insert(run.0, arena);
         self.arena_order.push_back(run.0);
         self.sweep_order();
+        self.weigh();
         self.current.insert(volume, run.0);
         self.search_from = run.0 + run.1;
         Ok(run.0)
@@ -956,6 +979,7 @@ impl Space {
             self.count_unused(base, -(len as i64));
         }
         self.arenas.remove(&base);
+        self.weigh();
         Ok(())
     }
 
@@ -1118,6 +1142,7 @@ impl Space {
         self.arenas.insert(start, Arena { serial, len, used: words, unused, cursor: len });
         self.arena_order.push_back(start);
         self.count_unused(start, unused as i64);
+        self.weigh();
         !overlaps
     }
 
@@ -1167,6 +1192,18 @@ impl Space {
             Some((start, len)) if *start + *len == run.0 => *len += run.1,
             _ => self.pending.push(run),
         }
+        self.weigh();
+    }
+
+    /// Puts what waits to be freed in order and joins what touches: that is shorter in the stream, and neighbours are made usable
+    /// together.
+    pub fn tidy_pending(&mut self) {
+        if !join_runs(&mut self.pending) {
+            let run = self.pending.first().copied().unwrap_or_default();
+            let _ = self.contradiction("S1", run, "or blocks behind them were freed twice");
+        }
+        self.packed = (packed_len(&self.committing) + packed_len(&self.pending), self.pending.len());
+        self.weigh();
     }
 
     /// At a checkpoint's capture. Returns the runs that are free once it is durable.
@@ -1174,6 +1211,8 @@ impl Space {
         debug_assert!(self.committing.is_empty(), "one checkpoint at a time");
         self.committing = std::mem::take(&mut self.pending);
         self.committing_blocks = std::mem::take(&mut self.pending_blocks);
+        let (bytes, runs) = self.packed;
+        self.packed = (bytes + self.committing.len().saturating_sub(runs) * RunRecord::SIZE, 0);
         self.committing.clone()
     }
 
@@ -1190,6 +1229,10 @@ impl Space {
                     self.committing.pop();
                 }
             }
+            if self.committing.is_empty() {
+                self.packed = (0, 0);
+            }
+            self.weigh();
         }
         Ok(self.committing.is_empty())
     }
@@ -1199,6 +1242,7 @@ impl Space {
         let mut committing = std::mem::take(&mut self.committing);
         self.pending.append(&mut committing);
         self.pending_blocks += std::mem::take(&mut self.committing_blocks);
+        self.tidy_pending();
     }
 
     /// Puts the first part of a run where it belongs: into the arena or the free tree. Returns its length.

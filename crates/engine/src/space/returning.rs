@@ -7,6 +7,7 @@
 //! 4. [`Space::abort_commit`]: the rest waits for recovery's own checkpoint, which names it again.
 
 use super::{Run, Space};
+use crate::format::packed::packed_len;
 
 impl Space {
     /// The checkpoint frees these runs. False: it frees a block twice.
@@ -14,7 +15,9 @@ impl Space {
         debug_assert!(self.committing.is_empty(), "nothing was freed before the group is opened");
         let is_sound = join_runs(&mut runs);
         self.committing_blocks = runs.iter().map(|(_, len)| len).sum();
+        self.packed = (packed_len(&runs), 0);
         self.committing = runs;
+        self.weigh();
         is_sound
     }
 
@@ -39,7 +42,7 @@ impl Space {
 }
 
 /// Sorts runs and joins those that touch. False: some overlap.
-pub(super) fn join_runs(runs: &mut Vec<Run>) -> bool {
+pub fn join_runs(runs: &mut Vec<Run>) -> bool {
     runs.sort_unstable();
     let mut is_sound = true;
     runs.dedup_by(|next, last| {

@@ -15,7 +15,7 @@ use crate::format::record::crc32c;
 use crate::group::{FullPolicy, VolumeInfo};
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError, NodeRef};
-use crate::space::metadata::{NODES_FOR_WRITE, Room};
+use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, Room, blocks_for_runs};
 use crate::space::patience::{Full, Verdict};
 use crate::space::{Account, AllocError, Run, Runs};
 use crate::units::{BLOCK_SIZE, LvBlock, SECTOR_SIZE, Seq, VgBlock, VolumeId};
@@ -816,16 +816,12 @@ impl Volume {
         self.zero_bytes(offset, first * BLOCK_SIZE).await?;
         let (mut at, mut together) = (first, UNMAP_BLOCKS);
         while at < last {
-            let to = last.min(at + together);
-            match self.unmap_blocks(at, to).await {
+            match self.unmap_blocks(at, last.min(at + together)).await {
                 // A smaller part takes fewer nodes.
                 Err(Error::NoSpace { .. }) if together > LEAST_UNMAPPED => together /= 8,
                 // What is being removed gives back metadata, too.
                 Err(Error::NoSpace { .. }) if self.core.group()?.more_space().await? => {}
-                outcome => {
-                    outcome?;
-                    at = to;
-                }
+                outcome => at = outcome?,
             }
         }
         self.zero_bytes(last * BLOCK_SIZE, end).await
@@ -835,7 +831,7 @@ impl Volume {
     async fn zero_bytes(&self, mut start: u64, end: u64) -> Result<()> {
         while start < end {
             let to = end.min((start / BLOCK_SIZE + 1) * BLOCK_SIZE);
-            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await? > 0 {
+            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await?.0 > 0 {
                 self.write(start, (to - start) as u32, Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize))).await?;
             }
             start = to;
@@ -843,20 +839,25 @@ impl Volume {
         Ok(())
     }
 
-    /// The extents of the range, if any of them holds data; else none.
-    async fn mapped(&self, first: u64, last: u64) -> Result<u64> {
+    /// The extents of the range, if any of them holds data; else none. Of many only those that may be freed together: where the
+    /// first that is left begins.
+    async fn mapped(&self, first: u64, last: u64) -> Result<(usize, u64)> {
+        let most = if self.core.planted("frees_unbounded") { usize::MAX } else { RUNS_TOGETHER };
         self.core
             .with_nodes(|| {
                 let state = self.state.lock();
                 let mut found = Extents::new();
                 map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
+                let end = found.get(most).map_or(last, |extent| extent.key);
+                found.truncate(most);
                 let is_any = found.iter().any(|e| e.flags & UNWRITTEN == 0);
-                Ok(if is_any { found.len() as u64 } else { 0 })
+                Ok((if is_any { found.len() } else { 0 }, end))
             })
             .await
     }
 
-    async fn unmap_blocks(&self, first: u64, last: u64) -> Result<()> {
+    /// Unmaps the range, or its first part. Returns where that ends.
+    async fn unmap_blocks(&self, first: u64, last: u64) -> Result<u64> {
         let op = loop {
             let plan = poll_fn(|cx| {
                 let mut guard = self.state.lock();
@@ -882,18 +883,21 @@ impl Volume {
         outcome
     }
 
-    async fn unmap_registered(&self, first: u64, last: u64) -> Result<()> {
-        let extents = self.mapped(first, last).await?;
+    async fn unmap_registered(&self, first: u64, last: u64) -> Result<u64> {
+        let (extents, end) = self.mapped(first, last).await?;
         if extents == 0 {
-            return Ok(());
+            return Ok(end);
         }
         let keep_place = self.state.lock().thick();
         // Leaves in the middle are dropped, or written anew where their extents keep their places.
-        let nodes = NODES_FOR_WRITE + if keep_place { extents.div_ceil(EXTENTS_IN_LEAF) } else { 0 };
-        self.core.admit_unmap(nodes).await?;
-        let outcome = self.unmap_admitted(first, last, keep_place).await;
-        self.core.meta.lock().unmap_done(nodes);
-        outcome
+        let nodes = NODES_FOR_WRITE + if keep_place { (extents as u64).div_ceil(EXTENTS_IN_LEAF) } else { 0 };
+        // What is freed makes the next checkpoint's stream longer (M2).
+        let bounded = if self.core.planted("frees_unbounded") { 0 } else { extents };
+        let blocks = nodes + blocks_for_runs(bounded);
+        self.core.admit_unmap(blocks).await?;
+        let outcome = self.unmap_admitted(first, end, keep_place).await;
+        self.core.meta.lock().unmap_done(blocks);
+        outcome.map(|()| end)
     }
 
     async fn unmap_admitted(&self, first: u64, last: u64, keep_place: bool) -> Result<()> {
