@@ -10,6 +10,7 @@ use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Faults, Image, POLICIES, Policy, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
+use rowen_sim::worlds::members;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -54,31 +55,10 @@ async fn expect(group: &Arc<Group>, name: &str, blocks: u64, byte: u8) {
     }
 }
 
-/// The disks that the newest label names, as a host would find them.
-fn members(image: &Image) -> Image {
-    let world = World::new(1);
-    let disks = SimDisks::with_image(world.handle(), image.clone());
-    let places = world.run(async {
-        let mut newest = (0, Vec::new());
-        let mut labels = Vec::new();
-        for pv in 0..disks.count() {
-            // One that is being labelled anew may be torn: it has left.
-            let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap_or_default();
-            labels.push(label.as_ref().map(|label| label.pv_uuid));
-            if let Some(group) = label.and_then(|label| label.group) {
-                newest = newest.max((group.sequence, group.members));
-            }
-        }
-        let place = |uuid: &Uuid| labels.iter().position(|own| own.as_ref() == Some(uuid)).unwrap();
-        newest.1.iter().map(place).collect::<Vec<_>>()
-    });
-    image.reordered(&places)
-}
-
 /// What is left after a cut, opened, checked and looked over; the extents that it has.
 fn survivor(image: Image, seed: u64) -> u64 {
     let world = World::new(seed);
-    let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), members(&image));
+    let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), members(&image).unwrap());
     world.run(async {
         assert_eq!(Group::check(disks.clone()).await.unwrap().findings, Vec::<String>::new());
         let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
@@ -168,7 +148,7 @@ fn each_slot_is_torn(config: Config) -> bool {
                 for throw in 0..8 {
                     let image = moment.power_cut(Policy::Sectors, &mut Rng::new(moment.event << 8 | throw));
                     let world = World::new(1);
-                    let members = std::panic::catch_unwind(|| members(&image));
+                    let members = std::panic::catch_unwind(|| members(&image).unwrap());
                     opens &= members.is_ok_and(|image| {
                         let disks = SimDisks::with_image(world.handle(), image);
                         world.run(Group::open(disks, world.handle(), config.clone())).is_ok()
@@ -489,7 +469,7 @@ fn any_leaves() {
 
         let label = world.run(async { Group::read_label(&*disks, PvIndex(place)).await.unwrap().unwrap() });
         assert!(label.group.is_none() && label.pv_uuid == Uuid([place as u8 + 1; 16]));
-        let image = members(&disks.moment().killed(&mut Rng::new(1)));
+        let image = members(&disks.moment().killed(&mut Rng::new(1))).unwrap();
         let world = World::new(9);
         let disks = SimDisks::with_image(world.handle(), image);
         let as_disks: Arc<dyn Disks> = disks.clone();

@@ -484,7 +484,7 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
 }
 
 /// The disks that the newest label names, as a host finds them.
-fn members(image: &Image) -> Result<Image, String> {
+pub fn members(image: &Image) -> Result<Image, String> {
     let world = World::new(1);
     let disks = SimDisks::with_image(world.handle(), image.clone());
     let places = world.try_run(async {
