@@ -44,6 +44,8 @@ const REST: Duration = Duration::from_micros(500);
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Bad copies that a checkpoint writes anew, at most; the others are met again.
 const REPAIRS_TOGETHER: usize = 256;
+/// For tests: see [`Core::has_no_room_to_free`].
+const NO_ROOM_UNTIL: u64 = 40;
 /// Nodes that are read together where many are wanted.
 pub const READS_TOGETHER: usize = 32;
 
@@ -78,6 +80,15 @@ pub fn count(counter: &AtomicU64) {
 pub struct Pace {
     steps: u32,
     writes: u64,
+}
+
+/// Why a walk did not get a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Both copies were read, and neither is this node any more.
+    Lost(NodeRef),
+    /// A copy that may be good cannot be read now.
+    Unread(NodeRef),
 }
 
 /// A place where tasks wait for something to change.
@@ -274,11 +285,11 @@ impl Core {
         }
     }
 
-    /// The same for a walk that can do without a node: `Err` within is one that neither copy has any more.
+    /// The same for a walk that can do without a node: `Err` within is one that it did not get.
     pub async fn with_nodes_there<T>(
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
-    ) -> Result<std::result::Result<T, NodeRef>> {
+    ) -> Result<std::result::Result<T, Absent>> {
         let mut missing = None;
         let walk = || match step() {
             Err(MapError::Missing(node, level)) => {
@@ -289,10 +300,11 @@ impl Core {
         };
         match self.with_nodes_privileged(walk).await {
             Ok(value) => Ok(Ok(value)),
-            Err(Error::Corrupt { .. } | Error::Disk(_)) if missing.is_some() => {
-                Ok(Err(missing.expect("it was just asked")))
-            }
-            Err(error) => Err(error),
+            Err(error) => match (error, missing) {
+                (Error::Corrupt { .. }, Some(node)) => Ok(Err(Absent::Lost(node))),
+                (Error::Disk(_), Some(node)) => Ok(Err(Absent::Unread(node))),
+                (error, _) => Err(error),
+            },
         }
     }
 
@@ -301,6 +313,7 @@ impl Core {
     }
 
     /// Reads a node into the cache: from its first copy, or from the second. Then the next checkpoint repairs the first (M8).
+    /// A disk's error goes before damage: the copy that could not be read may be the good one.
     pub async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
         count(&self.counters.node_loads);
         let copies = self.meta.lock().locate(node.addr);
@@ -327,6 +340,7 @@ impl Core {
                     self.cache.insert_clean(decoded);
                     return Ok(());
                 }
+                Err(error @ Error::Disk(_)) if !matches!(first, Some(Error::Disk(_))) => first = Some(error),
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -591,7 +605,15 @@ impl Core {
 
     /// Whether there are too few metadata blocks for freeing as much as one part of a removal or a reduction does (M2).
     pub fn is_short_of_room_to_free(&self) -> bool {
-        !self.planted("frees_unbounded") && !self.meta.lock().has_room_to_free(RUNS_TOGETHER)
+        let is_short = !self.planted("frees_unbounded") && !self.meta.lock().has_room_to_free(RUNS_TOGETHER);
+        is_short || self.has_no_room_to_free()
+    }
+
+    /// For tests: metadata has no room until the group has taken so many checkpoints.
+    pub fn has_no_room_to_free(&self) -> bool {
+        cfg!(feature = "planted")
+            && self.config.planted.is_some_and(|bug| bug.starts_with("no_room_to_free"))
+            && self.counters.checkpoints.load(Ordering::Relaxed) < NO_ROOM_UNTIL
     }
 
     /// Lets others run after a step in the background, and rests now and then while there are writes: one step after the other

@@ -212,6 +212,7 @@ impl Group {
         if self.orphaned(&self.catalog.read()).is_some() {
             self.want_reclaim();
         }
+        self.end_standstill();
         self.core.space_event.notify();
         Ok(())
     }

@@ -69,6 +69,10 @@ pub struct Group {
     reclaim_wanted: AtomicBool,
     /// Nodes that removal could read in neither copy. It passes them over, and what they alone map stays in use.
     lost: Mutex<BTreeSet<NodeRef>>,
+    /// For nodes that it cannot read now.
+    patience: Mutex<reclaim::Patience>,
+    /// Removal has no room for the next checkpoint.
+    stands_still: AtomicBool,
     /// Somebody waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
     /// Volumes that may lie in many pieces, and whether there are any.
@@ -94,6 +98,7 @@ impl Group {
     }
 
     pub(crate) fn want_reclaim(&self) {
+        self.stands_still.store(false, Ordering::Release);
         self.reclaim_wanted.store(true, Ordering::Release);
         self.background.notify();
     }

@@ -204,6 +204,8 @@ impl Group {
             checkpoint_wanted: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(true),
             lost: Mutex::default(),
+            patience: Mutex::default(),
+            stands_still: AtomicBool::new(false),
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),

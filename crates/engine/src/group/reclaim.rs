@@ -17,11 +17,15 @@
 //!   it inherits (rule R6).
 //! * D4 A node that neither copy has any more costs what it maps, and nothing else: removal passes it over. Its blocks stay in use
 //!   without an owner, which `check` tells.
+//! * D5 A node that a disk does not read now is not lost: removal waits ([`Patience`]) and reads it again, and takes it for lost
+//!   only when that has taken longer than a disk or a path to it is away. A close waits for none of this.
+//! * D6 Removal that has no room for the next checkpoint stands still. The checkpoint that finds room again sets it going, and
+//!   who waits for removal is told.
 
 use super::Group;
 use super::catalog::Catalog;
 use super::report::Holdings;
-use crate::core::{Absorb, Core, Pace, count};
+use crate::core::{Absent, Absorb, Core, Pace, count};
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, MapError, NodeRef, Tree};
@@ -30,11 +34,48 @@ use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
 
+/// How long removal waits at first for a node that cannot be read now; then as long as it has waited already.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// After so long in all it goes on without the nodes of this tree that cannot be read.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// So many checkpoints are taken for the next part of a removal at the most.
 const CHECKPOINTS_FOR_ROOM: u32 = 8;
+
+/// How long removal has waited for nodes of one tree that cannot be read now (D5).
+#[derive(Default)]
+pub(super) struct Patience {
+    tree: TreeId,
+    waited: Duration,
+}
+
+impl Patience {
+    /// How long to wait before the next try; `None`: long enough.
+    fn next(&mut self, tree: TreeId) -> Option<Duration> {
+        if self.tree != tree {
+            *self = Patience { tree, waited: Duration::ZERO };
+        }
+        if self.waited >= LONGEST_WAIT {
+            return None;
+        }
+        let pause = self.waited.max(FIRST_WAIT);
+        self.waited += pause;
+        Some(pause)
+    }
+
+    /// A step was done. Where nodes of the tree were given up, the others are not waited for so long again.
+    fn stepped(&mut self) {
+        if self.waited < LONGEST_WAIT {
+            self.waited = Duration::ZERO;
+        }
+    }
+}
 
 pub(super) enum Stepped {
     More,
@@ -57,8 +98,9 @@ impl Group {
                 self.core.space_event.notify();
             }
             Err(error) => {
-                // Removal stops until the group is opened again; nothing is lost by that but space.
+                // Removal stops until there is room (D6), or until the group is opened again; nothing is lost by that but space.
                 self.reclaim_wanted.store(false, Ordering::Release);
+                self.stands_still.store(matches!(error, Error::NoSpace { .. }), Ordering::Release);
                 if !matches!(error, Error::NoSpace { .. } | Error::Closed) {
                     self.core.journal.poison(&format!("removal failed: {error}"));
                 }
@@ -100,18 +142,14 @@ impl Group {
             count(&self.core.counters.reclaim_steps);
             let stepped = match self.core.with_nodes_there(|| self.step(id)).await? {
                 Ok(stepped) => stepped,
-                Err(node) if self.core.planted("lost_nodes_stop") || !self.lost.lock().insert(node) => {
-                    return Err(Error::Corrupt {
-                        what: "tree node",
-                        place: node.to_string(),
-                        detail: "neither copy can be read".into(),
-                    });
-                }
-                Err(_) => {
-                    count(&self.core.counters.nodes_lost);
+                Err(absent) => {
+                    if !self.without(id, absent).await? {
+                        return Ok(true);
+                    }
                     continue;
                 }
             };
+            self.patience.lock().stepped();
             match stepped {
                 Stepped::TreeDone => {
                     self.core.space_event.notify();
@@ -130,6 +168,59 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// Waits for a node that cannot be read now (D5), or goes on without it (D4). False: the group ends.
+    async fn without(&self, tree: TreeId, absent: Absent) -> Result<bool> {
+        let node = match absent {
+            Absent::Unread(node) if !self.core.planted("unread_is_lost") => {
+                let pause = self.patience.lock().next(tree);
+                if let Some(pause) = pause {
+                    return Ok(self.pause(pause).await);
+                }
+                node
+            }
+            Absent::Unread(node) | Absent::Lost(node) => node,
+        };
+        if self.core.planted("lost_nodes_stop") || !self.lost.lock().insert(node) {
+            return Err(Error::Corrupt {
+                what: "tree node",
+                place: node.to_string(),
+                detail: "neither copy can be read".into(),
+            });
+        }
+        count(&self.core.counters.nodes_lost);
+        Ok(true)
+    }
+
+    /// Does nothing for a time. False, at once: the group is closed.
+    async fn pause(&self, time: Duration) -> bool {
+        let mut time = self.core.runtime.sleep(time);
+        loop {
+            let turn = self.background.turn();
+            if self.core.closed.load(Ordering::Acquire) {
+                return false;
+            }
+            let mut asked = pin!(self.background.changed(turn));
+            let is_over = poll_fn(|cx| match time.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending => asked.as_mut().poll(cx).map(|()| false),
+            });
+            if is_over.await {
+                return true;
+            }
+        }
+    }
+
+    /// A checkpoint was taken: removal that stands still goes on where there is room again (D6).
+    pub(super) fn end_standstill(&self) {
+        if self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
+            self.want_reclaim();
+        }
+    }
+
+    fn has_least_room_to_free(&self) -> bool {
+        self.core.meta.lock().has_least_room_to_free() && !self.core.has_no_room_to_free()
     }
 
     /// Whether so much waits to be freed that removal takes a checkpoint.
@@ -153,7 +244,7 @@ impl Group {
                 break;
             }
         }
-        match self.core.meta.lock().has_least_room_to_free() {
+        match self.has_least_room_to_free() {
             true => Ok(()),
             false => Err(self.core.no_space(1)),
         }
@@ -251,15 +342,25 @@ impl Group {
         if used > blocks { Stepped::Overdrawn(guard) } else { Stepped::TreeDone }
     }
 
-    /// Waits until background removal has nothing left to do.
+    /// Waits until background removal has nothing left to do. [`Error::NoSpace`]: it stands still (D6).
     pub async fn reclaim_idle(self: &Arc<Self>) -> Result<()> {
+        let mut has_asked = false;
         loop {
             let turn = self.core.space_event.turn();
             self.core.journal.failed()?;
-            if !self.reclaiming() && self.catalog.read().next_removal().is_none() {
-                return Ok(());
+            if !self.reclaiming() {
+                if self.catalog.read().next_removal().is_none() {
+                    return Ok(());
+                }
+                if has_asked && self.stands_still.load(Ordering::Acquire) {
+                    return Err(self.core.no_space(1));
+                }
+            }
+            if self.core.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
             }
             self.want_reclaim();
+            has_asked = !self.core.planted("no_room_to_free_asked_again");
             self.core.space_event.changed(turn).await;
         }
     }
