@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills
+.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-cuts
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -39,6 +39,11 @@ test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen's volumes (root; 
 test-kills: build ## kill -9 at random moments of every command on busy filesystems (root; N=1000 kills, SEED=number)
 	.ci/packages test
 	$(SUDO) crates/cli/tests/kills $(TARGET)/rowen $(or $(N),1000) $(SEED)
+
+test-cuts: build ## power cuts under databases on filesystems, on a disk that loses what was not flushed (root; N=200 cuts, SEED=number)
+	.ci/packages real
+	$(CARGO) build --release -p rowen-host --example volatile_disk
+	$(SUDO) crates/cli/tests/cuts $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),200) $(SEED)
 
 test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
 	.ci/run deb

@@ -1,0 +1,95 @@
+# What the scripts share that cut the power of the real program: a group on a disk with a volatile cache
+# (crates/host/examples/volatile_disk.rs). Set before this is read: rowen, disk (the programs), seed, what (a word for names).
+# shellcheck shell=bash
+
+RANDOM=$seed
+export PATH=$PATH:/usr/sbin:/sbin
+work=$(mktemp -d "${TMPDIR:-/tmp}/rowen-$what.XXXXXX")
+export ROWEN_SYSTEM_DIR=$work/etc ROWEN_RUN_DIR=$work/run ROWEN_IDLE_SECONDS=600
+# How long anything may take to end, in seconds. DISK_OPTION=lies makes a disk whose flushes do nothing.
+patience=${PATIENCE:-60} disk_option=${DISK_OPTION:-}
+group=$what$$ image=$work/image pv=$work/pv faults=0 disk_pid='' users=() cuts=0
+# Servers of databases run as others than root.
+chmod 755 "$work"
+mkdir -p "$work"/{etc,run,m}
+: >"$pv"
+ulimit -n 4096
+
+say() { printf '%s\n' "$*"; }
+fault() { say "FAULT after cut $cuts (seed $seed): $*"; faults=$((faults + 1)); }
+give_up() { say "$faults faults"; exit 1; }
+r() { "$rowen" "$@"; }
+clock() { date +%s%N; }
+# within SECONDS COMMAND...: until it succeeds.
+within() {
+    local i tries=$(($1 * 50)); shift
+    for ((i = 0; i < tries; i++)); do "$@" >/dev/null 2>&1 && return; sleep 0.02; done
+    return 1
+}
+has_ended() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1) in '' | Z | X) return 0 ;; *) return 1 ;; esac; }
+# The process just started uses a volume. (Disowned: the shell says nothing when it is killed.)
+uses() { users+=("$1"); disown "$1"; }
+# A process that was killed must end; one that waits for a device that is gone is a fault.
+ends() {
+    within "$patience" has_ended "$1" && return
+    fault "process $1 ($(tr '\0' ' ' <"/proc/$1/cmdline")) does not end: $(head -3 "/proc/$1/stack" 2>/dev/null | tr '\n' ' ')"
+    give_up
+}
+# This run's processes of Rowen.
+processes() {
+    local pid
+    pgrep -xf "$rowen (serve|keeper) $group"
+    for pid in $(pgrep -xf '/proc/self/exe helper'); do
+        grep -qz "^ROWEN_RUN_DIR=$ROWEN_RUN_DIR\$" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
+    done
+}
+no_processes() { [ -z "$(processes)" ]; }
+mounts_in() { awk -v w="$1" 'index($2, w) == 1 {print $2}' /proc/self/mounts | sort -r; }
+loops_in() { losetup -n -O NAME,BACK-FILE | awk -v w="$1" 'index($2, w) == 1 {print $1}'; }
+
+power_on() {
+    "$disk" "$image" "$pv" "$((RANDOM * 32768 + RANDOM))" ${disk_option:+"$disk_option"} >"$work/disk" 2>&1 &
+    disk_pid=$!
+    disown $disk_pid
+    within 30 grep -q ready "$work/disk" || { fault "the disk does not start: $(cat "$work/disk")"; give_up; }
+}
+
+# Everything stops: the disk answers nothing from here on and loses what it loses; then all that ran is killed, and what is
+# mounted goes. `users` are the processes that use volumes.
+power_cut() {
+    local pid victims
+    kill -USR1 "$disk_pid"
+    within "$patience" grep -q '^off' "$work/disk" || { fault "the disk does not end: $(cat "$work/disk")"; give_up; }
+    cuts=$((cuts + 1))
+    victims=$(processes)
+    for pid in $victims "${users[@]}" "$disk_pid"; do kill -9 "$pid" 2>/dev/null; done
+    for pid in "$disk_pid" $victims "${users[@]}"; do ends "$pid"; done
+    within "$patience" no_processes || { fault "$(processes | tr '\n' ' ')are still there"; give_up; }
+    users=() disk_pid=''
+    for point in $(mounts_in "$work/m"); do
+        within "$patience" umount "$point" || { fault "$point cannot be unmounted"; give_up; }
+    done
+    umount -l "$pv"
+}
+
+# The power stays off when this is over. Without a fault nothing is left to be taken away by force.
+clean() {
+    local pid i
+    trap - EXIT
+    for pid in $(processes) "${users[@]}" $disk_pid; do kill -9 "$pid" 2>/dev/null; done
+    mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null
+    # What still waits for a volume or the disk gets an error.
+    awk -v w="$work/" '/ fuse.rowen / && index($5, w) == 1 {split($3, n, ":"); print n[2]}' /proc/self/mountinfo |
+        while read -r pid; do echo 1 >"/sys/fs/fuse/connections/$pid/abort" 2>/dev/null; done
+    for i in 1 2 3 4 5; do
+        for point in $(mounts_in "$work/m"); do umount "$point" 2>/dev/null; done
+        [ -n "$(mounts_in "$work/m")" ] || break
+        sleep 0.5
+    done
+    for point in $(mounts_in "$work"); do umount -l "$point" 2>/dev/null; done
+    for i in $(loops_in "$work"); do losetup -d "$i"; done
+    rm -rf "/dev/${group:?}" "/dev/mapper/$group"-*
+    [ -n "${KEEP:-}" ] && say "kept: $work" || rm -rf --one-file-system "$work"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
