@@ -188,6 +188,11 @@ impl Moment {
         }
     }
 
+    /// What was being written.
+    pub fn under_way(&self) -> Vec<Place> {
+        self.under_way.iter().map(|piece| (piece.pv, piece.offset, piece.len as u64)).collect()
+    }
+
     /// What is on the disks after a power cut, or without a policy after the program died.
     pub fn crash(&self, policy: Option<Policy>, rng: &mut Rng) -> Image {
         match policy {

@@ -1,7 +1,7 @@
 //! Labels: what a physical volume says of itself, read and written without opening a group.
 
 use super::Group;
-use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
+use crate::disk::{DiskError, DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::{COPY_OFFSETS, DATA_OFFSET, SLOTS, Superblock};
 use crate::units::{BLOCK_SIZE, Uuid};
@@ -134,6 +134,43 @@ pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Op
     Ok(read_superblocks(disks, pv).await?.into_iter().next())
 }
 
+/// The slots of one copy, or why they cannot be read.
+type Slots = Vec<std::result::Result<PageBuf, DiskError>>;
+
+/// Where each copy begins, and its slots. Each slot is read by itself where they cannot be read together: a sector that a power
+/// cut left unreadable hides no other slot. Where some can be read, the others are tried once more at the end: the newest superblock
+/// must not be passed over because a path comes back while its copies are read.
+async fn read_slots(disks: &dyn Disks, pv: PvIndex) -> Vec<(u64, Slots)> {
+    let mut copies = Vec::new();
+    for copy in COPY_OFFSETS {
+        let whole = read(disks, pv, copy, SLOTS * BLOCK_SIZE).await;
+        let mut slots = Slots::new();
+        for slot in 0..SLOTS {
+            let at = slot * BLOCK_SIZE;
+            slots.push(match &whole {
+                Ok(buf) => Ok(PageBuf::from_slice(&buf.as_slice()[at as usize..][..BLOCK_SIZE as usize])),
+                Err(_) => read(disks, pv, copy + at, BLOCK_SIZE).await,
+            });
+        }
+        copies.push((copy, slots));
+    }
+    let is_there = copies.iter().any(|(_, slots)| slots.iter().any(std::result::Result::is_ok));
+    for (copy, slots) in copies.iter_mut().filter(|_| is_there) {
+        for (slot, bytes) in (0..).zip(slots) {
+            if bytes.is_err() {
+                *bytes = read(disks, pv, *copy + slot * BLOCK_SIZE, BLOCK_SIZE).await;
+            }
+        }
+    }
+    copies
+}
+
+async fn read(disks: &dyn Disks, pv: PvIndex, offset: u64, len: u64) -> std::result::Result<PageBuf, DiskError> {
+    let (segments, buf) = (one(pv, offset, len as u32), PageBuf::zeroed(len as usize));
+    let read = start(disks, DiskOp::Read { segments, buf }).await?;
+    Ok(read.expect("a read gives its buffer back"))
+}
+
 /// All valid superblocks of a physical volume, the newest first. Damage is an error only when there is none.
 pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<Vec<Superblock>> {
     let size = disks.geometry(pv).size;
@@ -142,21 +179,11 @@ pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<V
     }
     let mut valid: Vec<Superblock> = Vec::new();
     let mut damage = None;
-    for copy in COPY_OFFSETS {
-        let len = (SLOTS * BLOCK_SIZE) as u32;
-        let buf = PageBuf::zeroed(len as usize);
-        let outcome = start(disks, DiskOp::Read { segments: one(pv, copy, len), buf }).await;
-        let buf = match outcome {
-            Ok(buf) => buf.expect("a read gives its buffer back"),
-            Err(error) => {
-                damage = damage.or(Some(error.into()));
-                continue;
-            }
-        };
-        for slot in 0..SLOTS {
-            let at = (slot * BLOCK_SIZE) as usize;
+    for (copy, slots) in read_slots(disks, pv).await {
+        for (slot, bytes) in (0..).zip(slots) {
             let place = format!("physical volume {}, byte {}", pv.0, copy + slot * BLOCK_SIZE);
-            match Superblock::decode(&buf.as_slice()[at..at + BLOCK_SIZE as usize], &place) {
+            let found = bytes.map_err(Error::from).and_then(|bytes| Superblock::decode(bytes.as_slice(), &place));
+            match found {
                 Ok(Some(found)) if found.sequence % SLOTS == slot => valid.push(found),
                 Ok(_) => {}
                 Err(error @ Error::Unsupported(_)) => return Err(error),
@@ -190,27 +217,31 @@ fn contradict(a: &Superblock, b: &Superblock) -> bool {
 /// torn in its turn, could complete them: the superblock of a checkpoint that was never finished would be the newest,
 /// over metadata that was overwritten since. Must be done before anything else is written after a cut.
 ///
+/// `newest`: the number of the group's newest superblock. The slot of the next one holds nothing that is needed, and may be such a
+/// slot where it cannot be read.
+///
 /// A slot that cannot be written keeps what it holds (M7: the other copy is enough). Should that be completed all the same, the two
 /// copies of that number differ, and neither is believed.
-pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize) -> Result<()> {
+pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize, newest: u64) -> Result<()> {
     let mut cleared = false;
     for index in 0..pvs {
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
-        for copy in COPY_OFFSETS {
-            let len = (SLOTS * BLOCK_SIZE) as u32;
-            let buf = PageBuf::zeroed(len as usize);
-            let outcome = start(disks, DiskOp::Read { segments: one(pv, copy, len), buf }).await;
-            // Unreadable is not torn; the other copy was good enough to open the group.
-            let Ok(Some(buf)) = outcome else { continue };
-            for slot in 0..SLOTS {
-                let bytes = &buf.as_slice()[(slot * BLOCK_SIZE) as usize..][..BLOCK_SIZE as usize];
-                let valid = matches!(Superblock::decode(bytes, ""), Ok(Some(found)) if found.sequence % SLOTS == slot);
-                if valid || bytes.iter().all(|byte| *byte == 0) {
-                    continue;
+        for (copy, slots) in read_slots(disks, pv).await {
+            for (slot, bytes) in (0..).zip(slots) {
+                let is_torn = match &bytes {
+                    Ok(bytes) => {
+                        let bytes = bytes.as_slice();
+                        let decoded = Superblock::decode(bytes, "");
+                        let valid = matches!(decoded, Ok(Some(found)) if found.sequence % SLOTS == slot);
+                        !valid && bytes.iter().any(|byte| *byte != 0)
+                    }
+                    Err(_) => slot == (newest + 1) % SLOTS,
+                };
+                if is_torn {
+                    let zeros = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
+                    let segments = one(pv, copy + slot * BLOCK_SIZE, BLOCK_SIZE as u32);
+                    cleared |= start(disks, DiskOp::Write { segments, buf: zeros }).await.is_ok();
                 }
-                let zeros = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
-                let segments = one(pv, copy + slot * BLOCK_SIZE, BLOCK_SIZE as u32);
-                cleared |= start(disks, DiskOp::Write { segments, buf: zeros }).await.is_ok();
             }
         }
     }

@@ -290,7 +290,7 @@ impl Group {
         if !read_only {
             // Replay may take checkpoints.
             group.back_at_opening().await;
-            super::label::clear_torn(&*group.core.disks, pvs).await?;
+            super::label::clear_torn(&*group.core.disks, pvs, sequence).await?;
             newest.complete(&*group.core.disks).await?;
         }
         group.return_freed().await?;
