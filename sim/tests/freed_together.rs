@@ -21,7 +21,9 @@ const LARGE: u64 = 30_000;
 /// One disk event in so many of an opening is cut.
 const CUT_EACH: u64 = 101;
 
+/// Metadata grows by whole extents only: it is to be full while there is free space.
 fn setup(mib: u64, planted: Option<&'static str>) -> Setup {
+    let planted = planted.or(Some("grow_by_extents"));
     Setup { config: Config { planted, ..Config::default() }, extent_blocks: 256, ..Setup::small(1, mib) }
 }
 

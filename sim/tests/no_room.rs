@@ -16,6 +16,13 @@ const BLOCKS: u64 = 1000;
 /// A leaf of its map has more extents than this.
 const LEAF: u64 = 80;
 
+/// A group whose metadata grows by whole extents only, so that it fills up while there is free space.
+fn setup(mib: u64) -> Setup {
+    let mut setup = Setup::small(1, mib);
+    setup.config.planted = Some("grow_by_extents");
+    setup
+}
+
 fn spec(kind: VolumeKind, blocks: u64) -> VolumeSpec {
     VolumeSpec { kind, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
@@ -85,7 +92,7 @@ async fn fill_of(client: &Client, vol: Vol, depth: usize, blocks: u64) -> Vec<Vo
 fn space_comes_back_part_by_part() {
     const PIECES: u64 = 14_000;
     let world = World::new(4);
-    let (disks, group) = Setup::small(1, 64).make(&world).unwrap();
+    let (disks, group) = setup(64).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
     world.run(async {
         let rng = &mut Rng::new(4);
@@ -115,7 +122,7 @@ fn space_comes_back_part_by_part() {
 #[test]
 fn no_more_snapshots_give_way_than_must() {
     let world = World::new(5);
-    let (_, group) = Setup::small(1, 16).make(&world).unwrap();
+    let (_, group) = setup(16).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
     world.run(async {
         let vol = fragmented(&client, &mut Rng::new(5)).await;
@@ -135,7 +142,7 @@ fn no_more_snapshots_give_way_than_must() {
 fn writes_are_refused_and_removal_makes_room() {
     for (seed, depth) in [(1, 1), (2, 4), (3, 13)] {
         let world = World::new(seed);
-        let (disks, group) = Setup::small(1, 16).make(&world).unwrap();
+        let (disks, group) = setup(16).make(&world).unwrap();
         let client = Client::new(world.handle(), group, Arc::default());
         world.run(async {
             let vol = fragmented(&client, &mut Rng::new(seed)).await;
@@ -177,7 +184,7 @@ async fn write_at_random(client: &Client, vol: Vol, blocks: u64, wanted: u64, rn
 fn what_is_only_in_the_stream_is_refused_before_it_is_too_much() {
     for tags in [false, true] {
         let world = World::new(8);
-        let (disks, group) = Setup::small(1, 16).make(&world).unwrap();
+        let (disks, group) = setup(16).make(&world).unwrap();
         let client = Client::new(world.handle(), group, Arc::default());
         world.run(async {
             let vol = fragmented(&client, &mut Rng::new(8)).await;
@@ -221,7 +228,7 @@ fn what_is_only_in_the_stream_is_refused_before_it_is_too_much() {
 fn a_trim_where_metadata_is_full_is_refused_or_done() {
     const LARGE: u64 = 24_000;
     let world = World::new(10);
-    let mut setup = Setup::small(1, 192);
+    let mut setup = setup(192);
     (setup.config.cache_bytes, setup.config.dirty_bytes) = (64 << 20, 64 << 20);
     let (disks, group) = setup.make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());

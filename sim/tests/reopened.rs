@@ -24,7 +24,9 @@ fn spec(blocks: u64) -> VolumeSpec {
 }
 
 fn setup(mib: u64) -> Setup {
-    Setup { config: Config::default(), extent_blocks: 256, ..Setup::small(1, mib) }
+    // Metadata grows by whole extents only: it is to be full while there is free space.
+    let config = Config { planted: Some("grow_by_extents"), ..Config::default() };
+    Setup { config, extent_blocks: 256, ..Setup::small(1, mib) }
 }
 
 /// What the disks hold now, as the death of the program leaves it, is opened, closed and checked.
@@ -115,6 +117,7 @@ fn a_discard_in_each_leaf(ending: Ending, planted: Option<&'static str>) -> Resu
             Ending::Killed => {}
         }
     });
+    let planted = planted.or(setup.config.planted);
     reopen(&disks, &Config { planted, ..setup.config }, 100)
 }
 

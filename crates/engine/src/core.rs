@@ -128,7 +128,7 @@ impl Event {
 struct Growth {
     is_under_way: AtomicBool,
     done: Event,
-    /// Extents taken out of free space that are not metadata yet.
+    /// Runs taken out of free space that are not metadata yet.
     taken: Mutex<Vec<Run>>,
 }
 
@@ -456,8 +456,8 @@ impl Core {
         (0..self.disks.count()).map(|i| self.disks.geometry(PvIndex(i as u16)).sector).max().unwrap_or(512)
     }
 
-    /// Adds pairs of extents to the metadata area: one, or as many small ones as are worth the while. `Ok(false)`: there is no
-    /// room for any. One at a time: who comes meanwhile takes part in what was found.
+    /// Makes the metadata area larger: by a pair of extents, by as many small ones as are worth the while, or by shorter runs (M9).
+    /// `Ok(false)`: there is no room for any. One at a time: who comes meanwhile takes part in what was found.
     pub async fn grow(&self, open: OpenArenas) -> Result<bool> {
         loop {
             let (turn, free) = (self.growth.done.turn(), self.meta.lock().free());
@@ -476,29 +476,107 @@ impl Core {
     }
 
     async fn grow_alone(&self, open: OpenArenas) -> Result<bool> {
-        let wanted = (LEAST_METADATA / self.placement().extent_blocks).max(1);
-        for pair in 0..wanted {
-            let Some(runs) = self.with_nodes_privileged(|| self.take_pair(open)).await? else { return Ok(pair > 0) };
-            // U1: there is room behind it before anybody uses it.
-            let backed = if self.planted("grow_unbacked") { Ok(()) } else { self.back(&runs).await };
-            let _gate = self.gate.read();
-            self.growth.taken.lock().clear();
-            if let Err(error) = backed {
-                let mut space = self.space.lock();
-                runs.iter().for_each(|run| space.free_later(*run));
-                drop(space);
-                if error.is_no_room() {
-                    self.lacks_room(error, self.in_parts(&runs).into_iter().flatten().collect());
-                }
-                return Ok(pair > 0);
+        let wanted = LEAST_METADATA.max(self.placement().extent_blocks);
+        let mut grown = 0;
+        while grown < wanted {
+            let pairs = self.take_for_growth(open).await?;
+            if !self.add_pairs(&pairs).await {
+                break;
             }
-            self.meta.lock().add_pair(runs.map(|run| run.0));
+            grown += pairs.iter().map(|[run, _]| run.1).sum::<u64>();
+        }
+        Ok(grown > 0)
+    }
+
+    /// Takes pairs of runs out of free space that are to become metadata: a pair of extents if there is one; where there is
+    /// need, shorter runs (M9); and if there are few of these, either after the arenas were closed.
+    async fn take_for_growth(&self, open: OpenArenas) -> Result<Vec<[Run; 2]>> {
+        if open == OpenArenas::Stay {
+            let pair = self.with_nodes_privileged(|| self.take_pair(open)).await?;
+            return Ok(pair.into_iter().collect());
+        }
+        for arenas in [OpenArenas::Kept, OpenArenas::Close] {
+            if let Some(pair) = self.with_nodes_privileged(|| self.take_pair(arenas)).await? {
+                return Ok(vec![pair]);
+            }
+            let pieces = if self.planted("grow_by_extents") { Vec::new() } else { self.take_pieces().await? };
+            if !pieces.is_empty() {
+                return Ok(pieces);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Makes pairs of runs that were taken part of the metadata area. False: there are none, or there is no room behind them.
+    async fn add_pairs(&self, pairs: &[[Run; 2]]) -> bool {
+        let runs: Vec<Run> = pairs.iter().flatten().copied().collect();
+        // U1: there is room behind it before anybody uses it.
+        let backed = if self.planted("grow_unbacked") { Ok(()) } else { self.back(&runs).await };
+        let _gate = self.gate.read();
+        self.growth.taken.lock().clear();
+        if let Err(error) = backed {
+            let mut space = self.space.lock();
+            runs.iter().for_each(|run| space.free_later(*run));
+            drop(space);
+            if error.is_no_room() {
+                self.lacks_room(error, self.in_parts(&runs).into_iter().flatten().collect());
+            }
+            return false;
+        }
+        let mut meta = self.meta.lock();
+        pairs.iter().for_each(|[first, second]| meta.add_pair([first.0, second.0], first.1));
+        !pairs.is_empty()
+    }
+
+    /// M9
+    async fn take_pieces(&self) -> Result<Vec<[Run; 2]>> {
+        let plan = self.with_nodes_privileged(|| self.space.lock().pieces_for_metadata(self.hands())).await?;
+        let mut taken: Vec<[Run; 2]> = Vec::new();
+        for pair in plan {
+            self.meta.lock().expect_pair();
+            match self.take_both(pair).await {
+                Ok(true) => taken.push(pair),
+                // Another has taken one of them meanwhile.
+                Ok(false) => {}
+                Err(Error::NoSpace { .. }) => break,
+                // What was taken is not lost: whoever comes next meets the error, too.
+                Err(_) if !taken.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes both runs out of free space, or none. `Ok(false)`: one is not free any more.
+    async fn take_both(&self, pair: [Run; 2]) -> Result<bool> {
+        for (n, run) in pair.into_iter().enumerate() {
+            let take = || {
+                let _gate = self.gate.read();
+                let keep = self.meta.lock().kept_from_growth();
+                let is_taken = self.space.lock().take_if_free(Hands { keep, ..self.hands() }, run)?;
+                if is_taken {
+                    self.growth.taken.lock().push(run);
+                }
+                Ok(is_taken)
+            };
+            let outcome = self.with_nodes_privileged(take).await;
+            if outcome != Ok(true) {
+                let _gate = self.gate.read();
+                for earlier in &pair[..n] {
+                    self.growth.taken.lock().retain(|taken| taken != earlier);
+                    self.space.lock().free_later(*earlier);
+                }
+                return outcome;
+            }
         }
         Ok(true)
     }
 
-    /// Extents that are to become metadata and are not yet: to a checkpoint they are free.
+    /// Runs that are to become metadata and are not yet: to a checkpoint they are free.
     pub fn growing(&self) -> Vec<Run> {
+        if self.planted("growth_forgotten") {
+            return Vec::new();
+        }
         self.growth.taken.lock().clone()
     }
 
@@ -522,6 +600,7 @@ impl Core {
         }
         match second {
             Ok(Some(second)) => {
+                self.meta.lock().expect_pair();
                 *self.growth.taken.lock() = vec![first, second];
                 Ok(Some([first, second]))
             }
@@ -535,7 +614,7 @@ impl Core {
         }
     }
 
-    /// Finds room for metadata: a new pair of extents, or what the next checkpoint gives back.
+    /// Finds room for metadata: more of it, or what the next checkpoint gives back.
     pub async fn metadata_room(&self) -> Result<()> {
         self.meta.lock().end_looks();
         let grown = match self.grow(OpenArenas::Close).await {

@@ -158,6 +158,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_GAPS", superblock::FEATURE_GAPS),
         ("FEATURE_ALLOCATION", superblock::FEATURE_ALLOCATION),
         ("FEATURE_PACKED_RUNS", superblock::FEATURE_PACKED_RUNS),
+        ("FEATURE_PAIR_LENGTHS", superblock::FEATURE_PAIR_LENGTHS),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
         ("INDEX_ENTRIES", stream::INDEX_ENTRIES as u64),
@@ -358,6 +359,10 @@ fn a_stream_has_the_length_that_the_page_gives_and_comes_back() {
     let plain = stream::Stream { attributes: GroupAttributes::default(), ..stream };
     assert_eq!(plain.encode().len(), bytes.len() - group, "what has no properties of its own has no record of them");
     assert_eq!(plain.features(), 0);
+    let short = stream::Stream { pair_lengths: vec![7], ..plain };
+    assert_eq!(short.encode().len(), bytes.len() - group + 8);
+    assert_eq!(short.features(), superblock::FEATURE_PAIR_LENGTHS);
+    assert_eq!(stream::Stream::decode(&short.encode()).unwrap().pair_lengths, [7]);
 }
 
 #[test]
@@ -375,6 +380,7 @@ fn impossible_numbers_in_a_stream_are_refused() {
     assert!(refused(|s| s.volumes[0].sector = 1024));
     assert!(refused(|s| s.volumes[0].head = TreeId(u64::MAX)));
     assert!(refused(|s| s.arenas[0].len = 1025));
+    assert!(refused(|s| s.pair_lengths = vec![1, 2]));
     assert!(refused(|s| s.arenas[0].used[0] = 8), "the fourth block of three");
     assert!(!refused(|s| s.arenas[0].used[0] = 4));
 }

@@ -1,13 +1,13 @@
 //! The checkpoint stream: all that a group knows beside its trees' nodes, written anew by each checkpoint.
 //!
 //! The stream's bytes are cut into pages, which are named by index blocks, the first of which the superblock names.
-//! Order in the stream: header, the group's own properties where it has any, free blocks of each physical volume, metadata extent pairs, trees, volumes, arenas,
+//! Order in the stream: header, the group's own properties where it has any, free blocks of each physical volume, pairs of runs that hold metadata, trees, volumes, arenas,
 //! extents to free, open records, and last the bitmap of metadata blocks in use.
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::packed;
 use super::record::{block_crc, on_disk, seal};
-use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS};
+use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS};
 use crate::error::{Error, Result};
 use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::map::{NodeRef, Tree};
@@ -79,7 +79,8 @@ on_disk! {
         120 => pvs: u64,
         128 => has_group: u64,
         136 => packed_bytes: u64,
-        144 => reserved: [u8; 48],
+        144 => pair_lengths: u64,
+        152 => reserved: [u8; 40],
     }
 }
 
@@ -102,7 +103,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// A pair of extents that hold metadata: VG blocks of the first block of each copy.
+    /// A pair of runs that hold metadata: VG blocks of the first block of each copy.
     PairRecord, 16 {
         0 => copy_a: u64,
         8 => copy_b: u64,
@@ -256,6 +257,8 @@ pub struct Stream {
     pub pv_free: Vec<u64>,
     pub attributes: GroupAttributes,
     pub pairs: Vec<[u64; 2]>,
+    /// Blocks in each copy of each pair; empty if each has an extent.
+    pub pair_lengths: Vec<u64>,
     pub trees: Vec<TreeMeta>,
     pub volumes: Vec<VolumeMeta>,
     pub arenas: Vec<ArenaMeta>,
@@ -536,7 +539,8 @@ impl Stream {
         let packs = self.packs && !self.to_free.is_empty();
         (if uses { FEATURE_ATTRIBUTES } else { 0 })
             | (if allocates { 0 } else { FEATURE_ALLOCATION })
-            | if packs { FEATURE_PACKED_RUNS } else { 0 }
+            | (if packs { FEATURE_PACKED_RUNS } else { 0 })
+            | if self.pair_lengths.is_empty() { 0 } else { FEATURE_PAIR_LENGTHS }
     }
 
     /// The stream's bytes. The bitmap is the last thing, `bitmap_bytes` long, and may be filled in later.
@@ -566,7 +570,8 @@ impl Stream {
             pvs: self.pv_free.len() as u64,
             has_group: u64::from(self.has_group()),
             packed_bytes: packed.len() as u64,
-            reserved: [0; 48],
+            pair_lengths: self.pair_lengths.len() as u64,
+            reserved: [0; 40],
         };
         out.record(&header.encode());
         if self.has_group() {
@@ -576,6 +581,7 @@ impl Stream {
         for [copy_a, copy_b] in &self.pairs {
             out.record(&PairRecord { copy_a: *copy_a, copy_b: *copy_b }.encode());
         }
+        self.pair_lengths.iter().for_each(|blocks| out.u64(*blocks));
         self.trees.iter().for_each(|t| put_tree(&mut out, t));
         self.volumes.iter().for_each(|v| put_volume(&mut out, v));
         for a in &self.arenas {
@@ -618,6 +624,12 @@ impl Stream {
         for _ in 0..input.count(h.pairs, PairRecord::SIZE)? {
             let r = PairRecord::decode(input.array()?);
             stream.pairs.push([r.copy_a, r.copy_b]);
+        }
+        for _ in 0..input.count(h.pair_lengths, 8)? {
+            stream.pair_lengths.push(input.u64()?);
+        }
+        if !stream.pair_lengths.is_empty() && stream.pair_lengths.len() != stream.pairs.len() {
+            return Err(input.corrupt("lengths of other pairs than there are"));
         }
         for _ in 0..input.count(h.trees, TreeRecord::SIZE)? {
             stream.trees.push(get_tree(&mut input)?);

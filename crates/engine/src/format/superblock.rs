@@ -32,8 +32,11 @@ pub const FEATURE_GAPS: u64 = 2;
 pub const FEATURE_ALLOCATION: u64 = 4;
 /// The stream has packed runs to free.
 pub const FEATURE_PACKED_RUNS: u64 = 8;
+/// Pairs of runs that hold metadata have lengths of their own.
+pub const FEATURE_PAIR_LENGTHS: u64 = 16;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
-pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES | FEATURE_GAPS | FEATURE_ALLOCATION | FEATURE_PACKED_RUNS;
+pub const KNOWN_INCOMPATIBLE: u64 =
+    FEATURE_ATTRIBUTES | FEATURE_GAPS | FEATURE_ALLOCATION | FEATURE_PACKED_RUNS | FEATURE_PAIR_LENGTHS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.

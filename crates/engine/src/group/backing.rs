@@ -17,6 +17,7 @@ use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, back, start};
 use crate::error::Result;
 use crate::format::superblock::DATA_OFFSET;
 use crate::space::Run;
+use crate::space::metadata::Pair;
 use crate::units::VgBlock;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -147,7 +148,7 @@ impl Group {
             back(&*self.core.disks, label_area(pv)).await?;
         }
         let pairs = self.core.meta.lock().pairs().to_vec();
-        let copies = pairs.into_iter().flatten().map(|start| (start, root.extent_blocks));
+        let copies = pairs.iter().flat_map(Pair::runs);
         let runs: Vec<Run> = std::iter::once((root.journal_start, root.journal_blocks)).chain(copies).collect();
         self.core.back(&runs).await
     }

@@ -19,6 +19,7 @@ use crate::format::node::Node;
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, NodeRef};
 use crate::runtime::{Runtime, Task, yield_now};
+use crate::space::metadata::Pair;
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
 use crate::volume::state::UNWRITTEN;
 use std::cell::RefCell;
@@ -343,7 +344,7 @@ impl<'a> Check<'a> {
         let root = self.group.root.lock().group.clone();
         let mut areas = vec![("the journal", root.journal_start, root.journal_blocks)];
         let pairs = self.group.core.meta.lock().pairs().to_vec();
-        areas.extend(pairs.iter().flatten().map(|start| ("the metadata area", *start, root.extent_blocks)));
+        areas.extend(pairs.iter().flat_map(Pair::runs).map(|(start, len)| ("the metadata area", start, len)));
         for (what, start, len) in areas {
             if !placement.holds(start, len) {
                 self.report.find(format!("{what} at VG block {start} lies outside the group"));

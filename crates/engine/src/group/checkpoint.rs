@@ -319,7 +319,8 @@ impl Group {
     /// Bytes of the next checkpoint's stream, beside what [`StreamLoad`](crate::space::metadata::StreamLoad) counts.
     pub(super) fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
-        let own = tag_bytes(&catalog.attributes) + 1024;
+        let growing = self.core.growing().len() * RunRecord::SIZE;
+        let own = tag_bytes(&catalog.attributes) + growing as u64 + 1024;
         let volumes = catalog.volumes.values().map(|volume| {
             let state = volume.state.lock();
             let in_flight: usize = state.in_flight.iter().map(|op| op.allocated.len()).sum();
@@ -327,7 +328,7 @@ impl Group {
         });
         let items = volumes.sum::<u64>() + catalog.trees.values().map(tree_bytes).sum::<u64>() + own;
         // A quarter more: writes go on until the capture.
-        (items + items / 4) + self.core.meta.lock().bitmap_bytes()
+        (items + items / 4) + self.core.meta.lock().area_bytes()
     }
 
     fn capture(&self) -> Result<Captured> {
@@ -378,7 +379,7 @@ impl Group {
         drop(space);
         let mut meta = core.meta.lock();
         let mut root = self.root.lock();
-        stream.pairs = meta.pairs().to_vec();
+        (stream.pairs, stream.pair_lengths) = meta.recorded_pairs();
         meta.release_later(root.stream_blocks.drain(..));
         meta.begin_commit();
         stream.bitmap = vec![0; meta.bitmap_bytes() as usize];

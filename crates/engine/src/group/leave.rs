@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// Blocks of the journal's new place that are zeroed at once.
 const ZEROED_TOGETHER: u64 = 256;
 
+/// Copies of runs of metadata that move between two checkpoints.
+const MOVED_TOGETHER: usize = 64;
+
 /// LVM's word for a physical volume that cannot leave.
 pub(super) fn in_use() -> Error {
     Error::Busy("the physical volume is in use".into())
@@ -115,26 +118,27 @@ impl Group {
     /// Moves the copies of metadata that lie within these VG blocks out of them. False: there is no room for them.
     async fn move_metadata(self: &Arc<Self>, range: &Range<u64>) -> Result<bool> {
         let copies = self.core.meta.lock().copies_in(range);
-        for (pair, copy, from) in copies {
-            let blocks = self.core.placement().extent_blocks;
+        for together in copies.chunks(MOVED_TOGETHER) {
             // No checkpoint may write nodes while they are copied.
             let hold = self.hold_checkpoints().await;
-            let Some(run) = self.run_outside(blocks, range).await? else { return Ok(false) };
-            let other = self.core.meta.lock().pairs()[pair][1 - copy];
-            let copied = self.copy_metadata([from, other], run).await;
-            {
-                let _gate = self.core.gate.read();
-                let mut space = self.core.space.lock();
-                match copied {
-                    Ok(()) => {
-                        self.core.meta.lock().move_copy(pair, copy, run.0);
-                        space.free_later((from, blocks));
+            for (pair, copy, from) in together.iter().copied() {
+                let moving = self.core.meta.lock().pairs()[pair];
+                let Some(run) = self.run_outside(moving.blocks, range).await? else { return Ok(false) };
+                let copied = self.copy_metadata([from, moving.copies[1 - copy]], run).await;
+                {
+                    let _gate = self.core.gate.read();
+                    let mut space = self.core.space.lock();
+                    match copied {
+                        Ok(()) => {
+                            self.core.meta.lock().move_copy(pair, copy, run.0);
+                            space.free_later((from, moving.blocks));
+                        }
+                        // Nothing uses it yet.
+                        Err(_) => space.free_later(run),
                     }
-                    // Nothing uses it yet.
-                    Err(_) => space.free_later(run),
                 }
+                copied?;
             }
-            copied?;
             drop(hold);
             self.checkpoint().await?;
         }

@@ -138,15 +138,11 @@ impl Group {
             clean: true,
         };
         let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
+        let starts = (0..metadata).step_by(spec.extent_blocks as usize);
+        let places: Vec<[u64; 2]> = starts.map(|at| [journal_blocks + at, second + at]).collect();
         let parts = Parts {
             placement: placement.clone(),
-            meta: MetaSpace::new(
-                (0..metadata)
-                    .step_by(spec.extent_blocks as usize)
-                    .map(|at| [journal_blocks + at, second + at])
-                    .collect(),
-                spec.extent_blocks,
-            ),
+            meta: MetaSpace::new(&places, &[], spec.extent_blocks),
             space: Space::new(Tree::default(), 0, Pvs::new(pv_free)),
             next_seq: Seq(1),
             catalog: Catalog::new(1, 1, 1, GroupAttributes::default()),
@@ -243,7 +239,7 @@ impl Group {
             prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker })
                 .await?;
         check_stream(&stream, &placement, &root)?;
-        let mut meta = MetaSpace::new(stream.pairs.clone(), root.extent_blocks);
+        let mut meta = MetaSpace::new(&stream.pairs, &stream.pair_lengths, root.extent_blocks);
         if !meta.load_bitmap(&stream.bitmap) {
             return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
         }
@@ -708,7 +704,12 @@ fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
     let blocks = placement.count();
     let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
-    let pairs = stream.pairs.iter().flatten().all(|start| inside(*start, root.extent_blocks));
+    let length = |n: usize| stream.pair_lengths.get(n).copied().unwrap_or(root.extent_blocks);
+    let lengths = || (0..stream.pairs.len()).map(length);
+    let copies = stream.pairs.iter().zip(lengths()).flat_map(|(pair, len)| pair.map(|start| (start, len)));
+    let mut copies = copies.into_iter();
+    let pairs = copies.all(|(start, len)| inside(start, len))
+        && lengths().try_fold(0u64, |sum, len| sum.checked_add(len)).is_some_and(|sum| sum <= blocks);
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
     let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
     let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && t.mapped < 1 << 48 && t.written <= t.mapped);

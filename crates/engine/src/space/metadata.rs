@@ -1,4 +1,4 @@
-//! The metadata area: pairs of extents, each block kept twice, handed out node by node.
+//! The metadata area: pairs of runs of blocks, each block kept twice, handed out node by node.
 //!
 //! * M1 A block that a checkpoint on the disk refers to is not given out again before the next checkpoint is durable:
 //!   it waits in `pending`, then in `committing`.
@@ -12,9 +12,12 @@
 //!   So is a discard, which may have the reserve: where snapshots share the nodes that it changes, it gives none of them back.
 //! * M4 What is done for the sake of order in the free tree (arenas that are closed, what a checkpoint freed) leaves what M2 and M3
 //!   need: else the checkpoint that would give metadata back could not be made.
-//! * M5 Metadata grows by whole extents, so it grows while there are such: by the time all free space is in arenas and in pieces
-//!   it has a node for every few of those blocks, which is what mapping them one by one takes. This is aimed at, not sure:
-//!   what was in pieces before the group was opened, or was freed in pieces, is not known. It takes 3 % of free space at the most.
+//! * M5 Metadata grows by whole extents while there are such: by the time all free space is in arenas and in pieces
+//!   it should have a node for every few of those blocks, which is what mapping them one by one takes. What was in pieces before the
+//!   group was opened is not known. This takes 3 % of free space at the most.
+//! * M9 Where no whole extent is free, metadata grows by shorter runs when it has to, down to single blocks. They are taken
+//!   from a few leaves of the free tree, so that the nodes which that changes are fewer than the blocks that it gives, and
+//!   only while what is kept for the checkpoint stays. A run takes 24 bytes of the stream, a 168th of what it holds at least.
 
 //! * M6 A look at the last checkpoint ([`begin_look`](MetaSpace::begin_look)) keeps what that checkpoint refers to from being given
 //!   out again, while further ones are taken. It ends when metadata would run short by that: the group's own work goes first.
@@ -26,10 +29,12 @@
 
 use crate::error::{Error, Result};
 use crate::format::node::CAPACITY;
-use crate::format::stream::{INDEX_ENTRIES, PAGE_PAYLOAD, RunRecord};
+use crate::format::stream::{INDEX_ENTRIES, PAGE_PAYLOAD, PairRecord, RunRecord};
 use crate::map::{NodeCache, NodeRef};
+use crate::space::Run;
 use crate::units::{MetaBlock, VgBlock};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,6 +58,9 @@ const NODES_TO_FREE: u64 = 8;
 const LENT_BLOCKS: u64 = 4 << 20;
 /// Blocks of a stream beside its pages and their index: what is not counted for a moment.
 const STREAM_SPARE: u64 = 5;
+
+/// What a pair takes of the stream: its places and its length.
+const PAIR_BYTES: u64 = PairRecord::SIZE as u64 + 8;
 
 /// M5: one for so many free blocks in arenas and pieces. Of slots of 16 blocks that are written at random, up to a third of the
 /// blocks is an extent of the map or a piece of the free tree, 84 to 168 of which are in a node; checkpoints copy each once.
@@ -96,11 +104,30 @@ pub fn blocks_for_runs(runs: usize) -> u64 {
     2 * stream_blocks((runs * RunRecord::SIZE) as u64)
 }
 
+/// Two runs of VG blocks that hold both copies of some metadata blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The first VG block of each copy.
+    pub copies: [u64; 2],
+    /// Blocks in each copy.
+    pub blocks: u64,
+    /// The number of the first of these metadata blocks.
+    first: u64,
+}
+
+impl Pair {
+    /// The two runs.
+    pub fn runs(&self) -> [Run; 2] {
+        self.copies.map(|start| (start, self.blocks))
+    }
+}
+
 pub struct MetaSpace {
-    /// First VG blocks of the two copies of each pair.
-    pairs: Vec<[u64; 2]>,
-    /// Blocks in each copy of a pair.
-    pair_blocks: u64,
+    pairs: Vec<Pair>,
+    /// Blocks in each copy of a pair of extents.
+    extent_blocks: u64,
+    /// Blocks in each copy of all pairs.
+    total: u64,
     used: Vec<u64>,
     free: u64,
     next: u64,
@@ -132,13 +159,23 @@ pub struct MetaSpace {
 }
 
 impl MetaSpace {
-    pub fn new(pairs: Vec<[u64; 2]>, pair_blocks: u64) -> Self {
-        let total = pairs.len() as u64 * pair_blocks;
+    /// `lengths`: the blocks in each copy of each pair; empty if each has an extent.
+    pub fn new(pairs: &[[u64; 2]], lengths: &[u64], extent_blocks: u64) -> Self {
+        let mut meta = Self::empty(extent_blocks);
+        for (n, copies) in pairs.iter().enumerate() {
+            meta.add_pair(*copies, lengths.get(n).copied().unwrap_or(extent_blocks));
+        }
+        meta.added_bytes = 0;
+        meta
+    }
+
+    fn empty(extent_blocks: u64) -> Self {
         MetaSpace {
-            pairs,
-            pair_blocks,
-            used: vec![0; total.div_ceil(64) as usize],
-            free: total,
+            pairs: Vec::new(),
+            extent_blocks,
+            total: 0,
+            used: Vec::new(),
+            free: 0,
             next: 0,
             pending: Vec::new(),
             committing: Vec::new(),
@@ -174,7 +211,7 @@ impl MetaSpace {
     }
 
     pub fn total(&self) -> u64 {
-        self.pairs.len() as u64 * self.pair_blocks
+        self.total
     }
 
     /// For a group that is opened to be looked at: what replay changes stays in memory, and has numbers of which none is on the disk.
@@ -202,8 +239,33 @@ impl MetaSpace {
         self.pending.iter().chain(&self.committing).copied()
     }
 
-    pub fn pairs(&self) -> &[[u64; 2]] {
+    pub fn pairs(&self) -> &[Pair] {
         &self.pairs
+    }
+
+    /// The pairs as a checkpoint's stream names them, and their lengths, if any is not an extent's.
+    pub fn recorded_pairs(&self) -> (Vec<[u64; 2]>, Vec<u64>) {
+        let lengths = self.pairs.iter().map(|pair| pair.blocks);
+        let is_whole = lengths.clone().all(|blocks| blocks == self.extent_blocks);
+        let lengths = if is_whole { Vec::new() } else { lengths.collect() };
+        (self.pairs.iter().map(|pair| pair.copies).collect(), lengths)
+    }
+
+    /// What the pairs and the bitmap take of the stream.
+    pub fn area_bytes(&self) -> u64 {
+        self.pairs.len() as u64 * PAIR_BYTES + self.bitmap_bytes()
+    }
+
+    /// Where the last pair ends that has a copy in this range: what lies behind it was not looked at yet for more.
+    pub fn last_end_in(&self, range: &Range<u64>) -> Option<u64> {
+        let ends =
+            |pair: &Pair| pair.runs().into_iter().find(|(start, _)| range.contains(start)).map(|(at, len)| at + len);
+        self.pairs.iter().rev().find_map(ends)
+    }
+
+    /// A pair of runs is taken out of free space: until it is part of the area the stream names the runs as free.
+    pub fn expect_pair(&mut self) {
+        self.added_bytes += PAIR_BYTES + 2 * RunRecord::SIZE as u64;
     }
 
     /// Blocks kept back from ordinary writers (M2).
@@ -268,21 +330,23 @@ impl MetaSpace {
         is_in
     }
 
-    pub fn add_pair(&mut self, pair: [u64; 2]) {
-        self.pairs.push(pair);
-        self.used.resize(self.total().div_ceil(64) as usize, 0);
-        self.free += self.pair_blocks;
+    pub fn add_pair(&mut self, copies: [u64; 2], blocks: u64) {
+        self.pairs.push(Pair { copies, blocks, first: self.total });
+        self.total += blocks;
+        self.used.resize(self.total.div_ceil(64) as usize, 0);
+        self.free += blocks;
+        self.added_bytes += blocks.div_ceil(8);
     }
 
     /// The copies of pairs that lie within these VG blocks: pair, which copy, and where.
-    pub fn copies_in(&self, range: &std::ops::Range<u64>) -> Vec<(usize, usize, u64)> {
-        let of_pair = |(pair, places): (usize, &[u64; 2])| [(pair, 0, places[0]), (pair, 1, places[1])];
+    pub fn copies_in(&self, range: &Range<u64>) -> Vec<(usize, usize, u64)> {
+        let of_pair = |(n, pair): (usize, &Pair)| [(n, 0, pair.copies[0]), (n, 1, pair.copies[1])];
         self.pairs.iter().enumerate().flat_map(of_pair).filter(|(.., place)| range.contains(place)).collect()
     }
 
     /// One copy of a pair lies elsewhere from now on; its blocks were copied.
     pub fn move_copy(&mut self, pair: usize, copy: usize, to: u64) {
-        self.pairs[pair][copy] = to;
+        self.pairs[pair].copies[copy] = to;
         self.end_looks();
     }
 
@@ -343,6 +407,11 @@ impl MetaSpace {
     /// What making freed blocks usable leaves (M4): the reserve is for that, too, but a discard must find something.
     pub fn kept_from_commit(&self) -> u64 {
         self.kept_for_checkpoint() + self.needed_by_writes()
+    }
+
+    /// What growth out of pieces leaves (M9).
+    pub fn kept_from_growth(&self) -> u64 {
+        self.kept_for_checkpoint()
     }
 
     /// Whether this many free blocks could be mapped one by one (M5).
@@ -503,16 +572,17 @@ impl MetaSpace {
 
     /// The VG blocks of a metadata block's two copies; `None` when there is no such block.
     pub fn locate(&self, block: MetaBlock) -> Option<[VgBlock; 2]> {
-        let pair = self.pairs.get((block.0 / self.pair_blocks) as usize)?;
-        let offset = block.0 % self.pair_blocks;
-        Some([VgBlock(pair[0] + offset), VgBlock(pair[1] + offset)])
+        let index = self.pairs.partition_point(|pair| pair.first <= block.0).checked_sub(1)?;
+        let pair = self.pairs[index];
+        let offset = block.0 - pair.first;
+        (offset < pair.blocks).then(|| pair.copies.map(|start| VgBlock(start + offset)))
     }
 
     /// The metadata block whose first copy lies at this VG block.
     pub fn block_at(&self, place: VgBlock) -> Option<MetaBlock> {
-        let inside = |pair: &[u64; 2]| pair[0] <= place.0 && place.0 < pair[0] + self.pair_blocks;
-        let index = self.pairs.iter().position(inside)?;
-        Some(MetaBlock(index as u64 * self.pair_blocks + place.0 - self.pairs[index][0]))
+        let inside = |pair: &&Pair| pair.copies[0] <= place.0 && place.0 < pair.copies[0] + pair.blocks;
+        let pair = self.pairs.iter().find(inside)?;
+        Some(MetaBlock(pair.first + place.0 - pair.copies[0]))
     }
 
     /// Whether the block is marked as used, for `check`.

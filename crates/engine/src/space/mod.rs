@@ -17,6 +17,7 @@
 
 pub mod metadata;
 pub mod patience;
+mod pieces;
 pub mod pools;
 pub mod pvs;
 mod returning;
@@ -155,6 +156,8 @@ pub enum AllocError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenArenas {
     Close,
+    /// They stay, but what is promised may be taken.
+    Kept,
     Stay,
 }
 
@@ -197,8 +200,7 @@ pub struct Space {
     promised: i64,
     search_from: u64,
     searches: Searches,
-    /// Blocks of closed arenas in the tree, in pieces smaller than an arena. At the most: what has grown together since counts, too,
-    /// as far as so much is free.
+    /// Blocks that came into the tree in pieces smaller than an arena. At the most: what has grown together since counts, too.
     scattered: u64,
     /// Metadata should grow while it can (M5).
     wants_metadata: bool,
@@ -922,6 +924,9 @@ impl Space {
             return Err(self.contradiction("S3", run, "were free already"));
         }
         self.free += run.1;
+        if run.1 < ARENA_BLOCKS {
+            self.scattered = (self.scattered + run.1).min(self.free);
+        }
         self.searches.freed(run);
         self.pvs.count(run, true);
         Ok(())
@@ -972,7 +977,6 @@ impl Space {
         let hands = Hands { keep: hands.keep.max(hands.meta.lock().kept_from_commit()), ..hands };
         for (start, len) in arena.unused_runs() {
             self.put_run(hands, (base + start, len))?;
-            self.scattered += len;
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
             (start..start + len).for_each(|i| arena.set(i));
             arena.cursor = arena.len;
@@ -1067,7 +1071,7 @@ impl Space {
         if open == OpenArenas::Stay {
             return self.alloc_ahead(hands, blocks, from);
         }
-        if self.search(hands, blocks, from)?.is_none() {
+        if open == OpenArenas::Close && self.search(hands, blocks, from)?.is_none() {
             match self.close_arenas(hands) {
                 // Some are closed: that may do.
                 Ok(()) | Err(MapError::NoSpace) => {}

@@ -62,6 +62,13 @@ impl Pvs {
         &self.open
     }
 
+    /// The physical volumes that space may be taken from and that have some in the free tree: how much, and their ranges.
+    pub fn open_each(&self) -> Vec<(u64, Range<u64>)> {
+        let starts = std::iter::once(0).chain(self.pvs.iter().map(|pv| pv.end));
+        let open = starts.zip(&self.pvs).filter(|(_, pv)| pv.is_allocatable && pv.free > 0);
+        open.map(|(start, pv)| (pv.free, start..pv.end)).collect()
+    }
+
     /// Blocks in the free tree that may not be taken.
     pub fn barred(&self) -> u64 {
         self.barred

@@ -8,7 +8,7 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     const CHUNK: u64 = 2;
     let blocks = 3 * MAX_SLOTS as u64 * CHUNK;
     let cache = NodeCache::new(CACHE);
-    let meta = Mutex::new(MetaSpace::new(vec![[0, 1024]], 1024));
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(blocks, 0)]));
     space.add_free(hands, (0, blocks)).unwrap();
@@ -33,7 +33,7 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
 #[test]
 fn free_space_that_contradicts_itself_is_not_kept() {
     let cache = NodeCache::new(CACHE);
-    let meta = Mutex::new(MetaSpace::new(vec![[0, 1024]], 1024));
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(4096, 0)]));
     space.add_free(hands, (0, 4096)).unwrap();
