@@ -80,7 +80,12 @@ pub fn turn_lock(group: &str) -> PathBuf {
 
 /// Where a group's server has its physical volumes: for its successor, which looks nowhere else.
 pub fn members(group: &str) -> PathBuf {
-    group_dir(group).join("members")
+    members_in(&group_dir(group))
+}
+
+/// The same, by the group's run directory.
+pub fn members_in(directory: &Path) -> PathBuf {
+    directory.join("members")
 }
 
 /// The running server's process number.

@@ -5,7 +5,7 @@ use crate::paths;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Writes them down, in one step.
 pub fn write(group: &str, members: &[PathBuf]) -> io::Result<()> {
@@ -20,7 +20,12 @@ pub fn write(group: &str, members: &[PathBuf]) -> io::Result<()> {
 
 /// What was written down; nothing where there is no file.
 pub fn read(group: &str) -> Vec<PathBuf> {
-    let text = fs::read(paths::members(group)).unwrap_or_default();
+    read_in(&paths::group_dir(group))
+}
+
+/// The same of the group that has this run directory.
+pub fn read_in(directory: &Path) -> Vec<PathBuf> {
+    let text = fs::read(paths::members_in(directory)).unwrap_or_default();
     let lines = text.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"/"));
     lines.map(|line| PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))).collect()
 }

@@ -25,5 +25,5 @@ mod udev;
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
-pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, probe, scan, volume_under};
+pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, groups_under, probe, scan};
 pub use udev::properties as udev_properties;

@@ -9,7 +9,7 @@ use crate::paths;
 use rowen_control::names;
 use rowen_engine::group::{PvLabel, PvMembership};
 use rowen_engine::units::Uuid;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 /// A physical volume, or what is left of one.
@@ -127,14 +127,25 @@ pub fn probe(path: &Path) -> Option<Pv> {
     found.as_ref()?.pv(path)
 }
 
-/// The file of the volume, of whatever group, that the file or block device at `path` is or lies on.
-pub fn volume_under(path: &Path) -> Result<Option<PathBuf>, Error> {
-    let found = look::look_at(&[path.to_owned()])?;
-    let numbers = match found.into_iter().next().flatten().map(|found| found.identity) {
-        Some(Identity::Block(device) | Identity::File(device, _)) => holders::device_name(device),
-        None => return Ok(None),
-    };
-    Ok(Stack::read().volume_under(&numbers).map(Path::to_owned))
+/// The run directories of the groups that what is at `path` needs: those on whose volumes it is or lies, and those on whose
+/// volumes their physical volumes lie.
+pub fn groups_under(path: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+    let mut groups = BTreeSet::new();
+    let mut paths = vec![path.to_owned()];
+    while !paths.is_empty() {
+        let stack = Stack::read();
+        let found = look::look_at(&paths)?.into_iter().flatten();
+        let numbers = found.map(|found| match found.identity {
+            Identity::Block(device) | Identity::File(device, _) => holders::device_name(device),
+        });
+        let volumes: Vec<&Path> = numbers.flat_map(|numbers| stack.volumes_under(&numbers)).collect();
+        // A volume's file is `volumes/NAME` in its group's run directory.
+        let directories = volumes.into_iter().filter_map(|file| Some(file.parent()?.parent()?.to_owned()));
+        let new: BTreeSet<PathBuf> = directories.filter(|directory| !groups.contains(directory)).collect();
+        paths = new.iter().flat_map(|directory| members::read_in(directory)).collect();
+        groups.extend(new);
+    }
+    Ok(groups)
 }
 
 fn loop_backing(device: &Path) -> Option<PathBuf> {

@@ -34,42 +34,46 @@ impl Stack {
 
     /// Whether the block device with these numbers (`7:3`) is a volume of any group, or lies on one.
     pub fn lies_on_volume(&self, numbers: &str) -> bool {
-        self.volume_under(numbers).is_some()
+        !self.volumes_under(numbers).is_empty()
     }
 
-    /// The file of the volume that this device is or lies on: as a partition, a device that is stacked on it, a loop device
+    /// The files of the volumes that this device is or lies on: as a partition, a device that is stacked on them, a loop device
     /// over a file on a filesystem there.
-    pub fn volume_under(&self, numbers: &str) -> Option<&Path> {
-        self.under_device(numbers, DEEPEST)
+    pub fn volumes_under(&self, numbers: &str) -> Vec<&Path> {
+        let mut volumes = Vec::new();
+        self.under_device(numbers, DEEPEST, &mut volumes);
+        volumes
     }
 
-    fn under_device(&self, numbers: &str, deepest: usize) -> Option<&Path> {
-        let deeper = deepest.checked_sub(1)?;
+    fn under_device<'a>(&'a self, numbers: &str, deepest: usize, volumes: &mut Vec<&'a Path>) {
+        let Some(deeper) = deepest.checked_sub(1) else { return };
         let directory = sys(numbers);
         let number_in = |directory: &Path| Some(fs::read_to_string(directory.join("dev")).ok()?.trim().to_owned());
         if directory.join("partition").exists() {
-            let part = fs::canonicalize(&directory).ok()?;
-            return self.under_device(&number_in(part.parent()?)?, deeper);
+            let whole = fs::canonicalize(&directory).ok().and_then(|part| number_in(part.parent()?));
+            return whole.into_iter().for_each(|whole| self.under_device(&whole, deeper, volumes));
         }
         if let Ok(file) = fs::read_to_string(directory.join("loop/backing_file")) {
-            return self.under_file(Path::new(file.trim_end_matches('\n')), deeper);
+            return self.under_file(Path::new(file.trim_end_matches('\n')), deeper, volumes);
         }
         let below = fs::read_dir(directory.join("slaves")).into_iter().flatten().flatten();
-        below.filter_map(|device| number_in(&device.path())).find_map(|device| self.under_device(&device, deeper))
+        let below = below.filter_map(|device| number_in(&device.path()));
+        below.for_each(|device| self.under_device(&device, deeper, volumes));
     }
 
     /// The same of what is at this path, which has no links.
-    fn under_file(&self, path: &Path, deeper: usize) -> Option<&Path> {
+    fn under_file<'a>(&'a self, path: &Path, deeper: usize, volumes: &mut Vec<&'a Path>) {
         // What is mounted later covers, and comes later.
         let above = self.mounts.iter().filter(|mount| path.starts_with(&mount.point));
-        let mount = above.max_by_key(|mount| mount.point.as_os_str().len())?;
+        let Some(mount) = above.max_by_key(|mount| mount.point.as_os_str().len()) else { return };
         if mount.kind == EXPORT {
-            return Some(&mount.point);
+            return volumes.push(&mount.point);
         }
-        match mount.numbers.starts_with("0:") {
-            false => self.under_device(&mount.numbers, deeper),
-            true => self.under_device(&number_of(&mount.source)?, deeper),
-        }
+        let numbers = match mount.numbers.starts_with("0:") {
+            false => Some(mount.numbers.clone()),
+            true => number_of(&mount.source),
+        };
+        numbers.into_iter().for_each(|numbers| self.under_device(&numbers, deeper, volumes));
     }
 }
 
@@ -112,7 +116,11 @@ mod tests {
     #[test]
     fn a_volumes_file_is_told_by_its_mount_whichever_world_it_is_of() {
         let stack = Stack { mounts: parse(MOUNTS) };
-        let lies = |path: &str| stack.under_file(Path::new(path), DEEPEST).is_some();
+        let lies = |path: &str| {
+            let mut volumes = Vec::new();
+            stack.under_file(Path::new(path), DEEPEST, &mut volumes);
+            !volumes.is_empty()
+        };
         assert!(lies("/run/rowen/vg/volumes/lv@1"));
         assert!(!lies("/run/rowen/vg/volumes/lv@10"));
         assert!(!lies("/run/rowen/vg/volumes/lv@1/covered/x"));

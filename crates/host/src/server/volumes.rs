@@ -251,19 +251,17 @@ impl Server {
         Ok(Outcome::Ok)
     }
 
-    /// A group on its own volumes could not be opened without being open (H1).
+    /// A group on its own volumes could not be opened without being open (H1). The same is true of two groups, each on a
+    /// volume of the other.
     fn refuse_own_volume(&self, path: &Path) -> Result<()> {
         let own = paths::group_dir(&self.name);
         let own = std::fs::canonicalize(&own).unwrap_or(own);
-        match devices::volume_under(path)? {
-            Some(file) if file.starts_with(&own) => {
-                let (path, group) = (path.display(), &self.name);
-                let message =
-                    format!("Cannot add {path} to volume group \"{group}\": it lies on a volume of this group.");
-                Err(Failure::new(ErrorKind::Invalid, message))
-            }
-            _ => Ok(()),
+        if !devices::groups_under(path)?.contains(&own) {
+            return Ok(());
         }
+        let (path, group) = (path.display(), &self.name);
+        let message = format!("Cannot add {path} to volume group \"{group}\": it lies on a volume of this group.");
+        Err(Failure::new(ErrorKind::Invalid, message))
     }
 
     /// Writes down where the physical volumes are, for a successor (H9).

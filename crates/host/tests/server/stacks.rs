@@ -19,6 +19,7 @@ pub const TESTS: &[Test] = &[
     ("stacks::a_loop_device_over_a_file_on_a_volume_is_not_looked_at", a_loop_device_on_a_volume_is_not_looked_at),
     ("stacks::a_group_on_another_groups_volume_comes_back", a_group_on_another_groups_volume_comes_back),
     ("stacks::a_group_is_not_extended_onto_its_own_volume", a_group_is_not_extended_onto_its_own_volume),
+    ("stacks::no_two_groups_lie_on_volumes_of_each_other", no_two_groups_lie_on_volumes_of_each_other),
 ];
 
 /// Stopped processes go on when this is dropped.
@@ -192,4 +193,22 @@ fn a_group_is_not_extended_onto_its_own_volume() {
         let (kind, message) = vg.refusal(Request::AddPv { paths: vec![path] });
         assert!(kind == ErrorKind::Invalid && message.ends_with("it lies on a volume of this group."), "{message}");
     }
+}
+
+/// The lower group's volume carries the upper group's physical volume, as a block device. The upper group's volume carries a
+/// filesystem with a file that the lower group is to take.
+fn no_two_groups_lie_on_volumes_of_each_other() {
+    let lower = Vg::make(&[512 * MIB]);
+    let node = lower.create("lv", VolumeKind::Thick, 384 * MIB, true);
+    let name = format!("{}upper", lower.name);
+    devices::vgcreate(&name, uuids::fresh(), 1024, &[(node, uuids::fresh())], Consent::default()).unwrap();
+    let upper = Vg { name, files: Vec::new() };
+    let above = Mounted::ext4(&upper.create("lv", VolumeKind::Thick, 128 * MIB, true));
+    let image = above.point.join("pv.img");
+    File::create(&image).unwrap().set_len(64 * MIB).unwrap();
+    let path = image.to_str().unwrap().to_owned();
+    let (kind, message) = lower.refusal(Request::AddPv { paths: vec![path] });
+    assert!(kind == ErrorKind::Invalid && message.ends_with("it lies on a volume of this group."), "{message}");
+    drop(above);
+    drop(upper);
 }
