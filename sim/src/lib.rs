@@ -17,6 +17,7 @@ pub mod crash;
 pub mod disk;
 pub mod exec;
 pub mod forge;
+pub mod hostile;
 pub mod model;
 pub mod oracle;
 pub mod rng;

@@ -1,6 +1,8 @@
 //! `rowen-sim`: worlds from the command line. `rowen-sim --help` says how.
 #![forbid(unsafe_code)]
 
+use rowen_sim::crash::Setup;
+use rowen_sim::hostile::{Fate, Hostile};
 use rowen_sim::worlds::shrink::{parse_list, shrink};
 use rowen_sim::worlds::tally::Tally;
 use rowen_sim::worlds::{Options, run};
@@ -11,6 +13,7 @@ const HELP: &str = "\
 usage: rowen-sim SEED [--keep LIST] [--trace]
        rowen-sim --worlds N [--from S] [--minutes M]
        rowen-sim --minutes M [--from S]
+       rowen-sim --images N [--from S] [--minutes M]
 
 Simulates worlds: a volume group on simulated disks, with clients, commands, power cuts, deaths and faults. One seed
 decides everything, so a seed that fails is replayed by its number.
@@ -21,6 +24,7 @@ decides everything, so a seed that fails is replayed by its number.
   --worlds N   run N worlds, from seed S (1) on
   --from S     the first seed
   --minutes M  run worlds for M minutes
+  --images N   make N hostile images of a group instead, and do to each what a user would
   --planted B  with a bug planted in the engine, until it is found
 
 A world that fails is made smaller, and the line that replays it is printed. The exit code is 1 then.
@@ -33,6 +37,7 @@ struct Arguments {
     worlds: Option<u64>,
     from: Option<u64>,
     minutes: Option<u64>,
+    images: Option<u64>,
     options: Options,
 }
 
@@ -46,6 +51,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--trace" => arguments.options.trace = true,
             "--worlds" => arguments.worlds = Some(number(value()?)?),
             "--from" => arguments.from = Some(number(value()?)?),
+            "--images" => arguments.images = Some(number(value()?)?),
             "--minutes" => arguments.minutes = Some(number(value()?)?),
             // The name lives as long as the program, which is short.
             "--planted" => arguments.options.planted = Some(Box::leak(value()?.into_boxed_str())),
@@ -55,8 +61,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             other => return Err(format!("`{other}` is not known")),
         }
     }
-    match (arguments.seed, arguments.worlds.or(arguments.minutes)) {
-        (None, None) => Err("a seed, --worlds or --minutes is needed".into()),
+    match (arguments.seed, arguments.worlds.or(arguments.minutes).or(arguments.images)) {
+        (None, None) => Err("a seed, --worlds, --images or --minutes is needed".into()),
         (Some(_), Some(_)) => Err("a seed is one world: --worlds and --minutes are for many".into()),
         _ => Ok(arguments),
     }
@@ -123,6 +129,54 @@ fn many(arguments: &Arguments) -> bool {
     failures == 0
 }
 
+/// Many hostile images, on one core.
+fn images(arguments: &Arguments, count: u64) -> bool {
+    let begun = Instant::now();
+    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let hostile = match Hostile::new(Setup::small(2, 24)) {
+        Ok(hostile) => hostile,
+        Err(why) => {
+            println!("the images cannot be made: {why}");
+            return false;
+        }
+    };
+    // What panicked is told with the image's number, and where here.
+    std::panic::set_hook(Box::new(|panic| {
+        if let Some(place) = panic.location() {
+            println!("panic at {place}");
+        }
+    }));
+    let (mut opened, mut refused, mut failures) = (0u64, 0u64, 0u64);
+    let from = arguments.from.unwrap_or(1);
+    for seed in from..from + count {
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            break;
+        }
+        match hostile.judge(seed) {
+            Ok(Fate::Opened) => opened += 1,
+            Ok(Fate::Refused) => refused += 1,
+            Err(what) => {
+                failures += 1;
+                println!("{what}");
+            }
+        }
+    }
+    let minutes = on_core(begun).as_secs_f64() / 60.0;
+    let all = opened + refused + failures;
+    println!("{all:>12}  hostile images: {opened} opened, {refused} refused in words");
+    println!("{:>12.0}  images per minute of one core", all as f64 / minutes);
+    println!("{:>12}  MiB of address space at the most", peak_mib());
+    println!("{failures:>12}  failures");
+    failures == 0
+}
+
+/// The most address space that this process ever had; 0 where the system does not tell.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) >> 10
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.iter().any(|word| word == "--help" || word == "-h") {
@@ -136,9 +190,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let is_well = match arguments.seed {
-        Some(seed) => one(seed, &arguments.options),
-        None => many(&arguments),
+    let is_well = match (arguments.seed, arguments.images) {
+        (Some(seed), _) => one(seed, &arguments.options),
+        (None, Some(count)) => images(&arguments, count),
+        (None, None) => many(&arguments),
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -13,6 +13,7 @@
 //! Moments are numbers drawn from [`Oracle::tick`]; the oracle knows no other clock.
 
 use crate::client::BLOCK;
+use crate::disk::Wild;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,6 +192,8 @@ pub struct Oracle {
     commands: BTreeMap<u64, Command>,
     /// The group may become full: any snapshot may be dropped.
     pub may_drop: bool,
+    /// Sectors, of whatever volume, that may hold anything: a disk lost their data.
+    pub wild: Wild,
 }
 
 impl Oracle {
@@ -417,12 +420,17 @@ impl Oracle {
             Some((origin, began)) if since == Since::PowerLoss => {
                 let origin = &self.volumes[&origin];
                 let must = |version: &Version| version.ended < began && origin.must(since)(version);
-                judge_contents(&origin.contents, vol, first, found, &must)
+                judge_contents(&origin.contents, vol, first, found, &must, &self.wild.lock())
             }
-            Some((origin, began)) => {
-                judge_contents(&self.volumes[&origin].contents.frozen(began), vol, first, found, &must)
-            }
-            None => judge_contents(&volume.contents, vol, first, found, &must),
+            Some((origin, began)) => judge_contents(
+                &self.volumes[&origin].contents.frozen(began),
+                vol,
+                first,
+                found,
+                &must,
+                &self.wild.lock(),
+            ),
+            None => judge_contents(&volume.contents, vol, first, found, &must, &self.wild.lock()),
         };
         let Err(old) = current else { return Ok(()) };
         match self.judge_next(vol, first, found, since) {
@@ -439,9 +447,9 @@ impl Oracle {
             // Not answered: it has what its source has after the power loss.
             Some(source) if since == Since::PowerLoss => {
                 let source = &self.volumes[&source];
-                judge_contents(&source.contents, vol, first, found, &source.must(since))
+                judge_contents(&source.contents, vol, first, found, &source.must(since), &self.wild.lock())
             }
-            _ => judge_contents(next, vol, first, found, &volume.must(since)),
+            _ => judge_contents(next, vol, first, found, &volume.must(since), &self.wild.lock()),
         })
     }
 
@@ -459,7 +467,7 @@ impl Oracle {
 
     fn old_and_next(&self, vol: Vol, found: &[Found], since: Since) -> (bool, bool) {
         let volume = &self.volumes[&vol];
-        let old = judge_contents(&volume.contents, vol, 0, found, &volume.must(since)).is_ok();
+        let old = judge_contents(&volume.contents, vol, 0, found, &volume.must(since), &self.wild.lock()).is_ok();
         (old, self.judge_next(vol, 0, found, since).is_some_and(|next| next.is_ok()))
     }
 
@@ -472,9 +480,13 @@ impl Oracle {
     /// last, for good (reads must not change their mind, and neither may recovery).
     pub fn settle(&mut self, vol: Vol, first: u64, found: &[Found]) {
         let now = self.tick();
+        let wild = self.wild.clone();
         let versions = &mut self.volume(vol).contents.versions;
         for (at, &found) in found.iter().enumerate() {
             let sector = first + at as u64;
+            if wild.lock().contains(&sector) {
+                continue;
+            }
             let Some(versions) = versions.get_mut(&sector) else { continue };
             if versions.len() < 2 {
                 continue;
@@ -546,17 +558,18 @@ fn judge_contents(
     first: u64,
     found: &[Found],
     must: &dyn Fn(&Version) -> bool,
+    wild: &BTreeSet<u64>,
 ) -> Result<(), String> {
     for (at, &found) in found.iter().enumerate() {
         let sector = first + at as u64;
-        if contents.versions.is_empty() && found == Found::Zeros {
+        if contents.versions.is_empty() && found == Found::Zeros || wild.contains(&sector) {
             continue;
         }
         if !contents.legal(sector, must).any(|version| version.is(sector, found)) {
             return Err(explain(contents, vol, sector, found, must));
         }
     }
-    judge_atomic(contents, vol, first, found, must)
+    judge_atomic(contents, vol, first, found, must, wild)
 }
 
 /// O5.
@@ -566,11 +579,12 @@ fn judge_atomic(
     first: u64,
     found: &[Found],
     must: &dyn Fn(&Version) -> bool,
+    wild: &BTreeSet<u64>,
 ) -> Result<(), String> {
     for (&(request, start), &count) in &contents.atomic {
         let (mut old, mut new) = (None, None);
         for sector in start.max(first)..(start + count).min(first + found.len() as u64) {
-            let all = contents.of(sector);
+            let all = if wild.contains(&sector) { &[] } else { contents.of(sector) };
             let Some(this) = all.iter().find(|version| version.request == request) else { continue };
             let matches = |version: &&Version| version.is(sector, found[(sector - first) as usize]);
             let before = |version: &Version| version.superseded_by(this);

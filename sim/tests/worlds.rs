@@ -120,3 +120,8 @@ fn finds_child_not_asked() {
 fn finds_snapshot_not_durable() {
     finds("snapshot_not_durable");
 }
+
+#[test]
+fn finds_any_age() {
+    finds("any_age");
+}

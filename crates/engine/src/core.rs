@@ -270,14 +270,22 @@ impl Core {
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
     ) -> Result<T> {
-        let mut unreadable = None;
+        let (mut unreadable, mut displaced) = (None, None);
         loop {
             match step() {
                 Ok(value) => return Ok(value),
                 Err(MapError::Corrupt(error)) => return Err(error),
                 Err(MapError::NoSpace) => return Err(self.no_space(1)),
+                // Who asked before the block was given to the newer node has another name for what it wants by now.
+                Err(MapError::Missing(node, _)) if displaced == Some(node) => {
+                    let (what, place) = ("tree node", node.to_string());
+                    return Err(Error::Corrupt { what, place, detail: "another tree has a newer node there".into() });
+                }
                 Err(MapError::Missing(node, level)) => match self.load(node, level).await {
-                    Ok(()) => unreadable = None,
+                    Ok(()) => {
+                        unreadable = None;
+                        displaced = self.cache.is_displaced(node).then_some(node);
+                    }
                     Err(error) if unreadable == Some(node) => return Err(error),
                     Err(_) => unreadable = Some(node),
                 },

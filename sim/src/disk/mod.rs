@@ -18,12 +18,14 @@ pub use spill::{SpillDisks, is_metadata};
 
 use crate::exec::Handle;
 use crate::rng::Rng;
+use crate::stamp::{self, Found};
 use cache::{Cache, Held};
 use image::Bytes;
 use parking_lot::Mutex;
 use rowen_engine::disk::{
     Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PageBuf, PvGeometry, PvIndex, Segment, Segments,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Device commands so far. A request with two segments is two reads or writes; a flush counts once however many
@@ -79,7 +81,12 @@ pub struct Faults {
     pub away: Option<PvIndex>,
     /// What becomes of one copy of the next metadata that is written (the journal, of which there is one copy, apart).
     pub mishap: Option<Mishap>,
+    /// One block of the next stamped data is acknowledged and never written. The sectors of that request go here.
+    pub lost_data: Option<Wild>,
 }
+
+/// Sectors of volumes whose contents nobody can tell any more: data was lost that a disk said it had written.
+pub type Wild = Arc<Mutex<BTreeSet<u64>>>;
 
 /// What a disk may do to a write that it acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +193,17 @@ impl Moment {
                 }
             }
         }
+    }
+
+    /// Sectors that were being written and cannot be read after the power cut.
+    pub fn unreadable(&self, rng: &mut Rng) -> Vec<Place> {
+        let mut bad = Vec::new();
+        for piece in &self.under_way {
+            let sector = u64::from(self.current.geometry(piece.pv).sector);
+            let all = (piece.offset..piece.offset + piece.len as u64).step_by(sector as usize);
+            bad.extend(all.filter(|_| rng.one_in(4)).map(|at| (piece.pv, at, sector)));
+        }
+        bad
     }
 
     /// What was being written.
@@ -311,6 +329,21 @@ impl SimDisks {
     /// Changes what is wrong with the disks.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
+    }
+
+    /// What cannot be read until it is written.
+    pub fn unreadable(&self) -> Vec<Place> {
+        self.state.lock().faults.unreadable.clone()
+    }
+
+    /// What could not be read holds rubbish from now on, as after a drive took other sectors for those.
+    pub fn replace_unreadable(&self, rng: &mut Rng) {
+        let mut state = self.state.lock();
+        for (pv, offset, len) in std::mem::take(&mut state.faults.unreadable) {
+            let rubbish: Vec<u8> = (0..len).map(|_| rng.bits() as u8).collect();
+            state.durable.write(pv, offset, &rubbish);
+            state.current.write(pv, offset, &rubbish);
+        }
     }
 
     pub fn set_delays(&self, delays: Delays) {
@@ -563,9 +596,20 @@ impl State {
         let place = (segments[0].pv, segments[0].offset);
         let first = self.commands;
         let mishap = self.mishap(segments, buf);
+        let lost = self.lose_data(segments, buf);
         for (at, segment) in segments.iter().enumerate() {
             self.count(segment, |counts, len| (counts.writes += 1, counts.written_bytes += len));
             let bytes: Arc<[u8]> = buf.as_slice()[segment.at as usize..][..segment.len as usize].into();
+            if let Some((_, from, to)) = lost.filter(|(of, ..)| *of == at) {
+                let end = segment.offset + u64::from(segment.len);
+                for (first, last) in
+                    [(segment.offset, from), (to, end)].into_iter().filter(|(first, last)| first < last)
+                {
+                    let skipped = (first - segment.offset) as usize;
+                    self.give(segment.pv, first, (last - first) as usize, Bytes::Given(bytes.clone(), skipped));
+                }
+                continue;
+            }
             let mut offset = segment.offset;
             match mishap.filter(|(of, _)| *of == at) {
                 Some((_, Mishap::Lost)) => continue,
@@ -608,6 +652,23 @@ impl State {
         let is_next = is_metadata(bytes) && !bytes.starts_with(b"ROWENJRN");
         let mishap = if is_next { self.faults.mishap.take() } else { None };
         mishap.map(|mishap| (self.rng.below(segments.len() as u64) as usize, mishap))
+    }
+
+    /// The segment and the bytes of it that are lost, if this is the data for that.
+    fn lose_data(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, u64, u64)> {
+        self.faults.lost_data.as_ref()?;
+        let sectors = buf.as_slice().chunks_exact(stamp::SECTOR);
+        let first = (0u64..).zip(sectors).find_map(|(at, bytes)| match stamp::read(bytes) {
+            Found::Stamp { sector, .. } => sector.checked_sub(at),
+            _ => None,
+        })?;
+        let wild = self.faults.lost_data.take()?;
+        wild.lock().extend(first..first + (buf.capacity() / stamp::SECTOR) as u64);
+        let at = self.rng.below(segments.len() as u64) as usize;
+        let segment = &segments[at];
+        let end = segment.offset + u64::from(segment.len);
+        let block = self.rng.range(segment.offset / 4096, (end - 1) / 4096) * 4096;
+        Some((at, block.max(segment.offset), (block + 4096).min(end)))
     }
 
     fn begin_discard(&mut self, segments: &Segments) -> Work {

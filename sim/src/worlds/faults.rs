@@ -1,7 +1,7 @@
 //! What disks do in worlds outside of their contract.
 
 use super::clients::Age;
-use crate::disk::{Delays, Faults, Image, Mishap, is_metadata};
+use crate::disk::{Delays, Faults, Image, Mishap, Place, is_metadata};
 use crate::rng::Rng;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::runtime::Runtime;
@@ -38,6 +38,16 @@ pub enum Fault {
     Spoiled,
     /// One copy of a few blocks of metadata rots while the power is off.
     Rot,
+    /// A power cut leaves sectors that were being written unreadable until they are written.
+    Unreadable,
+    /// A range of sectors of one physical volume cannot be read in this life.
+    BadReads,
+    /// A range of sectors of one physical volume takes no writes in this life.
+    BadWrites,
+    /// One block of data is acknowledged and not written.
+    LostData,
+    /// A physical volume is as it was before the life that has ended.
+    Stale,
     /// A physical volume is missing at the next opening, and comes back.
     Missing,
     /// Two physical volumes are given in the wrong order at the next opening.
@@ -45,7 +55,7 @@ pub enum Fault {
 }
 
 /// The kinds that must do no harm today, in every world.
-pub const FAULTS: [Fault; 15] = [
+pub const FAULTS: [Fault; 20] = [
     Fault::Reads,
     Fault::Writes,
     Fault::Flushes,
@@ -61,6 +71,11 @@ pub const FAULTS: [Fault; 15] = [
     Fault::Rot,
     Fault::Missing,
     Fault::Swapped,
+    Fault::Unreadable,
+    Fault::BadReads,
+    Fault::BadWrites,
+    Fault::LostData,
+    Fault::Stale,
 ];
 
 impl Fault {
@@ -79,6 +94,11 @@ impl Fault {
             Fault::LyingFlush => "fault: flushes do nothing",
             Fault::Spoiled => "fault: a power cut leaves rubbish",
             Fault::Rot => "fault: copies of metadata rot",
+            Fault::Unreadable => "fault: a power cut leaves unreadable sectors",
+            Fault::BadReads => "fault: a range cannot be read",
+            Fault::BadWrites => "fault: a range cannot be written",
+            Fault::LostData => "fault: a block of data is not written",
+            Fault::Stale => "fault: a physical volume is an older copy",
             Fault::Missing => "fault: a physical volume is missing",
             Fault::Swapped => "fault: physical volumes in the wrong order",
         }
@@ -86,12 +106,13 @@ impl Fault {
 
     /// Whether requests may fail because of it.
     fn fails(self) -> bool {
-        !matches!(self, Fault::Slow | Fault::Stall | Fault::Lost | Fault::LyingFlush)
+        !matches!(self, Fault::Slow | Fault::Stall | Fault::Lost | Fault::LyingFlush | Fault::LostData)
     }
 
     /// Whether it happens between two lives.
     pub fn is_between(self) -> bool {
-        matches!(self, Fault::Spoiled | Fault::Rot | Fault::Missing | Fault::Swapped)
+        use Fault::{Missing, Rot, Spoiled, Stale, Swapped, Unreadable};
+        matches!(self, Spoiled | Rot | Missing | Swapped | Unreadable | Stale)
     }
 }
 
@@ -136,8 +157,20 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
             age.is_void.store(true, Ordering::SeqCst);
             return disks.set_faults(Faults { lying_flush: true, ..Faults::default() });
         }
-        Fault::Spoiled | Fault::Rot | Fault::Missing | Fault::Swapped => return,
-        Fault::Stall => {
+        Fault::BadReads | Fault::BadWrites => {
+            let kind = if fault == Fault::BadReads { DiskOpKind::Read } else { DiskOpKind::Write };
+            // What one copy of metadata missed is there again afterwards, and old.
+            age.is_harmed.fetch_or(fault == Fault::BadWrites, Ordering::SeqCst);
+            let range = bad_range(&disks.current(), &mut rng);
+            age.say(|| format!("{range:?}"));
+            return disks.set_faults(Faults { broken: Some((kind, vec![range])), ..Faults::default() });
+        }
+        Fault::LostData => {
+            let wild = age.client.oracle.lock().wild.clone();
+            return disks.set_faults(Faults { lost_data: Some(wild), ..Faults::default() });
+        }
+        between if between.is_between() => return,
+        _ => {
             let long = (5_000_000, 30_000_000);
             disks.set_delays(Delays { read: long, write: long, flush: long });
         }
@@ -145,6 +178,14 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
     age.handle.sleep(Duration::from_micros(micros)).await;
     disks.set_delays(delays);
     disks.set_faults(Faults::default());
+}
+
+/// A few blocks where something was written: never both copies of anything.
+fn bad_range(image: &Image, rng: &mut Rng) -> Place {
+    let pv = PvIndex(rng.below(image.count() as u64) as u16);
+    let places = image.page_offsets(pv);
+    let first = if places.is_empty() { 0 } else { *rng.pick(&places) };
+    (pv, first, rng.range(1, 8) * 4096)
 }
 
 /// Rot in one of two copies of a few blocks of metadata. False: there is nothing of which there are two.

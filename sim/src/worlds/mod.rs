@@ -16,7 +16,7 @@ pub mod tally;
 
 use crate::client::{Client, Failure, number};
 use crate::crash::{judge_group, judge_image, panic_text, read_all, survivors};
-use crate::disk::{Image, Moment, POLICIES, Policy, SimDisks};
+use crate::disk::{Faults, Image, Moment, POLICIES, Place, Policy, SimDisks};
 use crate::exec::{Stuck, World};
 use crate::oracle::{Oracle, Since};
 use crate::rng::Rng;
@@ -123,6 +123,10 @@ struct History {
     oracle: Arc<Mutex<Oracle>>,
     power: Power,
     since: Since,
+    /// What cannot be read until it is written.
+    unreadable: Vec<Place>,
+    /// The disks as some life before the last left them.
+    older: Option<Image>,
     /// Copies of metadata are bad: check says so, and repair mends them.
     is_harmed: bool,
     /// Something may have been written over anything: wrong data is data that nobody wrote, and a refusal is an end.
@@ -144,6 +148,8 @@ impl History {
             oracle,
             power: Power::Blank,
             since: Since::Death,
+            unreadable: Vec::new(),
+            older: None,
             is_harmed: false,
             is_misdirected: false,
             is_void: false,
@@ -216,7 +222,12 @@ impl History {
                     let (disks, group) = self.plan.setup.make(&world).map_err(|e| format!("it is not made: {e}"))?;
                     return Ok((world, disks, group));
                 }
-                Power::Off(image) => SimDisks::with_image(world.handle(), members(image)?),
+                Power::Off(image) => {
+                    let disks = SimDisks::with_image(world.handle(), members_of(image, &self.unreadable)?);
+                    self.unreadable.retain(|(pv, ..)| usize::from(pv.0) < disks.count());
+                    disks.set_faults(Faults { unreadable: self.unreadable.clone(), ..Faults::default() });
+                    disks
+                }
                 Power::On(moment) => SimDisks::restarted(world.handle(), moment),
             };
             disks.set_delays(self.plan.delays);
@@ -230,12 +241,15 @@ impl History {
             match (opened, cut) {
                 (Some(group), _) => {
                     let group = group.map_err(|e| format!("it does not open: {e}"))?;
+                    self.unreadable.clear();
+                    disks.replace_unreadable(&mut self.rng);
                     self.seen.tally.count("openings");
                     return Ok((world, disks, group));
                 }
                 (None, Some(Item { what: What::CutOpening(_, policy), seed, .. })) => {
                     self.say(|| format!("the power fails while it opens ({policy:?})"));
                     self.seen.tally.count("fault: the power fails while the group opens");
+                    self.unreadable = disks.unreadable();
                     self.cut(&disks.moment(), policy, seed)?;
                 }
                 (None, _) => return Err("the opening ended by itself".into()),
@@ -359,10 +373,21 @@ impl History {
                     }
                     self.refused(&given, rng.bits())?;
                 }
+                Fault::Stale if !self.is_void && !self.is_misdirected => {
+                    let image = members_of(image, &self.unreadable)?;
+                    let Some(older) = self.older.as_ref().filter(|older| older.count().min(image.count()) > 1) else {
+                        continue;
+                    };
+                    let pv = PvIndex(rng.below(older.count().min(image.count()) as u64) as u16);
+                    self.refused(&image.with_pv_of(pv, older), rng.bits())?;
+                }
                 _ => continue,
             }
             self.say(|| format!("between two lives: {fault:?}"));
             self.seen.tally.count(fault.name());
+        }
+        if let Power::Off(image) = &self.power {
+            self.older = Some(members_of(image, &self.unreadable)?);
         }
         Ok(())
     }
@@ -417,14 +442,24 @@ impl History {
         Ok(())
     }
 
-    /// A power cut that spoils what was being written, if the plan says so.
+    /// A power cut that spoils what was being written, or leaves it unreadable, if the plan says so.
     fn spoil(&mut self, moment: &Moment, life: usize) {
-        let spoiled = self.plan.of_life(life).find(|item| item.what == What::Between(Fault::Spoiled));
+        let spoils = |what| matches!(what, What::Between(Fault::Spoiled | Fault::Unreadable));
+        let spoiled = self.plan.of_life(life).find(|item| spoils(item.what)).copied();
         let Some((item, Power::Off(image))) = spoiled.zip(Some(&mut self.power)) else { return };
         let mut rng = Rng::new(item.seed);
-        moment.spoil(image, &mut rng);
+        let fault = match item.what {
+            What::Between(Fault::Spoiled) => {
+                moment.spoil(image, &mut rng);
+                Fault::Spoiled
+            }
+            _ => {
+                self.unreadable = moment.unreadable(&mut rng);
+                Fault::Unreadable
+            }
+        };
         self.oracle.lock().spoil();
-        self.seen.tally.count(Fault::Spoiled.name());
+        self.seen.tally.count(fault.name());
     }
 
     /// The group is opened once more, and every volume is removed.
@@ -485,8 +520,14 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
 
 /// The disks that the newest label names, as a host finds them.
 pub fn members(image: &Image) -> Result<Image, String> {
+    members_of(image, &[])
+}
+
+/// The same where these places cannot be read.
+fn members_of(image: &Image, unreadable: &[Place]) -> Result<Image, String> {
     let world = World::new(1);
     let disks = SimDisks::with_image(world.handle(), image.clone());
+    disks.set_faults(Faults { unreadable: unreadable.to_vec(), ..Faults::default() });
     let places = world.try_run(async {
         let mut newest = (0, Vec::new());
         let mut labels = Vec::new();

@@ -223,7 +223,7 @@ pub struct TreeMeta {
     /// The birth of what a head maps from now on.
     pub birth: Epoch,
     pub tree: Tree,
-    /// Blocks mapped, and of these those that were written.
+    /// Blocks mapped, and of these those that were written. A damaged image may say too few: nothing takes them below zero.
     pub mapped: u64,
     pub written: u64,
     /// Blocks born after the parent.

@@ -346,7 +346,11 @@ impl Group {
             }
             catalog.insert_volume(Arc::new(volume));
         }
-        Ok(())
+        // Removal would wait for ever for a child that nobody has.
+        match heads.keys().all(|head| catalog.heads.contains_key(head)) {
+            true => Ok(()),
+            false => Err(stream_corrupt("two volumes have one head")),
+        }
     }
 
     /// Applies what the journal kept. First all places that records name are taken, so that nothing else is put there.
@@ -701,6 +705,13 @@ fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
 }
 
 /// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
+/// No counter is larger than all blocks that there can be, nor are they together.
+fn has_possible_counters(tree: &TreeMeta) -> bool {
+    let dead = tree.dead.iter().try_fold(0u64, |sum, (_, blocks)| sum.checked_add(*blocks));
+    let counters = [tree.mapped, tree.own.unsigned_abs(), tree.progress, dead.unwrap_or(u64::MAX)];
+    tree.written <= tree.mapped && counters.iter().all(|counter| *counter < 1 << 48)
+}
+
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
     let blocks = placement.count();
     let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
@@ -712,7 +723,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
         && lengths().try_fold(0u64, |sum, len| sum.checked_add(len)).is_some_and(|sum| sum <= blocks);
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
     let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
-    let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && t.mapped < 1 << 48 && t.written <= t.mapped);
+    let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && has_possible_counters(t));
     let volumes = stream.volumes.iter().all(|v| v.id.0 < stream.next_volume && v.name.len() <= 127);
     let ids: BTreeSet<_> = stream.trees.iter().map(|t| t.id).collect();
     let parents = stream.trees.iter().filter_map(|t| t.parent).all(|p| ids.contains(&p));

@@ -186,8 +186,8 @@ fn forget(catalog: &mut Catalog, point: TreeId, children: &[TreeId], gone: &[Ext
     for e in gone {
         let len = u64::from(e.len);
         catalog.with_tree_mut(point, |point| {
-            point.mapped -= len;
-            point.written -= if e.flags & UNWRITTEN == 0 { len } else { 0 };
+            point.mapped = point.mapped.saturating_sub(len);
+            point.written = point.written.saturating_sub(if e.flags & UNWRITTEN == 0 { len } else { 0 });
             point.own -= len as i64;
         });
         for child in children {

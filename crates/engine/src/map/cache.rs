@@ -121,6 +121,13 @@ impl NodeCache {
         node
     }
 
+    /// Whether another node lies at this one's address that it cannot replace (C2).
+    pub fn is_displaced(&self, name: NodeRef) -> bool {
+        let slots = self.shard(name.addr).0.read();
+        let there = slots.get(name.addr).map(|slot| slot.node.this());
+        there.is_some_and(|there| there != name && (slots.is_dirty(name.addr) || there.generation >= name.generation))
+    }
+
     /// Takes in a node that a tree has just made; it replaces whatever was at its address.
     pub(super) fn insert_dirty(&self, node: Node) {
         let addr = node.this().addr;

@@ -241,9 +241,9 @@ fn dead_add(dead: &mut Vec<(Epoch, u64)>, birth: Epoch, blocks: u64) {
 /// The head does not map this piece any more: frees it, or counts it as dead. Updates the counters.
 fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
     let len = u64::from(piece.len);
-    state.head.mapped -= len;
+    state.head.mapped = state.head.mapped.saturating_sub(len);
     if piece.flags & UNWRITTEN == 0 {
-        state.head.written -= len;
+        state.head.written = state.head.written.saturating_sub(len);
     }
     if state.ownership.owns(piece.birth, Some(piece.end())) {
         state.head.own -= len as i64;
@@ -324,9 +324,9 @@ pub fn apply_write(
             if piece.value.wrapping_sub(piece.key) == extent.vg_block.0.wrapping_sub(start) {
                 // The same place: only its mark changes.
                 let len = u64::from(piece.len);
-                state.head.mapped -= len;
+                state.head.mapped = state.head.mapped.saturating_sub(len);
                 if piece.flags & UNWRITTEN == 0 {
-                    state.head.written -= len;
+                    state.head.written = state.head.written.saturating_sub(len);
                 }
                 if owned(state, &piece) {
                     state.head.own -= len as i64;
@@ -367,7 +367,7 @@ pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_pl
         for piece in owner_pieces(state, old) {
             if keep_place && state.ownership.owns(piece.birth, Some(piece.end())) {
                 if piece.flags & UNWRITTEN == 0 {
-                    state.head.written -= u64::from(piece.len);
+                    state.head.written = state.head.written.saturating_sub(u64::from(piece.len));
                 }
             } else {
                 drop_piece(core, state, piece);
