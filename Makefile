@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-cuts
+.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-cuts test-full
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -44,6 +44,11 @@ test-cuts: build ## power cuts under databases on filesystems, on a disk that lo
 	.ci/packages real
 	$(CARGO) build --release -p rowen-host --example volatile_disk
 	$(SUDO) crates/cli/tests/cuts $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),200) $(SEED)
+
+test-full: build ## full groups under each policy, with kills, power cuts and closings (root; N=20 groups, SEED=number)
+	.ci/packages real
+	$(CARGO) build --release -p rowen-host --example volatile_disk
+	$(SUDO) crates/cli/tests/full $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),20) $(SEED)
 
 test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
 	.ci/run deb
