@@ -171,8 +171,12 @@ impl Context {
     /// Calls the body for each system in each round, the systems in turn; one round is enough for a record. The body gets a
     /// way to say what it does now, and how much of its own is done (0 to 1). A system that takes much longer than its share of
     /// the time gets no more turns, and no turn begins when the time is over; both are told.
-    pub fn in_turn(&self, mut body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
-        let rounds = if self.recording { 1 } else { self.form.rounds };
+    pub fn in_turn(&self, body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
+        self.in_turns(if self.recording { 1 } else { self.form.rounds }, body)
+    }
+
+    /// The same with so many rounds.
+    pub fn in_turns(&self, rounds: usize, mut body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
         let turns = (rounds * self.systems.len()) as f64;
         let begun = Instant::now();
         let mut given_up = Vec::new();

@@ -20,6 +20,7 @@ mod report;
 mod runner;
 mod stack;
 mod stats;
+mod store;
 mod streams;
 mod trace;
 mod uml;

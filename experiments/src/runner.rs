@@ -208,11 +208,16 @@ impl Part<'_> {
         series(self.experiment, Origin::NotRun, &Key::new(System::Raw, "all", &[], 0), "", place)
     }
 
-    /// A part that the quick form has no time for. It says so, and takes the place of no figures.
+    /// A part that this form has no time for. It says so, and takes the place of no figures.
     fn left_out(&self, places: &[&str]) -> Result {
         for place in places {
             let all = Series { system: ALL_SYSTEMS.to_owned(), ..self.unknown(place) };
-            let why = "the quick form has it by name only".to_owned();
+            let why = if self.experiment.is_long {
+                "it is long, and run by name only"
+            } else {
+                "the quick form has it by name only"
+            };
+            let why = why.to_owned();
             self.sink.borrow_mut().add(self.experiment, all, None, Some(why), 0);
         }
         Ok(())

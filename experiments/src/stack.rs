@@ -21,13 +21,23 @@ pub enum System {
     Rowen,
     /// LXD's directory back end, on a filesystem of the host.
     Directory,
-    /// LXD's btrfs back end.
+    /// LXD's btrfs back end; a subvolume with a file.
     Btrfs,
+    /// A file on xfs, and reflinks of it.
+    Xfs,
 }
 
 impl System {
-    pub const ALL: [System; 7] =
-        [System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen, System::Directory, System::Btrfs];
+    pub const ALL: [System; 8] = [
+        System::Raw,
+        System::Classic,
+        System::Thin,
+        System::Raid1,
+        System::Rowen,
+        System::Directory,
+        System::Btrfs,
+        System::Xfs,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +48,13 @@ impl System {
             System::Rowen => "Rowen",
             System::Directory => "directory",
             System::Btrfs => "btrfs",
+            System::Xfs => "xfs reflink",
         }
+    }
+
+    /// Whether what is measured are files of a filesystem.
+    pub fn is_files(self) -> bool {
+        matches!(self, System::Directory | System::Btrfs | System::Xfs)
     }
 
     /// Whether it needs the kernel's device-mapper.
@@ -57,7 +73,8 @@ impl fmt::Display for System {
 const LVM_GROUP: &str = "xlvm";
 /// The file in a context's directory to which a recorded Rowen writes its I/O.
 pub const ROWEN_RECORD: &str = "rowen.io";
-const ORIGIN: &str = "original";
+/// The name of the volume of which snapshots are made.
+pub const ORIGIN: &str = "original";
 /// So many snapshots are made by commands of their own, and so many by one shell.
 const FEW: usize = 25;
 /// No removal of an experiment takes longer.
@@ -74,7 +91,7 @@ impl Stack<'_> {
         format!("xrowen{}", std::process::id())
     }
 
-    fn group(&self) -> String {
+    pub fn group(&self) -> String {
         if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() }
     }
 
@@ -89,7 +106,7 @@ impl Stack<'_> {
         command
     }
 
-    fn rowen_run(&self, words: &[&str]) -> Result<String> {
+    pub fn rowen_run(&self, words: &[&str]) -> Result<String> {
         command::output(self.rowen(words))
     }
 
@@ -100,7 +117,9 @@ impl Stack<'_> {
     /// The group, on its disk.
     pub fn begin(&self) -> Result {
         match self.system {
-            System::Directory | System::Btrfs => Err(format!("{} has no volumes of its own", self.system)),
+            System::Directory | System::Btrfs | System::Xfs => {
+                Err(format!("{} has no volumes of its own", self.system))
+            }
             System::Raw => Ok(()),
             System::Rowen => {
                 let (group, disk) = (self.rowen_group(), text(&self.context.disks.rowen));
@@ -118,7 +137,9 @@ impl Stack<'_> {
         let size = format!("{mib}m");
         let pool_size = format!("{pool_mib}m");
         match self.system {
-            System::Directory | System::Btrfs => return Err(format!("{} has no volumes of its own", self.system)),
+            System::Directory | System::Btrfs | System::Xfs => {
+                return Err(format!("{} has no volumes of its own", self.system));
+            }
             System::Raw => return Ok(self.context.disks.raw.clone()),
             System::Rowen => {
                 self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", ORIGIN, &self.rowen_group()])?;
@@ -149,7 +170,7 @@ impl Stack<'_> {
         let mut words = vec!["lvcreate", "-y", "-s", "-n", name];
         let (reserve, disk) = (format!("{reserve_mib}m"), self.lvm_disk().map(|disks| text(&disks[0])));
         match self.system {
-            System::Raw | System::Raid1 | System::Directory | System::Btrfs => {
+            System::Raw | System::Raid1 | System::Directory | System::Btrfs | System::Xfs => {
                 return Err(format!("{} has no snapshots here", self.system));
             }
             System::Rowen => words.extend(["-c", chunk, &origin]),
@@ -160,6 +181,20 @@ impl Stack<'_> {
             System::Thin => words.extend(["-kn", &origin]),
         }
         Ok(words.into_iter().map(str::to_owned).collect())
+    }
+
+    /// One more volume, in the same pool if there is one.
+    pub fn volume(&self, name: &str, mib: u64) -> Result<PathBuf> {
+        let size = format!("{mib}m");
+        match self.system {
+            System::Rowen => drop(self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", name, &self.group()])?),
+            System::Thin => {
+                let pool = format!("{LVM_GROUP}/pool");
+                drop(command::run("lvcreate", &["-y", "-V", &size, "-T", &pool, "-n", name])?);
+            }
+            _ => return Err(format!("{} gets no further volumes here", self.system)),
+        }
+        self.appears(&self.node(name))
     }
 
     /// A snapshot of the volume.
@@ -274,7 +309,7 @@ impl Stack<'_> {
     /// Removes the group and everything in it.
     pub fn clear(&self) -> Result {
         match self.system {
-            System::Raw | System::Directory | System::Btrfs => Ok(()),
+            System::Raw | System::Directory | System::Btrfs | System::Xfs => Ok(()),
             System::Rowen => {
                 let group = self.rowen_group();
                 if !self.context.dir.join("run").join(&group).exists() && !Path::new("/dev").join(&group).exists() {

@@ -32,6 +32,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &Pass::ALL,
+    is_long: false,
     remarks: &[],
     mib: [16, 64, 400],
     seconds: [[17.0, 98.0, 22.0], [175.0, 1050.0, 100.0]],

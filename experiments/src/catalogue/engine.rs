@@ -29,6 +29,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
     passes: &[Pass::Host],
     quick_passes: &[Pass::Host],
+    is_long: false,
     remarks: &[],
     mib: [0, 0, 0],
     seconds: [[25.0, 0.0, 0.0], [100.0, 0.0, 0.0]],

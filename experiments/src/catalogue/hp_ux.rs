@@ -38,6 +38,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &Pass::ALL,
+    is_long: false,
     remarks: &[],
     mib: [32, 64, 256],
     seconds: [[8.0, 50.0, 28.0], [100.0, 500.0, 60.0]],

@@ -33,6 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &Pass::ALL,
+    is_long: false,
     remarks: &[],
     mib: [40, 160, 640],
     seconds: [[13.0, 45.0, 20.0], [100.0, 500.0, 60.0]],

@@ -32,6 +32,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &[Pass::Host],
+    is_long: false,
     remarks: &[Remark {
         system: "Rowen",
         metric: "read",

@@ -34,6 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
     passes: &[Pass::Host],
     quick_passes: &[],
+    is_long: false,
     remarks: &[],
     mib: [8, 64, 512],
     seconds: [[200.0, 0.0, 0.0], [350.0, 0.0, 0.0]],

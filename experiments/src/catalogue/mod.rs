@@ -1,5 +1,6 @@
 //! The experiments. Each is one file that names its source, its question, what is expected and how to run it alone.
 
+mod aging;
 mod byrne;
 mod engine;
 mod hp_ux;
@@ -89,6 +90,8 @@ pub struct Experiment {
     pub passes: &'static [Pass],
     /// Where the quick form runs it when it is not asked for by name; the report says that the others were left out.
     pub quick_passes: &'static [Pass],
+    /// Whether it takes so long that it is run only when it is asked for by name.
+    pub is_long: bool,
     /// Why a figure is as it is, where it is bad.
     pub remarks: &'static [Remark],
     /// MiB that a large write moves: smoke, quick, full.
@@ -98,10 +101,11 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Whether this pass is made: the quick form leaves some out, unless the experiment was asked for by name.
+    /// Whether this pass is made: the quick form leaves some out, every form what is long, unless the experiment was asked for by name.
     pub fn has(&self, pass: Pass, form: &Form, by_name: bool) -> bool {
         let is_quick = form.quick && !form.smoke && !by_name;
-        self.passes.contains(&pass) && (!is_quick || self.quick_passes.contains(&pass))
+        let is_left_out = self.is_long && !form.smoke && !by_name;
+        self.passes.contains(&pass) && !is_left_out && (!is_quick || self.quick_passes.contains(&pass))
     }
 
     /// MiB that a large write moves. In user-mode-linux it is less; and records are of little: every request goes through a server,
@@ -126,7 +130,7 @@ impl Experiment {
 }
 
 /// All of them, in the order of their running.
-pub const ALL: [Experiment; 8] = [
+pub const ALL: [Experiment; 9] = [
     van_dok::EXPERIMENT,
     byrne::EXPERIMENT,
     hp_ux::EXPERIMENT,
@@ -135,6 +139,7 @@ pub const ALL: [Experiment; 8] = [
     latency::EXPERIMENT,
     lifecycle::EXPERIMENT,
     engine::EXPERIMENT,
+    aging::EXPERIMENT,
 ];
 
 pub fn find(name: &str) -> Option<&'static Experiment> {

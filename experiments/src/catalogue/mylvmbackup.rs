@@ -37,6 +37,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &[Pass::Host, Pass::Inside],
+    is_long: false,
     remarks: &[],
     mib: [32, 48, 384],
     seconds: [[50.0, 60.0, 15.0], [210.0, 350.0, 60.0]],

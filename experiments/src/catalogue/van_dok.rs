@@ -35,6 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &Pass::ALL,
     quick_passes: &Pass::ALL,
+    is_long: false,
     remarks: &[Remark {
         system: "Rowen",
         metric: "write",
