@@ -232,3 +232,77 @@ fn the_power_is_cut_while_metadata_grows_by_single_blocks() {
 fn runs_that_are_lost_while_metadata_grows_are_found() {
     assert!(cuts_of_growth(1, Some("growth_forgotten")).is_err(), "the planted bug was not found");
 }
+
+/// Snapshots that are taken and pruned while counters are looked at.
+const PRUNED: u64 = 2000;
+/// Rounds between two looks.
+const LOOK_EACH: u64 = 50;
+
+/// Of snapshots that went counters of dead blocks stay behind by the epochs of those that are there, not by all that there ever
+/// were, and reports say how much a snapshot gives back. What is first wrong.
+fn pruning(planted: Option<&'static str>) -> Result<(), String> {
+    const VOLUME: u64 = 512;
+    let world = World::new(93);
+    let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 32) };
+    let (disks, group) = setup.make(&world).unwrap();
+    disks.without_cache();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let outcome = world.run(async {
+        let rng = &mut Rng::new(93);
+        let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: VOLUME, chunk_blocks: 1, full: FullPolicy::Fail };
+        let vol = client.create(spec).await.unwrap();
+        let settled = async || {
+            client.group.reclaim_idle().await.unwrap();
+            client.checkpoint().await.unwrap();
+            let info = client.group.info();
+            info.free_blocks + info.pending_blocks + info.metadata_blocks
+        };
+        let mut snapshots = Vec::new();
+        let mut most = 0;
+        for round in 0..PRUNED {
+            snapshots.extend(client.snapshot(&[vol], SnapshotKind::default()).await.unwrap());
+            for _ in 0..4 {
+                client.write(vol, rng.below(VOLUME) * BLOCK, BLOCK, &[]).await.unwrap();
+            }
+            if snapshots.len() < 6 {
+                continue;
+            }
+            let victim = snapshots.remove(rng.below(4) as usize);
+            let looks = round % LOOK_EACH == 0;
+            let before = if looks { settled().await } else { 0 };
+            let id = client.id(victim).unwrap();
+            let told = client.group.volumes().iter().find(|volume| volume.id == id).unwrap().freed_if_removed;
+            client.remove(&[victim]).await.unwrap();
+            if looks {
+                let freed = settled().await - before;
+                if freed != told {
+                    return Err(format!("round {round}: {told} blocks were to be freed, {freed} were"));
+                }
+                let (counters, points) = client.group.most_dead();
+                most = most.max(counters);
+                if counters > points {
+                    return Err(format!("round {round}: {counters} counters in one tree, {points} points"));
+                }
+            }
+        }
+        println!("{most} counters at the most");
+        client.verify_all(vol).await.unwrap();
+        client.close().await.unwrap();
+        Ok(())
+    });
+    if outcome.is_ok() {
+        let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+    outcome
+}
+
+#[test]
+fn counters_of_dead_blocks_are_bounded_by_the_points_that_there_are() {
+    assert_eq!(pruning(None), Ok(()));
+}
+
+#[test]
+fn a_counter_for_each_birth_is_found() {
+    assert!(pruning(Some("dead_by_birth")).is_err(), "the planted bug was not found");
+}

@@ -4,6 +4,7 @@
 //! Order of locks, outermost first: `gate`, catalog, a volume's state, `space`, `meta`, the journal's and the cache's
 //! own. None is held across an await.
 
+use crate::dead::Points;
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::Node;
@@ -145,6 +146,7 @@ pub struct Core {
     /// Nothing is locked while this is.
     pub pools: Mutex<Pools>,
     pub patience: Patience,
+    pub points: Arc<Points>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
     pub gate: RwLock<()>,
@@ -179,6 +181,7 @@ impl Core {
         space: Space,
         journal: Arc<Journal>,
         generation: u64,
+        points: Arc<Points>,
     ) -> Arc<Core> {
         let space_event = match cfg!(feature = "planted") && config.planted == Some("left_asleep") {
             true => Arc::default(),
@@ -196,6 +199,7 @@ impl Core {
             space: Mutex::new(space),
             pools: Mutex::new(Pools::default()),
             patience: Patience::default(),
+            points,
             journal,
             gate: RwLock::new(()),
             generation: AtomicU64::new(generation),

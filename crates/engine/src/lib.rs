@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod dead;
 pub mod disk;
 pub mod error;
 pub mod fixed_hash;

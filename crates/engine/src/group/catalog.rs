@@ -7,6 +7,7 @@
 //!   names, which points are charged to a volume, which snapshots a volume has. Trees and volumes come and go by
 //!   [`Catalog::insert_tree`] and its sisters alone; with debug assertions each checkpoint compares.
 
+use crate::dead::{self, Points};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::group::GroupAttributes;
 use crate::units::{Epoch, TreeId, VolumeId};
@@ -14,7 +15,6 @@ use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-#[derive(Default)]
 pub struct Catalog {
     pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
     pub names: BTreeMap<String, VolumeId>,
@@ -36,12 +36,35 @@ pub struct Catalog {
     snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>>,
     /// Of the points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory alone.
     pub searched: BTreeMap<TreeId, u64>,
+    /// The epochs of `trees`.
+    pub points: Arc<Points>,
 }
 
 impl Catalog {
     /// An empty one that counts on from these.
-    pub fn new(epoch: u64, next_volume: u64, next_tree: u64, attributes: GroupAttributes) -> Catalog {
-        Catalog { epoch, next_volume, next_tree, attributes, ..Catalog::default() }
+    pub fn new(
+        epoch: u64,
+        next_volume: u64,
+        next_tree: u64,
+        attributes: GroupAttributes,
+        points: Arc<Points>,
+    ) -> Catalog {
+        Catalog {
+            volumes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            children: BTreeMap::new(),
+            epoch,
+            next_volume,
+            next_tree,
+            attributes,
+            removable: BTreeSet::new(),
+            guarded: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            searched: BTreeMap::new(),
+            points,
+        }
     }
 
     pub fn insert_volume(&mut self, volume: Arc<Volume>) {
@@ -68,7 +91,9 @@ impl Catalog {
     /// A point or dying tree. One that is there under this id is replaced.
     pub fn insert_tree(&mut self, tree: TreeMeta) {
         let (id, guard) = (tree.id, tree.guard);
+        self.points.came(tree.epoch);
         if let Some(before) = self.trees.insert(id, tree) {
+            self.points.went(before.epoch);
             forget(&mut self.guarded, before.guard, &id);
         }
         if let Some(guard) = guard {
@@ -79,6 +104,7 @@ impl Catalog {
 
     pub fn remove_tree(&mut self, id: TreeId) -> Option<TreeMeta> {
         let tree = self.trees.remove(&id)?;
+        self.points.went(tree.epoch);
         forget(&mut self.guarded, tree.guard, &id);
         self.removable.remove(&id);
         Some(tree)
@@ -142,6 +168,22 @@ impl Catalog {
         tree.and_then(|id| self.trees.get(&id)).map_or(Epoch(0), |t| t.epoch)
     }
 
+    /// Gives births between which no point is left one counter in all trees, if a point has gone (N2).
+    pub fn fold_dead(&mut self) {
+        if !self.points.take_gone() {
+            return;
+        }
+        self.trees.values_mut().for_each(|tree| self.points.fold(&mut tree.dead));
+        self.volumes.values().for_each(|volume| self.points.fold(&mut volume.state.lock().head.dead));
+    }
+
+    /// The most counters of dead blocks that any tree has, and how many points there are (N2).
+    pub fn most_dead(&self) -> (usize, usize) {
+        let of_trees = self.trees.values().map(|tree| tree.dead.len());
+        let of_heads = self.volumes.values().map(|volume| volume.state.lock().head.dead.len());
+        (of_trees.chain(of_heads).max().unwrap_or(0), self.points.count())
+    }
+
     /// The next tree to remove or merge: one under way, else any that C2 names.
     pub fn next_removal(&self) -> Option<TreeId> {
         let started = self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
@@ -168,7 +210,7 @@ impl Catalog {
         let unused = |tree: &TreeMeta| match tree.kind {
             // Soon it is no child, and does not count.
             TreeKind::Dying => 0,
-            _ => tree.dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum(),
+            _ => dead::above(&tree.dead, lower),
         };
         let mut least = u64::MAX;
         for child in self.children_of(point) {

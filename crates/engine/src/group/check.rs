@@ -12,6 +12,7 @@
 use super::open::{BadCopy, either, read_stream};
 use super::{Config, Group};
 use crate::core::Core;
+use crate::dead::{self, Dead};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
@@ -440,7 +441,7 @@ impl<'a> Check<'a> {
                 .find(format!("tree {}: {} blocks are its own, its counter says {}", tree.id, counted.own, tree.own));
         }
         if let Some(parent) = parent.filter(|p| p.kind == TreeKind::Point) {
-            self.dead(tree, parent, go_on).await?;
+            self.dead(tree, parent, trees, go_on).await?;
         }
         Ok(())
     }
@@ -477,9 +478,15 @@ impl<'a> Check<'a> {
     }
 
     /// The count of what the parent still has and the tree does not, by birth.
-    async fn dead(&mut self, tree: &TreeMeta, parent: &TreeMeta, go_on: &impl Fn() -> Result<()>) -> Result<()> {
+    async fn dead(
+        &mut self,
+        tree: &TreeMeta,
+        parent: &TreeMeta,
+        trees: &BTreeMap<TreeId, TreeMeta>,
+        go_on: &impl Fn() -> Result<()>,
+    ) -> Result<()> {
         let core = &self.group.core;
-        let mut counted: BTreeMap<Epoch, u64> = BTreeMap::new();
+        let mut counted = Dead::new();
         let mut cursor = 0;
         loop {
             go_on()?;
@@ -501,16 +508,21 @@ impl<'a> Check<'a> {
                 .await?;
             let (step, dead) = step;
             for (birth, blocks) in dead.into_iter().filter(|(_, blocks)| *blocks > 0) {
-                *counted.entry(birth).or_default() += blocks;
+                dead::add(&mut counted, birth, blocks);
             }
             match step.next {
                 Some(next) => cursor = next,
                 None => break,
             }
         }
-        let kept: BTreeMap<Epoch, u64> = tree.dead.iter().copied().filter(|(_, n)| *n > 0).collect();
+        let mut kept = tree.dead.clone();
+        kept.retain(|(_, blocks)| *blocks > 0);
+        // N1: of births that lie between the same points only the sum is kept.
+        let above = epochs_above(tree, trees);
+        dead::fold(&mut counted, &above);
+        dead::fold(&mut kept, &above);
         if kept != counted {
-            let total = |m: &BTreeMap<Epoch, u64>| m.values().sum::<u64>();
+            let total = |dead: &Dead| dead::above(dead, Epoch(0));
             self.report.find(format!(
                 "tree {}: its parent holds {} blocks that it no longer uses, its counter says {}",
                 tree.id,
@@ -603,4 +615,14 @@ impl<'a> Check<'a> {
 fn identity(lv_block: u64, birth: Epoch) -> u32 {
     let mixed = (lv_block ^ birth.0.rotate_left(40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 32) as u32 | 1
+}
+
+/// The epochs of the points above a tree, rising.
+fn epochs_above(tree: &TreeMeta, trees: &BTreeMap<TreeId, TreeMeta>) -> Vec<Epoch> {
+    let parent = |tree: &&TreeMeta| tree.parent.and_then(|parent| trees.get(&parent));
+    // Further up epochs fall, or the history leads in a circle.
+    let older = |tree: &&TreeMeta| parent(tree).filter(|above| above.epoch < tree.epoch);
+    let mut epochs: Vec<Epoch> = std::iter::successors(parent(&tree), older).map(|tree| tree.epoch).collect();
+    epochs.reverse();
+    epochs
 }

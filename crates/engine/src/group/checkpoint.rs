@@ -294,6 +294,10 @@ impl Group {
         if !self.core.planted("frees_unbounded") {
             self.core.space.lock().tidy_pending();
         }
+        {
+            let _gate = self.core.gate.read();
+            self.catalog_mut().fold_dead();
+        }
         let wanted = {
             let bytes = self.stream_estimate();
             let mut meta = self.core.meta.lock();

@@ -16,6 +16,7 @@ use super::replay::Replay;
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
 use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
+use crate::dead::Points;
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
@@ -145,7 +146,7 @@ impl Group {
             meta: MetaSpace::new(&places, &[], spec.extent_blocks),
             space: Space::new(Tree::default(), 0, Pvs::new(pv_free)),
             next_seq: Seq(1),
-            catalog: Catalog::new(1, 1, 1, GroupAttributes::default()),
+            catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(Points::new(true))),
             sequence: 1,
             stream_blocks: Vec::new(),
         };
@@ -189,8 +190,19 @@ impl Group {
         let journal =
             Journal::new(disks.clone(), runtime.clone(), (*parts.placement).clone(), ring, parts.next_seq, no_flush);
         let generation = root.generation + 1;
-        let core =
-            Core::new(disks, runtime, config, tag, parts.placement, parts.meta, parts.space, journal, generation);
+        let points = parts.catalog.points.clone();
+        let core = Core::new(
+            disks,
+            runtime,
+            config,
+            tag,
+            parts.placement,
+            parts.meta,
+            parts.space,
+            journal,
+            generation,
+            points,
+        );
         let group = Arc::new(Group {
             core: core.clone(),
             catalog: RwLock::new(parts.catalog),
@@ -266,7 +278,9 @@ impl Group {
             return Err(stream_corrupt("it frees a block twice"));
         }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
-        let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, stream.attributes.clone());
+        let points = Arc::new(Points::new(!is_planted(&config, "dead_by_birth")));
+        let attributes = stream.attributes.clone();
+        let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, attributes, points);
         let next_seq = Seq(journal.next.0.max(root.capture_seq));
         let read_only = config.read_only;
         let pvs = root.pvs.len();

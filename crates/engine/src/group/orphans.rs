@@ -19,11 +19,12 @@ use super::Group;
 use super::catalog::Catalog;
 use super::reclaim::Stepped;
 use crate::core::{Ownership, Pace, TreeOwner, count};
+use crate::dead;
 use crate::error::{Error, Result};
 use crate::format::node::CAPACITY;
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, MapError, NodeRef};
-use crate::units::{Epoch, TreeId};
+use crate::units::TreeId;
 use crate::volume::state::UNWRITTEN;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -183,6 +184,7 @@ fn split(leaf: impl Iterator<Item = Extent>, orphans: &[Extent]) -> (Vec<Extent>
 
 /// Takes freed extents out of the counters: the point's own, and each child's count of what it no longer uses.
 fn forget(catalog: &mut Catalog, point: TreeId, children: &[TreeId], gone: &[Extent]) {
+    let lower = catalog.epoch_of(catalog.trees.get(&point).and_then(|point| point.parent));
     for e in gone {
         let len = u64::from(e.len);
         catalog.with_tree_mut(point, |point| {
@@ -191,17 +193,7 @@ fn forget(catalog: &mut Catalog, point: TreeId, children: &[TreeId], gone: &[Ext
             point.own -= len as i64;
         });
         for child in children {
-            catalog.with_tree_mut(*child, |child| less_dead(&mut child.dead, e.birth, len));
-        }
-    }
-}
-
-fn less_dead(dead: &mut Vec<(Epoch, u64)>, birth: Epoch, blocks: u64) {
-    if let Ok(at) = dead.binary_search_by_key(&birth, |(birth, _)| *birth) {
-        debug_assert!(dead[at].1 >= blocks, "a child counts what it does not use");
-        dead[at].1 = dead[at].1.saturating_sub(blocks);
-        if dead[at].1 == 0 {
-            dead.remove(at);
+            catalog.with_tree_mut(*child, |child| dead::take(&mut child.dead, lower, len));
         }
     }
 }

@@ -26,6 +26,7 @@ use super::Group;
 use super::catalog::Catalog;
 use super::report::Holdings;
 use crate::core::{Absent, Absorb, Core, Pace, count};
+use crate::dead;
 use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, Extent, MapError, NodeRef, Tree};
@@ -324,12 +325,8 @@ impl Group {
         catalog.add_child(gone.parent, child.id);
         child.own += gone.own - gone.progress as i64;
         child.dead.retain(|(birth, _)| *birth <= lower);
-        for (birth, blocks) in &gone.dead {
-            match child.dead.binary_search_by_key(birth, |(b, _)| *b) {
-                Ok(i) => child.dead[i].1 += blocks,
-                Err(i) => child.dead.insert(i, (*birth, *blocks)),
-            }
-        }
+        gone.dead.iter().for_each(|(birth, blocks)| dead::add(&mut child.dead, *birth, *blocks));
+        self.core.points.fold(&mut child.dead);
         gone
     }
 

@@ -2,6 +2,7 @@
 
 use super::catalog::Catalog;
 use super::{Group, GroupInfo, PvInfo, Stats, Volume, VolumeInfo, pools};
+use crate::dead;
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
@@ -91,6 +92,12 @@ impl Group {
             nodes_lost: get(&counters.nodes_lost),
             dirty_most: get(&counters.dirty_most),
         }
+    }
+
+    /// The most counters of dead blocks that any tree has, and how many points there are: the first is not above the second after a
+    /// checkpoint, however old the group is.
+    pub fn most_dead(&self) -> (usize, usize) {
+        self.catalog.read().most_dead()
     }
 
     /// All volumes, in the order of their creation.
@@ -197,11 +204,11 @@ impl Holdings<'_> {
             let state = volume.state.lock();
             return match volume.id == snapshot {
                 true => state.head.own.max(0) as u64,
-                false => dead_above(&state.head, Epoch(0)),
+                false => dead::above(&state.head.dead, Epoch(0)),
             };
         }
         let tree = self.0.trees.get(&child).filter(|tree| tree.kind == TreeKind::Point);
-        tree.map_or(0, |tree| dead_above(tree, Epoch(0)))
+        tree.map_or(0, |tree| dead::above(&tree.dead, Epoch(0)))
     }
 
     /// With one other child of its point left, that goes, too: with it what only it still held for this volume.
@@ -210,7 +217,7 @@ impl Holdings<'_> {
         let mut others = self.0.children_of(parent).filter(|child| *child != head);
         let (Some(other), None) = (others.next(), others.next()) else { return 0 };
         let lower = self.0.epoch_of(self.0.trees.get(&parent).and_then(|point| point.parent));
-        self.0.with_tree(other, |tree| dead_above(tree, lower)).unwrap_or(0)
+        self.0.with_tree(other, |tree| dead::above(&tree.dead, lower)).unwrap_or(0)
     }
 
     fn infos<'v>(&self, volumes: impl Iterator<Item = &'v Arc<Volume>>) -> Vec<VolumeInfo> {
@@ -286,7 +293,7 @@ impl Sums {
         if let Some(guard) = parent.guard {
             let share = match (of, tree.kind) {
                 (Some(of), _) if of == guard => tree.own.max(0) as u64,
-                (Some(_), _) | (None, TreeKind::Point) => dead_above(tree, Epoch(0)),
+                (Some(_), _) | (None, TreeKind::Point) => dead::above(&tree.dead, Epoch(0)),
                 _ => 0,
             };
             *self.held.entry(guard).or_default() += share;
@@ -295,12 +302,7 @@ impl Sums {
         if let (Some(other), None) = (others.next(), others.next())
             && let Some(other) = catalog.heads.get(&other)
         {
-            *self.merged.entry(*other).or_default() += dead_above(tree, catalog.epoch_of(parent.parent));
+            *self.merged.entry(*other).or_default() += dead::above(&tree.dead, catalog.epoch_of(parent.parent));
         }
     }
-}
-
-/// Blocks younger than `lower` that the tree's parent maps and it does not.
-fn dead_above(tree: &TreeMeta, lower: Epoch) -> u64 {
-    tree.dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum()
 }

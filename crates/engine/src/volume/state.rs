@@ -10,6 +10,7 @@
 
 use super::rehome::Watch;
 use crate::core::{Absorb, Core, Ownership, TreeOwner};
+use crate::dead;
 use crate::format::journal::WriteExtent;
 use crate::format::stream::{TreeMeta, VolumeMeta};
 use crate::group::{VolumeKind, VolumeState};
@@ -231,13 +232,6 @@ impl State {
     }
 }
 
-fn dead_add(dead: &mut Vec<(Epoch, u64)>, birth: Epoch, blocks: u64) {
-    match dead.binary_search_by_key(&birth, |(b, _)| *b) {
-        Ok(i) => dead[i].1 += blocks,
-        Err(i) => dead.insert(i, (birth, blocks)),
-    }
-}
-
 /// The head does not map this piece any more: frees it, or counts it as dead. Updates the counters.
 fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
     let len = u64::from(piece.len);
@@ -253,7 +247,7 @@ fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
             space.charge(state.meta.id, -(len as i64));
         }
     } else {
-        dead_add(&mut state.head.dead, piece.birth, len);
+        dead::add(&mut state.head.dead, core.points.counter(piece.birth), len);
     }
 }
 

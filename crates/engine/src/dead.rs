@@ -1,0 +1,145 @@
+//! Dead blocks: those that a tree's parent maps and the tree no longer does, counted by birth.
+//!
+//! * N1 Nobody asks for less than the sum between the epochs of two points above the tree: merges and reports compare births with such
+//!   epochs alone. Births between which no point's epoch lies therefore share one counter, that of the next point's epoch. What is asked
+//!   for stays the same when a point goes, because points above a tree only become fewer.
+//! * N2 At a checkpoint a tree has no more counters than there are points in the group, however many there were.
+
+use crate::units::Epoch;
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Counters of dead blocks, births rising.
+pub type Dead = Vec<(Epoch, u64)>;
+
+/// Counts dead blocks of this birth.
+pub fn add(dead: &mut Dead, birth: Epoch, blocks: u64) {
+    match dead.binary_search_by_key(&birth, |(b, _)| *b) {
+        Ok(i) => dead[i].1 += blocks,
+        Err(i) => dead.insert(i, (birth, blocks)),
+    }
+}
+
+/// Dead blocks that are younger than `lower`.
+pub fn above(dead: &Dead, lower: Epoch) -> u64 {
+    dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum()
+}
+
+/// So many of the blocks that are younger than `lower`, the epoch of a point, are mapped by the parent no more.
+pub fn take(dead: &mut Dead, lower: Epoch, mut blocks: u64) {
+    debug_assert!(above(dead, lower) >= blocks, "a child counts what it does not use");
+    for (_, count) in dead.iter_mut().filter(|(birth, _)| *birth > lower) {
+        let part = blocks.min(*count);
+        *count -= part;
+        blocks -= part;
+    }
+    dead.retain(|(_, count)| *count > 0);
+}
+
+/// Gives births between which none of these epochs lies one counter (N1). They rise.
+pub fn fold(dead: &mut Dead, epochs: &[Epoch]) {
+    for (birth, _) in dead.iter_mut() {
+        *birth = next(epochs, *birth);
+    }
+    dead.dedup_by(|later, earlier| {
+        let is_same = later.0 == earlier.0;
+        earlier.1 += if is_same { later.1 } else { 0 };
+        is_same
+    });
+}
+
+fn next(epochs: &[Epoch], birth: Epoch) -> Epoch {
+    let at = epochs.partition_point(|epoch| *epoch < birth);
+    epochs.get(at).copied().unwrap_or(birth)
+}
+
+/// The epochs of all points of a group.
+pub struct Points {
+    /// In order. Points that were made together have the same one.
+    epochs: RwLock<Vec<Epoch>>,
+    /// A point has gone since counters were folded.
+    have_gone: AtomicBool,
+    /// A planted bug leaves counters as they are.
+    folds: bool,
+}
+
+impl Points {
+    pub fn new(folds: bool) -> Points {
+        Points { epochs: RwLock::default(), have_gone: AtomicBool::new(true), folds }
+    }
+
+    /// A point is made, before anything is dead to its children.
+    pub fn came(&self, epoch: Epoch) {
+        // Of a tree that was a head, and is nobody's parent.
+        if epoch == Epoch(0) {
+            return;
+        }
+        let mut epochs = self.epochs.write();
+        let at = epochs.partition_point(|other| *other <= epoch);
+        epochs.insert(at, epoch);
+    }
+
+    pub fn went(&self, epoch: Epoch) {
+        let mut epochs = self.epochs.write();
+        if let Ok(at) = epochs.binary_search(&epoch) {
+            epochs.remove(at);
+            self.have_gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a point has gone since this was asked last.
+    pub fn take_gone(&self) -> bool {
+        self.have_gone.swap(false, Ordering::Relaxed) && self.folds
+    }
+
+    /// The counter for blocks of this birth.
+    pub fn counter(&self, birth: Epoch) -> Epoch {
+        if self.folds { next(&self.epochs.read(), birth) } else { birth }
+    }
+
+    pub fn fold(&self, dead: &mut Dead) {
+        if self.folds {
+            fold(dead, &self.epochs.read());
+        }
+    }
+
+    /// How many different epochs there are.
+    pub fn count(&self) -> usize {
+        let mut epochs = self.epochs.read().clone();
+        epochs.dedup();
+        epochs.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dead(counters: &[(u64, u64)]) -> Dead {
+        counters.iter().map(|(birth, blocks)| (Epoch(*birth), *blocks)).collect()
+    }
+
+    #[test]
+    fn births_between_two_points_share_a_counter() {
+        let mut counters = dead(&[(1, 1), (2, 2), (3, 4), (5, 8), (6, 16), (9, 32)]);
+        let before = counters.clone();
+        let points = Points::new(true);
+        [3, 7, 7, 10].into_iter().for_each(|epoch| points.came(Epoch(epoch)));
+        points.fold(&mut counters);
+        assert_eq!(counters, dead(&[(3, 7), (7, 24), (10, 32)]));
+        for lower in [0, 3, 7, 10] {
+            assert_eq!(above(&counters, Epoch(lower)), above(&before, Epoch(lower)), "{lower}");
+        }
+        points.went(Epoch(7));
+        points.fold(&mut counters);
+        assert_eq!(counters.len(), 3, "another of that epoch is left");
+        points.went(Epoch(7));
+        points.fold(&mut counters);
+        assert_eq!(counters, dead(&[(3, 7), (10, 56)]));
+        assert_eq!((points.counter(Epoch(4)), points.counter(Epoch(11)), points.count()), (Epoch(10), Epoch(11), 2));
+        take(&mut counters, Epoch(3), 50);
+        assert_eq!(counters, dead(&[(3, 7), (10, 6)]));
+        take(&mut counters, Epoch(0), 13);
+        assert!(counters.is_empty());
+    }
+}
