@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-cuts test-full
+.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-cuts test-full test-suites
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -49,6 +49,11 @@ test-full: build ## full groups under each policy, with kills, power cuts and cl
 	.ci/packages real
 	$(CARGO) build --release -p rowen-host --example volatile_disk
 	$(SUDO) crates/cli/tests/full $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),20) $(SEED)
+
+test-suites: build ## suites by others on a Rowen volume and a plain loop device, side by side (root; SECONDS=30 each, XFSTESTS=/a/built/checkout)
+	.ci/packages suites
+	$(CARGO) install fsx --version 0.3.2 --locked --quiet --root $(TARGET)/tools
+	$(SUDO) crates/cli/tests/suites $(TARGET)/rowen $(TARGET)/tools/bin/fsx $(or $(SECONDS),30) $(SEED)
 
 test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
 	.ci/run deb
