@@ -718,7 +718,6 @@ fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
     meta.block_at(VgBlock(place))
 }
 
-/// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
 /// No counter is larger than all blocks that there can be, nor are they together.
 fn has_possible_counters(tree: &TreeMeta) -> bool {
     let dead = tree.dead.iter().try_fold(0u64, |sum, (_, blocks)| sum.checked_add(*blocks));
@@ -726,6 +725,7 @@ fn has_possible_counters(tree: &TreeMeta) -> bool {
     tree.written <= tree.mapped && counters.iter().all(|counter| *counter < 1 << 48)
 }
 
+/// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
     let blocks = placement.count();
     let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
