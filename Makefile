@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-cuts test-full test-suites
+.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-cuts test-full test-suites
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -29,6 +29,10 @@ test-sim: ## random runs, crashes and faults on simulated disks (ROWEN_SIM_SEEDS
 
 sim: ## one simulated world (SEED=number, OPTIONS=--trace), or many (SEED="--minutes 10")
 	$(CARGO) run --quiet --profile test -p rowen-sim -- $(SEED) $(OPTIONS)
+
+test-fuzz: ## hostile bytes for everything that reads a disk, a socket, the kernel or a file (MINUTES=1 for each, SEED=number)
+	$(CARGO) run --quiet --profile test -p rowen-fuzz --bin rowen-fuzz -- --seconds $$((60 * $(or $(MINUTES),1))) --from $(or $(SEED),1)
+	ROWEN_FUZZ_SECONDS=$$((60 * $(or $(MINUTES),1))) ROWEN_SEED=$(or $(SEED),1) $(CARGO) test --quiet -p rowen-cli --bin rowen changed_command_lines -- --nocapture
 
 test-real: ## real devices, filesystems, servers that are killed (root)
 	.ci/run real

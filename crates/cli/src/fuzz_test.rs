@@ -3,6 +3,8 @@
 
 use crate::fake::Fake;
 use crate::table;
+use rowen_fuzz::driver::{Fuzzer, Target, corpus};
+use std::time::{Duration, Instant};
 
 /// A small generator: every run of the tests does the same.
 struct Rng(u64);
@@ -141,4 +143,39 @@ fn start() -> Fake {
         assert_eq!(world.run(line).code, 0, "{line}");
     }
     world
+}
+
+/// Command lines, one a line, their words apart by blanks or tabs: every one ends with an exit code, and with a word where it is
+/// refused.
+fn command_lines(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut world = start();
+    let mut said = String::new();
+    for line in text.lines().take(6) {
+        let words: Vec<String> = line.split([' ', '\t']).take(24).map(str::to_owned).collect();
+        let printed = world.run_words("rowen", &words, (bytes.len() % 2 == 0).then_some("y\n"));
+        assert!([0, 2, 3, 5].contains(&printed.code), "{line:?}: {printed:?}");
+        assert!(printed.code == 0 || !printed.err.is_empty(), "{line:?}: refused without a word");
+        said += &format!("{} {} ", printed.code, printed.err.lines().next().unwrap_or_default());
+    }
+    said
+}
+
+/// Changes of `fuzz/corpus/command-lines`. `ROWEN_FUZZ_SECONDS` goes on for so long, from `ROWEN_SEED`.
+#[test]
+fn changed_command_lines_end_in_a_sentence_and_an_exit_code() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let target = Target { name: "command-lines", run: command_lines };
+    let examples = corpus(target.name);
+    assert!(examples.len() > 4, "there are no examples");
+    let mut fuzzer = Fuzzer::new(target, examples, number("ROWEN_SEED").unwrap_or(1)).unwrap();
+    let (first, begun) = (fuzzer.answers(), Instant::now());
+    let limit = number("ROWEN_FUZZ_SECONDS").map(Duration::from_secs);
+    while limit.map_or(fuzzer.runs < 3000, |limit| begun.elapsed() < limit) {
+        fuzzer
+            .step()
+            .unwrap_or_else(|failure| panic!("{:?}: {}", String::from_utf8_lossy(&failure.input), failure.what));
+    }
+    assert!(fuzzer.answers() > 2 * first, "the changes lead nowhere");
+    println!("{} inputs, {} answers", fuzzer.runs, fuzzer.answers());
 }

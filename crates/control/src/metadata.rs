@@ -208,7 +208,8 @@ impl Document {
         if group.text("format")? != Some("rowen") {
             return Err(wrong(group.line, "this volume group is not Rowen's: format = \"rowen\" is missing"));
         }
-        let extent_blocks = group.need("extent_size", group.number("extent_size"))? * SECTOR / BLOCK_SIZE;
+        let extent_bytes = sectors(group.need("extent_size", group.number("extent_size"))?, group.line)?;
+        let extent_blocks = extent_bytes / BLOCK_SIZE;
         if !extent_blocks.is_power_of_two() {
             return Err(wrong(group.line, "extent_size must be a power of two"));
         }
@@ -218,7 +219,7 @@ impl Document {
             time: root.number("creation_time")?.unwrap_or(0),
         };
         let pvs =
-            group.section("physical_volumes")?.sections().map(|(_, pv)| Pv::read(pv)).collect::<Result<_, _>>()?;
+            group.section("physical_volumes")?.sections().map(|(_, pv)| Pv::read(pv)).collect::<Result<Vec<_>, _>>()?;
         let volumes: Vec<Volume> = match group.entry("logical_volumes") {
             None => Vec::new(),
             Some(_) => {
@@ -226,6 +227,10 @@ impl Document {
                 volumes.map(|(name, volume)| Volume::read(name, volume)).collect::<Result<_, _>>()?
             }
         };
+        let mut extents = pvs.iter().map(|pv| pv.extents).chain(volumes.iter().map(|volume| volume.extents));
+        if extents.any(|extents| extents.checked_mul(extent_bytes).is_none()) {
+            return Err(wrong(group.line, "a size is too large"));
+        }
         if let Some(twin) = twin(&volumes) {
             return Err(wrong(
                 group.line,
@@ -365,10 +370,10 @@ impl Volume {
             writeln!(to, "\t\t\t\tallocation = \"on-write\"")?;
         }
         if !self.pool.is_empty() {
-            writeln!(to, "\t\t\t\tthin_pool = \"{}\"", self.pool)?;
+            writeln!(to, "\t\t\t\tthin_pool = {}", syntax::quoted(&self.pool))?;
         }
         if let Some(origin) = &self.origin {
-            writeln!(to, "\t\t\t\torigin = \"{origin}\"")?;
+            writeln!(to, "\t\t\t\torigin = {}", syntax::quoted(origin))?;
         }
         if let Some(reserve) = self.reserve_blocks {
             writeln!(

@@ -128,3 +128,25 @@ fn what_is_no_metadata_of_ours_is_refused() {
         assert!(error.to_string().contains(words), "{to}: {error}");
     }
 }
+
+#[test]
+fn sizes_that_no_group_can_have_are_refused() {
+    let text = document().write();
+    for (key, value) in [
+        ("extent_size = 8192", "extent_size = 36028797018963968"),
+        ("extent_count = 25", "extent_count = 9223372036854775807"),
+        ("pe_count = 255", "pe_count = 9223372036854775807"),
+    ] {
+        assert!(text.contains(key), "{key}");
+        let why = Document::read(&text.replace(key, value)).unwrap_err().why;
+        assert_eq!(why, "a size is too large", "{value}");
+    }
+}
+
+#[test]
+fn names_of_any_kind_come_back() {
+    let mut document = document();
+    document.volumes[1].origin = Some("a \" b".into());
+    document.volumes[3].pool = "p \\ q".into();
+    assert_eq!(Document::read(&document.write()).unwrap(), document);
+}

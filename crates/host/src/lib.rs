@@ -6,6 +6,7 @@ pub mod disks;
 pub mod export;
 pub mod harden;
 pub mod helper;
+pub mod hostile;
 pub mod keeper;
 pub mod paths;
 pub mod reactor;

@@ -88,7 +88,7 @@ fn replace(dir: &Path, text: &[u8]) -> std::io::Result<()> {
 }
 
 /// The file with these entries, and with what is in `old` beside entries.
-fn format(entries: &[Entry], old: &[u8]) -> Vec<u8> {
+pub(crate) fn format(entries: &[Entry], old: &[u8]) -> Vec<u8> {
     let mut text = HEADER.to_vec();
     let lines =
         old.split(|&byte| byte == b'\n').filter(|line| !line.is_empty() && **line != HEADER[..HEADER.len() - 1]);
@@ -105,7 +105,7 @@ fn format(entries: &[Entry], old: &[u8]) -> Vec<u8> {
     text
 }
 
-fn parse(text: &[u8]) -> Vec<Entry> {
+pub(crate) fn parse(text: &[u8]) -> Vec<Entry> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 

@@ -17,7 +17,7 @@ mod client;
 mod daemon;
 mod log;
 mod restart;
-mod wire;
+pub(crate) mod wire;
 
 pub use client::Client;
 pub(crate) use client::{is_absent, is_there, tell_name};

@@ -72,7 +72,7 @@ pub enum Message {
 }
 
 impl Message {
-    fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let (letter, text) = match self {
             Message::Serve => ('S', String::new()),
             Message::Watch => ('W', String::new()),

@@ -1,0 +1,282 @@
+//! Makes the examples of `fuzz/corpus` anew: `cargo run -p rowen-fuzz --example corpus`. They are small, and made by the code that
+//! writes such bytes.
+#![allow(clippy::unwrap_used)]
+
+use parking_lot::Mutex;
+use rowen_control::metadata::{Document, Origin};
+use rowen_control::wire::{self, *};
+use rowen_engine::disk::PvIndex;
+use rowen_engine::format::stream;
+use rowen_engine::units::Uuid;
+use rowen_fuzz::driver::corpus_dir;
+use rowen_sim::client::Client;
+use rowen_sim::crash::Setup;
+use rowen_sim::exec::World;
+use rowen_sim::oracle::Oracle;
+use rowen_sim::scenario::{self, Runner};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Examples of one kind, at most, and their longest.
+const MOST: usize = 12;
+const LONGEST: usize = 4096;
+
+#[derive(Default)]
+struct Corpus(BTreeMap<&'static str, Vec<Vec<u8>>>);
+
+impl Corpus {
+    fn add(&mut self, target: &'static str, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        let kept = self.0.entry(target).or_default();
+        if kept.len() < MOST && bytes.len() <= LONGEST && !kept.iter().any(|known| known == bytes) {
+            kept.push(bytes.to_vec());
+        }
+    }
+
+    fn write(&self) {
+        for (target, examples) in &self.0 {
+            let dir = corpus_dir(target);
+            let _ = std::fs::remove_dir_all(&dir);
+            std::fs::create_dir_all(&dir).unwrap();
+            for (number, bytes) in examples.iter().enumerate() {
+                std::fs::write(dir.join(format!("{number:02}")), bytes).unwrap();
+            }
+        }
+    }
+}
+
+/// Without the zeros at its end.
+fn trimmed(block: &[u8]) -> &[u8] {
+    &block[..block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+}
+
+/// What scenarios leave on disks.
+fn from_disks(corpus: &mut Corpus) {
+    for (name, steps) in
+        scenario::scripted().into_iter().filter(|(name, _)| ["snapshots", "group-snapshot", "resize"].contains(name))
+    {
+        println!("{name}");
+        let world = World::new(7);
+        let (disks, group) = Setup::small(2, 24).make(&world).unwrap();
+        let client = Client::new(world.handle(), group, Arc::<Mutex<Oracle>>::default());
+        let mut runner = Runner::new(client.clone());
+        world.run(async {
+            runner.run(&steps).await.unwrap();
+            client.checkpoint().await.unwrap();
+        });
+        let image = disks.current();
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for offset in image.page_offsets(PvIndex(0)) {
+            let mut block = vec![0; 4096];
+            image.read(PvIndex(0), offset, &mut block);
+            let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+            let kind = match &block[..8] {
+                b"ROWENPV1" => "superblock",
+                b"ROWENJRN" => "journal",
+                b"ROWENIDX" | b"ROWENPAG" => "stream-blocks",
+                magic if magic.starts_with(b"RwNd") => "node",
+                _ => continue,
+            };
+            let of_this = kinds.entry(kind).or_default();
+            *of_this += 1;
+            if *of_this <= 4 {
+                corpus.add(kind, trimmed(&block));
+            }
+            if block.starts_with(b"ROWENPAG") {
+                let entry =
+                    stream::IndexEntry { copy_a: number(32), copy_b: 0, crc: stream::sealed_crc(&block), reserved: 0 };
+                if let Ok(payload) = stream::decode_page(&block, number(16), number(24), &entry, number(40))
+                    && stream::Stream::decode(&payload).is_ok()
+                {
+                    corpus.add("stream", payload);
+                }
+            }
+        }
+    }
+}
+
+fn attributes() -> Attributes {
+    Attributes { tags: vec!["web".into()], pool: "pool".into(), created: 1_700_000_000, ..Attributes::default() }
+}
+
+fn requests() -> Vec<Request> {
+    let spec = VolumeSpec {
+        name: "data".into(),
+        uuid: Uuid([3; 16]),
+        kind: VolumeKind::Thin,
+        blocks: 1024,
+        sector: 512,
+        chunk_blocks: 16,
+        full: FullPolicy::Hold,
+        attributes: attributes(),
+    };
+    let snapshot = SnapshotSpec {
+        origin: "data".into(),
+        name: "before".into(),
+        uuid: Uuid([4; 16]),
+        reserve_blocks: Some(64),
+        read_only: true,
+        chunk_blocks: 16,
+        activate: true,
+        attributes: attributes(),
+    };
+    vec![
+        Request::Hello { version: VERSION, caller: Caller::default() },
+        Request::ReportOf { volumes: vec!["data".into()], with_members: true, with_use: false },
+        Request::CreateVolume { spec, activate: true, on: Vec::new() },
+        Request::Snapshot { specs: vec![snapshot], freeze: true },
+        Request::Activate { names: None, ignore_skip: false, auto: true },
+        Request::Resize { name: "data".into(), blocks: 2048, force: false, on: Vec::new(), seen: Some(1024) },
+        Request::SetAttributes { name: "data".into(), change: AttributeChange::default() },
+        Request::ChangeGroup { change: GroupChange::default() },
+        Request::TagPv { path: "/dev/sdb".into(), add: vec!["ssd".into()], remove: Vec::new() },
+        Request::ResizePv { path: "/dev/sdb".into(), bytes: Some(1 << 30) },
+        Request::Stats,
+    ]
+}
+
+fn report() -> GroupReport {
+    let volume = |id: u64, name: &str, origin: Option<&str>| VolumeReport {
+        id,
+        name: name.into(),
+        uuid: Uuid([id as u8; 16]),
+        kind: VolumeKind::Thick,
+        state: VolumeState::Ok,
+        blocks: 1024,
+        sector: 512,
+        chunk_blocks: 16,
+        read_only: false,
+        full: FullPolicy::DropSnapshot,
+        origin: origin.map(Into::into),
+        reserve_blocks: origin.map(|_| 512),
+        attributes: attributes(),
+        referenced_blocks: 7,
+        exclusive_blocks: 5,
+        freed_if_removed_blocks: 5,
+        snapshot_used_blocks: 3,
+        node: NodeState::default(),
+    };
+    GroupReport {
+        name: "vg".into(),
+        uuid: Uuid([9; 16]),
+        extent_blocks: 1024,
+        extents: 100,
+        free_extents: 90,
+        allocatable_extents: 90,
+        blocks: 102_400,
+        free_blocks: 92_160,
+        promised_blocks: 0,
+        pending_blocks: 0,
+        metadata_blocks: 2048,
+        sequence: 12,
+        reclaim_left_blocks: 0,
+        attributes: GroupAttributes::default(),
+        pvs: Vec::new(),
+        volumes: vec![volume(1, "data", None), volume(2, "before", Some("data"))],
+        index: Index::default(),
+    }
+}
+
+fn from_wires(corpus: &mut Corpus) {
+    for request in requests() {
+        let frame = wire::encode(&request).unwrap();
+        corpus.add("request", &frame[4..]);
+        corpus.add("request", &frame);
+    }
+    let outcomes = [
+        Outcome::Ok,
+        Outcome::Hello { version: VERSION, group: "vg".into(), pid: 77 },
+        Outcome::Report(Box::new(report())),
+        Outcome::Free { extents: 3 },
+        Outcome::Progress { done: 1, total: 2, what: "blocks".into() },
+        Outcome::Error { kind: ErrorKind::NoSpace, message: "insufficient free space".into() },
+        Outcome::MergeWaits { is_origin_open: true },
+    ];
+    for outcome in outcomes {
+        corpus.add("outcome", &wire::encode(&outcome).unwrap()[4..]);
+        corpus.add("report", &wire::encode_compact(&outcome).unwrap()[5..]);
+    }
+    for message in [
+        "S",
+        "W",
+        "L",
+        "B",
+        "d",
+        "Hfile=data.1\nid=7\nname=data\nloop=3",
+        "hfile=a.1\nid=7\nname=a",
+        "Rdata.1",
+        "Nother",
+        "rbecause",
+    ] {
+        corpus.add("keeper", message);
+    }
+    for message in [
+        r#"{"Attach":{"file":"/run/rowen/vg/data.1","sector":512,"read_only":false}}"#,
+        r#"{"Detach":3}"#,
+        r#"{"Abandon":[1,2]}"#,
+        r#"{"SetReadOnly":[3,true]}"#,
+        r#"{"Thaw":["/run/rowen/vg/frozen"]}"#,
+        r#"{"Look":["/dev/sdb"]}"#,
+        r#"{"Ok":3}"#,
+        r#"{"Err":{"System":{"doing":"open it","errno":5,"why":"Input/output error"}}}"#,
+        r#"{"Err":{"InUse":{"device":"/dev/loop3","user":"somebody"}}}"#,
+    ] {
+        corpus.add("helper", message);
+    }
+}
+
+/// Requests of the kernel: a header, and what follows it.
+fn from_the_kernel(corpus: &mut Corpus) {
+    let request = |opcode: u32, args: &[u64], data: usize| {
+        let mut bytes = Vec::new();
+        bytes.extend((40 + 8 * args.len() as u32 + data as u32).to_le_bytes());
+        bytes.extend(opcode.to_le_bytes());
+        bytes.extend(77u64.to_le_bytes());
+        bytes.extend(1u64.to_le_bytes());
+        bytes.extend([0; 16]);
+        args.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.resize(bytes.len() + data, 0xAA);
+        bytes
+    };
+    corpus.add("fuse", request(15, &[0, 4096, 8192, 0, 0], 0));
+    corpus.add("fuse", request(16, &[0, 4096, 512, 0, 0], 512));
+    corpus.add("fuse", request(43, &[0, 0, 1 << 20, 3], 0));
+    corpus.add("fuse", request(43, &[0, 4096, 1 << 20, 0x11], 0));
+    corpus.add("fuse", request(4, &[8, 0, 1 << 30, 0, 0, 0, 0, 0, 0, 0, 0], 0));
+    for opcode in [3, 14, 17, 20, 26] {
+        corpus.add("fuse", request(opcode, &[0, 0], 0));
+    }
+}
+
+fn from_files(corpus: &mut Corpus) {
+    let origin = Origin { description: "by hand".into(), host: "host".into(), time: 1_700_000_000 };
+    corpus.add("metadata", Document::of(&report(), origin).write());
+    let devices = format!(
+        "# Physical volumes of Rowen: identifier and path. Commands keep this file.\n# mine\n{} /dev/sdb\n{} /srv/a b.img\n",
+        "07".repeat(16),
+        "08".repeat(16)
+    );
+    corpus.add("devices", devices);
+    corpus.add("devices", format!("{} relative\n\n0707 /x", "09".repeat(16)));
+    for text in [
+        "activation {\n\tvolume_list = [ \"vg\", \"@tag\" ]\n\tthin_pool_autoextend_threshold = 70\n}\n",
+        "activation/auto_activation_volume_list = []\ntags { hosttags = 1 web { host_list = [ \"a\" ] } }\n",
+        "server {\n\tprocessor_latency = 1\n}\nbackup { retain_min = 10 retain_days = 30 }\n",
+        "a = 1.5 # real\nb = [ 1, \"two\", [ 3 ] ]\nc { d { e = 'f' } }\n",
+    ] {
+        corpus.add("settings", text);
+    }
+    let own = rowen_control::settings::defaults();
+    if let Some(text) = own.write(None) {
+        corpus.add("settings", text);
+    }
+}
+
+fn main() {
+    let mut corpus = Corpus::default();
+    from_disks(&mut corpus);
+    from_wires(&mut corpus);
+    from_the_kernel(&mut corpus);
+    from_files(&mut corpus);
+    corpus.write();
+}

@@ -1,0 +1,200 @@
+//! The places where bytes come in. Each is a function that takes any bytes and says what it made of them; it panics where a
+//! promise does not hold: what was read is the same after it was written and read again.
+
+use crate::driver::Target;
+use rowen_control::metadata::Document;
+use rowen_control::wire::{Outcome, Request, decode, encode, encode_compact, read_frame};
+use rowen_control::{settings, syntax};
+use rowen_engine::format::record::{block_crc, seal};
+use rowen_engine::format::{journal, node, stream, superblock};
+use rowen_engine::units::{Epoch, MetaBlock};
+use rowen_host::hostile;
+
+/// All of them, command lines apart: these are read by the program alone, and its own tests have that target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "superblock", run: superblock },
+    Target { name: "stream", run: stream },
+    Target { name: "stream-blocks", run: stream_blocks },
+    Target { name: "node", run: node },
+    Target { name: "journal", run: journal },
+    Target { name: "request", run: request },
+    Target { name: "outcome", run: outcome },
+    Target { name: "report", run: report },
+    Target { name: "keeper", run: hostile::keeper_message },
+    Target { name: "helper", run: hostile::helper_message },
+    Target { name: "fuse", run: fuse },
+    Target { name: "metadata", run: metadata },
+    Target { name: "settings", run: settings_file },
+    Target { name: "devices", run: hostile::devices_file },
+];
+
+const BLOCK: usize = 4096;
+
+/// A block of metadata with a right checksum: a wrong one hides all that lies behind it.
+fn sealed(bytes: &[u8], magic: &[u8], crc_at: usize) -> Vec<u8> {
+    let mut block = bytes.to_vec();
+    block.resize(BLOCK, 0);
+    block[..magic.len()].copy_from_slice(magic);
+    seal(&mut block, crc_at);
+    block
+}
+
+fn word(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn superblock(bytes: &[u8]) -> String {
+    let block = sealed(bytes, b"ROWENPV1", 8);
+    match superblock::Superblock::decode(&block, "here") {
+        Ok(Some(read)) => {
+            let again = superblock::Superblock::decode(&read.encode(), "here");
+            assert_eq!(again.as_ref().map(Option::as_ref), Ok(Some(&read)), "another one when it comes back");
+            format!("{} physical volumes", read.group.map_or(0, |group| group.pvs.len().min(5)))
+        }
+        Ok(None) => "none".into(),
+        Err(why) => why.to_string(),
+    }
+}
+
+fn stream(bytes: &[u8]) -> String {
+    match stream::Stream::decode(bytes) {
+        Ok(read) => {
+            let written = read.encode();
+            let again = stream::Stream::decode(&written).expect("what was written can be read");
+            assert!(again.encode() == written, "another one when it comes back");
+            format!("{:?}", (read.trees.len().min(5), read.volumes.len().min(5), read.packs))
+        }
+        Err(why) => why.to_string(),
+    }
+}
+
+fn stream_blocks(bytes: &[u8]) -> String {
+    let block = sealed(bytes, b"ROWENIDX", 8);
+    let index = stream::decode_index(&block, word(&block, 16), [word(&block, 24), word(&block, 32)], word(&block, 56));
+    let page = sealed(bytes, b"ROWENPAG", 8);
+    let crc = stream::sealed_crc(&page);
+    let entry = stream::IndexEntry { copy_a: word(&page, 32), copy_b: 0, crc, reserved: 0 };
+    let page = stream::decode_page(&page, word(&page, 16), word(&page, 24), &entry, word(&page, 40));
+    let said =
+        |outcome: Result<usize, rowen_engine::error::Error>| outcome.map_or_else(|e| e.to_string(), |_| "read".into());
+    format!("{} {}", said(index.map(|read| read.0.len())), said(page.map(|read| read.len())))
+}
+
+fn node(bytes: &[u8]) -> String {
+    let block = sealed(bytes, b"RwNd", 4);
+    let name = node::NodeRef {
+        addr: MetaBlock(word(&block, 16)),
+        generation: word(&block, 24),
+        birth: Epoch(word(&block, 32)),
+    };
+    let (level, group) = (block[9], word(&block, 40));
+    match node::Node::decode(&block, name, level, group) {
+        Ok(read) => {
+            let again =
+                node::Node::decode(&read.encode(group), name, level, group).expect("what was written can be read");
+            assert!(
+                again.extents().eq(read.extents()) && again.children().eq(read.children()),
+                "another one comes back"
+            );
+            format!("{:?}", (read.level(), read.extents().count().min(5)))
+        }
+        Err(why) => why.to_string(),
+    }
+}
+
+fn journal(bytes: &[u8]) -> String {
+    let mut frame = bytes.to_vec();
+    frame.resize(bytes.len().next_multiple_of(BLOCK).max(BLOCK), 0);
+    frame[..8].copy_from_slice(b"ROWENJRN");
+    let len = u32::from_le_bytes(frame[12..16].try_into().expect("four bytes")) as usize;
+    let end = 64usize.saturating_add(len).min(frame.len());
+    let crc = block_crc(&frame[..end], 8);
+    frame[8..12].copy_from_slice(&crc.to_le_bytes());
+    let Some(id) = journal::frame_id(&frame) else { return "none".into() };
+    match journal::decode_frame(&frame, id) {
+        Ok(None) => "the end".into(),
+        Ok(Some(read)) => {
+            assert!(read.bytes as usize <= frame.len(), "a frame that reaches beyond what there is");
+            let kinds = read.records.iter().map(|record| format!("{:?}", std::mem::discriminant(record)));
+            kinds.take(4).collect()
+        }
+        Err(why) => why.to_string(),
+    }
+}
+
+/// What a client sends to a server.
+fn request(bytes: &[u8]) -> String {
+    let framed = match read_frame::<Request>(&mut &bytes[..]) {
+        Ok(None) => "the end".into(),
+        Ok(Some(request)) => format!("{request:?}"),
+        Err(why) => why.kind().to_string(),
+    };
+    match decode::<Request>(bytes) {
+        Ok(request) => {
+            let again = encode(&request).expect("what was read is not too long");
+            let again = decode::<Request>(&again[4..]).expect("what was written can be read");
+            assert_eq!(request, again, "another one when it comes back");
+            format!("{:?} {framed}", std::mem::discriminant(&request))
+        }
+        Err(why) => format!("{why} {framed}"),
+    }
+}
+
+/// What a server answers.
+fn outcome(bytes: &[u8]) -> String {
+    match decode::<Outcome>(bytes) {
+        Ok(outcome) => {
+            let again = encode(&outcome).expect("what was read is not too long");
+            let again = decode::<Outcome>(&again[4..]).expect("what was written can be read");
+            assert_eq!(outcome, again, "another one when it comes back");
+            format!("{:?}", std::mem::discriminant(&outcome))
+        }
+        Err(why) => why.to_string(),
+    }
+}
+
+/// The same in the compact form.
+fn report(bytes: &[u8]) -> String {
+    match decode::<Outcome>(&[&[0], bytes].concat()) {
+        Ok(outcome) => {
+            let again = encode_compact(&outcome).expect("what was read is not too long");
+            let again = decode::<Outcome>(&again[4..]).expect("what was written can be read");
+            assert_eq!(outcome, again, "another one when it comes back");
+            match outcome {
+                Outcome::Report(report) => {
+                    // Who looks something up meets names of any kind.
+                    let found = report.volumes.iter().filter(|volume| report.volume(&volume.name).is_some()).count();
+                    format!("{} of {}", found.min(4), report.volumes.len().min(4))
+                }
+                other => format!("{:?}", std::mem::discriminant(&other)),
+            }
+        }
+        Err(why) => why.to_string(),
+    }
+}
+
+fn fuse(bytes: &[u8]) -> String {
+    hostile::fuse_request(bytes, 1 << 30, 4096)
+}
+
+/// A backup of the metadata that somebody has edited.
+fn metadata(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match Document::read(&text) {
+        Ok(document) => {
+            let again = Document::read(&document.write()).expect("what was written can be read");
+            assert_eq!(again.write(), document.write(), "another one when it comes back");
+            format!("{:?}", (document.pvs.len().min(4), document.volumes.len().min(4)))
+        }
+        Err(why) => why.why,
+    }
+}
+
+/// `rowen.conf`, `lvm.conf` and all that has their syntax.
+fn settings_file(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let tree = syntax::parse(&text).map(|tree| tree.entries.len().min(6)).map_err(|why| why.why);
+    let own = settings::read(&text).map(|config| format!("{:?}", settings::Settings::of(&config)));
+    let lvms = settings::read_lvms(&text).map(|(_, told)| told.len().min(6)).map_err(|why| why.why);
+    format!("{tree:?} {} {lvms:?}", own.unwrap_or_else(|why| why.why))
+}
