@@ -742,12 +742,14 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let ids: BTreeSet<_> = stream.trees.iter().map(|t| t.id).collect();
     let parents = stream.trees.iter().filter_map(|t| t.parent).all(|p| ids.contains(&p));
     let distinct = ids.len() == stream.trees.len();
-    // Parents lead upwards, never in a circle: epochs fall.
+    // Parents lead upwards, never in a circle: epochs fall. A dying tree that was a head has none, and is nobody's parent.
     let by_id: BTreeMap<_, _> = stream.trees.iter().map(|t| (t.id, t)).collect();
     let order = stream.trees.iter().all(|t| {
         let parent = t.parent.and_then(|p| by_id.get(&p));
         parent.is_none_or(|p| {
-            p.kind != TreeKind::Head && (t.kind == TreeKind::Head || t.epoch == Epoch(0) || p.epoch < t.epoch)
+            p.kind != TreeKind::Head
+                && p.epoch != Epoch(0)
+                && (t.kind == TreeKind::Head || t.epoch == Epoch(0) || p.epoch < t.epoch)
         })
     });
     let heads = stream.volumes.iter().filter(|v| v.state == VolumeState::Ok).count();
