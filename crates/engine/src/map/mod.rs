@@ -161,6 +161,21 @@ pub fn first_fit(cache: &NodeCache, tree: &Tree, from: u64, min_len: u32, max_le
     Ok(Fit::Continue(at))
 }
 
+/// Looks at the extents that end after `key` in the leaf that covers it, whole. Returned with the look's outcome is the key where the next
+/// leaf begins, if there is one. `None`: the tree is empty.
+pub fn leaf_from<R>(
+    cache: &NodeCache,
+    tree: &Tree,
+    key: u64,
+    look: impl FnOnce(&mut dyn Iterator<Item = Extent>) -> R,
+) -> Result<Option<(R, Option<u64>)>, MapError> {
+    let Some(leaf) = descend(cache, tree, 0, key)? else { return Ok(None) };
+    let seen = peek(cache, leaf.node, 0, |node| {
+        look(&mut node.entries()[node.first_ending_after(key)..].iter().map(|e| e.extent()))
+    })?;
+    Ok(Some((seen, leaf.end)))
+}
+
 /// A node and the keys that it covers: `[first, end)`, to the last key when there is no `end`.
 #[derive(Clone, Copy)]
 struct Place {

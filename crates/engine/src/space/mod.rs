@@ -15,12 +15,14 @@
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
 //! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
 
+mod longest;
 pub mod metadata;
 pub mod patience;
 mod pieces;
 pub mod pools;
 pub mod pvs;
 mod returning;
+mod search;
 
 use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
@@ -28,10 +30,12 @@ use crate::format::packed::packed_len;
 use crate::format::stream::{ArenaMeta, ArenaRecord, RunRecord};
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
 use crate::units::{Epoch, MetaBlock, VolumeId};
+use longest::Longest;
 use metadata::{MetaSpace, StreamLoad};
 use parking_lot::Mutex;
 use pvs::Pvs;
 pub use returning::join_runs;
+use search::{LEAVES_FOR_ARENA, all_leaves};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -199,7 +203,8 @@ pub struct Space {
     reserves: Map<VolumeId, Reserve>,
     promised: i64,
     search_from: u64,
-    searches: Searches,
+    longest: Longest,
+    leaves_for_arena: usize,
     /// Blocks that came into the tree in pieces smaller than an arena. At the most: what has grown together since counts, too.
     scattered: u64,
     /// Metadata should grow while it can (M5).
@@ -216,49 +221,6 @@ pub struct Space {
     /// Planted bug: blocks are handed out wherever they are free, against S6.
     #[cfg(feature = "planted")]
     pub take_barred: bool,
-}
-
-/// How far searches of the free tree came. One that met a node which has to be fetched begins again when it is there: from the
-/// beginning, in a tree that is larger than the cache, it would fetch for ever what the next part of the search drops. And the
-/// next search for as much need not look again at what has not changed.
-#[derive(Default)]
-struct Searches(VecDeque<Search>);
-
-/// No run of `min` blocks lies between `from` and `at`, of those that end before `end`.
-struct Search {
-    min: u64,
-    from: u64,
-    end: u64,
-    at: u64,
-}
-
-/// Searches that are remembered: more than there are sizes and places that are searched for in turn.
-const SEARCHES: usize = 64;
-
-impl Searches {
-    /// Where a search for `min` blocks in `from..end` begins.
-    fn begin(&mut self, min: u64, Range { start: from, end }: Range<u64>) -> u64 {
-        match self.0.iter().position(|search| (search.min, search.from, search.end) == (min, from, end)) {
-            Some(place) => self.0.swap(place, 0),
-            None => {
-                self.0.push_front(Search { min, from, end, at: from });
-                self.0.truncate(SEARCHES);
-            }
-        }
-        self.0[0].at
-    }
-
-    /// The search that began last came so far.
-    fn came_to(&mut self, at: u64) {
-        self.0[0].at = at;
-    }
-
-    /// A run became free: with its neighbours it may be large enough, and these may begin so much before it.
-    fn freed(&mut self, (start, len): Run) {
-        for search in self.0.iter_mut().filter(|search| start + len > search.from) {
-            search.at = search.at.min(start.saturating_sub(search.min)).max(search.from);
-        }
-    }
 }
 
 /// The free tree's writer: all its nodes are its own.
@@ -355,7 +317,8 @@ impl Space {
             reserves: Map::default(),
             promised: 0,
             search_from: 0,
-            searches: Searches::default(),
+            longest: Longest::default(),
+            leaves_for_arena: LEAVES_FOR_ARENA,
             none_below: Default::default(),
             pvs,
             #[cfg(feature = "planted")]
@@ -503,7 +466,6 @@ impl Space {
             return Ok(Err(too_few));
         }
         // What was found to be without space may have some now, and the other way round.
-        self.searches = Searches::default();
         self.none_below = Default::default();
         self.no_extent_below = 0;
         Ok(Ok(()))
@@ -789,76 +751,6 @@ impl Space {
         self.next_serial
     }
 
-    /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
-    fn find(&mut self, hands: Hands<'_>) -> Result<Option<Run>, AllocError> {
-        let some = |e: Extent| Some((e.key, u64::from(e.len).min(ARENA_BLOCKS)));
-        for (class, min) in LARGE_RUNS.into_iter().enumerate() {
-            if self.open_in_tree() < self.none_below[class] {
-                continue;
-            }
-            if let Some(e) = self.search(hands, min, self.search_from)? {
-                return Ok(some(e));
-            }
-            self.none_below[class] = self.open_in_tree() + ARENA_BLOCKS;
-        }
-        Ok(self.search(hands, 1, self.search_from)?.and_then(some))
-    }
-
-    /// The first free extent of at least `min` blocks from `from` on, then from the start.
-    fn search(&mut self, hands: Hands<'_>, min: u64, from: u64) -> Result<Option<Extent>, MapError> {
-        for from in [from, 0] {
-            let found = self.search_in(hands, min, from..u64::MAX)?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    /// The first free extent of at least `min` blocks in any of the `places`; anywhere, if there are none.
-    fn search_places(&mut self, hands: Hands<'_>, min: u64, places: &[Range<u64>]) -> Result<Option<Extent>, MapError> {
-        if places.is_empty() {
-            return self.search(hands, min, 0);
-        }
-        for place in places {
-            let found = self.search_in(hands, min, place.clone())?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    /// The first free extent of at least `min` blocks that lies in `place`, or the part of one that does.
-    fn search_in(&mut self, hands: Hands<'_>, min: u64, place: Range<u64>) -> Result<Option<Extent>, MapError> {
-        let least = u32::try_from(min).unwrap_or(u32::MAX);
-        let mut at = self.searches.begin(min, place.clone());
-        while let Some(open) = self.open_from(at) {
-            let end = open.end.min(place.end);
-            at = at.max(open.start);
-            if at >= place.end {
-                break;
-            }
-            match map::first_fit(hands.cache, &self.free_tree, at, least, SEARCH_LEAVES)? {
-                Fit::Found(e) if e.key != e.value => {
-                    return Err(self.contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere"));
-                }
-                Fit::Found(e) => match e.cut(at, end).filter(|part| part.len >= least) {
-                    Some(part) => {
-                        self.searches.came_to(part.key);
-                        return Ok(Some(part));
-                    }
-                    // Nothing as large begins before it, nor before the end.
-                    None => at = end.max(e.key),
-                },
-                Fit::Continue(next) => at = next,
-                Fit::None => at = u64::MAX,
-            }
-            self.searches.came_to(at);
-        }
-        Ok(None)
-    }
-
     /// The first blocks at or after `at` that may be taken (S6): where they begin and end.
     fn open_from(&self, at: u64) -> Option<Range<u64>> {
         #[cfg(feature = "planted")]
@@ -899,6 +791,7 @@ impl Space {
     }
 
     fn take_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
+        self.will_take(hands, run)?;
         let mut meta = hands.meta.lock();
         let mut owner = hands.owner(&mut meta);
         let mut removed = Vec::new();
@@ -915,6 +808,7 @@ impl Space {
     }
 
     fn put_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
+        self.will_put(hands, run)?;
         let mut meta = hands.meta.lock();
         let mut owner = hands.owner(&mut meta);
         let mut removed = Vec::new();
@@ -927,7 +821,6 @@ impl Space {
         if run.1 < ARENA_BLOCKS {
             self.scattered = (self.scattered + run.1).min(self.free);
         }
-        self.searches.freed(run);
         self.pvs.count(run, true);
         Ok(())
     }
@@ -1071,14 +964,14 @@ impl Space {
         if open == OpenArenas::Stay {
             return self.alloc_ahead(hands, blocks, from);
         }
-        if open == OpenArenas::Close && self.search(hands, blocks, from)?.is_none() {
+        if open == OpenArenas::Close && self.search(hands, blocks, from, &mut all_leaves())?.is_none() {
             match self.close_arenas(hands) {
                 // Some are closed: that may do.
                 Ok(()) | Err(MapError::NoSpace) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let Some(e) = self.search(hands, blocks, from)? else { return Ok(None) };
+        let Some(e) = self.search(hands, blocks, from, &mut all_leaves())? else { return Ok(None) };
         let run = (e.key, blocks);
         self.take_run(hands, run)?;
         Ok(Some(run))
@@ -1090,7 +983,7 @@ impl Space {
         if self.available() < blocks || self.open_in_tree() < self.no_extent_below {
             return Ok(None);
         }
-        let Some(e) = self.search_in(hands, blocks, from.max(self.search_from)..u64::MAX)? else {
+        let Some(e) = self.search_in(hands, blocks, from.max(self.search_from)..u64::MAX, &mut all_leaves())? else {
             if from <= self.search_from {
                 // One that was taken with it goes back.
                 self.no_extent_below = self.open_in_tree() + 2 * blocks;

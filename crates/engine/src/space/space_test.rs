@@ -42,3 +42,102 @@ fn free_space_that_contradicts_itself_is_not_kept() {
     assert!(error.to_string().contains("100+1 were free already"), "{error}");
     assert_eq!(space.sound().unwrap_err().to_string(), error.to_string());
 }
+
+/// The first free extent of `min` blocks in `place` of all that the tree has.
+fn found_by_a_look_at_all(space: &Space, hands: Hands<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
+    let fit = map::first_fit(hands.cache, &space.free_tree, place.start, min, usize::MAX).unwrap();
+    let mut at = place.start;
+    let mut fit = fit;
+    loop {
+        let Fit::Found(e) = fit else { return None };
+        if let Some(part) = e.cut(at, place.end).filter(|part| part.len >= min) {
+            return Some(part);
+        }
+        at = e.end();
+        if at >= place.end {
+            return None;
+        }
+        fit = map::first_fit(hands.cache, &space.free_tree, at, min, usize::MAX).unwrap();
+    }
+}
+
+/// G1: searches that pass over places find what a look at all leaves finds, whatever is taken and put back in between.
+#[test]
+fn searches_find_what_a_look_at_all_leaves_finds() {
+    const BLOCKS: u64 = 40 * longest::CHUNK;
+    for seed in 1..=8u64 {
+        let mut dice = seed;
+        let mut below = |n: u64| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 33) % n
+        };
+        let cache = NodeCache::new(CACHE);
+        let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 20]], &[], 1 << 20));
+        let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+        let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(BLOCKS / 2, 0), (BLOCKS, 0)]));
+        space.add_free(hands, (0, BLOCKS / 2)).unwrap();
+        space.add_free(hands, (BLOCKS / 2, BLOCKS / 2)).unwrap();
+        let mut taken: Vec<Run> = Vec::new();
+        // In half of the runs the first chunks are in pieces of one block, so that each has many leaves.
+        let pieces = if seed % 2 == 0 { 4 * longest::CHUNK } else { 0 };
+        for block in (0..pieces).step_by(2) {
+            space.take_run(hands, (block, 1)).unwrap();
+            taken.push((block, 1));
+        }
+        for round in 0..6000 {
+            // At first more is taken than put back, in pieces; then the other way round.
+            let takes = if round < 3000 { 3 } else { 1 };
+            for _ in 0..4 {
+                if below(4) < takes
+                    && let Some(e) = found_by_a_look_at_all(&space, hands, 1, &(below(BLOCKS)..u64::MAX))
+                {
+                    let class = below(12);
+                    let most = 1 + below(1 << class);
+                    let first = e.key + below(u64::from(e.len)).min(below(200));
+                    let run = (first, most.min(e.end() - first));
+                    space.take_run(hands, run).unwrap();
+                    taken.push(run);
+                } else if !taken.is_empty() {
+                    let run = taken.swap_remove(below(taken.len() as u64) as usize);
+                    space.put_run(hands, run).unwrap();
+                }
+            }
+            let min = 1 << below(13);
+            let most = if below(2) == 0 { BLOCKS } else { pieces.max(1) };
+            let from = below(most);
+            let place = from..if below(2) == 0 { u64::MAX } else { from + below(BLOCKS) };
+            // One that is content with a few leaves leaves a look behind that is not done.
+            let hurried = u64::from(min) << below(3);
+            space.search_in(hands, hurried, 0..u64::MAX, &mut (below(4) as usize)).unwrap();
+            if below(2) == 0 {
+                continue;
+            }
+            let wanted = found_by_a_look_at_all(&space, hands, min, &place);
+            let found = space.search_in(hands, u64::from(min), place.clone(), &mut all_leaves()).unwrap();
+            assert_eq!(found, wanted, "seed {seed}, round {round}: {min} blocks in {place:?}");
+        }
+    }
+}
+
+/// A run that becomes free where a look that is not done has been counts, too.
+#[test]
+fn a_look_that_is_not_done_hears_of_what_becomes_free() {
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
+    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(longest::CHUNK, 0)]));
+    space.add_free(hands, (0, longest::CHUNK)).unwrap();
+    for block in (0..longest::CHUNK).step_by(2) {
+        space.take_run(hands, (block, 1)).unwrap();
+    }
+    let search = |space: &mut Space, min, mut leaves| {
+        let found = space.search_in(hands, min, 0..u64::MAX, &mut leaves).unwrap();
+        found.map(|e| (e.key, e.len))
+    };
+    assert_eq!(search(&mut space, 2, 2), None);
+    space.put_run(hands, (2, 1)).unwrap();
+    assert_eq!(search(&mut space, 8, all_leaves()), None);
+    assert_eq!(search(&mut space, 2, all_leaves()), Some((1, 3)));
+    // Now all is known, and no leaf of which nothing is known is left to look at.
+    assert_eq!(search(&mut space, 8, 0), None);
+}

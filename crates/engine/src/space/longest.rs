@@ -1,0 +1,152 @@
+//! How long the longest runs of the free tree are, by place: so that a search passes over places that have none of the length it wants.
+//!
+//! * G1 A chunk's bound is not below the class of any run that begins in it, with what touches the run in other leaves. Runs that
+//!   become free, and what is left of one of which a part was taken, raise it. Only who has looked at all of a chunk lowers it.
+//! * G2 Of a chunk without a bound nothing is known: it has to be looked at. Chunks are looked at when a search comes to them, and
+//!   pages are dropped when there are too many. So memory is bounded: 4 MiB at the most, for 64 TiB.
+
+use std::collections::BTreeMap;
+
+/// Blocks of a chunk: 16 MiB, of which a few leaves have the free runs.
+pub const CHUNK: u64 = 4096;
+/// Chunks of a page.
+const CHUNKS: u64 = 1024;
+const PAGE_BLOCKS: u64 = CHUNK * CHUNKS;
+/// Pages that are kept.
+const MOST_PAGES: usize = 4096;
+/// The bound of a chunk of which nothing is known: above all classes.
+const UNKNOWN: u8 = u8::MAX;
+
+/// A run of more blocks is of no lower class. 0: no run.
+pub fn class(blocks: u64) -> u8 {
+    (u64::BITS - blocks.leading_zeros()) as u8
+}
+
+struct Page {
+    bounds: [u8; CHUNKS as usize],
+    /// Not below any of them.
+    most: u8,
+    /// No run begins behind this page and before that one.
+    next: u64,
+}
+
+/// A look at a chunk that is not done: all runs that begin in it before `at` were seen.
+#[derive(Clone, Copy)]
+pub struct Look {
+    pub chunk: u64,
+    pub at: u64,
+    /// The last run that was seen: where it begins, and where it ends.
+    pub run: (u64, u64),
+    pub most: u8,
+}
+
+impl Look {
+    /// Counts a free extent in; those that touch are one run.
+    pub fn see(&mut self, start: u64, end: u64) {
+        let begins = if self.run.1 == start { self.run.0 } else { start };
+        self.run = (begins, end);
+        self.most = self.most.max(class(end - begins));
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Longest {
+    pages: BTreeMap<u64, Box<Page>>,
+    /// One look goes on where it was interrupted, for want of a node.
+    pub look: Option<Look>,
+}
+
+impl Longest {
+    /// The first place at or after `at` where a run of `min` blocks may begin.
+    pub fn next(&self, mut at: u64, min: u64) -> u64 {
+        let wanted = class(min);
+        loop {
+            let number = at / PAGE_BLOCKS;
+            let Some(page) = self.pages.get(&number) else { return at };
+            let first = (at % PAGE_BLOCKS / CHUNK) as usize;
+            if page.most >= wanted
+                && let Some(chunk) = (first..CHUNKS as usize).find(|chunk| page.bounds[*chunk] >= wanted)
+            {
+                return at.max(number * PAGE_BLOCKS + chunk as u64 * CHUNK);
+            }
+            match page.next.checked_mul(PAGE_BLOCKS) {
+                Some(next) => at = next,
+                None => return u64::MAX,
+            }
+        }
+    }
+
+    /// A run of so many blocks begins here from now on (G1).
+    pub fn raise(&mut self, start: u64, blocks: u64) {
+        let (class, number) = (class(blocks), start / PAGE_BLOCKS);
+        if let Some((_, before)) = self.pages.range_mut(..number).next_back() {
+            before.next = before.next.min(number);
+        }
+        if let Some(page) = self.pages.get_mut(&number) {
+            let bound = &mut page.bounds[(start % PAGE_BLOCKS / CHUNK) as usize];
+            *bound = class.max(*bound);
+            page.most = page.most.max(*bound);
+        }
+        if let Some(look) = self.look.as_mut().filter(|look| look.chunk == start / CHUNK) {
+            look.most = look.most.max(class);
+        }
+    }
+
+    /// All runs that begin in the chunk were seen, and none begins behind it before `next`, or at all.
+    pub fn settle(&mut self, chunk: u64, most: u8, next: Option<u64>) {
+        let number = chunk / CHUNKS;
+        if !self.pages.contains_key(&number) && self.pages.len() >= MOST_PAGES {
+            self.pages.pop_first();
+        }
+        let unknown = || Box::new(Page { bounds: [UNKNOWN; CHUNKS as usize], most: UNKNOWN, next: number + 1 });
+        let page = self.pages.entry(number).or_insert_with(unknown);
+        let place = (chunk % CHUNKS) as usize;
+        page.bounds[place] = most;
+        let next_page = next.map_or(u64::MAX, |next| next / PAGE_BLOCKS);
+        let free_to = match next {
+            Some(next) if next_page == number => (next % PAGE_BLOCKS / CHUNK) as usize,
+            _ => {
+                page.next = page.next.max(next_page);
+                CHUNKS as usize
+            }
+        };
+        page.bounds[place + 1..free_to.max(place + 1)].fill(0);
+        page.most = page.bounds.iter().copied().max().unwrap_or(UNKNOWN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_to_be_short_is_passed_over() {
+        let mut longest = Longest::default();
+        assert_eq!(longest.next(5, 64), 5, "nothing is known");
+        longest.settle(0, class(63), Some(10 * CHUNK + 3));
+        assert_eq!(longest.next(5, 64), 10 * CHUNK, "of that chunk nothing is known");
+        assert_eq!(longest.next(5, 32), 5);
+        longest.settle(10, class(1), Some(100 * PAGE_BLOCKS + 7));
+        assert_eq!(longest.next(5, 64), 100 * PAGE_BLOCKS);
+        longest.raise(50 * PAGE_BLOCKS + 9, 1);
+        assert_eq!(longest.next(5, 64), 50 * PAGE_BLOCKS, "a run begins there, however short");
+        longest.settle(100 * CHUNKS, class(200), None);
+        assert_eq!(longest.next(100 * PAGE_BLOCKS, 256), u64::MAX);
+        assert_eq!(longest.next(100 * PAGE_BLOCKS + 77, 255), 100 * PAGE_BLOCKS + 77);
+        longest.raise(2 * CHUNK, 1000);
+        assert_eq!(longest.next(5, 64), 2 * CHUNK);
+        assert_eq!(longest.next(5, 512), 2 * CHUNK, "it is of the class of 512");
+        assert_eq!(longest.next(5, 1024), 50 * PAGE_BLOCKS);
+    }
+
+    #[test]
+    fn pages_are_bounded() {
+        let mut longest = Longest::default();
+        for page in 0..2 * MOST_PAGES as u64 {
+            longest.settle(page * CHUNKS, 1, Some((page + 1) * PAGE_BLOCKS));
+        }
+        assert_eq!(longest.pages.len(), MOST_PAGES);
+        assert_eq!(longest.next(3, 8), 3);
+    }
+}

@@ -1,0 +1,229 @@
+//! Searches of the free tree for runs of some length. They pass over places of which it is known that they have none ([`Longest`]), so
+//! that a run is found, or refused, without a look at all leaves.
+//!
+//! [`Longest`]: super::longest::Longest
+
+use super::longest::{CHUNK, Look, class};
+use super::{ARENA_BLOCKS, AllocError, Hands, LARGE_RUNS, Run, Space};
+use crate::map::{self, Extent, MapError};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Leaves of which nothing is known that are looked at for one arena. Whoever opens it goes on writing in smaller runs then, and
+/// the next one looks at others.
+pub(super) const LEAVES_FOR_ARENA: usize = 256;
+
+/// For searches that must find what there is.
+pub(super) fn all_leaves() -> usize {
+    usize::MAX
+}
+
+/// What a look at a chunk came to.
+enum Seen {
+    Found(Extent),
+    /// Nothing as long begins before this.
+    Next(u64),
+    /// Nothing begins behind it.
+    End,
+    /// So many leaves were enough.
+    Tired,
+}
+
+impl Space {
+    /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
+    pub(super) fn find(&mut self, hands: Hands<'_>) -> Result<Option<Run>, AllocError> {
+        let some = |e: Extent| Some((e.key, u64::from(e.len).min(ARENA_BLOCKS)));
+        for (class, min) in LARGE_RUNS.into_iter().enumerate() {
+            if self.open_in_tree() < self.none_below[class] {
+                continue;
+            }
+            // What is left over stays so while nodes are fetched.
+            let mut leaves = self.leaves_for_arena;
+            let found = self.search(hands, min, self.search_from, &mut leaves);
+            self.leaves_for_arena = leaves;
+            if let Some(e) = found? {
+                self.leaves_for_arena = LEAVES_FOR_ARENA;
+                return Ok(some(e));
+            }
+            if leaves > 0 {
+                self.none_below[class] = self.open_in_tree() + ARENA_BLOCKS;
+            }
+        }
+        let found = self.search(hands, 1, self.search_from, &mut all_leaves())?;
+        self.leaves_for_arena = LEAVES_FOR_ARENA;
+        Ok(found.and_then(some))
+    }
+
+    /// The first free extent of at least `min` blocks from `from` on, then from the start.
+    pub(super) fn search(
+        &mut self,
+        hands: Hands<'_>,
+        min: u64,
+        from: u64,
+        leaves: &mut usize,
+    ) -> Result<Option<Extent>, MapError> {
+        for from in [from, 0] {
+            let found = self.search_in(hands, min, from..u64::MAX, leaves)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first free extent of at least `min` blocks in any of the `places`; anywhere, if there are none.
+    pub(super) fn search_places(
+        &mut self,
+        hands: Hands<'_>,
+        min: u64,
+        places: &[Range<u64>],
+    ) -> Result<Option<Extent>, MapError> {
+        let mut leaves = all_leaves();
+        if places.is_empty() {
+            return self.search(hands, min, 0, &mut leaves);
+        }
+        for place in places {
+            let found = self.search_in(hands, min, place.clone(), &mut leaves)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first free extent of at least `min` blocks that lies in `place`, or the part of one that does. At most so many leaves of
+    /// which nothing is known are looked at.
+    pub(super) fn search_in(
+        &mut self,
+        hands: Hands<'_>,
+        min: u64,
+        place: Range<u64>,
+        leaves: &mut usize,
+    ) -> Result<Option<Extent>, MapError> {
+        let least = u32::try_from(min).unwrap_or(u32::MAX);
+        let mut at = place.start;
+        while let Some(open) = self.open_from(at) {
+            let end = open.end.min(place.end);
+            at = at.max(open.start);
+            if at >= end {
+                break;
+            }
+            // What begins before the place is in nobody's bound for it.
+            let covering = self.extent_at(hands, at)?.and_then(|e| e.cut(at, end)).filter(|e| e.len >= least);
+            if covering.is_some() {
+                return self.found(covering);
+            }
+            while at < end {
+                at = self.longest.next(at, u64::from(least));
+                if at >= end {
+                    break;
+                }
+                match self.look(hands, at..end, least, leaves)? {
+                    Seen::Found(e) => return self.found(Some(e)),
+                    Seen::Next(next) => at = next,
+                    Seen::End => at = end,
+                    Seen::Tired => return Ok(None),
+                }
+            }
+            at = end;
+        }
+        Ok(None)
+    }
+
+    fn found(&mut self, extent: Option<Extent>) -> Result<Option<Extent>, MapError> {
+        match extent {
+            Some(e) if e.key != e.value => {
+                Err(self.contradiction("S3", (e.key, u64::from(e.len)), "are free elsewhere"))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Looks for a run in the chunk in which the range begins, one leaf after the other. What is learnt of the chunk is kept.
+    fn look(&mut self, hands: Hands<'_>, range: Range<u64>, least: u32, leaves: &mut usize) -> Result<Seen, MapError> {
+        let chunk = range.start / CHUNK;
+        let (first, stop) = (chunk * CHUNK, (chunk + 1) * CHUNK);
+        let wanted = class(u64::from(least));
+        // What was seen of it does not count where it may have what is wanted.
+        let is_of_use = |look: &Look| look.chunk == chunk && (look.most < wanted || look.at <= range.start);
+        let earlier = self.longest.look.take().filter(is_of_use);
+        let mut look = earlier.unwrap_or(Look { chunk, at: first, run: (0, 0), most: 0 });
+        let next = loop {
+            // One that is interrupted for want of a node goes on where it was: a small cache need not have all of the chunk.
+            self.longest.look = Some(look);
+            if *leaves == 0 {
+                return Ok(Seen::Tired);
+            }
+            let from = look.at;
+            let seen = map::leaf_from(hands.cache, &self.free_tree, from, |extents| {
+                for e in extents.filter(|e| e.key >= from) {
+                    if e.key >= stop {
+                        return Err(Seen::Next(e.key));
+                    }
+                    if e.key >= range.end {
+                        return Err(Seen::End);
+                    }
+                    if let Some(part) = e.cut(range.start, range.end).filter(|part| part.len >= least) {
+                        return Err(Seen::Found(part));
+                    }
+                    look.see(e.key, e.end());
+                }
+                Ok(())
+            })?;
+            *leaves -= 1;
+            match seen {
+                None => break None,
+                Some((Err(Seen::Next(key)), _)) => break Some(key),
+                Some((Err(seen), _)) => return Ok(seen),
+                Some((Ok(()), None)) => break None,
+                Some((Ok(()), Some(end))) if end >= stop => break Some(end),
+                Some((Ok(()), Some(end))) => look.at = end,
+            }
+        };
+        let (begins, ends) = look.run;
+        if ends > 0 {
+            look.see(begins, self.touching_end(hands, ends)?);
+        }
+        self.longest.look = None;
+        self.longest.settle(chunk, look.most, next);
+        Ok(next.map_or(Seen::End, Seen::Next))
+    }
+
+    /// The free extent that has this block.
+    fn extent_at(&self, hands: Hands<'_>, block: u64) -> Result<Option<Extent>, MapError> {
+        let first = map::leaf_from(hands.cache, &self.free_tree, block, |extents| extents.next())?;
+        Ok(first.and_then(|(first, _)| first).filter(|e| e.key <= block))
+    }
+
+    /// The end of the free blocks that begin at `end` without a gap: extents that lie in different leaves touch.
+    fn touching_end(&self, hands: Hands<'_>, mut end: u64) -> Result<u64, MapError> {
+        while let Some(e) = self.extent_at(hands, end)? {
+            end = e.end();
+        }
+        Ok(end)
+    }
+
+    /// A run is to be taken out of the tree: what is left behind it begins there from now on (G1).
+    pub(super) fn will_take(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
+        let end = start + len;
+        let last = self.extent_at(hands, end.saturating_sub(1).max(start))?;
+        if let Some(last) = last.filter(|e| e.end() > end) {
+            let to = self.touching_end(hands, last.end())?;
+            self.longest.raise(end, to - end);
+        }
+        Ok(())
+    }
+
+    /// A run is to be put into the tree: it makes those longer that it touches (G1).
+    pub(super) fn will_put(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
+        let to = self.touching_end(hands, start + len)?;
+        let mut begins: SmallVec<[u64; 4]> = SmallVec::from_slice(&[start]);
+        let mut from = start;
+        while let Some(e) = from.checked_sub(1).map(|block| self.extent_at(hands, block)).transpose()?.flatten() {
+            from = e.key;
+            begins.push(from);
+        }
+        begins.into_iter().for_each(|from| self.longest.raise(from, to - from));
+        Ok(())
+    }
+}
