@@ -83,6 +83,37 @@ fn images_that_were_found() {
     }
 }
 
+/// A journal record says that a volume takes its own contents. Whoever replays it must not wait for itself.
+#[test]
+fn a_revert_to_itself_ends() {
+    let setup = Setup::small(2, 24);
+    let mut forged = 0;
+    for (name, mut image) in sound_images(&setup).unwrap().into_iter().filter(|(name, _)| name == "revert killed") {
+        for offset in image.page_offsets(PvIndex(0)) {
+            let mut block = vec![0; 4096];
+            image.read(PvIndex(0), offset, &mut block);
+            let number = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().unwrap()) as usize;
+            let end = 64 + number(12);
+            if !block.starts_with(b"ROWENJRN") || end > 4096 {
+                continue;
+            }
+            let (mut at, mut reverts) = (64, Vec::new());
+            while at < end {
+                reverts.extend((block[at] == 8).then_some(at + 8));
+                at += 8 + number(at + 4);
+            }
+            for body in reverts {
+                block.copy_within(body..body + 8, body + 8);
+                forged += 1;
+            }
+            rowen_engine::format::record::seal(&mut block[..end], 8);
+            image.write(PvIndex(0), offset, &block);
+        }
+        survive(&setup, &image, 1).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+    assert!(forged > 0, "no record was forged");
+}
+
 #[test]
 fn bytes_flipped_anywhere_are_refused_or_harmless() {
     let setup = Setup::small(2, 24);

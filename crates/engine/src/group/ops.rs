@@ -554,6 +554,10 @@ impl Group {
         point: TreeId,
         head: TreeId,
     ) -> Result<()> {
+        // A record may say so; the volume would be locked twice.
+        if target == source {
+            return Err(Error::Invalid("a volume cannot take its own contents".into()));
+        }
         let get = |id| catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")));
         let (target_volume, source_volume) = (get(target)?, get(source)?);
         let mut state = target_volume.state.lock();
