@@ -323,6 +323,11 @@ impl Exports {
         .await
     }
 
+    /// Has all connections read no more. A write that ends because the group does is left to the successor from here on.
+    pub fn stop_reading(&self) {
+        self.inner.active.lock().values().for_each(|export| export.connection.stop());
+    }
+
     /// Answers what is under way and reads no more requests: what is asked from now on waits for the server that the
     /// keeper starts when this process ends. For a server that ends while devices are in use.
     pub async fn hand_over(&self) -> Result<()> {

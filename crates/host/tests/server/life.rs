@@ -196,24 +196,27 @@ fn sigterm_while_writes_wait_for_room_leaves_them_to_a_successor() {
     };
     vg.ask(Request::CreateVolume { spec, activate: true, on: Vec::new() });
     let node = vg.node("lv");
-    let direct = |node: &std::path::Path| {
-        let file = format!("of={}", node.display());
-        let words = ["if=/dev/zero", &file, "bs=1M", "count=96", "oflag=direct", "conv=notrunc", "status=none"];
+    let writers = [0, 1, 2, 3].map(|quarter| {
+        let (file, seek) = (format!("of={}", node.display()), format!("seek={}", quarter * 32));
+        let words = ["if=/dev/zero", &file, &seek, "bs=1M", "count=24", "oflag=direct", "conv=notrunc", "status=none"];
         Command::new("dd").args(words).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let writer = direct(&node);
+    });
     wait_for("a full group", || vg.report().free_extents == 0);
-    std::thread::sleep(Duration::from_millis(300));
-    let pid = vg.signal_server(Signal::TERM);
-    wait_for("the server's end", || !lives(pid));
-    wait_for("a successor", || server::connect(&vg.name).unwrap().is_some());
-    assert!(lives(writer.id().cast_signed()), "the writer waits");
+    for _ in 0..6 {
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = vg.signal_server(Signal::TERM);
+        wait_for("the server's end", || !lives(pid));
+        wait_for("a successor", || server::connect(&vg.name).unwrap().is_some());
+        assert!(writers.iter().any(|writer| lives(writer.id().cast_signed())), "the writers wait");
+    }
     let more = file(128 * MIB);
     vg.files.push(more.clone());
     devices::pvcreate(&more, uuids::fresh(), Consent::default()).unwrap();
     vg.ask(Request::AddPv { paths: vec![more.display().to_string()] });
-    let written = writer.wait_with_output().unwrap();
-    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    for writer in writers {
+        let written = writer.wait_with_output().unwrap();
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    }
     let Outcome::Check(check) = vg.ask(Request::Check) else { panic!("no check") };
     assert_eq!(check.findings, Vec::<String>::new());
 }
