@@ -8,6 +8,7 @@
 //!   [`Catalog::insert_tree`] and its sisters alone; with debug assertions each checkpoint compares.
 
 use crate::dead::{self, Points};
+use crate::error::{Error, Result};
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::group::GroupAttributes;
 use crate::units::{Epoch, TreeId, VolumeId};
@@ -76,10 +77,22 @@ impl Catalog {
         self.volumes.insert(volume.id, volume);
     }
 
+    /// A record of something new names ids that nothing has. One that does not is no record of this group.
+    pub fn refuse_known(&self, volume: Option<VolumeId>, trees: &[TreeId]) -> Result<()> {
+        let is_known = |tree: &TreeId| self.trees.contains_key(tree) || self.heads.contains_key(tree);
+        if volume.is_some_and(|id| self.volumes.contains_key(&id)) || trees.iter().any(is_known) {
+            return Err(Error::Corrupt {
+                what: "journal record",
+                place: "the journal".into(),
+                detail: "what it makes is there already".into(),
+            });
+        }
+        Ok(())
+    }
+
     /// `origin`: what the volume was made from, which its state says; who removes a volume has that locked.
     pub fn remove_volume(&mut self, id: VolumeId, origin: Option<VolumeId>) {
         self.volumes.remove(&id);
-        self.snapshots.remove(&id);
         forget(&mut self.snapshots, origin, &id);
     }
 

@@ -510,6 +510,7 @@ impl Group {
     /// Puts an empty volume into the catalog.
     pub(super) fn insert_new(&self, catalog: &mut Catalog, meta: VolumeMeta) -> Result<Arc<Volume>> {
         let id = meta.id;
+        catalog.refuse_known(Some(id), &[meta.head])?;
         catalog.next_volume = catalog.next_volume.max(id.0 + 1);
         catalog.next_tree = catalog.next_tree.max(meta.head.0 + 1);
         if catalog.names.insert(meta.name.clone(), id).is_some() {
@@ -738,7 +739,9 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
     let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
     let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && has_possible_counters(t));
-    let volumes = stream.volumes.iter().all(|v| v.id.0 < stream.next_volume && v.name.len() <= 127);
+    let volume_ids: BTreeSet<_> = stream.volumes.iter().map(|v| v.id).collect();
+    let volumes = volume_ids.len() == stream.volumes.len()
+        && stream.volumes.iter().all(|v| v.id.0 < stream.next_volume && v.name.len() <= 127);
     let ids: BTreeSet<_> = stream.trees.iter().map(|t| t.id).collect();
     let parents = stream.trees.iter().filter_map(|t| t.parent).all(|p| ids.contains(&p));
     let distinct = ids.len() == stream.trees.len();

@@ -418,6 +418,7 @@ impl Group {
         let epoch = Epoch(catalog.epoch);
         catalog.epoch += 1;
         for part in parts {
+            catalog.refuse_known(Some(part.volume.id), &[part.point, part.volume.head])?;
             let origin = catalog.volumes.get(&part.origin).cloned();
             let origin = origin.ok_or_else(|| Error::NotFound("a snapshot's origin".into()))?;
             let mut state = origin.state.lock();
@@ -557,6 +558,9 @@ impl Group {
         // A record may say so; the volume would be locked twice.
         if target == source {
             return Err(Error::Invalid("a volume cannot take its own contents".into()));
+        }
+        if !consume {
+            catalog.refuse_known(None, &[point, head])?;
         }
         let get = |id| catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")));
         let (target_volume, source_volume) = (get(target)?, get(source)?);
