@@ -115,11 +115,7 @@ impl<'a> Store<'a> {
     pub fn fill(&self) -> Result<f64> {
         match self {
             Store::Volumes(stack) if stack.system == System::Rowen => {
-                let words =
-                    ["vgs", "--noheadings", "--nosuffix", "--units", "b", "-o", "vg_size,vg_free", &stack.group()];
-                let said = stack.rowen_run(&words)?;
-                let found: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-                let [size, free] = found[..] else { return Err(format!("vgs says {said:?}")) };
+                let [size, free] = vgs(stack, "vg_size,vg_free")?;
                 Ok(100.0 * (size - free) / size)
             }
             Store::Volumes(stack) => stack.used("pool"),
@@ -136,9 +132,8 @@ impl<'a> Store<'a> {
         if stack.system != System::Rowen {
             return Ok(None);
         }
-        let words = ["vgs", "--noheadings", "--nosuffix", "--units", "b", "-o", "vg_metadata", &stack.group()];
-        let said = stack.rowen_run(&words)?;
-        Ok(said.trim().parse::<f64>().ok().map(|bytes| bytes / MIB as f64))
+        let [bytes] = vgs(stack, "vg_metadata")?;
+        Ok(Some(bytes / MIB as f64))
     }
 
     /// MiB of memory that the system's server has.
@@ -205,4 +200,12 @@ impl<'a> Store<'a> {
             }
         }
     }
+}
+
+/// Sizes that Rowen tells of the group, in bytes.
+fn vgs<const COUNT: usize>(stack: &Stack<'_>, fields: &str) -> Result<[f64; COUNT]> {
+    let words = ["vgs", "--noheadings", "--nosuffix", "--units", "b", "-o", fields, &stack.group()];
+    let said = stack.rowen_run(&words)?;
+    let found: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    found.try_into().map_err(|_| format!("vgs says {said:?}"))
 }

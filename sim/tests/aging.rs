@@ -6,7 +6,7 @@ use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind, VolumeState};
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
-use rowen_sim::disk::{POLICIES, Room};
+use rowen_sim::disk::{POLICIES, Room, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
@@ -18,6 +18,12 @@ const KEPT: usize = 4;
 const LARGE: u64 = 256;
 /// Writes under way together.
 const TOGETHER: u64 = 8;
+
+/// `check` finds nothing.
+fn is_sound(world: &World, disks: Arc<SimDisks>) {
+    let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
 
 /// A volume that fills most of its group, and how it is written to.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +116,7 @@ impl Rotation {
             Ok(())
         });
         if outcome.is_ok() {
-            let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
-            assert!(report.findings.is_empty(), "{:?}", report.findings);
+            is_sound(&world, disks);
         }
         outcome
     }
@@ -291,8 +296,7 @@ fn pruning(planted: Option<&'static str>) -> Result<(), String> {
         Ok(())
     });
     if outcome.is_ok() {
-        let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
-        assert!(report.findings.is_empty(), "{:?}", report.findings);
+        is_sound(&world, disks);
     }
     outcome
 }

@@ -4,11 +4,14 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+#[path = "common/signals.rs"]
+mod signals;
 
 use common::FileTarget;
 use rowen_host::export::{Exports, Target};
 use rowen_host::reactor::Pool;
 use rowen_host::{harden, helper, keeper};
+use signals::{block_signals, wait_for_signal};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,26 +27,6 @@ fn main() {
         _ => 3,
     };
     std::process::exit(code);
-}
-
-/// Signals that end the server; blocked before any thread starts, and waited for in the main one.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: the set is initialised by sigemptyset and outlives the calls.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTERM);
-        libc::sigaddset(&mut set, libc::SIGUSR1);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        set
-    }
-}
-
-fn wait_for_signal(set: &libc::sigset_t) -> i32 {
-    let mut signal = 0;
-    // SAFETY: both pointers are valid for the call.
-    unsafe { libc::sigwait(set, &mut signal) };
-    signal
 }
 
 fn serve(group: &str) -> i32 {

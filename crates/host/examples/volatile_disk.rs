@@ -7,6 +7,9 @@
 //!
 //! A disk that `lies` answers flushes and does nothing.
 
+#[path = "common/signals.rs"]
+mod signals;
+
 use parking_lot::Mutex;
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
@@ -14,6 +17,7 @@ use rowen_host::export::fuse::buffers::Buffers;
 use rowen_host::export::fuse::{Connection, mount};
 use rowen_host::export::{BoxFuture, Errno, Target};
 use rowen_host::reactor::Pool;
+use signals::{block_signals, wait_for_signal};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -263,26 +267,6 @@ impl Target for Disk {
     fn write_zeroes(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<(), Errno>> {
         self.discard(offset, len)
     }
-}
-
-/// Signals that end the disk; blocked before any thread starts, and waited for in the main one.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: the set is initialised by sigemptyset and outlives the calls.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTERM);
-        libc::sigaddset(&mut set, libc::SIGUSR1);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        set
-    }
-}
-
-fn wait_for_signal(set: &libc::sigset_t) -> i32 {
-    let mut signal = 0;
-    // SAFETY: both pointers are valid for the call.
-    unsafe { libc::sigwait(set, &mut signal) };
-    signal
 }
 
 /// One line that is there at once, also in a file.

@@ -438,13 +438,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
 fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Server) -> Result<()>) -> ! {
     log::line(format_args!("{} A successor takes over.", why.message));
     // Before waiting ends: the kernel would be told of an error.
-    let stopped = server.export(|exports| async move {
-        exports.stop_reading();
-        Ok(())
-    });
-    if let Err(error) = stopped {
-        log::line(error);
-    }
+    server.exports.stop_reading();
     server.group.end_waiting();
     if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
         log::line(error);
