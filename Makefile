@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-cuts test-full test-suites
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-cuts test-full test-suites
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -115,6 +115,10 @@ man: build ## make the manual pages and completions under the target directory
 
 docs: build ## make docs/lvm.md anew from the tables of commands, options and fields
 	$(TARGET)/rowen compatibility >docs/lvm.md
+
+pictures: ## make the pictures of the pages anew from their sources (installs graphviz)
+	.ci/packages pictures
+	docs/pictures/make
 
 SHARE := $(DESTDIR)$(PREFIX)/share
 LIB := $(DESTDIR)$(PREFIX)/lib

@@ -150,7 +150,7 @@ pub enum Request {
     AddPv {
         paths: Vec<String>,
     },
-    /// Removes a physical volume, which must be the last that joined and hold no data.
+    /// Removes a physical volume on which nothing of any volume lies. Metadata and the journal move away from it.
     RemovePv {
         path: String,
     },

@@ -1,6 +1,6 @@
-//! Placement: a VG block to a physical volume and a byte on it. Nothing above this knows a physical volume.
-//! Linear: physical volumes follow each other in the group's address space. Between them there may be gaps, in which no block is:
-//! where one left or shrank, and the room that each has to grow.
+//! Placement: converts VG blocks to a physical volume and a byte on it.
+//! It is linear: physical volumes follow each other in the group's address space. Between them there may be gaps, in which there
+//! are no blocks: where a physical volume left or shrank, and the room that each has to grow.
 
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::superblock::{self, DATA_OFFSET, PvEntry};

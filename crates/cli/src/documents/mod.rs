@@ -33,3 +33,6 @@ fn words(kind: Kind) -> Vec<&'static str> {
 #[cfg(test)]
 #[path = "documents_test.rs"]
 mod tests;
+
+#[cfg(test)]
+mod pages_test;
