@@ -77,6 +77,25 @@ fn a_dead_link_is_noticed() {
     assert_eq!(dead.len(), 2, "{dead:?}");
 }
 
+/// Files and folders of the repository that a text names in backticks, and that are not there.
+fn missing_files(text: &str) -> Vec<&str> {
+    const FOLDERS: [&str; 9] =
+        ["crates/", "sim/", "docs/", "fuzz/", "conformance/", "packaging/", "clients/", "bench/", "experiments/"];
+    let is_file = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let named = text.split('`').filter(|name| FOLDERS.iter().any(|folder| name.starts_with(folder)));
+    named.filter(|name| name.chars().all(is_file) && !root().join(name).exists()).collect()
+}
+
+#[test]
+fn files_that_pages_name_are_there() {
+    assert_eq!(missing_files("`sim/src` `sim/no/such.rs` `sim and more`"), ["sim/no/such.rs"]);
+    for page in pages() {
+        let text = prose(&page);
+        let missing = missing_files(&text);
+        assert!(missing.is_empty(), "{}: {missing:?}", page.display());
+    }
+}
+
 /// Names that a page says are in a file and that the file does not declare. A line that counts begins with a link to the file, and
 /// has the names in backticks behind it.
 fn strangers(page: &Path) -> (usize, Vec<String>) {
