@@ -134,6 +134,9 @@ pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
             Err(e) => return Err(failed(e)),
         }
     }
+    if !is_open.contains(&true) {
+        session.end();
+    }
     for (path, _) in paths.iter().zip(&is_open).filter(|(_, is_open)| **is_open) {
         eprintln!("  WARNING: {} does not answer and is left out.", path.display());
     }

@@ -66,6 +66,10 @@ fn attempt(volumes: &[Held], near: bool) -> std::result::Result<FrozenGuard, Fai
     ];
     for (limit, doing) in steps {
         match helper.hear::<Progress>(limit) {
+            Ok(Ok(Stage::Nothing)) => {
+                helper.end();
+                return Ok(FrozenGuard::default());
+            }
             Ok(Ok(stage)) => after = Some(stage),
             Ok(Err(trouble)) => return Err(Failed { after, why: trouble.into(), is_late: false }),
             Err(e) => {
@@ -90,7 +94,7 @@ impl FrozenGuard {
         let Some(helper) = self.helper.take() else { return };
         let thawed = helper.say(&Enough).and_then(|()| helper.hear::<Progress>(FREEZE));
         match thawed {
-            Ok(_) => {}
+            Ok(_) => helper.end(),
             Err(e) if is_late(&e) => eprintln!("filesystems are thawed late: {e}"),
             Err(_) => thaw_left_over(&self.markers),
         }
@@ -115,7 +119,7 @@ pub(super) fn thaw_left_over(markers: &[PathBuf]) {
         return;
     }
     let thawed = Session::start(&Job::Thaw(markers.clone()))
-        .and_then(|session| session.hear::<helper::Answer>(FREEZE))
+        .and_then(|session| session.hear::<helper::Answer>(FREEZE).inspect(|_| session.end()))
         .doing(|| format!("thaw what {markers:?} names"));
     if let Err(e) = thawed {
         eprintln!("{e}");

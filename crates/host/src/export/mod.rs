@@ -18,6 +18,7 @@ mod freeze;
 pub mod fuse;
 pub mod loopdev;
 pub mod nodes;
+mod openers;
 mod openness;
 mod remains;
 mod target;
@@ -40,7 +41,8 @@ use fuse::Connection;
 use fuse::buffers::Buffers;
 use loopdev::LoopDevice;
 use nodes::Nodes;
-use openness::{Numbers, Openness};
+use openers::Numbers;
+use openness::Openness;
 use parking_lot::{Condvar, Mutex};
 use remains::FROZEN;
 use rowen_engine::runtime::Runtime;
@@ -79,6 +81,8 @@ pub struct Takeover {
     pub taken: Vec<String>,
     /// Devices that could not go on, and why; their users get I/O errors.
     pub dropped: Vec<String>,
+    /// When the last of them was served again.
+    pub served: Option<Instant>,
 }
 
 /// Finds the volume that an entry is about, and its present name.
@@ -570,6 +574,7 @@ impl Inner {
                 Err(why) => ended.push((entry, why)),
             }
         }
+        outcome.served = Some(Instant::now());
         for going_on in taken {
             if let Err(e) = self.put_right(&going_on) {
                 eprintln!("{}/{} was taken over, but {e}", self.group, going_on.name);

@@ -2,6 +2,7 @@
 //! device exclusively would tell more, and could make a mount that happens just then fail.) The pass goes through all
 //! processes of the host and their open files, so those who ask at the same time share one.
 
+use super::openers::{Numbers, open_devices};
 use super::usage::processes;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
@@ -9,9 +10,6 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Major and minor number of a block device.
-pub type Numbers = (u32, u32);
 
 /// The passes over the processes of the host.
 #[derive(Default)]
@@ -113,10 +111,7 @@ fn used_devices() -> HashSet<Numbers> {
         if elsewhere {
             used.extend(mounted(&fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default()));
         }
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|file| file.path());
-        // Only what is opened by a name under /dev: following the rest could wait for a network.
-        let devices = files.filter(|file| fs::read_link(file).is_ok_and(|target| target.starts_with("/dev")));
-        used.extend(devices.filter_map(|file| numbers_of(&file)));
+        used.extend(open_devices(pid));
     }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     used.extend(swaps.lines().skip(1).filter_map(|line| numbers_of(Path::new(line.split_whitespace().next()?))));

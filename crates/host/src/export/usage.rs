@@ -4,6 +4,7 @@
 //! swap, devices stacked on top and open files are looked through, the cheap questions first. All of it blocks.
 
 use super::error::Result;
+use super::openers::open_devices;
 use crate::helper::{self, Job};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -200,12 +201,8 @@ fn claimant(major: u32, minor: u32) -> String {
 
 /// A process, other than this one, that has the device open.
 fn opener(device: u64) -> Option<String> {
-    let has_it_open = |pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        // Links are read, not followed: what is open may be anywhere.
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|path| device_of(&path) == Some(device))
-    };
-    let pid = processes().into_iter().skip(1).find(has_it_open)?;
+    let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
+    let pid = processes().into_iter().skip(1).find(|pid| open_devices(*pid).contains(&numbers))?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!("{OPEN_BY} {} (pid {pid})", name.trim()))
 }

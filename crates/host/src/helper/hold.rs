@@ -41,6 +41,8 @@ pub enum Stage {
     Synced,
     Frozen,
     Thawed,
+    /// There is none, and nothing more to be waited for.
+    Nothing,
 }
 
 /// What a helper that holds filesystems still says.
@@ -75,6 +77,9 @@ pub fn hold(socket: &UnixStream, volumes: Vec<Held>, near: bool, reached: fn(&st
         return say(Err(e.into()));
     }
     say(Ok(Stage::Synced))?;
+    if found.is_empty() {
+        return say(Ok(Stage::Nothing));
+    }
     // The server may be dead since long: nobody wants this any more.
     if is_gone(socket) {
         return Ok(());

@@ -17,6 +17,8 @@
 //!   worked for, a successor, or the helper that freezes the same volume next.
 //! * H6 A helper opens only what is proven to be the filesystem on the volume's device ([`hold`]).
 //! * H7 A helper that has made something for nobody (its socket has ended) takes it back.
+//! * H10 A helper that has given its last answer may have another request. It holds nothing of the one before, and one that
+//!   has not answered in time is asked nothing more.
 
 pub(crate) mod hold;
 mod session;
@@ -106,6 +108,7 @@ pub(crate) type Answer = std::result::Result<u32, Trouble>;
 pub(crate) fn ask(job: &Job) -> Result<u32> {
     let session = Session::start(job).doing(|| "start a helper process".into())?;
     let answer: Answer = session.hear(DEVICE).doing(|| format!("have a helper process do {job:?}"))?;
+    session.end();
     Ok(answer?)
 }
 
@@ -132,10 +135,16 @@ pub fn is_one(words: &[String]) -> bool {
 fn serve(reached: fn(&str)) -> io::Result<()> {
     session::stand_alone();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let Some(job) = read_frame::<Job>(&mut &socket)? else { return Ok(()) };
+    while let Some(job) = read_frame::<Job>(&mut &socket)? {
+        obey(job, &socket, reached)?;
+    }
+    Ok(())
+}
+
+fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
     let answer = |outcome: Result<u32>| {
         let answer: Answer = outcome.map_err(Trouble::from);
-        write_frame(&mut &socket, &answer)
+        write_frame(&mut &*socket, &answer)
     };
     let device = |number| LoopDevice { number };
     match job {
@@ -149,7 +158,7 @@ fn serve(reached: fn(&str)) -> io::Result<()> {
             }
             Ok(())
         }
-        Job::Detach(number) => answer(direct::detach(device(number), || is_gone(&socket)).map(|()| 0)),
+        Job::Detach(number) => answer(direct::detach(device(number), || is_gone(socket)).map(|()| 0)),
         Job::Abandon(numbers) => {
             numbers.into_iter().for_each(|number| direct::abandon(device(number)));
             answer(Ok(0))
@@ -158,12 +167,12 @@ fn serve(reached: fn(&str)) -> io::Result<()> {
         Job::SetReadOnly(number, read_only) => answer(direct::set_read_only(device(number), read_only).map(|()| 0)),
         Job::FlushCache(number) => answer(direct::flush_cache(device(number)).map(|()| 0)),
         Job::IsClaimed(major, minor) => answer(direct::is_claimed(major, minor).map(u32::from)),
-        Job::Hold { volumes, near } => hold::hold(&socket, volumes, near, reached),
+        Job::Hold { volumes, near } => hold::hold(socket, volumes, near, reached),
         Job::Thaw(markers) => {
             markers.iter().for_each(|marker| hold::thaw_left_over(marker));
             answer(Ok(0))
         }
-        Job::Look(paths) => look::answer(&socket, paths),
+        Job::Look(paths) => look::answer(socket, paths),
     }
 }
 

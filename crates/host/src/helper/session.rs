@@ -1,7 +1,7 @@
-//! Starting a helper, talking to it, and giving up on it.
+//! Starting a helper, talking to it, giving up on it, and keeping one that has nothing to do.
 
 use super::{Job, ROLE};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rowen_control::wire::{read_frame, write_frame};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -21,7 +21,13 @@ static PROGRAM: RwLock<Option<PathBuf>> = RwLock::new(None);
 /// Makes another program than this one the helpers': `program helper`. For programs that are no `rowen`.
 pub fn use_program(program: &Path) {
     *PROGRAM.write() = Some(program.to_owned());
+    IDLE.lock().clear();
 }
+
+/// Helpers of this process that wait for a request (H10). To start a process takes longer than most requests do.
+static IDLE: Mutex<Vec<Session>> = Mutex::new(Vec::new());
+/// More than two requests at a time are rare: their helpers end.
+const MOST_IDLE: usize = 2;
 
 /// A helper at work. Dropped, its socket ends, and the helper with it as soon as nothing holds it up.
 pub struct Session {
@@ -29,7 +35,28 @@ pub struct Session {
 }
 
 impl Session {
+    /// Has a helper do this: one that waits for a request, or a new one.
     pub fn start(job: &Job) -> io::Result<Session> {
+        while let Some(session) = take_idle() {
+            // One that was killed meanwhile cannot be asked.
+            if !is_gone(&session.socket) && session.say(job).is_ok() {
+                return Ok(session);
+            }
+        }
+        let session = Session::spawn()?;
+        session.say(job)?;
+        Ok(session)
+    }
+
+    /// The helper has given its last answer: it may have another request. To be said of no other.
+    pub fn end(self) {
+        let mut idle = IDLE.lock();
+        if idle.len() < MOST_IDLE {
+            idle.push(self);
+        }
+    }
+
+    fn spawn() -> io::Result<Session> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_write_timeout(Some(UNREAD))?;
         // Not by name: an upgrade may have put another version there.
@@ -40,9 +67,7 @@ impl Session {
         // The helper's end of the socket: as long as it is open here, the helper's death goes unnoticed.
         drop(command);
         wait_elsewhere(child);
-        let session = Session { socket };
-        session.say(job)?;
-        Ok(session)
+        Ok(Session { socket })
     }
 
     pub fn say<T: Serialize>(&self, message: &T) -> io::Result<()> {
@@ -62,6 +87,11 @@ impl Session {
             Err(e) => Err(e),
         }
     }
+}
+
+/// The lock is not held while the helper is asked.
+fn take_idle() -> Option<Session> {
+    IDLE.lock().pop()
 }
 
 /// Whether a helper did not answer in time.

@@ -2,7 +2,9 @@
 //! process ends, the volume is served again, nothing stays frozen.
 
 use super::Test;
-use super::world::{MIB, Mounted, Pause, Vg, dir, keeper_of, kill, lives, run, snapshot, unmounted, wait_for, within};
+use super::world::{
+    MIB, Mounted, Pause, Vg, dir, helpers_of, keeper_of, kill, lives, run, snapshot, unmounted, wait_for, within,
+};
 use rowen_control::wire::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::{paths, server};
 use rustix::process::Signal;
@@ -18,6 +20,7 @@ pub const TESTS: &[Test] = &[
     ("freezing::a_helper_that_is_killed_leaves_nothing_frozen", a_killed_helper_leaves_nothing_frozen),
     ("freezing::a_helper_that_is_late_leaves_nothing_frozen", a_late_helper_leaves_nothing_frozen),
     ("freezing::what_another_namespace_puts_there_is_not_opened", what_another_namespace_puts_there_is_not_opened),
+    ("freezing::a_helper_that_has_answered_is_asked_again", a_helper_that_has_answered_is_asked_again),
 ];
 
 /// A group with a volume, on which an ext4 is mounted.
@@ -202,4 +205,33 @@ fn what_another_namespace_puts_there_is_not_opened() {
         drop(fs::write(Path::new("/tmp").join(".rowen-root-is-not-frozen"), b"x"));
     }
     drop(fs::remove_file("/tmp/.rowen-root-is-not-frozen"));
+}
+
+/// To start a process takes longer than most requests to it do. One that waits holds nothing (H2, H10), and may be killed.
+fn a_helper_that_has_answered_is_asked_again() {
+    let (vg, mounted) = mounted();
+    let round = |name: &str| {
+        vg.snapshot("lv", name);
+        vg.ask(Request::Remove { names: vec![name.to_owned()] });
+    };
+    round("first");
+    let before = helpers_of(&vg);
+    assert!(!before.is_empty(), "none waits");
+    (0..3).for_each(|n| round(&format!("s{n}")));
+    assert_eq!(helpers_of(&vg), before);
+    for helper in &before {
+        let held = fs::read_dir(format!("/proc/{helper}/fd")).unwrap().flatten();
+        let held: Vec<String> = held.map(|file| fs::read_link(file.path()).unwrap().display().to_string()).collect();
+        let is_plain = |name: &str| name.starts_with("socket:") || name == "/dev/null" || name.ends_with("server.log");
+        assert!(held.iter().all(|name| is_plain(name)), "{held:?}");
+        assert!(held.iter().filter(|name| name.starts_with("socket:")).count() <= 2, "{held:?}");
+    }
+    before.iter().for_each(|helper| kill(*helper, Signal::KILL));
+    round("after");
+    assert!(helpers_of(&vg).iter().all(|helper| !before.contains(helper)));
+    is_thawed(&vg, &mounted);
+    // With its server it ends.
+    let last = helpers_of(&vg);
+    let dead = vg.signal_server(Signal::KILL);
+    wait_for("their ends", || !lives(dead) && !last.iter().copied().any(lives));
 }

@@ -378,6 +378,21 @@ pub fn keeper_of(vg: &Vg) -> i32 {
     pids.find(is_it).unwrap()
 }
 
+/// The helpers of the group's server.
+pub fn helpers_of(vg: &Vg) -> Vec<i32> {
+    let server = vg.server();
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_one = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        parent == Some(server) && line.ends_with(b"\0helper\0") && lives(*pid)
+    };
+    let mut found: Vec<i32> = pids.filter(is_one).collect();
+    found.sort();
+    found
+}
+
 /// Runs a program, which must succeed.
 pub fn run(program: &str, arguments: &[&str]) -> Output {
     let output = Command::new(program).args(arguments).output().unwrap();
