@@ -8,6 +8,7 @@ use crate::{harden, paths};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -123,9 +124,12 @@ struct Keeper {
     held: Vec<(Entry, OwnedFd)>,
     peers: Vec<Peer>,
     restarts: Restarts,
-    /// A server of ours, until it has ended.
+    /// A server of ours, until it has ended, and what becomes readable then.
     child: Option<Child>,
+    child_end: Option<OwnedFd>,
     start_at: Option<Instant>,
+    /// The next server starts as soon as the last one's process is gone.
+    is_due: bool,
     leaving: bool,
     log: Log,
     lock: File,
@@ -160,7 +164,9 @@ impl Keeper {
             peers: Vec::new(),
             restarts: Restarts::default(),
             child: None,
+            child_end: None,
             start_at: None,
+            is_due: false,
             leaving: false,
             log,
             lock,
@@ -206,9 +212,10 @@ impl Keeper {
     /// Waits until something is to be done. Which of the listener and the peers have something to say.
     fn wait(&self) -> io::Result<Vec<bool>> {
         let sockets = std::iter::once(&self.listener).chain(self.peers.iter().map(|peer| &peer.socket));
-        let mut polled: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let watched = sockets.chain(&self.child_end);
+        let mut polled: Vec<_> = watched.map(|one| PollFd::new(one, PollFlags::IN)).collect();
         let mut pause = Duration::from_secs(10);
-        if self.child.is_some() {
+        if self.child.is_some() && self.child_end.is_none() {
             pause = if self.is_served() { Duration::from_secs(1) } else { LOOK_AFTER };
         }
         if let Some(at) = self.start_at {
@@ -216,8 +223,8 @@ impl Keeper {
         }
         let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
         match poll(&mut polled, Some(&pause)) {
-            Ok(_) => Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect()),
-            Err(rustix::io::Errno::INTR) => Ok(vec![false; polled.len()]),
+            Ok(_) => Ok(polled.iter().take(1 + self.peers.len()).map(|fd| !fd.revents().is_empty()).collect()),
+            Err(rustix::io::Errno::INTR) => Ok(vec![false; 1 + self.peers.len()]),
             Err(e) => Err(e.into()),
         }
     }
@@ -329,12 +336,16 @@ impl Keeper {
         }
         if self.child.is_some() {
             // Its connection is gone and the process not yet: its last disk requests are being waited for.
+            self.is_due = self.child_end.is_some();
             self.start_at = Some(Instant::now() + LOOK_AFTER);
             return;
         }
         match self.spawn() {
             Ok(child) => {
                 self.log.say(&format!("started a server, process {}", child.id()));
+                let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                // Without it the child is looked after now and then.
+                self.child_end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
                 self.child = Some(child);
             }
             Err(e) => self.server_ended(&format!("cannot start {}: {e}", self.program.display())),
@@ -364,13 +375,16 @@ impl Keeper {
             Ok(None) => {}
             Ok(Some(status)) => {
                 let pid = child.id();
-                self.child = None;
+                (self.child, self.child_end) = (None, None);
+                if std::mem::take(&mut self.is_due) && self.start_at.is_some() {
+                    self.start_at = Some(Instant::now());
+                }
                 if !self.is_served() && self.start_at.is_none() {
                     self.server_ended(&format!("the server, process {pid}, ended: {status}"));
                 }
             }
             Err(e) => {
-                self.child = None;
+                (self.child, self.child_end) = (None, None);
                 self.log.say(&format!("the server's end cannot be waited for: {e}"));
             }
         }

@@ -26,8 +26,8 @@ impl Log {
         if self.size > BOUND && self.file.set_len(0).is_ok() {
             self.size = 0;
         }
-        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let line = format!("{seconds} {}\n", text.replace('\n', " "));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let line = format!("{}.{:03} {}\n", now.as_secs(), now.subsec_millis(), text.replace('\n', " "));
         if self.file.write_all(line.as_bytes()).is_ok() {
             self.size += line.len() as u64;
         }

@@ -36,6 +36,7 @@ mod signals;
 mod snapshot;
 mod start;
 mod state;
+mod steps;
 pub(crate) mod systemd;
 mod volumes;
 mod warnings;

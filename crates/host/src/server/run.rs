@@ -8,6 +8,7 @@ use super::listen::Listener;
 use super::presence::Presence;
 use super::signals::{Signal, Signals};
 use super::state::{End, Server};
+use super::steps::Steps;
 use super::warnings::Warnings;
 use super::{LAUNCHED_BY_COMMAND, log, renaming, report, systemd};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
@@ -155,9 +156,11 @@ fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure 
 
 fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let name = &options.group;
+    let mut steps = Steps::begin();
     renaming::settle(name)?;
     // First: a group that is not there leaves no directory behind.
     let members = devices::find_group(name)?;
+    steps.done("devices found");
     let presence = Presence::take(name).map_err(|e| internal("take the lock", name, e))?.map_err(|taken| {
         let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
@@ -175,10 +178,12 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
             .map_err(|e| internal("start the workers", name, e))?,
     );
     let same_boot = served_since_boot(name);
+    steps.done("workers started");
     // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
     // them until just now.
     let patience = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
     let pvs = PvSet::open_waiting(&pool, &members.paths, OpenMode::Exclusive, options.io_engine, patience)?;
+    steps.done("devices held");
     let pvs = Arc::new(pvs);
     for note in pvs.notes() {
         log::line(note);
@@ -188,6 +193,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let (disks, runtime) = (recorded(options, &pvs, &pool), pool.runtime());
     let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
+    steps.done("group opened");
     group.set_patience(settings.patience());
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Exports::new(name, &pool, keeper)?;
@@ -212,7 +218,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         pool,
     });
     server.note_members();
-    bring_back_nodes(&server, same_boot);
+    bring_back_nodes(&server, same_boot, steps);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
 }
@@ -251,7 +257,7 @@ fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Erro
 }
 
 /// The exports that a predecessor left with the keeper go on; the other active volumes get new nodes.
-fn bring_back_nodes(server: &Server, same_boot: bool) {
+fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
     let group = server.group.clone();
     let resolve = move |entry: &keeper::Entry| {
         let id = VolumeId(entry.id);
@@ -262,7 +268,9 @@ fn bring_back_nodes(server: &Server, same_boot: bool) {
     match server.export(|exports| async move { exports.takeover(resolve).await }) {
         Ok(outcome) => {
             if !outcome.taken.is_empty() {
+                outcome.served.iter().for_each(|at| steps.done_at("volumes served", *at));
                 log::line(format_args!("taken over: {}", outcome.taken.join(", ")));
+                log::line(&steps);
             }
             outcome.dropped.into_iter().for_each(log::line);
         }
