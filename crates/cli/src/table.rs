@@ -937,7 +937,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "repair",
-        summary: "Write damaged copies of a volume group's metadata anew from the good ones",
+        summary: "Restore damaged copies of a volume group's metadata from the good ones",
         is_lvm: false,
         forms: &["VG"],
         options: &[],

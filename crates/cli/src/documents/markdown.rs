@@ -1,4 +1,4 @@
-//! `docs/lvm.md`: what is there, what is not and why, and where it is not the same.
+//! `docs/lvm.md`: which of LVM's commands Rowen has, which it does not have and why, and where it differs.
 
 use super::notes::{DIFFERENCES, REFUSED};
 use crate::help;
@@ -19,10 +19,11 @@ fn code(text: &str) -> String {
 pub fn compatibility() -> String {
     let mut text = String::from(
         "# Rowen and LVM\n\n<!-- Made by `make docs` from the tables of commands, options and fields. Do not edit. -->\n\n\
-         Rowen answers to LVM's names, as `rowen COMMAND` or by links of those names (`make install`). Sizes, units, reports, \
-         sentences and exit\ncodes (2: no such command; 3: the command line is wrong; 5: the command failed) are those of LVM \
-         2.03.16. `COMMAND --help` and the manual\npages (`make man`) tell what an option does; what is not listed is refused by \
-         name, never ignored.\n\n## Commands\n\n",
+         This page lists the commands of LVM that Rowen has, as `rowen COMMAND` or under LVM's own names\n(`make install`). \
+         Sizes, units, reports, sentences and exit codes are those of LVM 2.03.16 (2: no\nsuch command; 3: the command line is \
+         wrong; 5: the command failed). `COMMAND --help` and the manual pages\n(`make man`) explain the options. An option that is \
+         not listed is refused by name, never ignored. An\n*accepted* option has no effect, and is there for programs that pass \
+         it.\n\n## Commands\n\n",
     );
     commands(&mut text, true);
     text.push_str("\nRowen's own:\n\n");
@@ -32,8 +33,8 @@ pub fn compatibility() -> String {
     text.push_str("\n## Where Rowen differs\n\n| in LVM | in Rowen |\n|---|---|\n");
     rows(&mut text, DIFFERENCES);
     text.push_str(
-        "\n## Fields of reports\n\nAll of LVM's, in its order and with its headings. *Blank* is what Rowen has nothing to say for, \
-         as LVM shows it for volumes without the\nthing. `lvs -o help` and rowen-fields(8) tell what each is.\n",
+        "\n## Fields of reports\n\nRowen has all of LVM's fields, in LVM's order and with LVM's headings. The *blank* ones have \
+         no value in\nRowen, as in LVM for volumes without that feature. `lvs -o help` and rowen-fields(8) explain each\nfield.\n",
     );
     for section in Section::ALL.into_iter().filter(|section| *section != Section::Special) {
         let of_section = || fields::all().filter(move |field| field.section == section);

@@ -1,4 +1,4 @@
-//! What the tables do not say: letters of attributes, what is not there and why, where Rowen is not like LVM.
+//! What the tables do not say: letters of attributes, what Rowen does not have and why, where Rowen differs from LVM.
 
 /// A list of terms with their meaning, under a heading of a command's page.
 pub struct Note {
@@ -15,7 +15,7 @@ pub const NOTES: &[Note] = &[
             (
                 "1 kind",
                 "(-) plain, (o) origin of snapshots with a size, (s) such a snapshot, (O) and (S) the same while a \
-                        merge waits, (t) thin pool, (V) thin volume; a sparse volume is an (s), too.",
+                        merge waits, (t) thin pool, (V) thin volume. A sparse volume is an (s), too.",
             ),
             ("2 permission", "(w) writable, (r) read-only, (R) activated read-only: read_only_volume_list."),
             ("3 allocation", "(i) as the group has it."),
@@ -23,9 +23,9 @@ pub const NOTES: &[Note] = &[
             ("5 state", "(a) active, (-) inactive, (I) a snapshot that outgrew its size."),
             ("6 device", "(o) in use."),
             ("7 target", "(s) snapshot or origin, (t) thin."),
-            ("8 zero", "(z) new space reads as zeros; so it does everywhere, the letter is LVM's for thin volumes."),
-            ("9 health", "(D) a thin pool whose volumes hold all that they may."),
-            ("10 skip", "(k) activation passes it by unless -K is given."),
+            ("8 zero", "(z) new space reads as zeros. It does in all volumes; LVM shows the letter for thin ones."),
+            ("9 health", "(D) a full thin pool."),
+            ("10 skip", "(k) activation skips it unless -K is given."),
         ],
     },
     Note {
@@ -35,7 +35,7 @@ pub const NOTES: &[Note] = &[
             ("1 permission", "(w) writable."),
             ("2 resizable", "(z) physical volumes may be added."),
             ("3 exported", "(x) nothing may be activated."),
-            ("4 partial", "(-) a group with a physical volume missing is not opened."),
+            ("4 partial", "(-): a group is opened only with all of its physical volumes."),
             ("5 allocation", "(n) normal, (c) contiguous, (l) cling, (a) anywhere: kept and shown."),
             ("6 shared", "(-)."),
         ],
@@ -59,8 +59,8 @@ pub const NOTES: &[Note] = &[
         terms: &[
             (
                 "with a size",
-                "That much space is set aside. When it is used up the snapshot is invalid and the origin goes on; \
-                             the snapshot goes with its origin. This is LVM's copy-on-write snapshot, without the copying.",
+                "That much space is reserved. When it is used up, the snapshot becomes invalid and the origin is not \
+                 affected. The snapshot is removed with its origin. This is LVM's copy-on-write snapshot, without the copying.",
             ),
             (
                 "without a size",
@@ -71,114 +71,116 @@ pub const NOTES: &[Note] = &[
     },
 ];
 
-/// What LVM has and Rowen has not, and why.
+/// What LVM has and Rowen does not have, and why.
 pub const REFUSED: &[(&str, &str)] = &[
     (
         "striped, mirror, raid, cache, writecache, vdo, integrity types",
-        "placement is linear: put the redundancy under the \
-      physical volumes (md, hardware) or above (the application)",
+        "Placement is linear. Put redundancy below the physical volumes (md, hardware) or above the volumes (the \
+         application).",
     ),
     (
         "`lvconvert --splitsnapshot`, `--type snapshot --zero n`",
-        "a snapshot has no store apart from its origin that could be used again",
+        "A snapshot has no store of its own that could be used again.",
     ),
-    ("`lvconvert --type thin` of a volume that is in use", "its contents change hands: close it first"),
+    (
+        "`lvconvert --type thin` of a volume that is in use",
+        "The contents move to another volume. Close the volume first.",
+    ),
     (
         "`pvmove`",
-        "extents cannot be moved yet. To empty a disk: `pvchange -x n DISK`, for each volume on it (`lvs -o +devices`) `lvcreate` \
-         another, copy the contents and `lvremove` the old one with its snapshots, then `vgreduce VG DISK`",
+        "Extents cannot be moved yet. To empty a disk: `pvchange -x n DISK`. For each volume on it (`lvs -o \
+         +devices`): `lvcreate` another, copy the contents, and `lvremove` the old one with its snapshots. Then \
+         `vgreduce VG DISK`.",
     ),
     (
         "`vgsplit`, `vgmerge`, `vgimportclone`",
-        "a group has one tree of blocks over all its physical volumes, which cannot be cut \
-      or joined",
+        "A group has one tree of blocks over all its physical volumes, which cannot be cut or joined.",
     ),
-    ("`--persistent`, `--major`, `--minor`", "device numbers are the loop driver's"),
+    ("`--persistent`, `--major`, `--minor`", "The loop driver assigns device numbers."),
     (
         "`lvmlockd`, `--lockstart`, shared groups, system IDs",
-        "a group is open on one machine, which holds its devices \
-      exclusively",
+        "A group is open on one machine, which holds its devices exclusively.",
     ),
     (
         "profiles; most of `lvm.conf`",
-        "what there is to set is in rowen.conf (docs/operations.md), under LVM's names where LVM has it, and all of it can be \
-      given with `--config`; `lvmconfig --list` names it. An `lvm.conf` is read only from the directory that \
-      `LVM_SYSTEM_DIR` names",
+        "Rowen's settings are in rowen.conf (docs/operations.md), under LVM's names where LVM has them. Each can be \
+         given with `--config`; `lvmconfig --list` lists them. Rowen reads an `lvm.conf` only from the directory in \
+         `LVM_SYSTEM_DIR`.",
     ),
     (
         "`lvmdump`, `lvmsar`, `lvmsadc`",
-        "diagnosis of the kernel's device-mapper, which is not used; `rowen check` \
-      and `rowen stats` tell about a group",
+        "They diagnose the kernel's device-mapper, which Rowen does not use. `rowen check` and `rowen stats` report \
+         on a group.",
     ),
-    ("`and`, `or` as words in `-S`", "LVM does not take them either: `&&` or `,`, and `||` or `#`"),
+    ("`and`, `or` as words in `-S`", "LVM does not accept them either: use `&&` or `,`, and `||` or `#`."),
 ];
 
-/// Where something is there and not the same.
+/// Where Rowen differs.
 pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "a snapshot copies a chunk on its first write (`-c`)",
-        "nothing is copied; `-c` (4k to 512k) says how much contiguous \
-      space the first write in a chunk reserves, so that its neighbours land beside it; a pool's may be any multiple of 64k, and counts as a power of two",
+        "Nothing is copied. `-c` (4k to 512k) says how much contiguous space the first write into a chunk keeps for \
+         its neighbours. A pool's chunk may be any multiple of 64k; it counts as a power of two.",
     ),
-    ("a snapshot without `-L` needs a thin pool", "it shares the group's free space"),
-    ("`lvcreate -s -L`: full means invalid", "the same: the snapshot becomes invalid, the origin goes on"),
-    ("removing an origin removes its snapshots", "snapshots with a size follow it, as in LVM; the others stay"),
+    ("a snapshot without `-L` needs a thin pool", "It shares the group's free space."),
+    ("`lvcreate -s -L`: full means invalid", "The same: the snapshot becomes invalid, and its origin is not affected."),
+    ("removing an origin removes its snapshots", "Snapshots with a size are removed, as in LVM. The others stay."),
     (
         "a thin pool has metadata to size and repair",
-        "`lvcreate -T` is accepted; a pool's size bounds what its volumes hold \
-      together, and holds no space back for them; writes beyond it wait a minute and then fail, as LVM's, or fail at once; `metadata_percent` is the share of the group that metadata takes. A pool is made no \
-      larger than it could be filled: what is free counts for `lvextend` without what its size claims already",
+        "`lvcreate -T` is accepted. A pool's size limits what its volumes hold together, and reserves no space for \
+         them. Writes beyond the limit wait a minute and then fail, as in LVM, or fail at once. `metadata_percent` \
+         is the share of the group that metadata takes. A pool cannot be made larger than it could be filled: \
+         `lvextend` counts as free only what the pool's size does not claim already.",
     ),
     (
         "a sparse volume (`lvcreate --type snapshot -V`) has a store of `-L`, and is full with it",
-        "it takes space of the group as it is written; `-L` bounds nothing. Its size is the virtual one, and it has no `[..._vorigin]`",
+        "It takes space of the group when it is written to; `-L` limits nothing. Its size is the virtual one, and it \
+         has no `[..._vorigin]`.",
     ),
     (
         "`lvremove` frees before it returns",
-        "it returns at once; space comes back in the background, and a command that needs \
-      it waits for it",
+        "It returns at once. The space comes back in the background; a command that needs it waits.",
     ),
-    ("a PV is a block device", "or a file"),
+    ("a PV is a block device", "A PV is a block device or a file."),
     (
         "`pvresize`",
-        "the same, for any PV of a group in use: its end must be free before it gets smaller, metadata moves away from there. A size \
-         beyond the device's is refused. Groups that were made by earlier versions have room \
-         to grow behind the last PV only",
+        "The same, for any PV of a group in use. To make it smaller, its end must be free; metadata moves away from \
+         there. A size beyond the device's is refused. In groups that were made by earlier versions only the last PV \
+         has room to grow.",
     ),
     (
         "`pvchange -x n`: no new extents from this PV",
-        "the same, blocks that are redirected and metadata included; the journal stays where it is. `vg_free` tells of what is free \
-      there, too, as in LVM; warnings and refusals count only what can be taken. Refused while space there is promised (to \
-      snapshots with a size) and the others have too little",
+        "The same, also for redirected blocks and metadata; the journal stays where it is. `vg_free` includes what \
+         is free there, as in LVM. Warnings and refusals count only what can be allocated. The change is refused \
+         while snapshots with a size have reserved space there and the other PVs have too little.",
     ),
     (
         "`lvcreate ... VG PV[:PE[-PE]]`, `lvextend ... LV PV`",
-        "the same for thick volumes: their extents are taken from there and from nowhere else; blocks that are redirected later \
-      around a snapshot go where the group has room. Thin volumes, pools and snapshots take their blocks as they are written to: \
-      for them a choice that leaves out a physical volume is refused",
+        "The same for thick volumes: their extents are taken only from there. Blocks that are redirected around a \
+         snapshot later go where the group has room. Thin volumes, pools and snapshots take their blocks when they \
+         are written to: for them, a choice that leaves out a physical volume is refused.",
     ),
-    ("`--sharedstore` (a later patch set)", "accepted, and does nothing: every snapshot shares"),
+    ("`--sharedstore` (a later patch set)", "Accepted without effect: every snapshot shares."),
     (
         "`devices`, `seg_pe_ranges`, `pvs --segments`: exact extents",
-        "blocks lie wherever the last write put them: a volume has a \
-      segment for each physical volume that it is on, named by the extent with its first block there; exact for a volume that \
-      was never redirected. Of a volume with very many pieces the first 64 leaves of its map are looked at, and one without any \
-      block yet is shown at the group's first extent",
+        "Blocks are where the last write put them. A volume has one segment for each physical volume that it is on, \
+         named by the extent with its first block there. For a volume that was never redirected this is exact. Of a \
+         volume in very many pieces, reports read the first 64 leaves of its map. A volume without a block is shown \
+         at the group's first extent.",
     ),
     (
         "`pool_tdata`, `pool_tmeta`, `lvol0_pmspare`",
-        "there are no such volumes: `-a` adds only snapshots that wait to be merged, `data_lv` and \
-      `metadata_lv` are blank",
+        "Rowen has no such volumes. `-a` adds only snapshots that wait to be merged; `data_lv` and `metadata_lv` are \
+         blank.",
     ),
-    ("`--reportformat json_std` since 2.03.17", "there"),
+    ("`--reportformat json_std` since 2.03.17", "Available."),
     (
         "`vgcfgrestore` gives back volumes that were removed",
-        "a copy of the metadata holds names and properties, never where \
-      the data is: removed volumes are named and refused, sizes stay",
+        "A copy of the metadata holds names and properties, not where the data is. Removed volumes are named and \
+         refused; sizes stay.",
     ),
     (
         "`archive/` holds a copy from before each command",
-        "the copy from before is moved there when the next one is written; \
-      commands that come fast share one",
+        "The copy from before is moved there when the next one is written. Commands in fast succession share one.",
     ),
 ];
