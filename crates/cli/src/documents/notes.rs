@@ -103,8 +103,8 @@ pub const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "profiles; most of `lvm.conf`",
-        "Rowen's settings are in rowen.conf (docs/operations.md), under LVM's names where LVM has them. Each can be \
-         given with `--config`; `lvmconfig --list` lists them. Rowen reads an `lvm.conf` only from the directory in \
+        "Rowen's settings are in rowen.conf (docs/operations.md), under LVM's names where LVM has them. \
+         `lvmconfig --list` lists them. Rowen reads an `lvm.conf` only from the directory in \
          `LVM_SYSTEM_DIR`.",
     ),
     (
