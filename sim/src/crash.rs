@@ -145,6 +145,9 @@ pub fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.reclaim_steps += more.reclaim_steps;
     sum.orphans_freed += more.orphans_freed;
     sum.windows_rehomed += more.windows_rehomed;
+    sum.windows_filled += more.windows_filled;
+    sum.blocks_filled += more.blocks_filled;
+    sum.fills_without_room += more.fills_without_room;
     sum.volumes_invalidated += more.volumes_invalidated;
     sum.copies_not_written += more.copies_not_written;
     sum.nodes_lost += more.nodes_lost;

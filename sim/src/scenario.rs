@@ -39,6 +39,8 @@ pub enum Step {
     Checkpoint,
     /// Waits until background removal is done.
     Reclaim,
+    /// Waits until nothing is brought together or filled.
+    Rehome,
     /// All at once, in tasks of their own. Not creation, reverts, resizes, renames; nothing may touch what is removed.
     Together(Vec<Step>),
     /// Reads everything back, with nothing under way.
@@ -165,6 +167,11 @@ impl Runner {
             }
             Step::Checkpoint => self.client.checkpoint().await?,
             Step::Reclaim => self.client.group.reclaim_idle().await?,
+            Step::Rehome => {
+                self.client.group.rehome_idle().await?;
+                // What was filled is written in place.
+                self.redirects.clear();
+            }
             Step::Together(steps) => self.together(steps).await?,
             Step::Verify => self.verify().await?,
         }
@@ -263,6 +270,7 @@ impl Runner {
                     ops.push(Box::pin(async move { client.remove(&vols).await }));
                 }
                 Step::Reclaim => ops.push(Box::pin(async move { client.group.reclaim_idle().await })),
+                Step::Rehome => ops.push(Box::pin(async move { client.group.rehome_idle().await })),
                 Step::Group(who) => {
                     let origins = self.find_all(who);
                     let kind = SnapshotKind::default();

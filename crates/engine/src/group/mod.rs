@@ -75,8 +75,9 @@ pub struct Group {
     stands_still: AtomicBool,
     /// Somebody waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
-    /// Volumes that may lie in many pieces, and whether there are any.
+    /// Volumes that may lie in many pieces, those of which parts may, and whether there are any.
     to_rehome: Mutex<BTreeSet<VolumeId>>,
+    to_fill: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
     /// While recovery replays the journal.
     replay: Mutex<Option<replay::Replay>>,

@@ -216,6 +216,7 @@ impl Group {
             stands_still: AtomicBool::new(false),
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
+            to_fill: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
             replay: Mutex::new(None),
         });

@@ -6,7 +6,7 @@ use super::checkpoint::{NEW_TREE_BYTES, tag_bytes, volume_bytes};
 use super::open::empty_head;
 use super::report::Holdings;
 use super::{
-    Attributes, FullPolicy, Group, GroupAttributes, NewSnapshot, NewVolume, PvExtents, VolumeKind, VolumeState,
+    Attributes, FullPolicy, Group, GroupAttributes, Layout, NewSnapshot, NewVolume, PvExtents, VolumeKind, VolumeState,
 };
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
@@ -839,7 +839,11 @@ impl Group {
 
     pub async fn set_attributes(self: &Arc<Self>, id: VolumeId, attributes: Attributes) -> Result<()> {
         check_name("x", &attributes)?;
-        self.update(id, |meta| meta.attributes = attributes.clone()).await
+        self.update(id, |meta| meta.attributes = attributes.clone()).await?;
+        if attributes.layout() == Some(Layout::Read) {
+            self.want_rehoming(id);
+        }
+        Ok(())
     }
 
     /// Changes the group's own properties.

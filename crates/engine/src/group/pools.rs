@@ -24,6 +24,8 @@ pub(super) fn is_pool_name(name: &str, attributes: &Attributes) -> bool {
 /// What a pool has left, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
+    /// What its volumes may hold together.
+    pub size: u64,
     /// What its volumes may still take.
     pub now: u64,
     /// What writes under way give back when they are done: they put elsewhere what has a place already.
@@ -60,11 +62,11 @@ impl Group {
                 is_pool(&state.meta).then_some(state.meta.blocks)
             });
             match size {
-                None => Left { now: u64::MAX, soon: 0 },
+                None => Left { size: 0, now: u64::MAX, soon: 0 },
                 Some(size) => {
                     let usage = Usage::of(&catalog);
                     let now = size.saturating_sub(usage.used(pool));
-                    Left { now, soon: usage.get(pool).map_or(0, |held| held.moving) }
+                    Left { size, now, soon: usage.get(pool).map_or(0, |held| held.moving) }
                 }
             }
         };

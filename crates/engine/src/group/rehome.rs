@@ -1,16 +1,18 @@
-//! Re-homing of whole volumes: which are looked at, when, and at what pace (design section 6, rule R12).
+//! Re-homing and filling of whole volumes: which are looked at, when, and at what pace (rules R12 and R13).
 //!
 //! A volume is looked at once after an opening, and again whenever a point was merged into its head: from then on blocks are its own
-//! that a snapshot held. What is found in many pieces is moved by [`Volume::rehome`](crate::volume::Volume). Nothing of it is on the
-//! disk: a crash costs the search, not what was brought together.
+//! that a snapshot held. Of a volume that is filled those windows are looked at to which writes were redirected, a second later.
+//! What is found in many pieces is moved by [`Volume::rehome`](crate::volume::Volume). Nothing of it is on the disk: a crash costs the
+//! search, not what was brought together.
 
 use super::Group;
-use crate::core::Pace;
+use crate::core::{Pace, count};
 use crate::error::{Error, Result};
 use crate::map::{self, MapError};
 use crate::units::{Seq, VolumeId};
 use crate::volume::Volume;
 use crate::volume::rehome::{Rehomed, WINDOW};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,6 +25,10 @@ const REST: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Without room so often, the volume is left as it is until a point is merged into it again.
 const TRIES: u32 = 20;
+/// The same for filling, which then ends.
+const TRIES_TO_FILL: u32 = 2;
+/// Rest after each window that was filled while there are writes: it takes longer than one that is moved, and is not needed as much.
+const REST_FROM_FILLING: Duration = Duration::from_millis(20);
 /// What was in use is looked at again after so long, so often.
 const AGAIN: Duration = Duration::from_secs(1);
 const PASSES: u32 = 4;
@@ -36,8 +42,12 @@ struct Search {
     moved: Vec<Seq>,
     /// How often in a row there was no room.
     tries: u32,
-    /// Stretches that were in use.
-    left: u64,
+    /// Windows with something that was in use.
+    left: BTreeSet<u64>,
+    /// Only these are looked at.
+    only: Option<BTreeSet<u64>>,
+    /// Shared blocks are copied where the volume wants it.
+    fill: bool,
     pace: Pace,
     writes: u64,
 }
@@ -75,20 +85,34 @@ impl Group {
         }
     }
 
+    /// Has those windows of the volume looked at to which writes were redirected.
+    pub(crate) fn want_filling(&self, volume: VolumeId) {
+        if self.core.config.rehome && !self.core.config.read_only {
+            self.to_fill.lock().insert(volume);
+            self.rehome_wanted.store(true, Ordering::Release);
+            self.background.notify();
+        }
+    }
+
     /// Looks at one volume. Clears the wish when there is none.
     pub(super) async fn rehome_some(self: &Arc<Self>) {
-        let next = self.to_rehome.lock().pop_first();
+        let whole = self.to_rehome.lock().pop_first();
+        let next = whole.or_else(|| self.to_fill.lock().pop_first());
         let volume = next.and_then(|id| self.catalog.read().volumes.get(&id).cloned());
         if let Some(volume) = volume {
-            let pace = Pace::default();
-            let mut search = Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left: 0, pace, writes: 0 };
+            let mut search = Search::new(volume);
+            if whole.is_none() {
+                // More may be redirected in a moment.
+                self.wait(AGAIN).await;
+                search.look_where_redirected();
+            }
             for pass in 0..PASSES {
                 if pass > 0 {
                     self.wait(AGAIN).await;
+                    search.look_again();
                 }
-                (search.cursor, search.left) = (0, 0);
                 // Whoever uses the volume is told of what is wrong with it; here it only stays as it is.
-                if self.rehome(&mut search).await.is_err() || search.left == 0 {
+                if self.rehome(&mut search).await.is_err() || search.left.is_empty() {
                     break;
                 }
             }
@@ -97,7 +121,7 @@ impl Group {
         if next.is_none() {
             self.rehome_wanted.store(false, Ordering::Release);
             // One that came in between is not forgotten.
-            if !self.to_rehome.lock().is_empty() {
+            if !self.to_rehome.lock().is_empty() || !self.to_fill.lock().is_empty() {
                 self.rehome_wanted.store(true, Ordering::Release);
             }
             self.core.space_event.notify();
@@ -105,40 +129,52 @@ impl Group {
     }
 
     async fn rehome(self: &Arc<Self>, search: &mut Search) -> Result<()> {
+        if let Some(seq) = search.volume.fresh_to_fill() {
+            self.core.journal.ensure_marker(seq).await?;
+        }
         while let Some(window) = self.next_window(search).await? {
             let end = window + WINDOW;
-            let stretches = self.core.with_nodes(|| search.volume.scattered(window, end)).await?;
-            for (first, last) in stretches {
-                self.rehome_stretch(search, first, last).await?;
+            let found = self.core.with_nodes(|| search.volume.scattered(window, end, search.fill)).await?;
+            for (first, last) in found.stretches {
+                self.rehome_stretch(search, (first, last), found.fill).await?;
             }
             search.cursor = end;
         }
         self.settle(search).await
     }
 
-    async fn rehome_stretch(self: &Arc<Self>, search: &mut Search, first: u64, last: u64) -> Result<()> {
+    async fn rehome_stretch(self: &Arc<Self>, search: &mut Search, stretch: (u64, u64), fill: bool) -> Result<()> {
+        let (first, last) = stretch;
         loop {
             if self.core.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            match search.volume.rehome(first, last).await? {
+            match search.volume.rehome(first, last, fill).await? {
                 Rehomed::Moved(seq) => {
                     search.moved.push(seq);
                     search.tries = 0;
                 }
-                Rehomed::InUse => search.left += 1,
+                Rehomed::InUse => search.left.extend([first, last - 1].map(|block| block / WINDOW * WINDOW)),
+                Rehomed::Loaded => continue,
                 Rehomed::Busy => {
+                    // Perhaps nobody else asks for it any more.
+                    self.want_checkpoint();
                     self.wait(PAUSE).await;
                     continue;
                 }
                 Rehomed::NoRoom => {
                     search.tries += 1;
-                    if search.tries > TRIES {
-                        self.settle(search).await?;
-                        return Err(self.core.no_space(last - first));
-                    }
                     // What was given up on the way here is room after a checkpoint.
                     self.settle(search).await?;
+                    if fill && search.tries > TRIES_TO_FILL {
+                        // F2
+                        (search.fill, search.tries) = (false, 0);
+                        count(&self.core.counters.fills_without_room);
+                        return Ok(());
+                    }
+                    if search.tries > TRIES {
+                        return Err(self.core.no_space(last - first));
+                    }
                     if self.core.space.lock().pending_blocks() > 0 {
                         self.checkpoint().await?;
                     }
@@ -152,7 +188,7 @@ impl Group {
             if self.pending_full() {
                 self.checkpoint().await?;
             }
-            self.rest(search).await;
+            self.rest(search, if fill { REST_FROM_FILLING } else { REST }).await;
             return Ok(());
         }
     }
@@ -162,6 +198,9 @@ impl Group {
         loop {
             if self.core.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
+            }
+            if let Some(only) = search.only.as_mut() {
+                return Ok(only.pop_first());
             }
             let step = self.core.with_nodes(|| search.step()).await?;
             let Some((next, window)) = step else { return Ok(None) };
@@ -193,18 +232,33 @@ impl Group {
         }
     }
 
-    async fn rest(&self, search: &mut Search) {
+    async fn rest(&self, search: &mut Search, time: Duration) {
         let counters = &self.core.counters;
         let writes =
             counters.writes_in_place.load(Ordering::Relaxed) + counters.writes_redirected.load(Ordering::Relaxed);
         if std::mem::replace(&mut search.writes, writes) != writes {
-            self.core.runtime.sleep(REST).await;
+            self.core.runtime.sleep(time).await;
         }
         crate::runtime::yield_now().await;
     }
 }
 
 impl Search {
+    fn new(volume: Arc<Volume>) -> Search {
+        let (left, pace) = (BTreeSet::new(), Pace::default());
+        Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left, only: None, fill: true, pace, writes: 0 }
+    }
+
+    fn look_where_redirected(&mut self) {
+        let redirected = self.volume.take_redirected();
+        self.only = Some(redirected.windows).filter(|_| !redirected.are_more);
+    }
+
+    /// At what was in use.
+    fn look_again(&mut self) {
+        self.only = Some(std::mem::take(&mut self.left));
+    }
+
     /// One leaf further: where to go on, and a window of it with several extents. None: there is no more.
     #[allow(clippy::type_complexity)]
     fn step(&self) -> std::result::Result<Option<(Option<u64>, Option<u64>)>, MapError> {
@@ -222,7 +276,7 @@ impl Search {
         for extent in leaf.extents().filter(|extent| extent.end() > self.cursor) {
             let window = extent.key.max(self.cursor) / WINDOW * WINDOW;
             if before == Some(window) {
-                return Ok(Some((step.next, Some(window.max(self.cursor)))));
+                return Ok(Some((step.next, Some(window))));
             }
             before = Some(window);
         }

@@ -33,6 +33,10 @@ pub struct Config {
     pub orphan_blocks: u64,
     /// Volumes whose blocks lie in many pieces are brought together in the background (rule R12).
     pub rehome: bool,
+    /// What volumes are laid out for that do not say so themselves (rule R13).
+    pub layout: Layout,
+    /// Percent of the group, and of a pool, that filling leaves free (F2).
+    pub fill_keeps: u64,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
@@ -46,6 +50,8 @@ impl Default for Config {
             dirty_bytes: 32 << 20,
             orphan_blocks: 16 << 10,
             rehome: false,
+            layout: Layout::Space,
+            fill_keeps: 25,
             read_only: false,
             planted: None,
         }
@@ -71,7 +77,21 @@ pub enum FullPolicy {
     Fail,
 }
 
-/// Properties of a volume that the engine keeps but does not interpret, for the layers above.
+/// What a volume that was overwritten in part beside a snapshot is laid out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Nothing is copied: what the snapshot holds and what was redirected lie apart.
+    Space,
+    /// What the volume still shares is copied to what was redirected beside it (rule R13).
+    Read,
+}
+
+impl Layout {
+    /// The tags that say so of a volume.
+    pub const TAGS: [(&'static str, Layout); 2] = [("layout=space", Layout::Space), ("layout=read", Layout::Read)];
+}
+
+/// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Activate when the group is activated (LVM's autoactivation).
@@ -87,6 +107,13 @@ pub struct Attributes {
     pub tags: Vec<String>,
     /// A snapshot whose contents its origin takes when it is next activated.
     pub merging: bool,
+}
+
+impl Attributes {
+    /// What the volume's tags say; none: what is usual in the group. With both tags it takes no space.
+    pub fn layout(&self) -> Option<Layout> {
+        Layout::TAGS.iter().find(|(tag, _)| self.tags.iter().any(|other| other == tag)).map(|(_, layout)| *layout)
+    }
 }
 
 /// Where LVM would look for space. Kept and shown; the engine places as it sees fit.
@@ -318,6 +345,11 @@ pub struct Stats {
     pub orphans_freed: u64,
     /// Stretches of a volume, of 1 MiB at most, whose pieces were brought together (rule R12).
     pub windows_rehomed: u64,
+    /// Stretches of a volume, of 1 MiB at most, to which what was shared of them was copied (rule R13), and the blocks copied.
+    pub windows_filled: u64,
+    pub blocks_filled: u64,
+    /// How often filling ended for want of room (F2).
+    pub fills_without_room: u64,
     pub volumes_invalidated: u64,
     /// Blocks of metadata of which only one copy could be written.
     pub copies_not_written: u64,

@@ -4,42 +4,34 @@
 //! register), does its I/O without any lock, and is finished in another. What planning cannot decide yet (a node to
 //! read, an overlapping request, a fresh block, no space) is waited for outside, and planning starts anew.
 
+mod fill;
 pub(crate) mod rehome;
+mod room;
 pub mod state;
+mod unmap;
 
-use crate::core::{Core, ROOM_PAUSE, count};
+use crate::core::{Core, count};
 use crate::disk::{DiskError, DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, WriteExtent};
 use crate::format::record::crc32c;
-use crate::group::{FullPolicy, VolumeInfo};
+use crate::group::VolumeInfo;
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError, NodeRef};
-use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, Room, blocks_for_runs};
-use crate::space::patience::{Full, Verdict};
 use crate::space::{Account, AllocError, Run, Runs};
 use crate::units::{BLOCK_SIZE, LvBlock, SECTOR_SIZE, Seq, VgBlock, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use state::{Mode, State, UNWRITTEN, apply_unmap, apply_write};
+use state::{Mode, State, UNWRITTEN, apply_write};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// Data whose records recovery would have to prove, at most, before a marker is made in the background.
 const UNPROVEN_BYTES: u64 = 128 << 20;
 /// What a record counts beside its data: a read of its own, whatever its size.
 const RECORD_COST: u64 = 60 << 10;
-/// Blocks unmapped by one record: bounds memory and the time that a lock is held.
-const UNMAP_BLOCKS: u64 = 1 << 16;
-/// Where metadata is full it may be fewer, down to this many.
-const LEAST_UNMAPPED: u64 = 1 << 7;
-/// How often a write that met no room on a disk tries again for what is freed meanwhile, before its policy has its turn.
-const TRIES_FOR_ROOM: u32 = 4;
-/// Extents in a leaf of a map, at the least, when many are dealt out.
-const EXTENTS_IN_LEAF: u64 = 64;
 
 /// An open volume: what an export reads and writes.
 pub struct Volume {
@@ -59,6 +51,8 @@ enum Place {
     New { old: Option<u64>, account: Account },
     /// The head's own, at `old`, but too fresh to be overwritten: put elsewhere once more.
     Again { old: u64, account: Account },
+    /// Shared, at `old`: copied to where its neighbours go (rule R13).
+    Copy { old: u64, account: Account },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +91,12 @@ struct MapPlan {
     /// Blocks of its own that it gives up.
     replaces: u64,
     accounts: SmallVec<[(Run, Account); 2]>,
+    /// Blocks that it copies for the sake of their neighbours.
+    copies: u64,
     /// Metadata should grow ahead (M5).
     wants_metadata: bool,
+    /// What it redirects may lie in many pieces (rule R13).
+    wants_fill: bool,
 }
 
 /// What a partial block held before.
@@ -215,6 +213,9 @@ impl Volume {
                     let is_news = self.core.patience.is_tried() && self.takes_unpromised(&plan);
                     if plan.wants_metadata {
                         self.core.grow_ahead();
+                    }
+                    if plan.wants_fill {
+                        self.want_filling();
                     }
                     match self.carry_out(offset, len, buf.clone(), plan).await {
                         Err(Error::NoRoom(error)) => self.no_room(error, &mut tries).await?,
@@ -448,13 +449,13 @@ impl Volume {
         let stays = |piece: &Piece| match piece.place {
             Place::Unwritten(_) => is_fresh(piece),
             Place::Own(_) => !state.fresh.is_moved(piece.start, piece.end),
-            Place::New { .. } | Place::Again { .. } => false,
+            Place::New { .. } | Place::Again { .. } | Place::Copy { .. } => false,
         };
         if pieces.iter().any(stays) {
             return false;
         }
         // What is given up goes off the same account.
-        let account = state.meta.reserve.map_or(Account::Open, |_| Account::Reserve(self.id));
+        let account = fill::own_account(state, self.id);
         for piece in pieces.iter_mut().filter(|piece| is_fresh(piece)) {
             if let Place::Own(old) = piece.place {
                 piece.place = Place::Again { old, account };
@@ -521,7 +522,9 @@ impl Volume {
             allocated: Runs::new(),
             replaces: 0,
             accounts: SmallVec::new(),
+            copies: 0,
             wants_metadata: false,
+            wants_fill: false,
         };
         let chunk = u64::from(state.meta.chunk_blocks);
         self.take_from_pool(state, pieces)?;
@@ -531,9 +534,10 @@ impl Volume {
             match piece.place {
                 Place::Own(vg) => plan.targets.push(((vg, blocks), false)),
                 Place::Unwritten(vg) => plan.targets.push(((vg, blocks), true)),
-                Place::New { account, .. } | Place::Again { account, .. } => {
+                Place::New { account, .. } | Place::Again { account, .. } | Place::Copy { account, .. } => {
                     // Its slot in the chunk is taken by the block that is given up: those go one after the other.
-                    let chunk = if matches!(piece.place, Place::Again { .. }) { 1 } else { chunk };
+                    let is_moved = matches!(piece.place, Place::Again { .. } | Place::Copy { .. });
+                    let chunk = if is_moved { 1 } else { chunk };
                     let mut runs = Runs::new();
                     let taken =
                         space.alloc(self.core.hands(), self.id, chunk, (piece.start, blocks), account, &mut runs);
@@ -556,9 +560,10 @@ impl Volume {
         let edge = |block: u64| {
             let piece = pieces.iter().find(|p| p.start <= block && block < p.end).expect("pieces cover the request");
             match piece.place {
-                Place::Own(vg) | Place::New { old: Some(vg), .. } | Place::Again { old: vg, .. } => {
-                    Edge::At(vg + block - piece.start)
-                }
+                Place::Own(vg)
+                | Place::New { old: Some(vg), .. }
+                | Place::Again { old: vg, .. }
+                | Place::Copy { old: vg, .. } => Edge::At(vg + block - piece.start),
                 Place::Unwritten(_) | Place::New { old: None, .. } => Edge::Zeros,
             }
         };
@@ -570,6 +575,9 @@ impl Volume {
         }
         let again = pieces.iter().filter(|piece| matches!(piece.place, Place::Again { .. }));
         plan.replaces = again.map(|piece| piece.end - piece.start).sum();
+        let copies = pieces.iter().filter(|piece| matches!(piece.place, Place::Copy { .. }));
+        plan.copies = copies.map(|piece| piece.end - piece.start).sum();
+        plan.wants_fill = self.note_redirected(state, pieces);
         plan.op = state.begin_with(first, last, Mode::Map, plan.allocated.clone(), plan.replaces);
         Ok(plan)
     }
@@ -584,7 +592,7 @@ impl Volume {
         // What a snapshot's reserve pays for is not the pool's; one without a reserve pays for nothing.
         let is_counted = |piece: &&Piece| match piece.place {
             Place::New { account: Account::Reserve(payer), .. } => self.core.space.lock().reserve(payer).is_none(),
-            Place::New { .. } => true,
+            Place::New { .. } | Place::Copy { .. } => true,
             // For each block that is put elsewhere one comes back.
             Place::Own(_) | Place::Unwritten(_) | Place::Again { .. } => false,
         };
@@ -784,286 +792,6 @@ impl Volume {
     /// Everything acknowledged before this call is durable when it returns.
     pub async fn flush(&self) -> Result<()> {
         self.core.journal.flush().await
-    }
-
-    /// Reads of whole blocks in the range give zeros afterwards; partial blocks at the edges are zeroed too.
-    pub async fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.unmap(offset, len).await
-    }
-
-    /// The range reads as zeros afterwards.
-    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
-        self.unmap(offset, len).await
-    }
-
-    async fn unmap(&self, offset: u64, len: u64) -> Result<()> {
-        {
-            let state = self.state.lock();
-            self.check_range(&state, offset, len)?;
-            if state.meta.read_only {
-                return Err(Error::ReadOnly);
-            }
-        }
-        // Also when there is nothing to unmap: a write that failed may be mapped once the group is opened again, and
-        // what is acknowledged here must stand then.
-        self.core.journal.failed()?;
-        let end = offset + len;
-        let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
-        if first >= last {
-            // Within one block, or two halves of neighbours.
-            return self.zero_bytes(offset, end).await;
-        }
-        self.zero_bytes(offset, first * BLOCK_SIZE).await?;
-        let (mut at, mut together) = (first, UNMAP_BLOCKS);
-        while at < last {
-            match self.unmap_blocks(at, last.min(at + together)).await {
-                // A smaller part takes fewer nodes.
-                Err(Error::NoSpace { .. }) if together > LEAST_UNMAPPED => together /= 8,
-                // What is being removed gives back metadata, too.
-                Err(Error::NoSpace { .. }) if self.core.group()?.more_space().await? => {}
-                outcome => at = outcome?,
-            }
-        }
-        self.zero_bytes(last * BLOCK_SIZE, end).await
-    }
-
-    /// Writes zeros over less than two blocks, block by block, leaving alone what reads as zeros already.
-    async fn zero_bytes(&self, mut start: u64, end: u64) -> Result<()> {
-        while start < end {
-            let to = end.min((start / BLOCK_SIZE + 1) * BLOCK_SIZE);
-            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await?.0 > 0 {
-                self.write(start, (to - start) as u32, Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize))).await?;
-            }
-            start = to;
-        }
-        Ok(())
-    }
-
-    /// The extents of the range, if any of them holds data; else none. Of many only those that may be freed together: where the
-    /// first that is left begins.
-    async fn mapped(&self, first: u64, last: u64) -> Result<(usize, u64)> {
-        let most = if self.core.planted("frees_unbounded") { usize::MAX } else { RUNS_TOGETHER };
-        self.core
-            .with_nodes(|| {
-                let state = self.state.lock();
-                let mut found = Extents::new();
-                map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
-                let end = found.get(most).map_or(last, |extent| extent.key);
-                found.truncate(most);
-                let is_any = found.iter().any(|e| e.flags & UNWRITTEN == 0);
-                Ok((if is_any { found.len() } else { 0 }, end))
-            })
-            .await
-    }
-
-    /// Unmaps the range, or its first part. Returns where that ends.
-    async fn unmap_blocks(&self, first: u64, last: u64) -> Result<u64> {
-        let op = loop {
-            let plan = poll_fn(|cx| {
-                let mut guard = self.state.lock();
-                let state = &mut *guard;
-                if let Err(error) = self.check_range(state, first * BLOCK_SIZE, (last - first) * BLOCK_SIZE) {
-                    return Poll::Ready(Err(error));
-                }
-                if state.gates > 0 || state.conflict(first, last, Mode::Exclusive) {
-                    return Self::wait_here(&mut guard, cx);
-                }
-                if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
-                    return Poll::Ready(Ok(None));
-                }
-                Poll::Ready(Ok(Some(state.begin(first, last, Mode::Exclusive))))
-            });
-            match plan.await? {
-                Some(op) => break op,
-                None => self.wait_for(Plan::Admit).await?,
-            }
-        };
-        let outcome = self.unmap_registered(first, last).await;
-        self.state.lock().finish(op);
-        outcome
-    }
-
-    async fn unmap_registered(&self, first: u64, last: u64) -> Result<u64> {
-        let (extents, end) = self.mapped(first, last).await?;
-        if extents == 0 {
-            return Ok(end);
-        }
-        let keep_place = self.state.lock().thick();
-        // Leaves in the middle are dropped, or written anew where their extents keep their places.
-        let nodes = NODES_FOR_WRITE + if keep_place { (extents as u64).div_ceil(EXTENTS_IN_LEAF) } else { 0 };
-        // What is freed makes the next checkpoint's stream longer (M2).
-        let bounded = if self.core.planted("frees_unbounded") { 0 } else { extents };
-        let blocks = nodes + blocks_for_runs(bounded);
-        self.core.admit_unmap(blocks).await?;
-        let outcome = self.unmap_admitted(first, end, keep_place).await;
-        self.core.meta.lock().unmap_done(blocks);
-        outcome.map(|()| end)
-    }
-
-    async fn unmap_admitted(&self, first: u64, last: u64, keep_place: bool) -> Result<()> {
-        let journal = &self.core.journal;
-        let record = Record::Unmap { volume: self.id, start: LvBlock(first), len: last - first };
-        let seq = journal.append(&record, true);
-        let outcome = match journal.written(seq).await {
-            Ok(()) => {
-                let applied = self
-                    .core
-                    .with_nodes(|| {
-                        let _gate = self.core.gate.read();
-                        apply_unmap(&self.core, &mut self.state.lock(), first, last, keep_place)
-                    })
-                    .await;
-                if let Err(error) = &applied {
-                    journal.poison(&format!("a mapping could not be changed: {error}"));
-                }
-                applied
-            }
-            Err(error) => Err(error),
-        };
-        journal.close(seq);
-        self.core.space_use_changed();
-        if !self.state.lock().meta.attributes.pool.is_empty() {
-            // Others of the pool may wait for this.
-            self.core.space_event.notify();
-        }
-        outcome
-    }
-
-    /// What to do when there is no room for a write: the volume's policy (design section 7).
-    async fn make_space(&self, error: AllocError) -> Result<()> {
-        let group = self.core.group()?;
-        match error {
-            AllocError::NotAdmitted => {
-                let turn = self.core.space_event.turn();
-                // Others may have found room meanwhile: once is enough for all of them.
-                if self.core.meta.lock().room_for_write() != Room::Some {
-                    self.core.metadata_room().await?;
-                }
-                let room = self.core.meta.lock().room_for_write();
-                match room {
-                    Room::Some => Ok(()),
-                    Room::Taken => {
-                        self.core.runtime.sleep(ROOM_PAUSE).await;
-                        Ok(())
-                    }
-                    // What is being removed gives back metadata, too.
-                    Room::None if group.more_space().await? => Ok(()),
-                    Room::None => self.out_of_space(turn, None).await,
-                }
-            }
-            AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
-            AllocError::Untidy => {
-                let turn = self.core.space_event.turn();
-                let free = self.core.meta.lock().free();
-                self.core.metadata_room().await?;
-                if self.core.meta.lock().free() > free || group.more_space().await? {
-                    return Ok(());
-                }
-                self.out_of_space(turn, None).await
-            }
-            AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
-            AllocError::PoolFull(wanted) => {
-                let turn = self.core.space_event.turn();
-                let pool = self.state.lock().meta.attributes.pool.clone();
-                let left = group.measure_pool(&pool);
-                if left.now >= wanted {
-                    return Ok(());
-                }
-                if left.now.saturating_add(left.soon) >= wanted {
-                    self.core.journal.failed()?;
-                    // Each of those tells when it is done.
-                    self.core.space_event.changed(turn).await;
-                    return Ok(());
-                }
-                match group.more_space().await? {
-                    true => Ok(()),
-                    false => self.out_of_space(turn, Some(pool)).await,
-                }
-            }
-            AllocError::Full => {
-                let turn = self.core.space_event.turn();
-                match group.more_space().await? {
-                    true => Ok(()),
-                    false => self.out_of_space(turn, None).await,
-                }
-            }
-        }
-    }
-
-    /// Whether the write takes blocks that were promised to nobody.
-    fn takes_unpromised(&self, plan: &MapPlan) -> bool {
-        let taken: u64 = plan.allocated.iter().map(|run| run.1).sum();
-        taken > plan.replaces && plan.accounts.iter().any(|(_, account)| *account == Account::Open)
-    }
-
-    /// Such a write was done: who waits for such blocks looks again (W1).
-    fn found_room(&self) {
-        let pool = self.state.lock().meta.attributes.pool.clone();
-        if self.core.patience.room(&pool) {
-            self.core.space_event.notify();
-        }
-    }
-
-    /// A write that is willing to wait. `full`: what there is no room in.
-    async fn wait_for_room(&self, turn: u64, full: Full) -> Result<()> {
-        if self.core.waits_no_more.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        // The turn was taken before: a group that stops from now on wakes us.
-        self.core.journal.failed()?;
-        match self.core.patience.hold(&full) {
-            Verdict::Fail => return Err(self.core.no_space(1)),
-            Verdict::First(number, limit) => {
-                let (core, time) = (Arc::downgrade(&self.core), self.core.runtime.sleep(limit));
-                let task = async move {
-                    time.await;
-                    let Some(core) = core.upgrade() else { return };
-                    if core.patience.end(&full, number) {
-                        core.space_event.notify();
-                    }
-                };
-                self.core.runtime.spawn("patience", Box::pin(task));
-            }
-            Verdict::Wait => {}
-        }
-        self.core.space_event.changed(turn).await;
-        self.core.runtime.sleep(Duration::from_millis(1)).await;
-        Ok(())
-    }
-
-    /// What to do when the disk has no room for a write (U2). `tries`: how often what is freed was waited for.
-    async fn no_room(&self, error: DiskError, tries: &mut u32) -> Result<()> {
-        self.core.journal.failed()?;
-        let group = self.core.group()?;
-        // Other volumes free blocks all the time: that alone must not keep the policy from its turn.
-        if *tries < TRIES_FOR_ROOM || group.reclaiming() {
-            *tries += 1;
-            if group.more_space().await? {
-                return Ok(());
-            }
-        }
-        *tries = 0;
-        let turn = self.core.space_event.turn();
-        if !self.core.backing.is_short() {
-            return Ok(());
-        }
-        match self.out_of_space(turn, None).await {
-            Err(Error::NoSpace { .. }) => Err(Error::NoRoom(error)),
-            outcome => outcome,
-        }
-    }
-
-    async fn out_of_space(&self, turn: u64, full: Full) -> Result<()> {
-        let group = self.core.group()?;
-        let policy = self.state.lock().meta.full;
-        match policy {
-            FullPolicy::DropSnapshot => match group.droppable(self.id) {
-                Some(snapshot) => group.invalidate(snapshot).await,
-                None => Err(self.core.no_space(1)),
-            },
-            FullPolicy::Hold => self.wait_for_room(turn, full).await,
-            FullPolicy::Fail => Err(self.core.no_space(1)),
-        }
     }
 
     /// Requests begun so far; what [`readers_done`](Self::readers_done) is asked about later.

@@ -9,19 +9,22 @@
 //!
 //! * V4 What is written at the new place is what the window holds: from before the first block is read until the move is registered
 //!   no other request changes the window, and no gate closes. Else the copy is thrown away.
-//! * V5 Only blocks move that are the head's own, written, and not fresh. The move is a write that is put elsewhere 'once more' (R6): its
-//!   record has the checksum of its data, reads go on beside it (V1), and the blocks given up are freed as any others (R8).
+//! * V5 Only blocks move that are the head's own, written, and not fresh; and what the head shares is copied beside them where that is
+//!   the volume's policy ([`fill`](super::fill)). The move is a write that is put elsewhere 'once more' (R6): its record has the checksum
+//!   of its data, reads go on beside it (V1), and the blocks given up are freed as any others (R8).
 
+use super::fill::{copy_of, own_account};
 use super::state::{Mode, State};
 use super::{MapPlan, Pieces, Place, Volume};
 use crate::core::count;
 use crate::disk::{DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::journal::Pressure;
-use crate::map::MapError;
-use crate::space::{Account, AllocError};
+use crate::map::{MapError, NodeRef};
+use crate::space::AllocError;
 use crate::units::{BLOCK_SIZE, Seq};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Blocks of a window: 1 MiB, a large request.
 pub const WINDOW: u64 = 256;
@@ -46,6 +49,13 @@ impl State {
     }
 }
 
+/// What is to be brought together.
+pub(crate) struct Scattered {
+    pub stretches: Vec<(u64, u64)>,
+    /// Shared blocks among them are copied.
+    pub fill: bool,
+}
+
 /// What became of a stretch of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rehomed {
@@ -57,19 +67,28 @@ pub enum Rehomed {
     Busy,
     /// There is no room for it.
     NoRoom,
+    /// A node of the free tree was not in memory, and is now.
+    Loaded,
+}
+
+/// Why a move is not made now.
+enum Refused {
+    For(Rehomed),
+    Missing(NodeRef, u8),
 }
 
 impl Volume {
     /// Stretches of neighbouring blocks in `[first, last)` that are the head's own and lie in several pieces, if there are more than
-    /// [`MOST_PIECES`] altogether.
-    pub(crate) fn scattered(&self, first: u64, last: u64) -> std::result::Result<Vec<(u64, u64)>, MapError> {
+    /// [`MOST_PIECES`] altogether; and whether what it shares belongs to them, for its copies are worth their place (R13).
+    pub(crate) fn scattered(&self, first: u64, last: u64, fill: bool) -> std::result::Result<Scattered, MapError> {
         let state = self.state.lock();
         let last = last.min(state.meta.blocks);
         let pieces = self.classify(&state, first, last)?;
+        let fill = fill && self.is_filled(&state) && self.is_worth_filling(&state, &pieces);
         let mut stretches: Vec<(u64, u64, usize)> = Vec::new();
         let mut after = None;
         for piece in pieces {
-            let Place::Own(vg) = piece.place else {
+            let Some(vg) = place_of(piece.place, fill) else {
                 after = None;
                 continue;
             };
@@ -84,51 +103,59 @@ impl Volume {
             after = Some((piece.end, vg + piece.end - piece.start));
         }
         let parts: usize = stretches.iter().map(|(_, _, parts)| parts).sum();
-        if parts <= MOST_PIECES {
-            return Ok(Vec::new());
-        }
-        Ok(stretches.into_iter().filter(|(_, _, parts)| *parts > 1).map(|(start, end, _)| (start, end)).collect())
+        let stretches = stretches.into_iter().filter(|(_, _, several)| parts > MOST_PIECES && *several > 1);
+        Ok(Scattered { stretches: stretches.map(|(start, end, _)| (start, end)).collect(), fill })
     }
 
-    /// Brings blocks `[first, last)`, a window at most, to one place.
-    pub(crate) async fn rehome(&self, first: u64, last: u64) -> Result<Rehomed> {
+    /// Brings blocks `[first, last)`, a window at most, to one place. `fill`: copies of shared ones, too.
+    pub(crate) async fn rehome(&self, first: u64, last: u64, fill: bool) -> Result<Rehomed> {
         debug_assert!(last - first <= WINDOW, "a window at a time");
         if self.core.backing.is_short() {
             return Ok(Rehomed::InUse);
         }
-        let Some(segments) = self.watch(first, last)? else { return Ok(Rehomed::InUse) };
+        let pool = if fill { self.pool_left() } else { None };
+        let Some(segments) = self.watch(first, last, fill)? else { return Ok(Rehomed::InUse) };
         let len = ((last - first) * BLOCK_SIZE) as u32;
         let read = start(&*self.core.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(len as usize) }).await;
         let planned = match read {
             // What cannot be read stays where somebody who wants it finds out.
             Err(_) => Ok(None),
-            Ok(buf) => self.plan_move(first, last).map(|plan| plan.zip(buf)),
+            Ok(buf) => self.plan_move(first, last, fill, pool).map(|plan| plan.zip(buf)),
         };
         self.state.lock().watch = None;
         let Some((plan, buf)) = planned? else { return Ok(Rehomed::InUse) };
         let plan = match plan {
             Ok(plan) => plan,
-            Err(refused) => return Ok(refused),
+            Err(Refused::For(reason)) => return Ok(reason),
+            Err(Refused::Missing(node, level)) => {
+                self.core.load(node, level).await?;
+                return Ok(Rehomed::Loaded);
+            }
         };
         if plan.wants_metadata {
             self.core.grow_ahead();
         }
+        let copies = plan.copies;
         let moved = match self.carry_out(first * BLOCK_SIZE, len, Arc::new(buf), plan).await {
             // It can wait until there is room behind the disks (U2).
             Err(Error::NoRoom(_)) => None,
             outcome => outcome?,
         };
-        count(&self.core.counters.windows_rehomed);
+        match copies {
+            0 => count(&self.core.counters.windows_rehomed),
+            _ => count(&self.core.counters.windows_filled),
+        }
+        self.core.counters.blocks_filled.fetch_add(copies, Ordering::Relaxed);
         Ok(moved.map_or(Rehomed::InUse, Rehomed::Moved))
     }
 
     /// Where the blocks are, if they can be moved; from now on they are watched.
-    fn watch(&self, first: u64, last: u64) -> Result<Option<Segments>> {
+    fn watch(&self, first: u64, last: u64, fill: bool) -> Result<Option<Segments>> {
         let mut state = self.state.lock();
-        let Some(pieces) = self.movable(&mut state, first, last)? else { return Ok(None) };
+        let Some(pieces) = self.movable(&mut state, first, last, fill)? else { return Ok(None) };
         let mut segments = Segments::new();
         for piece in &pieces {
-            let Place::Own(vg) = piece.place else { unreachable!("all of it is the head's own") };
+            let vg = place_of(piece.place, fill).expect("all of it can be moved");
             let (byte, len) = (vg * BLOCK_SIZE, (piece.end - piece.start) * BLOCK_SIZE);
             state.placement.map_bytes(byte, len, ((piece.start - first) * BLOCK_SIZE) as u32, &mut segments);
         }
@@ -137,7 +164,7 @@ impl Volume {
     }
 
     /// The pieces of a range of which all can be moved (V5); none: something is in the way.
-    fn movable(&self, state: &mut State, first: u64, last: u64) -> Result<Option<Pieces>> {
+    fn movable(&self, state: &mut State, first: u64, last: u64, fill: bool) -> Result<Option<Pieces>> {
         if state.closed || state.invalid() || last > state.meta.blocks {
             return Ok(None);
         }
@@ -152,12 +179,18 @@ impl Volume {
             Err(MapError::Corrupt(error)) => return Err(error),
             Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
         };
-        let is_movable = pieces.iter().all(|piece| matches!(piece.place, Place::Own(_)));
+        let is_movable = pieces.iter().all(|piece| place_of(piece.place, fill).is_some());
         Ok((is_movable && self.fresh_in(state, &pieces).is_none()).then_some(pieces))
     }
 
     /// Takes a place for the blocks and registers their move, if they are as they were read. The inner error: why not.
-    fn plan_move(&self, first: u64, last: u64) -> Result<Option<std::result::Result<MapPlan, Rehomed>>> {
+    fn plan_move(
+        &self,
+        first: u64,
+        last: u64,
+        fill: bool,
+        pool: Option<(u64, u64)>,
+    ) -> Result<Option<std::result::Result<MapPlan, Refused>>> {
         let _gate = self.core.gate.read();
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -165,18 +198,25 @@ impl Volume {
         if is_touched && !self.core.planted("rehome_unwatched") {
             return Ok(None);
         }
-        let Some(mut pieces) = self.movable(state, first, last)? else { return Ok(None) };
-        if self.core.journal.pressure() != Pressure::Low || self.core.too_dirty() {
-            return Ok(Some(Err(Rehomed::Busy)));
+        let Some(mut pieces) = self.movable(state, first, last, fill)? else { return Ok(None) };
+        if fill && !self.is_filled(state) {
+            // A snapshot with a reserve was made meanwhile, or the volume's policy is another.
+            return Ok(None);
         }
-        if !self.has_room(last - first) || !self.core.meta.lock().admit_write() {
-            return Ok(Some(Err(Rehomed::NoRoom)));
+        if self.core.journal.pressure() != Pressure::Low || self.core.too_dirty() {
+            return Ok(Some(Err(Refused::For(Rehomed::Busy))));
+        }
+        let has_room = self.has_room(last - first) && (!fill || self.may_fill(last - first, pool));
+        if !has_room || !self.core.meta.lock().admit_write() {
+            return Ok(Some(Err(Refused::For(Rehomed::NoRoom))));
         }
         let parts = pieces.len();
-        let account = state.meta.reserve.map_or(Account::Open, |_| Account::Reserve(self.id));
+        let account = own_account(state, self.id);
         for piece in pieces.iter_mut() {
-            let Place::Own(old) = piece.place else { unreachable!("all of it is the head's own") };
-            piece.place = Place::Again { old, account };
+            piece.place = match piece.place {
+                Place::Own(old) => Place::Again { old, account },
+                place => copy_of(place).expect("all of it can be moved"),
+            };
         }
         let planned = self.plan_map(state, &pieces, first * BLOCK_SIZE, (last - first) * BLOCK_SIZE);
         let refused = match planned {
@@ -185,11 +225,12 @@ impl Volume {
                 state.finish(plan.op);
                 let mut space = self.core.space.lock();
                 plan.accounts.iter().for_each(|(run, account)| space.unalloc(&[*run], *account));
-                Ok(Some(Err(Rehomed::NoRoom)))
+                Ok(Some(Err(Refused::For(Rehomed::NoRoom))))
             }
             Ok(plan) => return Ok(Some(Ok(plan))),
             Err(AllocError::Map(MapError::Corrupt(error))) => Err(error),
-            Err(_) => Ok(Some(Err(Rehomed::NoRoom))),
+            Err(AllocError::Map(MapError::Missing(node, level))) => Ok(Some(Err(Refused::Missing(node, level)))),
+            Err(_) => Ok(Some(Err(Refused::For(Rehomed::NoRoom)))),
         };
         self.core.meta.lock().write_done();
         refused
@@ -198,6 +239,15 @@ impl Volume {
     fn has_room(&self, blocks: u64) -> bool {
         let kept = self.core.placement().count() / FREE_SHARE;
         self.core.space.lock().available() >= kept + blocks
+    }
+}
+
+/// Where a block lies that can be moved; `fill`: shared ones, too.
+fn place_of(place: Place, fill: bool) -> Option<u64> {
+    match place {
+        Place::Own(vg) => Some(vg),
+        Place::New { old, .. } if fill => old,
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@
 //!   that holds another volume's data (promise P9).
 //! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
 
+use super::fill::Redirected;
 use super::rehome::Watch;
 use crate::core::{Absorb, Core, Ownership, TreeOwner};
 use crate::dead;
@@ -155,6 +156,8 @@ pub struct State {
     pub wakers: Vec<Waker>,
     /// A range that is being copied (V4).
     pub(super) watch: Option<Watch>,
+    /// Where writes were redirected since it was asked last (rule R13).
+    pub(super) redirected: Redirected,
 }
 
 impl State {
@@ -173,6 +176,7 @@ impl State {
             closed: false,
             wakers: Vec::new(),
             watch: None,
+            redirected: Redirected::default(),
         };
         state.set_parent(parent);
         state

@@ -1,8 +1,12 @@
-//! A volume of which a part was overwritten under snapshots comes back to one place when they are gone.
+//! A volume of which a part was overwritten under snapshots comes back to one place: when they are gone, and where it is filled while
+//! they are held.
 #![allow(clippy::unwrap_used)]
 
+mod fill;
+
 use rowen_engine::disk::Disks;
-use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
+use rowen_engine::group::{Config, FullPolicy, Group, Layout, VolumeKind};
+use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Effort, Explorer, Report, Setup};
 use rowen_sim::disk::{Delays, Faults, SimDisks};
@@ -11,6 +15,7 @@ use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
 use rowen_sim::scenario::{Step, Who};
 use std::sync::Arc;
+use std::time::Duration;
 
 const WINDOW: u64 = 256;
 
@@ -90,17 +95,19 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
     }
 }
 
-/// What is written, flushed and frozen while windows are copied and moved is there afterwards.
-fn beside_others(seed: u64, planted: Option<&'static str>) -> Result<u64, String> {
+/// What is written, flushed and frozen while windows are copied and moved is there afterwards. Returns how many were: moved, and
+/// filled.
+fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
     let blocks = 8 * WINDOW;
     let mut setup = setup(64, true);
-    setup.config.planted = planted;
+    (setup.config.planted, setup.config.layout) = (planted, layout);
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).unwrap();
-    disks.set_delays(Delays { read: (500, 3000), ..Delays::default() });
+    let slow = if layout == Layout::Read { 10 } else { 1 };
+    disks.set_delays(Delays { read: (500 * slow, 3000 * slow), ..Delays::default() });
     disks.set_faults(Faults { eager_reads: true, ..Faults::default() });
     let client = Client::new(world.handle(), group, Arc::default());
-    let mut rng = Rng::new(seed);
+    let (mut rng, runtime) = (Rng::new(seed), world.handle());
     let moved = world.run(async {
         let vol = client.create(thick(blocks)).await.map_err(|e| e.to_string())?;
         client.write(vol, 0, blocks * 8, &[]).await.map_err(|e| e.to_string())?;
@@ -108,9 +115,15 @@ fn beside_others(seed: u64, planted: Option<&'static str>) -> Result<u64, String
             let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.map_err(|e| e.to_string())?[0];
             overwrite(&client, vol, blocks, 40, &mut rng).await;
             client.flush(vol).await.map_err(|e| e.to_string())?;
-            client.remove(&[snapshot]).await.map_err(|e| e.to_string())?;
-            client.group.reclaim_idle().await.map_err(|e| e.to_string())?;
+            if layout == Layout::Space {
+                client.remove(&[snapshot]).await.map_err(|e| e.to_string())?;
+                client.group.reclaim_idle().await.map_err(|e| e.to_string())?;
+            }
             for _ in 0..80 {
+                if layout == Layout::Read {
+                    // Filling begins after a second.
+                    runtime.sleep(Duration::from_millis(rng.range(5, 25))).await;
+                }
                 let (at, len) = (rng.below(blocks - 8), rng.range(1, 8));
                 match rng.below(30) {
                     0 => client.flush(vol).await.map_err(|e| e.to_string())?,
@@ -135,9 +148,17 @@ fn beside_others(seed: u64, planted: Option<&'static str>) -> Result<u64, String
             }
             client.group.rehome_idle().await.map_err(|e| e.to_string())?;
             client.verify_all(vol).await.map_err(|e| e.to_string())?;
+            if layout == Layout::Read {
+                client.verify_all(snapshot).await.map_err(|e| e.to_string())?;
+                client.remove(&[snapshot]).await.map_err(|e| e.to_string())?;
+                client.group.reclaim_idle().await.map_err(|e| e.to_string())?;
+                client.group.rehome_idle().await.map_err(|e| e.to_string())?;
+                client.verify_all(vol).await.map_err(|e| e.to_string())?;
+            }
         }
         client.close().await.map_err(|e| e.to_string())?;
-        Ok::<u64, String>(client.group.stats().windows_rehomed)
+        let stats = client.group.stats();
+        Ok::<_, String>([stats.windows_rehomed, stats.windows_filled])
     })?;
     let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
     if report.findings.is_empty() { Ok(moved) } else { Err(format!("{:?}", report.findings)) }
@@ -145,16 +166,22 @@ fn beside_others(seed: u64, planted: Option<&'static str>) -> Result<u64, String
 
 #[test]
 fn what_is_written_beside_it_stays() {
-    let moved: u64 = (0..12).map(|seed| beside_others(seed, None).unwrap_or_else(|e| panic!("seed {seed}: {e}"))).sum();
-    assert!(moved > 100, "{moved}");
+    for (layout, least) in [(Layout::Space, [100, 0]), (Layout::Read, [0, 100])] {
+        let mut sum = [0; 2];
+        for seed in 0..12 {
+            let done = beside_others(seed, layout, None).unwrap_or_else(|e| panic!("{layout:?}, seed {seed}: {e}"));
+            sum = [sum[0] + done[0], sum[1] + done[1]];
+        }
+        assert!(sum[0] > least[0] && sum[1] >= least[1], "{layout:?}: {sum:?}");
+    }
 }
 
 #[test]
 fn a_copy_that_is_not_watched_is_found() {
-    assert!(
-        (0..12).any(|seed| beside_others(seed, Some("rehome_unwatched")).is_err()),
-        "the planted bug was not found"
-    );
+    for layout in [Layout::Space, Layout::Read] {
+        let is_found = (0..12).any(|seed| beside_others(seed, layout, Some("rehome_unwatched")).is_err());
+        assert!(is_found, "{layout:?}: the planted bug was not found");
+    }
 }
 
 /// The power is cut before every disk command while windows are moved.

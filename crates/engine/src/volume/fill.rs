@@ -1,0 +1,137 @@
+//! Filling: beside a held snapshot, what a volume still shares of a window is copied to where the rest of the window was redirected
+//! (rule R13). The copy itself is a move as [`rehome`](super::rehome) makes it, of which the shared blocks take part.
+//!
+//! Invariants
+//!
+//! * F1 A copied block is the head's own from the record on, as if it had been overwritten with what it held. The shared one stays
+//!   where it is, for those who share it.
+//! * F2 Filling leaves a share of the group free, and of the volume's pool. Where there is less, it ends.
+//! * F3 Nothing that is copied is charged to a snapshot's reserve: a snapshot never becomes invalid through it.
+//! * F4 It takes no more than copying a chunk for each place that was redirected would take.
+
+use super::state::State;
+use super::{Piece, Place, Volume};
+use crate::group::Layout;
+use crate::space::Account;
+use crate::units::{Seq, VolumeId};
+use crate::volume::rehome::WINDOW;
+use std::collections::BTreeSet;
+
+/// A chunk is counted with this many blocks at the least (F4).
+const LEAST_CHUNK: u64 = 16;
+/// Windows that are remembered one by one.
+const MOST_WINDOWS: usize = 1 << 14;
+
+/// Where writes were redirected.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Redirected {
+    /// The first blocks of windows.
+    pub windows: BTreeSet<u64>,
+    /// There were more than are remembered.
+    pub are_more: bool,
+}
+
+impl Redirected {
+    /// Whether this is the first since it was emptied.
+    fn note(&mut self, first: u64, last: u64) -> bool {
+        let was_empty = self.windows.is_empty() && !self.are_more;
+        let mut window = first / WINDOW * WINDOW;
+        while window < last && !self.are_more {
+            self.windows.insert(window);
+            self.are_more = self.windows.len() > MOST_WINDOWS;
+            window += WINDOW;
+        }
+        if self.are_more {
+            self.windows.clear();
+        }
+        was_empty
+    }
+}
+
+impl Volume {
+    /// Remembers what is redirected, if it may be filled. True: somebody has to be told.
+    pub(super) fn note_redirected(&self, state: &mut State, pieces: &[Piece]) -> bool {
+        let is_shared = |piece: &&Piece| matches!(piece.place, Place::New { old: Some(_), .. });
+        let mut redirected = pieces.iter().filter(is_shared).peekable();
+        if !self.core.config.rehome || redirected.peek().is_none() || !self.is_filled(state) {
+            return false;
+        }
+        let mut is_news = false;
+        for piece in redirected {
+            is_news |= state.redirected.note(piece.start, piece.end);
+        }
+        is_news
+    }
+
+    pub(super) fn want_filling(&self) {
+        if let Ok(group) = self.core.group() {
+            group.want_filling(self.id);
+        }
+    }
+
+    /// Where writes were redirected since this was asked last.
+    pub(crate) fn take_redirected(&self) -> Redirected {
+        std::mem::take(&mut self.state.lock().redirected)
+    }
+
+    /// The latest record that made a mapping fresh, if the volume is filled: what is fresh does not move (V5).
+    pub(crate) fn fresh_to_fill(&self) -> Option<Seq> {
+        let state = self.state.lock();
+        state.fresh.latest(0, u64::MAX).filter(|_| self.is_filled(&state))
+    }
+
+    /// Whether shared blocks of the volume are copied at all (F3).
+    pub(super) fn is_filled(&self, state: &State) -> bool {
+        let layout = state.meta.attributes.layout().unwrap_or(self.core.config.layout);
+        let has_reserve = |id| self.core.space.lock().reserve(id).is_some();
+        let is_charged = state.meta.reserve.is_some() || state.charge.is_some_and(has_reserve);
+        layout == Layout::Read && (!is_charged || self.core.planted("fill_on_reserve"))
+    }
+
+    /// Whether it is worth copying what these pieces share (F4).
+    pub(super) fn is_worth_filling(&self, state: &State, pieces: &[Piece]) -> bool {
+        let (mut shared, mut redirected, mut own_end) = (0, 0, None);
+        for piece in pieces {
+            match piece.place {
+                Place::Own(_) => {
+                    redirected += u64::from(own_end != Some(piece.start));
+                    own_end = Some(piece.end);
+                }
+                Place::New { old: Some(_), .. } => shared += piece.end - piece.start,
+                _ => {}
+            }
+        }
+        let chunk = u64::from(state.meta.chunk_blocks).max(LEAST_CHUNK);
+        shared > 0 && shared <= redirected * chunk
+    }
+
+    /// Whether so many blocks may be copied (F2). `pool`: how many blocks the volume's pool has, and has left.
+    pub(super) fn may_fill(&self, blocks: u64, pool: Option<(u64, u64)>) -> bool {
+        let share = |whole: u64| whole.saturating_mul(self.core.config.fill_keeps.min(100)) / 100;
+        let group = (self.core.placement().count(), self.core.space.lock().available());
+        let leaves = |(whole, left): (u64, u64)| left >= share(whole).saturating_add(blocks);
+        self.core.planted("fill_all") || leaves(group) && pool.is_none_or(leaves)
+    }
+
+    /// How many blocks the volume's pool has, and has left. Nothing may be locked.
+    pub(super) fn pool_left(&self) -> Option<(u64, u64)> {
+        let pool = self.state.lock().meta.attributes.pool.clone();
+        let group = self.core.group().ok().filter(|_| !pool.is_empty())?;
+        let left = group.measure_pool(&pool);
+        Some((left.size, left.now))
+    }
+}
+
+/// What is done with a shared block that takes part in a move.
+pub(super) fn copy_of(place: Place) -> Option<Place> {
+    match place {
+        // F3: a snapshot without a reserve is charged nothing.
+        Place::New { old: Some(old), account } => Some(Place::Copy { old, account }),
+        _ => None,
+    }
+}
+
+/// The account that a fresh place of the head's own comes from.
+pub(super) fn own_account(state: &State, id: VolumeId) -> Account {
+    state.meta.reserve.map_or(Account::Open, |_| Account::Reserve(id))
+}

@@ -1,0 +1,155 @@
+//! Writes for which there is no room: what gives way, and who waits (design section 7).
+
+use super::{MapPlan, Volume};
+use crate::core::ROOM_PAUSE;
+use crate::disk::DiskError;
+use crate::error::{Error, Result};
+use crate::group::FullPolicy;
+use crate::space::metadata::Room;
+use crate::space::patience::{Full, Verdict};
+use crate::space::{Account, AllocError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a write that met no room on a disk tries again for what is freed meanwhile, before its policy has its turn.
+const TRIES_FOR_ROOM: u32 = 4;
+
+impl Volume {
+    /// What to do when there is no room for a write: the volume's policy (design section 7).
+    pub(super) async fn make_space(&self, error: AllocError) -> Result<()> {
+        let group = self.core.group()?;
+        match error {
+            AllocError::NotAdmitted => {
+                let turn = self.core.space_event.turn();
+                // Others may have found room meanwhile: once is enough for all of them.
+                if self.core.meta.lock().room_for_write() != Room::Some {
+                    self.core.metadata_room().await?;
+                }
+                let room = self.core.meta.lock().room_for_write();
+                match room {
+                    Room::Some => Ok(()),
+                    Room::Taken => {
+                        self.core.runtime.sleep(ROOM_PAUSE).await;
+                        Ok(())
+                    }
+                    // What is being removed gives back metadata, too.
+                    Room::None if group.more_space().await? => Ok(()),
+                    Room::None => self.out_of_space(turn, None).await,
+                }
+            }
+            AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
+            AllocError::Untidy => {
+                let turn = self.core.space_event.turn();
+                let free = self.core.meta.lock().free();
+                self.core.metadata_room().await?;
+                if self.core.meta.lock().free() > free || group.more_space().await? {
+                    return Ok(());
+                }
+                self.out_of_space(turn, None).await
+            }
+            AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
+            AllocError::PoolFull(wanted) => {
+                let turn = self.core.space_event.turn();
+                let pool = self.state.lock().meta.attributes.pool.clone();
+                let left = group.measure_pool(&pool);
+                if left.now >= wanted {
+                    return Ok(());
+                }
+                if left.now.saturating_add(left.soon) >= wanted {
+                    self.core.journal.failed()?;
+                    // Each of those tells when it is done.
+                    self.core.space_event.changed(turn).await;
+                    return Ok(());
+                }
+                match group.more_space().await? {
+                    true => Ok(()),
+                    false => self.out_of_space(turn, Some(pool)).await,
+                }
+            }
+            AllocError::Full => {
+                let turn = self.core.space_event.turn();
+                match group.more_space().await? {
+                    true => Ok(()),
+                    false => self.out_of_space(turn, None).await,
+                }
+            }
+        }
+    }
+
+    /// Whether the write takes blocks that were promised to nobody.
+    pub(super) fn takes_unpromised(&self, plan: &MapPlan) -> bool {
+        let taken: u64 = plan.allocated.iter().map(|run| run.1).sum();
+        taken > plan.replaces && plan.accounts.iter().any(|(_, account)| *account == Account::Open)
+    }
+
+    /// Such a write was done: who waits for such blocks looks again (W1).
+    pub(super) fn found_room(&self) {
+        let pool = self.state.lock().meta.attributes.pool.clone();
+        if self.core.patience.room(&pool) {
+            self.core.space_event.notify();
+        }
+    }
+
+    /// A write that is willing to wait. `full`: what there is no room in.
+    async fn wait_for_room(&self, turn: u64, full: Full) -> Result<()> {
+        if self.core.waits_no_more.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        // The turn was taken before: a group that stops from now on wakes us.
+        self.core.journal.failed()?;
+        match self.core.patience.hold(&full) {
+            Verdict::Fail => return Err(self.core.no_space(1)),
+            Verdict::First(number, limit) => {
+                let (core, time) = (Arc::downgrade(&self.core), self.core.runtime.sleep(limit));
+                let task = async move {
+                    time.await;
+                    let Some(core) = core.upgrade() else { return };
+                    if core.patience.end(&full, number) {
+                        core.space_event.notify();
+                    }
+                };
+                self.core.runtime.spawn("patience", Box::pin(task));
+            }
+            Verdict::Wait => {}
+        }
+        self.core.space_event.changed(turn).await;
+        self.core.runtime.sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+
+    /// What to do when the disk has no room for a write (U2). `tries`: how often what is freed was waited for.
+    pub(super) async fn no_room(&self, error: DiskError, tries: &mut u32) -> Result<()> {
+        self.core.journal.failed()?;
+        let group = self.core.group()?;
+        // Other volumes free blocks all the time: that alone must not keep the policy from its turn.
+        if *tries < TRIES_FOR_ROOM || group.reclaiming() {
+            *tries += 1;
+            if group.more_space().await? {
+                return Ok(());
+            }
+        }
+        *tries = 0;
+        let turn = self.core.space_event.turn();
+        if !self.core.backing.is_short() {
+            return Ok(());
+        }
+        match self.out_of_space(turn, None).await {
+            Err(Error::NoSpace { .. }) => Err(Error::NoRoom(error)),
+            outcome => outcome,
+        }
+    }
+
+    async fn out_of_space(&self, turn: u64, full: Full) -> Result<()> {
+        let group = self.core.group()?;
+        let policy = self.state.lock().meta.full;
+        match policy {
+            FullPolicy::DropSnapshot => match group.droppable(self.id) {
+                Some(snapshot) => group.invalidate(snapshot).await,
+                None => Err(self.core.no_space(1)),
+            },
+            FullPolicy::Hold => self.wait_for_room(turn, full).await,
+            FullPolicy::Fail => Err(self.core.no_space(1)),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Discards and write-zeroes: whole blocks leave the map, parts of blocks are written with zeros.
+
+use super::state::{Mode, UNWRITTEN, apply_unmap};
+use super::{Plan, Volume};
+use crate::disk::PageBuf;
+use crate::error::{Error, Result};
+use crate::format::journal::Record;
+use crate::journal::Pressure;
+use crate::map::{self, Extents};
+use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, blocks_for_runs};
+use crate::units::{BLOCK_SIZE, LvBlock};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// Blocks unmapped by one record: bounds memory and the time that a lock is held.
+const UNMAP_BLOCKS: u64 = 1 << 16;
+/// Where metadata is full it may be fewer, down to this many.
+const LEAST_UNMAPPED: u64 = 1 << 7;
+/// Extents in a leaf of a map, at the least, when many are dealt out.
+const EXTENTS_IN_LEAF: u64 = 64;
+
+impl Volume {
+    /// Reads of whole blocks in the range give zeros afterwards; partial blocks at the edges are zeroed too.
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.unmap(offset, len).await
+    }
+
+    /// The range reads as zeros afterwards.
+    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
+        self.unmap(offset, len).await
+    }
+
+    async fn unmap(&self, offset: u64, len: u64) -> Result<()> {
+        {
+            let state = self.state.lock();
+            self.check_range(&state, offset, len)?;
+            if state.meta.read_only {
+                return Err(Error::ReadOnly);
+            }
+        }
+        // Also when there is nothing to unmap: a write that failed may be mapped once the group is opened again, and
+        // what is acknowledged here must stand then.
+        self.core.journal.failed()?;
+        let end = offset + len;
+        let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
+        if first >= last {
+            // Within one block, or two halves of neighbours.
+            return self.zero_bytes(offset, end).await;
+        }
+        self.zero_bytes(offset, first * BLOCK_SIZE).await?;
+        let (mut at, mut together) = (first, UNMAP_BLOCKS);
+        while at < last {
+            match self.unmap_blocks(at, last.min(at + together)).await {
+                // A smaller part takes fewer nodes.
+                Err(Error::NoSpace { .. }) if together > LEAST_UNMAPPED => together /= 8,
+                // What is being removed gives back metadata, too.
+                Err(Error::NoSpace { .. }) if self.core.group()?.more_space().await? => {}
+                outcome => at = outcome?,
+            }
+        }
+        self.zero_bytes(last * BLOCK_SIZE, end).await
+    }
+
+    /// Writes zeros over less than two blocks, block by block, leaving alone what reads as zeros already.
+    async fn zero_bytes(&self, mut start: u64, end: u64) -> Result<()> {
+        while start < end {
+            let to = end.min((start / BLOCK_SIZE + 1) * BLOCK_SIZE);
+            if self.mapped(start / BLOCK_SIZE, start / BLOCK_SIZE + 1).await?.0 > 0 {
+                self.write(start, (to - start) as u32, Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize))).await?;
+            }
+            start = to;
+        }
+        Ok(())
+    }
+
+    /// The extents of the range, if any of them holds data; else none. Of many only those that may be freed together: where the
+    /// first that is left begins.
+    async fn mapped(&self, first: u64, last: u64) -> Result<(usize, u64)> {
+        let most = if self.core.planted("frees_unbounded") { usize::MAX } else { RUNS_TOGETHER };
+        self.core
+            .with_nodes(|| {
+                let state = self.state.lock();
+                let mut found = Extents::new();
+                map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
+                let end = found.get(most).map_or(last, |extent| extent.key);
+                found.truncate(most);
+                let is_any = found.iter().any(|e| e.flags & UNWRITTEN == 0);
+                Ok((if is_any { found.len() } else { 0 }, end))
+            })
+            .await
+    }
+
+    /// Unmaps the range, or its first part. Returns where that ends.
+    async fn unmap_blocks(&self, first: u64, last: u64) -> Result<u64> {
+        let op = loop {
+            let plan = poll_fn(|cx| {
+                let mut guard = self.state.lock();
+                let state = &mut *guard;
+                if let Err(error) = self.check_range(state, first * BLOCK_SIZE, (last - first) * BLOCK_SIZE) {
+                    return Poll::Ready(Err(error));
+                }
+                if state.gates > 0 || state.conflict(first, last, Mode::Exclusive) {
+                    return Self::wait_here(&mut guard, cx);
+                }
+                if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
+                    return Poll::Ready(Ok(None));
+                }
+                Poll::Ready(Ok(Some(state.begin(first, last, Mode::Exclusive))))
+            });
+            match plan.await? {
+                Some(op) => break op,
+                None => self.wait_for(Plan::Admit).await?,
+            }
+        };
+        let outcome = self.unmap_registered(first, last).await;
+        self.state.lock().finish(op);
+        outcome
+    }
+
+    async fn unmap_registered(&self, first: u64, last: u64) -> Result<u64> {
+        let (extents, end) = self.mapped(first, last).await?;
+        if extents == 0 {
+            return Ok(end);
+        }
+        let keep_place = self.state.lock().thick();
+        // Leaves in the middle are dropped, or written anew where their extents keep their places.
+        let nodes = NODES_FOR_WRITE + if keep_place { (extents as u64).div_ceil(EXTENTS_IN_LEAF) } else { 0 };
+        // What is freed makes the next checkpoint's stream longer (M2).
+        let bounded = if self.core.planted("frees_unbounded") { 0 } else { extents };
+        let blocks = nodes + blocks_for_runs(bounded);
+        self.core.admit_unmap(blocks).await?;
+        let outcome = self.unmap_admitted(first, end, keep_place).await;
+        self.core.meta.lock().unmap_done(blocks);
+        outcome.map(|()| end)
+    }
+
+    async fn unmap_admitted(&self, first: u64, last: u64, keep_place: bool) -> Result<()> {
+        let journal = &self.core.journal;
+        let record = Record::Unmap { volume: self.id, start: LvBlock(first), len: last - first };
+        let seq = journal.append(&record, true);
+        let outcome = match journal.written(seq).await {
+            Ok(()) => {
+                let applied = self
+                    .core
+                    .with_nodes(|| {
+                        let _gate = self.core.gate.read();
+                        apply_unmap(&self.core, &mut self.state.lock(), first, last, keep_place)
+                    })
+                    .await;
+                if let Err(error) = &applied {
+                    journal.poison(&format!("a mapping could not be changed: {error}"));
+                }
+                applied
+            }
+            Err(error) => Err(error),
+        };
+        journal.close(seq);
+        self.core.space_use_changed();
+        if !self.state.lock().meta.attributes.pool.is_empty() {
+            // Others of the pool may wait for this.
+            self.core.space_event.notify();
+        }
+        outcome
+    }
+}
