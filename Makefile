@@ -11,80 +11,81 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
+	@echo "A single test: see CONTRIBUTING.md, 'Build and test'."
 
 build: ## build target/release/rowen
 	$(CARGO) build --release -p rowen-cli
 
-test: ## everything: lints, unit tests, simulated crashes, real devices (root; installs Debian packages it needs)
+test: ## everything that each change must pass (root; 25 minutes; installs the Debian packages that it needs)
 	.ci/run
 
-test-fresh: ## make demo and make test in a minimal Debian that has nothing else (root; COMMAND=".ci/run unit" runs that)
+test-fresh: ## make demo and make test in a minimal Debian (root; 35 minutes; COMMAND=".ci/run unit" runs that)
 	.ci/fresh $(COMMAND)
 
-test-unit: ## the tests of the crates that need neither root nor devices
+test-unit: ## tests of the crates; no root, no devices (4 minutes)
 	.ci/run unit
 
-test-sim: ## random runs, crashes and faults on simulated disks (ROWEN_SIM_SEEDS=percent scales them)
+test-sim: ## crashes and faults on simulated disks (10 minutes; ROWEN_SIM_SEEDS=percent)
 	.ci/run sim
 
 sim: ## one simulated world (SEED=number, OPTIONS=--trace), or many (SEED="--minutes 10")
 	$(CARGO) run --quiet --profile test -p rowen-sim -- $(SEED) $(OPTIONS)
 
-test-fuzz: ## hostile bytes for everything that reads a disk, a socket, the kernel or a file (MINUTES=1 for each, SEED=number)
+test-fuzz: ## hostile bytes for every decoder (MINUTES=1 for each, SEED=number)
 	$(CARGO) run --quiet --profile test -p rowen-fuzz --bin rowen-fuzz -- --seconds $$((60 * $(or $(MINUTES),1))) --from $(or $(SEED),1)
 	ROWEN_FUZZ_SECONDS=$$((60 * $(or $(MINUTES),1))) ROWEN_SEED=$(or $(SEED),1) $(CARGO) test --quiet -p rowen-cli --bin rowen changed_command_lines -- --nocapture
 
-test-real: ## real devices, filesystems, servers that are killed (root)
+test-real: ## real devices, filesystems, killed servers, power cuts (root; 8 minutes)
 	.ci/run real
 
-test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen's volumes (root; installs them)
+test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen (root; 2 minutes; installs them)
 	.ci/run clients
 
-test-kills: build ## kill -9 at random moments of every command on busy filesystems (root; N=1000 kills, SEED=number)
+test-kills: build ## kill -9 at random moments of every command (root; N=1000 kills, SEED=number)
 	.ci/packages test
 	$(SUDO) crates/cli/tests/kills $(TARGET)/rowen $(or $(N),1000) $(SEED)
 
-test-cuts: build ## power cuts under databases on filesystems, on a disk that loses what was not flushed (root; N=200 cuts, SEED=number)
+test-cuts: build ## power cuts under databases on filesystems (root; N=200 cuts, SEED=number)
 	.ci/packages real
 	$(CARGO) build --release -p rowen-host --example volatile_disk
 	$(SUDO) crates/cli/tests/cuts $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),200) $(SEED)
 
-test-full: build ## full groups under each policy, with kills, power cuts and closings (root; N=20 groups, SEED=number)
+test-full: build ## full groups, with kills, power cuts and closings (root; N=20 groups, SEED=number)
 	.ci/packages real
 	$(CARGO) build --release -p rowen-host --example volatile_disk
 	$(SUDO) crates/cli/tests/full $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),20) $(SEED)
 
-test-suites: build ## suites by others on a Rowen volume and a plain loop device, side by side (root; SECONDS=30 each, XFSTESTS=/a/built/checkout)
+test-suites: build ## fsx, fio, stress-ng, dbench, xfstests on a volume and on a plain loop device (root; SECONDS=30, XFSTESTS=/a/built/checkout)
 	.ci/packages suites
 	$(CARGO) install fsx --version 0.3.2 --locked --quiet --root $(TARGET)/tools
 	$(SUDO) crates/cli/tests/suites $(TARGET)/rowen $(TARGET)/tools/bin/fsx $(or $(SECONDS),30) $(SEED)
 
-test-deb: ## the Debian packages: built, installed into a directory, used, purged (root)
+test-deb: ## the Debian packages: built, installed into a directory, used, purged (root; 1 minute)
 	.ci/run deb
 
-test-boot: build ## the Debian package from installation to removal under a real systemd and udevd, in QEMU (root)
+test-boot: build ## the Debian package under a real systemd and udevd, in QEMU (root; fetches 150 MB)
 	.ci/packages boot
 	$(SUDO) packaging/boot/test $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/boot
 
-test-conformance: ## the same commands on the real LVM2 (in user-mode-linux) and on Rowen (root; installs both)
+test-conformance: ## the same commands on the real LVM2 and on Rowen (root; 5 minutes; installs both)
 	.ci/run conformance
 
 test-lvm2: ## LVM2's own shell tests on Rowen (root; fetches LVM2's source)
 	.ci/run lvm2
 
-conformance-gaps: ## write conformance/gaps.txt anew from the last test-conformance
+conformance-gaps: ## make conformance/gaps.txt from the last test-conformance
 	$(CARGO) run -q -p rowen-conformance --example compare -- --gaps conformance $(dir $(TARGET))tmp/conformance
 
-lint: ## clippy, every warning an error
+lint: ## clippy and rustfmt; every warning is an error (1 minute)
 	.ci/run lint
 
-demo: ## what a snapshot costs: 1 GB written without and with one, for every chunk size (root, 5 minutes)
+demo: ## the cost of a snapshot: 1000 MiB written without and with one, for each chunk size (root; 5 minutes, 7 GiB)
 	.ci/packages demo
 	$(CARGO) build --release -p rowen-cli
 	$(CARGO) build --release -p rowen-bench
 	$(SUDO) $(TARGET)/demo $(DEMO)
 
-bench: ## every published figure against the raw disk, in one run (root; BENCH=--quick for a short one)
+bench: ## every published figure against the raw disk (root; BENCH=--quick for a short run)
 	.ci/packages bench
 	$(CARGO) build --release -p rowen-cli
 	$(CARGO) build --release -p rowen-bench
@@ -93,30 +94,30 @@ bench: ## every published figure against the raw disk, in one run (root; BENCH=-
 deb: build ## the Debian packages rowen and rowen-lvm, in target/debian
 	packaging/debian/build $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/debian
 
-experiments: ## published experiments beside the systems they measured (root; EXPERIMENT=name, FULL=1 for 90 minutes)
+experiments: ## published experiments, on the systems that they measured and on Rowen (root; EXPERIMENT=name, FULL=1 for 90 minutes)
 	.ci/packages experiments
 	$(CARGO) build --release -p rowen-cli -p rowen-bench -p rowen-experiments
 	$(SUDO) $(TARGET)/rowen-experiments $(if $(FULL),--full) --out docs/experiments $(OPTIONS) $(EXPERIMENT)
 
-experiments-report: ## the page and tables of docs/experiments again, from measurements that are there
+experiments-report: ## make the report and tables of docs/experiments from the stored measurements
 	$(CARGO) build --release -p rowen-experiments
 	$(TARGET)/rowen-experiments report docs/experiments/measurements.jsonl --out docs/experiments
 
-bench-compare: ## what REV changed: `make bench-compare REV=main~5` runs the quick form for it and for the sources here, in turn
+bench-compare: ## the effect of a change: REV=main~5 runs the quick bench for it and for the sources here, in turn
 	.ci/packages experiments
 	experiments/bench-compare $(REV)
 
-man: build ## make the manual pages and completions under the target directory
+man: build ## make manual pages and shell completions under target
 	rm -rf $(TARGET)/man $(TARGET)/completion
 	$(TARGET)/rowen man $(TARGET)/man
 	install -d $(TARGET)/completion
 	$(TARGET)/rowen completion bash >$(TARGET)/completion/rowen
 	$(TARGET)/rowen completion zsh >$(TARGET)/completion/_rowen
 
-docs: build ## make docs/lvm.md anew from the tables of commands, options and fields
+docs: build ## make docs/lvm.md from the tables of commands, options and fields
 	$(TARGET)/rowen compatibility >docs/lvm.md
 
-pictures: ## make the pictures of the pages anew from their sources (installs graphviz)
+pictures: ## make the pictures of docs/ from their sources (installs graphviz)
 	.ci/packages pictures
 	docs/pictures/make
 
@@ -124,7 +125,7 @@ SHARE := $(DESTDIR)$(PREFIX)/share
 LIB := $(DESTDIR)$(PREFIX)/lib
 UNITS := $(notdir $(wildcard packaging/systemd/*.service))
 
-install: man ## install rowen, LVM's command names as links to it, manual pages, completion, systemd units and udev rules under PREFIX
+install: man ## install rowen, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	install -d $(SHARE)/man/man8
@@ -138,7 +139,7 @@ install: man ## install rowen, LVM's command names as links to it, manual pages,
 	install -D -m 0644 -t $(LIB)/systemd/system/run-rowen-.mount.d packaging/systemd/run-rowen-.mount.d/rowen.conf
 	install -m 0644 packaging/systemd/rowen.modules $(LIB)/modules-load.d/rowen.conf
 
-uninstall: ## remove what install made
+uninstall: ## remove what install installed
 	for name in $$($(DESTDIR)$(PREFIX)/sbin/rowen commands); do \
 		rm -f $(SHARE)/man/man8/$$name.8; \
 		[ "$$(readlink $(SHARE)/bash-completion/completions/$$name)" != rowen ] || rm -f $(SHARE)/bash-completion/completions/$$name; \
@@ -148,5 +149,5 @@ uninstall: ## remove what install made
 	rm -f $(LIB)/udev/rules.d/70-rowen.rules $(LIB)/modules-load.d/rowen.conf
 	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 
-clean: ## remove what was built
+clean: ## remove everything that was built
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-//! The catalog: which volumes there are, and the tree of points and heads behind them (design section 5).
+//! The catalog: which volumes there are, and the tree of points and heads behind them (docs/design.md, section 6).
 //!
 //! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
 //! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space.

@@ -1,4 +1,4 @@
-//! Orphans: blocks that a point with several children holds and none of them uses any more (design section 5).
+//! Orphans: blocks that a point with several children holds and none of them uses any more (docs/design.md, section 6).
 //!
 //! Such a point cannot be merged into one child. When its children's counters say that it may have many orphans, its
 //! own part is walked in bounded steps; what every child shares at node level is skipped, and of the rest each

@@ -1,4 +1,4 @@
-//! Removal: trees that nothing needs give their blocks back, in bounded steps, in the background (design section 5).
+//! Removal: trees that nothing needs give their blocks back, in bounded steps, in the background (docs/design.md, section 6).
 //!
 //! A dying tree without children is walked, pruned by birth: what was born after its parent is its own and is freed.
 //! A point with one child left is merged into it: what was born after the point's own parent and is not in the child is
