@@ -9,7 +9,7 @@
 //! A finding names the state; [`Explorer::only`] with the same numbers makes that state alone.
 
 use crate::client::{BLOCK, Client, Failure, number};
-use crate::disk::{Image, Moment, POLICIES, Policy, SimDisks};
+use crate::disk::{Faults, Image, Moment, POLICIES, Policy, SimDisks};
 use crate::exec::World;
 use crate::oracle::{Command, Life, Oracle, Since, Vol};
 use crate::rng::Rng;
@@ -50,6 +50,8 @@ pub struct Setup {
     pub pvs: Vec<PvGeometry>,
     pub extent_blocks: u64,
     pub config: Config,
+    /// What is wrong with the disks, in the run and in each recovery.
+    pub faults: Faults,
 }
 
 impl Setup {
@@ -59,6 +61,7 @@ impl Setup {
             pvs: vec![PvGeometry { size: mib << 20, sector: 512 }; count],
             extent_blocks: 256,
             config: Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, orphan_blocks: 1, ..Config::default() },
+            faults: Faults::default(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Setup {
     /// Makes a new group in `world` and opens it.
     pub fn make(&self, world: &World) -> Result<(Arc<SimDisks>, Arc<Group>), Error> {
         let disks = SimDisks::new(world.handle(), &self.pvs);
+        disks.set_faults(self.faults.clone());
         let (spec, config, as_disks) = (self.spec(), self.config.clone(), disks.clone() as Arc<dyn Disks>);
         let runtime = world.handle();
         let group = world.run(async move {
@@ -151,6 +155,7 @@ pub fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.volumes_invalidated += more.volumes_invalidated;
     sum.copies_not_written += more.copies_not_written;
     sum.nodes_lost += more.nodes_lost;
+    sum.ring_blocks_bad += more.ring_blocks_bad;
 }
 
 /// Explores the crash states of one scenario under one seed.
@@ -280,6 +285,7 @@ impl Judge<'_> {
     fn open_and_judge(&mut self, image: Image, seed: u64, plan: Plan) -> Result<(), String> {
         let world = World::new(seed);
         let disks = SimDisks::with_image(world.handle(), image);
+        disks.set_faults(self.setup.faults.clone());
         if plan.cut_recovery {
             disks.keep_moments();
         }

@@ -11,7 +11,7 @@ use rowen_engine::group::{
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::Setup;
-use rowen_sim::disk::{Image, SimDisks};
+use rowen_sim::disk::{Faults, Image, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
 use rowen_sim::steps::each_is_whole;
@@ -31,7 +31,12 @@ fn config() -> Config {
 }
 
 fn setup(pvs: usize) -> Setup {
-    Setup { pvs: vec![PvGeometry { size: 8 * MIB, sector: 512 }; pvs], extent_blocks: EXTENT, config: config() }
+    Setup {
+        pvs: vec![PvGeometry { size: 8 * MIB, sector: 512 }; pvs],
+        extent_blocks: EXTENT,
+        config: config(),
+        faults: Faults::default(),
+    }
 }
 
 fn volume(name: &str, kind: VolumeKind, extents: u64, full: FullPolicy) -> NewVolume {

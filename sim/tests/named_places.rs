@@ -7,7 +7,7 @@ use rowen_engine::error::Error;
 use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewSnapshot, NewVolume, PvExtents, VolumeKind};
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::Setup;
-use rowen_sim::disk::SimDisks;
+use rowen_sim::disk::{Faults, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
 use std::collections::BTreeMap;
@@ -21,7 +21,12 @@ const EXTENTS: u64 = 28;
 
 fn setup() -> Setup {
     let config = Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, ..Config::default() };
-    Setup { pvs: vec![PvGeometry { size: 8 * MIB, sector: 512 }; 3], extent_blocks: EXTENT, config }
+    Setup {
+        pvs: vec![PvGeometry { size: 8 * MIB, sector: 512 }; 3],
+        extent_blocks: EXTENT,
+        config,
+        faults: Faults::default(),
+    }
 }
 
 fn volume(name: &str, kind: VolumeKind, extents: u64) -> NewVolume {

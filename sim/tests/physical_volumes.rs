@@ -74,7 +74,7 @@ fn survivor(image: Image, seed: u64) -> u64 {
 }
 
 fn setup() -> Setup {
-    Setup { pvs: vec![PV], extent_blocks: 256, config: config() }
+    Setup { pvs: vec![PV], extent_blocks: 256, config: config(), faults: Faults::default() }
 }
 
 /// A volume with a snapshot, both written, in a group of one physical volume.

@@ -304,14 +304,17 @@ pub struct CheckOutcome {
     pub repairable: u64,
     /// Copies of metadata that were written anew.
     pub repaired: Vec<String>,
+    /// Bad places of disks that the group does without.
+    #[serde(default)]
+    pub notes: Vec<String>,
     pub nodes: u64,
     pub blocks: u64,
 }
 
 impl From<engine::CheckReport> for CheckOutcome {
     fn from(report: engine::CheckReport) -> Self {
-        let engine::CheckReport { findings, repairable, repaired, nodes, blocks } = report;
-        CheckOutcome { findings, repairable, repaired, nodes, blocks }
+        let engine::CheckReport { findings, repairable, repaired, notes, nodes, blocks } = report;
+        CheckOutcome { findings, repairable, repaired, notes, nodes, blocks }
     }
 }
 
@@ -827,6 +830,7 @@ macro_rules! stats {
     ($($field:ident),* $(,)?) => {
         /// Counters since the server opened the group.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct StatsReport { $(pub $field: u64),* }
 
         impl From<engine::Stats> for StatsReport {
@@ -864,6 +868,7 @@ stats!(
     volumes_invalidated,
     copies_not_written,
     nodes_lost,
+    ring_blocks_bad,
 );
 
 /// Identifiers as 32 hexadecimal digits, and as 16 bytes in the compact form.

@@ -220,6 +220,7 @@ impl Core {
     }
 
     pub fn set_group(&self, group: Weak<Group>) {
+        self.journal.set_keeper(group.clone());
         *self.group.lock() = group;
     }
 

@@ -59,7 +59,10 @@ fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
 }
 
 fn tell_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome) -> Result {
-    let CheckOutcome { findings, repairable, repaired, nodes, blocks } = checked;
+    let CheckOutcome { findings, repairable, repaired, notes, nodes, blocks } = checked;
+    for note in notes {
+        session.console.say(format!("{note}."));
+    }
     for copy in repaired {
         session.console.say(format!("Written anew from the good copy: {copy}."));
     }

@@ -21,6 +21,7 @@ macro_rules! records {
 fn records() -> Vec<(&'static str, usize, &'static [Field])> {
     records![
         superblock::SuperblockRecord,
+        superblock::BadRunRecord,
         superblock::PvRecord,
         stream::IndexHeader,
         stream::IndexEntry,
@@ -159,6 +160,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_ALLOCATION", superblock::FEATURE_ALLOCATION),
         ("FEATURE_PACKED_RUNS", superblock::FEATURE_PACKED_RUNS),
         ("FEATURE_PAIR_LENGTHS", superblock::FEATURE_PAIR_LENGTHS),
+        ("FEATURE_BAD_RUNS", superblock::FEATURE_BAD_RUNS),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
         ("INDEX_ENTRIES", stream::INDEX_ENTRIES as u64),

@@ -5,7 +5,9 @@
 use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
 use crate::error::{Error, Result};
+use crate::journal::places::{BadPlaces, MOST_RUNS};
 use crate::units::{BLOCK_SIZE, Uuid};
+use std::ops::Range;
 
 /// First byte of the extents on a physical volume.
 pub const DATA_OFFSET: u64 = 1 << 20;
@@ -34,9 +36,15 @@ pub const FEATURE_ALLOCATION: u64 = 4;
 pub const FEATURE_PACKED_RUNS: u64 = 8;
 /// Pairs of runs that hold metadata have lengths of their own.
 pub const FEATURE_PAIR_LENGTHS: u64 = 16;
+/// Places of the journal's ring take no write, and frames go around them: a program that does not know would see the journal's end there.
+pub const FEATURE_BAD_RUNS: u64 = 32;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
-pub const KNOWN_INCOMPATIBLE: u64 =
-    FEATURE_ATTRIBUTES | FEATURE_GAPS | FEATURE_ALLOCATION | FEATURE_PACKED_RUNS | FEATURE_PAIR_LENGTHS;
+pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
+    | FEATURE_GAPS
+    | FEATURE_ALLOCATION
+    | FEATURE_PACKED_RUNS
+    | FEATURE_PAIR_LENGTHS
+    | FEATURE_BAD_RUNS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
@@ -66,7 +74,16 @@ on_disk! {
         168 => stream_len: u64,
         176 => clean: u64,
         184 => name: [u8; 128],
-        312 => reserved: [u8; 200],
+        312 => bad_runs: [u8; 128],
+        440 => reserved: [u8; 72],
+    }
+}
+
+on_disk! {
+    /// Blocks of the journal's ring that take no write.
+    BadRunRecord, 8 {
+        0 => start: u32,
+        4 => len: u32,
     }
 }
 
@@ -160,6 +177,53 @@ pub struct GroupRoot {
     pub stream_len: u64,
     /// The group was closed in order: the journal holds nothing.
     pub clean: bool,
+    /// Where the journal's ring takes no write.
+    pub bad: BadPlaces,
+}
+
+impl GroupRoot {
+    /// The bad places of the journal's ring in words, one for each run.
+    pub fn bad_places(&self) -> Vec<String> {
+        let words = |run: &Range<u64>| {
+            let start = self.journal_start + run.start;
+            let on =
+                |pv: &PvEntry| (pv.first_extent..pv.first_extent + pv.extents).contains(&(start / self.extent_blocks));
+            let pv = self.pvs.iter().position(on)?;
+            let byte = DATA_OFFSET + (start - self.pvs[pv].first_extent * self.extent_blocks) * BLOCK_SIZE;
+            let bytes = (run.end - run.start) * BLOCK_SIZE;
+            Some(format!(
+                "physical volume {pv} takes no writes in {bytes} bytes from byte {byte}: the journal passes over them"
+            ))
+        };
+        self.bad.runs().iter().filter_map(words).collect()
+    }
+
+    /// The incompatible features that the superblock itself uses.
+    pub fn own_features(&self) -> u64 {
+        let gaps = if has_gaps(&self.pvs) { FEATURE_GAPS } else { 0 };
+        let bad = if self.bad.is_empty() { 0 } else { FEATURE_BAD_RUNS };
+        gaps | bad
+    }
+}
+
+fn encode_bad(bad: &BadPlaces) -> [u8; BadRunRecord::SIZE * MOST_RUNS] {
+    let mut bytes = [0; BadRunRecord::SIZE * MOST_RUNS];
+    for (run, bytes) in bad.runs().iter().zip(bytes.chunks_exact_mut(BadRunRecord::SIZE)) {
+        let number = |number| u32::try_from(number).expect("the journal keeps no others");
+        let record = BadRunRecord { start: number(run.start), len: number(run.end - run.start) };
+        bytes.copy_from_slice(&record.encode());
+    }
+    bytes
+}
+
+/// None: they make no sense. Behind the last run there are zeros.
+fn decode_bad(record: &SuperblockRecord) -> Option<BadPlaces> {
+    let records = record.bad_runs.chunks_exact(BadRunRecord::SIZE).filter_map(BadRunRecord::decode_from);
+    let runs = records.take_while(|run| run.len > 0);
+    let runs = runs.map(|run| u64::from(run.start)..u64::from(run.start) + u64::from(run.len)).collect();
+    let bad = BadPlaces::from_runs(runs, record.journal_blocks)?;
+    let is_announced = record.incompatible & FEATURE_BAD_RUNS != 0;
+    (is_announced != bad.is_empty() && encode_bad(&bad) == record.bad_runs).then_some(bad)
 }
 
 impl Superblock {
@@ -191,7 +255,8 @@ impl Superblock {
             stream_len: 0,
             clean: 0,
             name: [0; 128],
-            reserved: [0; 200],
+            bad_runs: [0; 128],
+            reserved: [0; 72],
         };
         if let Some(group) = &self.group {
             record.group_uuid = group.uuid.0;
@@ -210,6 +275,7 @@ impl Superblock {
             [record.index_a, record.index_b] = group.index;
             record.stream_len = group.stream_len;
             record.clean = u64::from(group.clean);
+            record.bad_runs = encode_bad(&group.bad);
             for (i, pv) in group.pvs.iter().enumerate() {
                 let entry = PvRecord {
                     uuid: pv.uuid.0,
@@ -245,7 +311,7 @@ impl Superblock {
             )));
         }
         // What a compatible feature puts there is not ours to judge.
-        if record.compatible == 0 && record.reserved != [0; 200] {
+        if record.compatible == 0 && record.reserved != [0; 72] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
@@ -317,6 +383,7 @@ impl Superblock {
         {
             return Err(corrupt("it points outside the group"));
         }
+        let bad = decode_bad(record).ok_or_else(|| corrupt("its bad places of the journal are impossible"))?;
         Ok(GroupRoot {
             uuid: Uuid(record.group_uuid),
             name: name.to_string(),
@@ -333,11 +400,13 @@ impl Superblock {
             index: [record.index_a, record.index_b],
             stream_len: record.stream_len,
             clean: record.clean != 0,
+            bad,
         })
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one run is what is meant")]
 mod tests {
     use super::*;
 
@@ -377,6 +446,7 @@ mod tests {
                 index: [1700, 1800],
                 stream_len: 10,
                 clean: true,
+                bad: BadPlaces::default(),
             };
             let superblock =
                 Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };
@@ -391,5 +461,40 @@ mod tests {
         assert!(!decoded(vec![pv(1, 6), pv(2, 2)], FEATURE_GAPS, 1536), "out of order");
         assert!(!decoded(vec![pv(1, 2), pv(2, 5)], FEATURE_GAPS, 512), "one over the other");
         assert!(!decoded(vec![pv(1, 2), pv(2, u64::MAX - 1)], FEATURE_GAPS, 512), "beyond all numbers");
+    }
+
+    #[test]
+    fn bad_places_are_read_only_where_they_are_announced() {
+        let decoded = |runs: Vec<Range<u64>>, features| {
+            let group = GroupRoot {
+                uuid: Uuid([9; 16]),
+                name: "g".into(),
+                extent_blocks: 256,
+                pvs: vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 4, size: 1 << 30 }],
+                journal_start: 0,
+                journal_blocks: 256,
+                journal_id: 1,
+                journal_position: 0,
+                journal_seq: 1,
+                capture_seq: 1,
+                generation: 1,
+                features,
+                index: [300, 400],
+                stream_len: 10,
+                clean: true,
+                bad: BadPlaces::from_runs(runs, 1 << 20).unwrap(),
+            };
+            let places = group.bad_places().len();
+            let superblock =
+                Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };
+            let read = Superblock::decode(&superblock.encode(), "here");
+            read.map(|read| assert_eq!(read, Some(superblock))).is_ok().then_some(places)
+        };
+        let many = || (0..MOST_RUNS as u64).map(|n| n * 16..n * 16 + 3).collect::<Vec<_>>();
+        assert_eq!(decoded(many(), FEATURE_BAD_RUNS), Some(16));
+        assert_eq!(decoded(vec![], 0), Some(0));
+        assert_eq!(decoded(vec![], FEATURE_BAD_RUNS), None, "announced, and there are none");
+        assert_eq!(decoded(many(), 0), None, "not announced");
+        assert_eq!(decoded(vec![250..257], FEATURE_BAD_RUNS), None, "beyond the ring");
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! A node that several trees share is walked once; what lies below it is counted from memory where it is met again.
 
-use super::open::{BadCopy, either, read_stream};
+use super::read::{BadCopy, either, read_stream};
 use super::{Config, Group};
 use crate::core::Core;
 use crate::dead::{self, Dead};
@@ -36,6 +36,8 @@ pub struct CheckReport {
     pub repairable: u64,
     /// Bad copies of metadata that were written anew from the good ones, in words.
     pub repaired: Vec<String>,
+    /// Bad places of disks that the group knows and does without, in words: it is sound all the same.
+    pub notes: Vec<String>,
     /// Tree nodes read.
     pub nodes: u64,
     /// Blocks that volumes and points use.
@@ -343,6 +345,7 @@ impl<'a> Check<'a> {
     fn fixed_areas(&mut self) {
         let placement = self.group.core.placement();
         let root = self.group.root.lock().group.clone();
+        self.report.notes = root.bad_places();
         let mut areas = vec![("the journal", root.journal_start, root.journal_blocks)];
         let pairs = self.group.core.meta.lock().pairs().to_vec();
         areas.extend(pairs.iter().flat_map(Pair::runs).map(|(start, len)| ("the metadata area", start, len)));

@@ -15,13 +15,14 @@ use crate::error::{Error, Result};
 use crate::format::stream::{
     INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, TreeMeta, encode_index, encode_page, sealed_crc,
 };
-use crate::format::superblock::{FEATURE_GAPS, GroupRoot, Superblock, has_gaps};
-use crate::journal::Capture;
+use crate::format::superblock::{GroupRoot, Superblock};
+use crate::journal::places::BadPlaces;
+use crate::journal::{Capture, Keeper};
 use crate::space::{COMMIT_STEP, Hands, OpenArenas, Run, join_runs};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use parking_lot::Mutex;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
@@ -482,7 +483,7 @@ impl Group {
         core.journal.flush().await?;
         let superblock = {
             let mut root = self.root.lock();
-            let Root { sequence, group, .. } = &mut *root;
+            let Root { sequence, group, written, .. } = &mut *root;
             *sequence += 1;
             *group = GroupRoot {
                 journal_id: captured.journal_id,
@@ -490,12 +491,13 @@ impl Group {
                 journal_seq: captured.journal.first.0,
                 capture_seq: captured.journal.next.0,
                 generation: captured.generation,
-                features: captured.features | if has_gaps(&group.pvs) { FEATURE_GAPS } else { 0 },
+                features: captured.features | group.own_features(),
                 index: captured.index,
                 stream_len: captured.stream_len,
                 clean,
                 ..group.clone()
             };
+            written.clone_from(group);
             (*sequence, group.clone())
         };
         self.write_superblocks(superblock.0, &superblock.1).await?;
@@ -529,15 +531,25 @@ impl Group {
         Ok(())
     }
 
-    /// Writes the newest superblock once more under the next number (B2).
-    pub(super) async fn repeat_superblocks(&self) -> Result<()> {
+    /// Writes the newest superblock once more under the next number (B2), with this change. No other follows one that failed.
+    pub(super) async fn repeat_superblocks(&self, change: impl Fn(&mut GroupRoot)) -> Result<()> {
         let _hold = self.hold_checkpoints().await;
-        let (sequence, group) = {
+        self.core.journal.failed()?;
+        let (sequence, written) = {
             let mut root = self.root.lock();
-            root.sequence += 1;
-            (root.sequence, root.group.clone())
+            let Root { sequence, group, written, .. } = &mut *root;
+            if written.clean {
+                return Err(Error::Closed);
+            }
+            *sequence += 1;
+            [group, written].into_iter().for_each(change);
+            (root.sequence, root.written.clone())
         };
-        self.write_superblocks(sequence, &group).await
+        let outcome = self.write_superblocks(sequence, &written).await;
+        if let Err(error) = &outcome {
+            self.core.journal.poison(&format!("a superblock could not be written: {error}"));
+        }
+        outcome
     }
 
     /// Writes the superblock to all physical volumes and makes it durable.
@@ -571,6 +583,22 @@ impl Group {
     /// Locks the catalog for a change.
     pub(super) fn catalog_mut(&self) -> parking_lot::RwLockWriteGuard<'_, Catalog> {
         self.catalog.write()
+    }
+}
+
+impl Keeper for Group {
+    fn wants_checkpoint(&self) {
+        self.want_checkpoint();
+    }
+
+    fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        Box::pin(async move {
+            self.repeat_superblocks(|root| {
+                root.bad.clone_from(&bad);
+                root.features |= root.own_features();
+            })
+            .await
+        })
     }
 }
 

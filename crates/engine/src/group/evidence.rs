@@ -4,12 +4,14 @@
 //!   power cut leaves such sectors where it stopped a write. Where the frames end, the rest of the ring is looked through. A
 //!   frame behind the end whose marker lies above it proves that flushed records are missing. Then the group is not opened.
 
-use super::open::{read_at, replay_corrupt, start_read};
+use super::open::replay_corrupt;
+use super::read::{read_at, start_read};
 use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Frame, FrameId, MAX_FRAME, Record, decode_frame, frame_id};
 use crate::format::record::crc32c_append;
 use crate::format::superblock::GroupRoot;
+use crate::journal::places::distance;
 use crate::placement::Placement;
 use crate::units::{BLOCK_SIZE, Seq, VgBlock};
 use std::collections::{BTreeSet, VecDeque};
@@ -119,13 +121,16 @@ impl Ring<'_> {
         Ok(&buf.as_slice()[(at - start) as usize..])
     }
 
-    /// The frame that follows, and where it is: at this position or, where it did not fit there, at byte 0.
+    /// The frame that follows, and where it is: at this position or, where it did not fit there, further on (J7).
     async fn next(&mut self, position: u64, first_seq: Seq) -> Result<Option<(u64, Frame)>> {
         let (journal_id, group) = (self.root.journal_id, self.tag);
-        let wrapped = (position > 0).then_some(0);
-        for at in [Some(position), wrapped].into_iter().flatten() {
+        let bad = &self.root.bad;
+        let ring = self.bytes();
+        for at in bad.starts(position).filter(|at| *at < ring) {
             let id = FrameId { journal_id, group, position: at, first_seq };
-            if let Some(frame) = decode_frame(self.from(at).await?, id)? {
+            if let Some(frame) = decode_frame(self.from(at).await?, id)?
+                && !bad.touches(at..at + frame.bytes)
+            {
                 return Ok(Some((at, frame)));
             }
         }
@@ -171,7 +176,7 @@ pub(super) async fn scan_journal(
     let mut position = root.journal_position;
     let mut taken = 0;
     while let Some((at, frame)) = ring.next(position, scan.next).await? {
-        let skipped = if at == position { 0 } else { ring.bytes() - position };
+        let skipped = distance(position, at, ring.bytes());
         taken += skipped + frame.bytes;
         if taken > ring.bytes() {
             break;

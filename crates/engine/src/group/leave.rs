@@ -8,6 +8,7 @@ use super::Group;
 use crate::disk::{PageBuf, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
+use crate::journal::places::BadPlaces;
 use crate::map::MapError;
 use crate::placement::Placement;
 use crate::space::{AllocError, OpenArenas, Run};
@@ -221,6 +222,7 @@ impl Group {
             root.group.pvs.remove(index);
             if let Some((start, _)) = new_journal {
                 root.group.journal_start = start;
+                root.group.bad = BadPlaces::default();
             }
         }
         self.checkpoint_alone(true).await

@@ -28,6 +28,7 @@ mod orphans;
 mod places;
 mod pools;
 mod pvs;
+mod read;
 mod reclaim;
 mod rehome;
 mod replay;
@@ -86,6 +87,8 @@ pub struct Group {
 struct Root {
     sequence: u64,
     group: GroupRoot,
+    /// As it is on the disks: `group` may have a table that the next checkpoint puts in force.
+    written: GroupRoot,
     /// Metadata blocks of the last checkpoint's stream.
     stream_blocks: Vec<MetaBlock>,
 }

@@ -12,17 +12,19 @@ use super::age::find_root;
 use super::ahead::blocks_taken;
 use super::catalog::Catalog;
 use super::evidence::{prove, scan_journal};
+use super::read::{read_stream, stream_corrupt};
 use super::replay::Replay;
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
-use crate::core::{Absorb, Core, Event, READS_TOGETHER, count};
+use crate::core::{Absorb, Core, Event, count};
 use crate::dead::Points;
-use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
+use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
-use crate::format::stream::{IndexEntry, Stream, TreeKind, TreeMeta, VolumeMeta, decode_index, decode_page};
+use crate::format::stream::{Stream, TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::group::{GroupAttributes, PvFlags, VolumeKind, VolumeState};
+use crate::journal::places::BadPlaces;
 use crate::journal::{Journal, Ring};
 use crate::map::Tree;
 use crate::placement::Placement;
@@ -34,7 +36,7 @@ use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, Vol
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,6 +139,7 @@ impl Group {
             index: [0; 2],
             stream_len: 0,
             clean: true,
+            bad: BadPlaces::default(),
         };
         let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
         let starts = (0..metadata).step_by(spec.extent_blocks as usize);
@@ -185,10 +188,16 @@ impl Group {
             bytes: root.journal_blocks * BLOCK_SIZE,
             id: root.journal_id,
             group: tag,
+            bad: root.bad.clone(),
         };
-        let no_flush = is_planted(&config, "no_flush");
-        let journal =
-            Journal::new(disks.clone(), runtime.clone(), (*parts.placement).clone(), ring, parts.next_seq, no_flush);
+        let journal = Journal::new(
+            disks.clone(),
+            runtime.clone(),
+            (*parts.placement).clone(),
+            ring,
+            parts.next_seq,
+            config.planted,
+        );
         let generation = root.generation + 1;
         let points = parts.catalog.points.clone();
         let core = Core::new(
@@ -206,7 +215,12 @@ impl Group {
         let group = Arc::new(Group {
             core: core.clone(),
             catalog: RwLock::new(parts.catalog),
-            root: Mutex::new(Root { sequence: parts.sequence, group: root, stream_blocks: parts.stream_blocks }),
+            root: Mutex::new(Root {
+                sequence: parts.sequence,
+                written: root.clone(),
+                group: root,
+                stream_blocks: parts.stream_blocks,
+            }),
             checkpoints: Default::default(),
             background: Event::default(),
             checkpoint_wanted: AtomicBool::new(false),
@@ -315,7 +329,7 @@ impl Group {
         }
         if !read_only {
             group.checkpoint_turn(group.final_ticket(), false).await?;
-            group.repeat_superblocks().await?;
+            group.repeat_superblocks(|_| {}).await?;
             group.want_all_rehomed();
             group.start_background();
         }
@@ -578,142 +592,6 @@ struct Parts {
 
 pub(super) fn replay_corrupt(detail: &str) -> Error {
     Error::Corrupt { what: "journal", place: "replay".into(), detail: detail.into() }
-}
-
-fn stream_corrupt(detail: &str) -> Error {
-    Error::Corrupt { what: "checkpoint", place: "its stream".into(), detail: detail.into() }
-}
-
-pub(super) fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
-    let mut segments = Segments::new();
-    placement.map_blocks(VgBlock(block), blocks, 0, &mut segments);
-    start(disks, DiskOp::Read { segments, buf: PageBuf::zeroed((blocks * BLOCK_SIZE) as usize) })
-}
-
-pub(super) async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {
-    let buf = start_read(disks, placement, block, blocks).await?;
-    Ok(buf.expect("a read gives its buffer back"))
-}
-
-/// A copy of a metadata block that is not what it should be, while the other one is.
-pub(super) struct BadCopy {
-    /// Its VG block.
-    pub place: u64,
-    pub why: Error,
-    /// What belongs there.
-    pub good: PageBuf,
-}
-
-/// Reads a block of which there are two copies: the second when the first is bad. With a list for bad copies, both.
-pub(super) async fn either<T>(
-    disks: &dyn Disks,
-    placement: &Placement,
-    copies: [u64; 2],
-    decode: impl Fn(&[u8]) -> Result<T>,
-    bad: &mut Option<&mut Vec<BadCopy>>,
-) -> Result<T> {
-    if let Some(bad) = bad {
-        return both(disks, placement, copies, decode, bad).await;
-    }
-    let mut first = None;
-    for copy in copies {
-        if !placement.holds(copy, 1) {
-            first = first.or(Some(stream_corrupt("a block outside the group")));
-            continue;
-        }
-        let outcome = match read_at(disks, placement, copy, 1).await {
-            Ok(buf) => decode(&buf.as_slice()[..BLOCK_SIZE as usize]),
-            Err(error) => Err(error),
-        };
-        match outcome {
-            Ok(value) => return Ok(value),
-            Err(error) => first = first.or(Some(error)),
-        }
-    }
-    Err(first.expect("two copies were tried"))
-}
-
-/// Reads both copies. One that is bad while the other is good goes to `bad`.
-async fn both<T>(
-    disks: &dyn Disks,
-    placement: &Placement,
-    copies: [u64; 2],
-    decode: impl Fn(&[u8]) -> Result<T>,
-    bad: &mut Vec<BadCopy>,
-) -> Result<T> {
-    let mut read: Vec<Result<(T, PageBuf)>> = Vec::with_capacity(2);
-    for copy in copies {
-        let outcome = match placement.holds(copy, 1) {
-            true => read_at(disks, placement, copy, 1).await,
-            false => Err(stream_corrupt("a block outside the group")),
-        };
-        read.push(outcome.and_then(|buf| Ok((decode(&buf.as_slice()[..BLOCK_SIZE as usize])?, buf))));
-    }
-    let (second, first) = (read.pop().expect("two"), read.pop().expect("two"));
-    match (first, second) {
-        (Ok((value, _)), Ok(_)) => Ok(value),
-        (Ok((value, good)), Err(why)) => {
-            bad.push(BadCopy { place: copies[1], why, good });
-            Ok(value)
-        }
-        (Err(why), Ok((value, good))) => {
-            bad.push(BadCopy { place: copies[0], why, good });
-            Ok(value)
-        }
-        (Err(first), Err(_)) => Err(first),
-    }
-}
-
-/// The checkpoint's stream, and the first copies' places of the blocks that hold it.
-pub(super) async fn read_stream(
-    disks: &dyn Disks,
-    placement: &Placement,
-    root: &GroupRoot,
-    tag: u64,
-    bad: &mut Option<&mut Vec<BadCopy>>,
-) -> Result<(Stream, Vec<u64>)> {
-    let mut entries: Vec<IndexEntry> = Vec::new();
-    let mut places = Vec::new();
-    let mut own = root.index;
-    let mut seen = BTreeSet::new();
-    while own != [0, 0] {
-        if !seen.insert(own[0]) {
-            return Err(stream_corrupt("its index goes in a circle"));
-        }
-        let decode = |block: &[u8]| decode_index(block, root.generation, own, tag);
-        let (part, next) = either(disks, placement, own, decode, bad).await?;
-        places.push(own[0]);
-        entries.extend(part);
-        own = next;
-    }
-    let mut bytes = Vec::new();
-    let mut ahead: VecDeque<Option<Completion>> = VecDeque::new();
-    let mut to_come = entries.iter();
-    for (number, entry) in entries.iter().enumerate() {
-        let decode = |block: &[u8]| decode_page(block, root.generation, number as u64, entry, tag);
-        places.push(entry.copy_a);
-        // The first copies are read together; one that is not good, and all where both copies are wanted, again and alone.
-        if bad.is_none() {
-            while ahead.len() < READS_TOGETHER
-                && let Some(entry) = to_come.next()
-            {
-                let inside = placement.holds(entry.copy_a, 1);
-                ahead.push_back(inside.then(|| start_read(disks, placement, entry.copy_a, 1)));
-            }
-            if let Some(Some(read)) = ahead.pop_front()
-                && let Ok(Some(buf)) = read.await
-                && let Ok(page) = decode(&buf.as_slice()[..BLOCK_SIZE as usize])
-            {
-                bytes.extend(page);
-                continue;
-            }
-        }
-        bytes.extend(either(disks, placement, [entry.copy_a, entry.copy_b], decode, bad).await?);
-    }
-    if bytes.len() as u64 != root.stream_len {
-        return Err(stream_corrupt("it is not as long as the superblock says"));
-    }
-    Ok((Stream::decode(&bytes)?, places))
 }
 
 fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {

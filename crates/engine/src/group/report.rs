@@ -93,8 +93,14 @@ impl Group {
             volumes_invalidated: get(&counters.volumes_invalidated),
             copies_not_written: get(&counters.copies_not_written),
             nodes_lost: get(&counters.nodes_lost),
+            ring_blocks_bad: self.core.journal.bad_blocks(),
             dirty_most: get(&counters.dirty_most),
         }
+    }
+
+    /// Places of the journal's ring that take no write, in words.
+    pub fn bad_places(&self) -> Vec<String> {
+        self.root.lock().written.bad_places()
     }
 
     /// The most counters of dead blocks that any tree has, and how many points there are: the first is not above the second after a

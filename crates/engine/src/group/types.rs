@@ -355,6 +355,8 @@ pub struct Stats {
     pub copies_not_written: u64,
     /// Nodes that removal could read in neither copy: what they alone mapped stays in use.
     pub nodes_lost: u64,
+    /// Blocks of the journal's ring that take no write.
+    pub ring_blocks_bad: u64,
     /// The most bytes of dirty nodes that a write met.
     pub dirty_most: u64,
 }

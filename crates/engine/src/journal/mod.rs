@@ -12,10 +12,14 @@
 //!   Recovery takes records below the highest marker it finds on trust and proves the others by their data's checksum
 //!   (rule R6). A block may be written in place only once the marker that covers its mapping is itself durable,
 //!   because from then on its data need not match the record's checksum any more.
-//! * J5 After a failed write or flush nothing is acknowledged any more (`failed` is sticky).
+//! * J5 After a failed flush, or when a frame can be written nowhere, nothing is acknowledged any more (`failed` is sticky).
+//! * J7 A place of the ring that takes no write costs that place alone: see [`places`] and [`mend`].
+
+mod mend;
+pub mod places;
 
 use crate::core::Event;
-use crate::disk::{DiskOp, Disks, PageBuf, Segments, start};
+use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::codec::Encoder;
 use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_bytes};
@@ -23,10 +27,12 @@ use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::units::{BLOCK_SIZE, Seq, VgBlock};
 use parking_lot::Mutex;
+use places::BadPlaces;
 use std::collections::{BTreeSet, VecDeque};
-use std::future::poll_fn;
-use std::sync::Arc;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 /// Frames on their way to the disk at once, at most.
@@ -47,20 +53,37 @@ pub struct Ring {
     pub id: u64,
     /// First eight bytes of the group's UUID.
     pub group: u64,
+    /// Where it takes no write.
+    pub bad: BadPlaces,
 }
 
+/// What the journal asks of its group.
+pub trait Keeper: Send + Sync {
+    /// The next frame has no room before a checkpoint.
+    fn wants_checkpoint(&self);
+    /// Makes these bad places durable in a superblock.
+    fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+}
+
+#[derive(Default)]
 struct Batch {
     first: u64,
     count: u32,
     records: Encoder,
+    /// It was written once: a frame that begins with a record always has the same records (J7).
+    is_sealed: bool,
 }
 
 struct Span {
     serial: u64,
     first: u64,
     count: u32,
+    /// The frame's records, until it is on the disk with all before it.
+    batch: Batch,
+    /// Where the frame before it ended, and where it begins.
+    from: u64,
     position: u64,
-    /// Bytes taken in the ring, the skipped tail of the ring included.
+    /// Bytes taken in the ring, those that were passed over included.
     bytes: u64,
     marker: u64,
     written: bool,
@@ -92,10 +115,13 @@ struct State {
     waiting: Vec<(u64, Waker)>,
     watchers: Vec<Waker>,
     failed: Option<String>,
+    bad: BadPlaces,
+    /// Why a frame could not be written: no other is begun before that is mended.
+    trouble: Option<String>,
+    /// The keeper was asked for a checkpoint, and there was none since.
+    asked: bool,
     frames: u64,
     flushes: u64,
-    /// Planted bug: flushes do nothing.
-    no_flush: bool,
 }
 
 /// What a checkpoint needs to know of the journal at its capture.
@@ -140,6 +166,8 @@ pub struct Journal {
     is_failed: AtomicBool,
     /// Told when the journal fails: who waits for what the group would do sees that it has stopped (L4).
     pub stopped: Arc<Event>,
+    keeper: Mutex<Option<Weak<dyn Keeper>>>,
+    planted: Option<&'static str>,
     state: Mutex<State>,
 }
 
@@ -151,7 +179,7 @@ impl Journal {
         placement: Placement,
         ring: Ring,
         next: Seq,
-        no_flush: bool,
+        planted: Option<&'static str>,
     ) -> Arc<Self> {
         let state = State {
             next: next.0,
@@ -174,9 +202,11 @@ impl Journal {
             waiting: Vec::new(),
             watchers: Vec::new(),
             failed: None,
+            bad: ring.bad.clone(),
+            trouble: None,
+            asked: false,
             frames: 0,
             flushes: 0,
-            no_flush,
         };
         Arc::new(Journal {
             disks,
@@ -186,12 +216,23 @@ impl Journal {
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),
             stopped: Arc::default(),
+            keeper: Mutex::new(None),
+            planted,
             state: Mutex::new(state),
         })
     }
 
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    pub fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
+        *self.keeper.lock() = Some(keeper);
+    }
+
+    /// Blocks of the ring that take no write.
+    pub fn bad_blocks(&self) -> u64 {
+        self.state.lock().bad.blocks()
     }
 
     /// Appends a record and returns its sequence number. `open`: see J3; the caller must [`close`](Self::close) it.
@@ -202,9 +243,9 @@ impl Journal {
         if open {
             state.open.insert(seq);
         }
-        let full = state.batches.back().is_none_or(|batch| batch.records.bytes.len() >= FRAME_TARGET);
-        if full {
-            state.batches.push_back(Batch { first: seq, count: 0, records: Encoder::default() });
+        let is_full = |batch: &Batch| batch.is_sealed || batch.records.bytes.len() >= FRAME_TARGET;
+        if state.batches.back().is_none_or(is_full) {
+            state.batches.push_back(Batch { first: seq, ..Batch::default() });
         }
         let batch = state.batches.back_mut().expect("one was pushed when there was none");
         record.encode(&mut batch.records);
@@ -217,7 +258,11 @@ impl Journal {
     pub fn fits(&self, record: &Record) -> bool {
         let mut probe = Encoder::default();
         record.encode(&mut probe);
-        probe.bytes.len() <= (MAX_FRAME / 2).min(self.ring.bytes as usize / 8)
+        probe.bytes.len() <= self.longest_record()
+    }
+
+    fn longest_record(&self) -> usize {
+        (MAX_FRAME / 2).min(self.ring.bytes as usize / 8)
     }
 
     /// The record's data and mapping are finished (or were given up).
@@ -266,7 +311,7 @@ impl Journal {
             })
             .await?;
             let Some((covered, marker)) = lead else { return Ok(()) };
-            let skip = self.state.lock().no_flush;
+            let skip = self.planted("no_flush");
             let outcome = if skip { Ok(None) } else { start(&*self.disks, DiskOp::Flush).await };
             let mut state = self.state.lock();
             state.flush_running = false;
@@ -386,12 +431,19 @@ impl Journal {
         wake(&mut state);
     }
 
-    /// The journal's position for a checkpoint that captures the group's state at this instant.
+    fn planted(&self, bug: &str) -> bool {
+        cfg!(feature = "planted") && self.planted == Some(bug)
+    }
+
+    /// The journal's position for a checkpoint that captures the group's state at this instant. Frames that are not on the disk yet may
+    /// have to be written elsewhere, and those behind them with them: replay begins with them (J7).
     pub fn capture(&self) -> Capture {
         let state = self.state.lock();
         let low = state.open.first().copied().unwrap_or(state.next);
-        let span = state.spans.iter().find(|span| span.first + u64::from(span.count) > low);
-        let (position, first, keep) = match span {
+        let needed = state.spans.iter().position(|span| span.first + u64::from(span.count) > low);
+        let needed = needed.unwrap_or(state.spans.len());
+        let needed = if self.planted("bad_ring_passed") { needed } else { needed.min(state.solid) };
+        let (position, first, keep) = match state.spans.get(needed) {
             Some(span) => (span.position, span.first, span.serial),
             None => {
                 let first = state.batches.front().map_or(state.next, |batch| batch.first);
@@ -410,6 +462,7 @@ impl Journal {
             state.solid -= 1;
             state.used -= span.bytes;
         }
+        state.asked = false;
         self.measure(&state);
         let covered = capture.open.first().copied().unwrap_or(capture.next.0);
         state.marker_durable = state.marker_durable.max(covered);
@@ -420,33 +473,31 @@ impl Journal {
 
     /// Starts a frame if there is something to write and room for it.
     fn kick(self: &Arc<Self>, state: &mut State) {
-        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() {
+        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() && state.trouble.is_none() {
             let worthwhile = if state.in_flight == 0 { 1 } else { state.open.len() / SHARE_OF_OPEN };
-            if state.batches.len() == 1 && (state.batches[0].count as usize) < worthwhile {
+            let waits = |batch: &Batch| !batch.is_sealed && (batch.count as usize) < worthwhile;
+            if state.batches.len() == 1 && waits(&state.batches[0]) {
                 return;
             }
             let batch = match state.batches.front() {
                 Some(_) => state.batches.pop_front(),
                 None if state.marker_wanted && state.marker_written < state.flushed => {
-                    Some(Batch { first: state.next, count: 0, records: Encoder::default() })
+                    Some(Batch { first: state.next, ..Batch::default() })
                 }
                 None => None,
             };
             let Some(batch) = batch else { return };
             let bytes = frame_bytes(batch.records.bytes.len()) as u64;
-            let skipped = if state.position + bytes > self.ring.bytes { self.ring.bytes - state.position } else { 0 };
-            if state.used + skipped + bytes > self.ring.bytes {
+            let place = state.bad.place(state.position, bytes, self.ring.bytes);
+            let Some((position, skipped)) = place.filter(|(_, by)| state.used + by + bytes <= self.ring.bytes) else {
                 // Full: the batch waits for a checkpoint.
-                if batch.count > 0 {
+                if batch.count > 0 || batch.is_sealed {
                     state.batches.push_front(batch);
                 }
+                self.ask_for_checkpoint(state);
                 return;
-            }
-            if skipped > 0 {
-                state.position = 0;
-            }
-            let position = state.position;
-            let marker = state.flushed;
+            };
+            let (from, marker) = (state.position, state.flushed);
             state.marker_wanted = false;
             state.position = (position + bytes) % self.ring.bytes;
             state.used += skipped + bytes;
@@ -455,54 +506,83 @@ impl Journal {
             state.frames += 1;
             let serial = state.next_serial;
             state.next_serial += 1;
-            state.spans.push_back(Span {
-                serial,
-                first: batch.first,
-                count: batch.count,
-                position,
-                bytes: skipped + bytes,
-                marker,
-                written: false,
-            });
-            self.write_frame(serial, batch, position, bytes, marker);
+            let (first, count) = (batch.first, batch.count);
+            let bytes = skipped + bytes;
+            let span = Span { serial, first, count, batch, from, position, bytes, marker, written: false };
+            self.write_frame(&span);
+            state.spans.push_back(span);
         }
     }
 
-    fn write_frame(self: &Arc<Self>, serial: u64, batch: Batch, position: u64, bytes: u64, marker: u64) {
-        let mut block = PageBuf::zeroed(bytes as usize);
-        let id = FrameId { journal_id: self.ring.id, group: self.ring.group, position, first_seq: Seq(batch.first) };
-        let frame = &mut block.as_mut_slice()[..bytes as usize];
-        encode_frame(id, batch.count, Seq(marker), &batch.records.bytes, frame);
-        let mut segments = Segments::new();
-        self.placement.map_bytes(self.ring.start.0 * BLOCK_SIZE + position, bytes, 0, &mut segments);
-        let done = start(&*self.disks, DiskOp::Write { segments, buf: Arc::new(block) });
-        let journal = self.clone();
-        self.runtime.spawn(
-            "journal frame",
-            Box::pin(async move {
-                let outcome = done.await;
-                journal.frame_done(serial, outcome.map(|_| ()).map_err(|e| e.to_string()));
-            }),
-        );
+    /// Nobody else may be there to notice that the ring has no room.
+    fn ask_for_checkpoint(&self, state: &mut State) {
+        if std::mem::replace(&mut state.asked, true) {
+            return;
+        }
+        let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade);
+        keeper.inspect(|keeper| keeper.wants_checkpoint());
     }
 
-    fn frame_done(self: &Arc<Self>, serial: u64, outcome: std::result::Result<(), String>) {
+    /// The bytes of a frame.
+    fn encode(&self, span: &Span) -> PageBuf {
+        let bytes = frame_bytes(span.batch.records.bytes.len());
+        let mut block = PageBuf::zeroed(bytes);
+        let Ring { id: journal_id, group, .. } = self.ring;
+        let id = FrameId { journal_id, group, position: span.position, first_seq: Seq(span.first) };
+        let frame = &mut block.as_mut_slice()[..bytes];
+        encode_frame(id, span.count, Seq(span.marker), &span.batch.records.bytes, frame);
+        block
+    }
+
+    /// Starts a write to the ring.
+    fn start_write(&self, position: u64, buf: PageBuf) -> Completion {
+        let mut segments = Segments::new();
+        let at = self.ring.start.0 * BLOCK_SIZE + position;
+        self.placement.map_bytes(at, buf.capacity() as u64, 0, &mut segments);
+        start(&*self.disks, DiskOp::Write { segments, buf: Arc::new(buf) })
+    }
+
+    fn write_frame(self: &Arc<Self>, span: &Span) {
+        let done = self.start_write(span.position, self.encode(span));
+        let (journal, serial) = (self.clone(), span.serial);
+        self.runtime
+            .spawn("journal frame", Box::pin(async move { journal.frame_done(serial, done.await.map(|_| ())) }));
+    }
+
+    fn frame_done(self: &Arc<Self>, serial: u64, outcome: std::result::Result<(), DiskError>) {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.in_flight -= 1;
-        if let Err(why) = outcome {
-            self.fail(state, &why);
-        } else {
-            let span = state.spans.iter_mut().rev().find(|span| span.serial == serial);
-            span.expect("a frame in flight has its span").written = true;
-            // J2: only what follows whole frames counts.
-            while let Some(span) = state.spans.get(state.solid).filter(|span| span.written) {
-                state.written = state.written.max(span.first + u64::from(span.count));
-                state.marker_written = state.marker_written.max(span.marker);
-                state.solid += 1;
+        match outcome {
+            // Other places have none, either.
+            Err(error) if error.is_no_room() || self.planted("bad_ring_stops") => self.fail(state, &error.to_string()),
+            Err(error) => {
+                state.trouble.get_or_insert_with(|| error.to_string());
             }
-            self.kick(state);
+            Ok(()) => {
+                let span = state.spans.iter_mut().rev().find(|span| span.serial == serial);
+                span.expect("a frame in flight has its span").written = true;
+                self.settle(state);
+            }
         }
+        if state.in_flight == 0 && state.trouble.is_some() && state.failed.is_none() {
+            self.runtime.spawn("journal mending", Box::pin(self.clone().mend()));
+        }
+        self.kick(state);
+        self.wake_waiting(state);
+    }
+
+    /// J2: only what follows whole frames counts.
+    fn settle(&self, state: &mut State) {
+        while let Some(span) = state.spans.get_mut(state.solid).filter(|span| span.written) {
+            span.batch = Batch::default();
+            state.written = state.written.max(span.first + u64::from(span.count));
+            state.marker_written = state.marker_written.max(span.marker);
+            state.solid += 1;
+        }
+    }
+
+    fn wake_waiting(&self, state: &mut State) {
         let written = state.written;
         let failed = state.failed.is_some();
         let mut i = 0;

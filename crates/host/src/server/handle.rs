@@ -212,6 +212,7 @@ impl Server {
             log::line(self.failure(&error, "").message);
         }
         self.warnings.tell_failing(&self.name, self.group.out_of_patience());
+        self.warnings.tell_bad_places(&self.name, self.group.bad_places());
         self.warnings.tell_missing_room(&self.name, self.missing_room());
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();

@@ -16,6 +16,8 @@ pub struct Warnings {
     settings: Mutex<Wanted>,
     /// Pools whose writes fail, or the group (`None`), as far as that was told.
     failing: Mutex<Vec<Option<String>>>,
+    /// Bad places of disks that the log was told of.
+    bad_places: Mutex<Vec<String>>,
     /// What lacks room behind the disks, as far as that was told.
     missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
@@ -71,6 +73,7 @@ impl Warnings {
             told: Mutex::default(),
             settings: Mutex::new(settings.into()),
             failing: Mutex::default(),
+            bad_places: Mutex::default(),
             missing_room: Mutex::default(),
             stopped: AtomicBool::new(false),
         }
@@ -136,6 +139,15 @@ impl Warnings {
     /// Whether nobody was told yet that the group has stopped.
     pub fn is_news_that_it_stopped(&self) -> bool {
         !self.stopped.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells the log, once each, of bad places of disks that the group does without from now on.
+    pub fn tell_bad_places(&self, group: &str, now: Vec<String>) {
+        let mut told = self.bad_places.lock();
+        for place in now.iter().filter(|place| !told.contains(place)) {
+            log::line(format_args!("volume group {group}: {place}"));
+        }
+        *told = now;
     }
 
     /// Tells the log, once, of writes that fail because they waited for room in a pool, or in the group, for too long.

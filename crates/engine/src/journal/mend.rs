@@ -1,0 +1,114 @@
+//! What is done about a frame that could not be written.
+//!
+//! No other frame is begun. When none is under way any more, the frames that failed are written once more, block by block: that
+//! tells a passing fault from a bad place. Bad places go to a superblock, and when that is durable, the first frame that lies on one
+//! and all behind it are written anew, in their order, around them.
+//!
+//! Why a reader finds them (J7). He knows the bad places, for the superblock was durable first. Frames that replay needs lie on none
+//! of these: only where the ring is free is anything written. Frames stay as they were, empty ones too: the same records, the same
+//! length, the same order. More bad places only move them ahead. So whatever an attempt has left between the end of the frame before
+//! and the place where a frame is now had no room there beside the bad places, and is no frame to the reader. A checkpoint refers to no
+//! frame behind one that is still on its way ([`Journal::capture`]), for that one may have to move, and those behind it with it; and
+//! from the place where one was to be, the same search leads to where it is.
+
+use super::places::{BadPlaces, MOST_RUNS};
+use super::{Batch, FRAME_TARGET, Journal, State, failure};
+use crate::disk::{DiskError, PageBuf};
+use crate::error::{Error, Result};
+use crate::format::journal::frame_bytes;
+use crate::units::BLOCK_SIZE;
+use std::sync::{Arc, Weak};
+
+impl Journal {
+    pub(super) async fn mend(self: Arc<Self>) {
+        if let Err(error) = self.try_to_mend().await {
+            self.poison(&error.to_string());
+        }
+    }
+
+    async fn try_to_mend(self: &Arc<Self>) -> Result<()> {
+        let bad = self.write_again().await?;
+        let moved = {
+            let mut state = self.state.lock();
+            self.settle(&mut state);
+            bad != state.bad
+        };
+        if moved {
+            if !self.planted("bad_ring_untold") {
+                self.make_known(&bad).await?;
+            }
+            let mut state = self.state.lock();
+            state.bad = bad;
+            self.take_back(&mut state);
+        }
+        let mut state = self.state.lock();
+        if let Some(error) = failure(&state) {
+            return Err(error);
+        }
+        state.trouble = None;
+        self.kick(&mut state);
+        self.wake_waiting(&mut state);
+        Ok(())
+    }
+
+    /// Writes the frames that failed once more, where they are. The bad places of the ring as they are known by then.
+    async fn write_again(&self) -> Result<BadPlaces> {
+        let (mut bad, failed) = {
+            let state = self.state.lock();
+            let failed = state.spans.iter().skip(state.solid).filter(|span| !span.written);
+            (state.bad.clone(), failed.map(|span| (span.serial, span.position, self.encode(span))).collect::<Vec<_>>())
+        };
+        for (serial, position, frame) in failed {
+            let mut is_whole = true;
+            for (at, block) in
+                (position..).step_by(BLOCK_SIZE as usize).zip(frame.as_slice().chunks(BLOCK_SIZE as usize))
+            {
+                match self.start_write(at, PageBuf::from_slice(block)).await {
+                    Ok(_) => {}
+                    Err(error) if error.is_no_room() => return Err(error.into()),
+                    Err(error) => {
+                        bad.add(at / BLOCK_SIZE);
+                        self.can_spare(&bad, error)?;
+                        is_whole = false;
+                    }
+                }
+            }
+            let mut state = self.state.lock();
+            let span = state.spans.iter_mut().find(|span| span.serial == serial);
+            span.expect("nobody else takes it away").written = is_whole;
+        }
+        Ok(bad)
+    }
+
+    /// Whether the superblock has room for these bad places, and the ring for frames beside them.
+    fn can_spare(&self, bad: &BadPlaces, error: DiskError) -> Result<()> {
+        let longest = frame_bytes(FRAME_TARGET + self.longest_record()) as u64;
+        let is_known_to_all =
+            bad.runs().len() <= MOST_RUNS && bad.runs().iter().all(|run| run.end <= u64::from(u32::MAX));
+        match is_known_to_all && bad.leaves_room(longest, self.ring.bytes) {
+            true => Ok(()),
+            false => Err(error.into()),
+        }
+    }
+
+    async fn make_known(&self, bad: &BadPlaces) -> Result<()> {
+        let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade).ok_or(Error::Closed)?;
+        keeper.keep(bad.clone()).await
+    }
+
+    /// Takes back the first frame that is not on the disk, and all behind it. They are as they were, but for where they go.
+    fn take_back(&self, state: &mut State) {
+        if self.planted("bad_ring_rest_stays") {
+            let span = state.spans.remove(state.solid).expect("it is not on the disk");
+            state.batches.push_front(Batch { is_sealed: true, ..span.batch });
+            return;
+        }
+        while state.spans.len() > state.solid {
+            let span = state.spans.pop_back().expect("there are more");
+            state.position = span.from;
+            state.used -= span.bytes;
+            state.batches.push_front(Batch { is_sealed: true, ..span.batch });
+        }
+        self.measure(state);
+    }
+}
