@@ -17,4 +17,5 @@ pub mod reading;
 pub mod recovery;
 pub mod redirect;
 pub mod removal;
+pub mod scattered;
 pub mod volumes;

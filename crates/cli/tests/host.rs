@@ -610,3 +610,55 @@ fn the_archive_is_bounded() {
     assert_eq!(copies(&world).len(), 10 + 1, "what is old goes, but for the last ten");
     assert!(others.exists(), "another group's copies are left alone");
 }
+
+#[test]
+fn volumes_laid_out_for_reading_are_filled_while_a_snapshot_is_held() {
+    const BLOCK: u64 = 4096;
+    let world = World::new("fill");
+    world.file("pv", 256 << 20);
+    world.ok("vgcreate VG pv");
+    world.ok("lvcreate -L 8M -n read --addtag layout=read VG");
+    world.ok("lvcreate -L 8M -n usual VG");
+    let exclusive = |volume: &str| -> u64 {
+        let size = world.ok(&format!("lvs --noheadings --nosuffix --units b -o lv_exclusive VG/{volume}"));
+        size.trim().parse().unwrap()
+    };
+    for volume in ["read", "usual"] {
+        let device = File::options().write(true).open(world.node(volume)).unwrap();
+        device.write_all_at(&vec![1; 8 << 20], 0).unwrap();
+        device.sync_all().unwrap();
+        world.ok(&format!("lvcreate -s -n before-{volume} VG/{volume}"));
+        for block in (0..2048).step_by(3) {
+            device.write_all_at(&[2; BLOCK as usize], block * BLOCK).unwrap();
+        }
+        device.sync_all().unwrap();
+    }
+    // The waits end when the machine is slow, too: only a group that does nothing makes them long.
+    let filled = |volume: &str| {
+        let until = Instant::now() + Duration::from_secs(120);
+        while exclusive(volume) < 2048 * BLOCK && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        exclusive(volume) == 2048 * BLOCK
+    };
+    assert!(filled("read"), "{}", world.ok("stats VG"));
+    assert_eq!(exclusive("usual"), 683 * BLOCK);
+    assert_eq!(
+        world.ok("lvs --noheadings -o lv_laid_out_for VG/read VG/usual").split_whitespace().collect::<Vec<_>>(),
+        ["read", "auto"]
+    );
+    world.ok("lvchange --addtag layout=read VG/usual");
+    assert!(filled("usual"), "{}", world.ok("stats VG"));
+    for volume in ["read", "usual"] {
+        for (name, second) in [(format!("before-{volume}"), 1), (volume.to_owned(), 2)] {
+            let mut all = vec![0; 8 << 20];
+            File::open(world.node(&name)).unwrap().read_exact_at(&mut all, 0).unwrap();
+            let is_right = |(n, block): (usize, &[u8])| {
+                let byte = if n % 3 == 0 { second } else { 1 };
+                block.iter().all(|b| *b == byte)
+            };
+            assert!(all.chunks(BLOCK as usize).enumerate().all(is_right), "{name}");
+        }
+    }
+    world.ok("check VG");
+}

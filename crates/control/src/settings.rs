@@ -19,6 +19,8 @@ pub enum Kind {
     /// The full path of one, or nothing.
     Program,
     Latency,
+    /// What volumes are laid out for.
+    Layout,
     /// A string, or a number.
     Text,
     /// A list of strings.
@@ -130,6 +132,8 @@ pub const KNOWN: &[Setting] = &[
     setting("report/lvs_sort_full", Kind::Text, "\"vg_name,lv_name\""),
     setting("report/pvsegs_sort_full", Kind::Text, "\"pv_uuid,pvseg_start\""),
     setting("report/segs_sort_full", Kind::Text, "\"lv_uuid,seg_start\""),
+    setting("server/fill_keeps", Kind::Percent, "25"),
+    setting("server/layout", Kind::Layout, "\"auto\""),
     setting("server/no_space_timeout", Kind::Count, "60"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
     setting("server/rehome", Kind::Switch, "1"),
@@ -222,13 +226,15 @@ fn check(kind: Kind, entry: &Entry, value: &Value) -> Result<(), Error> {
         (Kind::Count, Value::Number(_)) => refused(format!("\"{name}\" must not be negative")),
         (Kind::Count, _) => refused(format!("\"{name}\" must be a number")),
         (Kind::Percent, Value::Number(1..=100)) => Ok(()),
-        (Kind::Percent, _) => refused("a threshold is a percentage from 1 to 100".into()),
+        (Kind::Percent, _) => refused(format!("\"{name}\": a percentage is from 1 to 100")),
         (Kind::Percents, Value::List(items)) => items.iter().try_for_each(|item| check(Kind::Percent, entry, item)),
         (Kind::Percents, _) => refused(format!("\"{name}\" must be a list of percentages, as in [80, 90]")),
         (Kind::Program, Value::Text(path)) if path.is_empty() || path.starts_with('/') => Ok(()),
         (Kind::Program, _) => refused(format!("\"{}\" must be the full path of a program", entry.path)),
         (Kind::Latency, _) if latency(value).is_some() => Ok(()),
         (Kind::Latency, _) => refused(format!("\"{name}\" must be \"auto\", \"off\" or microseconds up to 1000000")),
+        (Kind::Layout, _) if layout(value).is_some() => Ok(()),
+        (Kind::Layout, _) => refused(format!("\"{name}\" must be \"auto\", \"space\" or \"read\"")),
         (Kind::Text, Value::Text(_) | Value::Number(_)) => Ok(()),
         (Kind::Text, _) => refused(format!("\"{name}\" must be a string in quotes")),
         (Kind::Texts, Value::Text(_)) => Ok(()),
@@ -293,6 +299,20 @@ pub struct Settings {
     pub processor_latency: ProcessorLatency,
     /// `server/rehome`: volumes that lie in many pieces are brought together in the background.
     pub rehome: bool,
+    /// `server/layout`: what volumes are laid out for that do not say so themselves.
+    pub layout: LayoutSetting,
+    /// `server/fill_keeps`: percentage of a group, and of a pool, that filling leaves free.
+    pub fill_keeps: u64,
+}
+
+/// What volumes are laid out for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LayoutSetting {
+    /// For reading where all physical volumes are disks that turn, else for space.
+    #[default]
+    Auto,
+    Space,
+    Read,
 }
 
 /// How long processors may take to wake.
@@ -323,6 +343,8 @@ impl Default for Settings {
             no_space_timeout: 60,
             processor_latency: ProcessorLatency::Auto,
             rehome: true,
+            layout: LayoutSetting::Auto,
+            fill_keeps: 25,
         }
     }
 }
@@ -374,6 +396,8 @@ impl Settings {
             no_space_timeout: count("server/no_space_timeout").unwrap_or(usual.no_space_timeout),
             processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
             rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
+            layout: config.value("server/layout").and_then(layout).unwrap_or_default(),
+            fill_keeps: count("server/fill_keeps").unwrap_or(usual.fill_keeps),
         }
     }
 }
@@ -383,6 +407,15 @@ fn latency(value: &Value) -> Option<ProcessorLatency> {
         Value::Text(word) if word == "auto" => Some(ProcessorLatency::Auto),
         Value::Text(word) if word == "off" => Some(ProcessorLatency::Off),
         Value::Number(number @ 0..=1_000_000) => u32::try_from(*number).ok().map(ProcessorLatency::Micros),
+        _ => None,
+    }
+}
+
+fn layout(value: &Value) -> Option<LayoutSetting> {
+    match value {
+        Value::Text(word) if word == "auto" => Some(LayoutSetting::Auto),
+        Value::Text(word) if word == "space" => Some(LayoutSetting::Space),
+        Value::Text(word) if word == "read" => Some(LayoutSetting::Read),
         _ => None,
     }
 }
@@ -411,7 +444,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 server/no_space_timeout = 0 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 server { layout = \"read\" fill_keeps = 40 } tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -420,6 +453,8 @@ mod tests {
             command: Some("/bin/true".into()),
             processor_latency: ProcessorLatency::Micros(20),
             no_space_timeout: 0,
+            layout: LayoutSetting::Read,
+            fill_keeps: 40,
             ..Settings::default()
         };
         assert_eq!(of(text), Ok(expected));
@@ -459,6 +494,8 @@ mod tests {
             ("monitor { command = \"alert\" }", 1, "full path"),
             ("server { processor_latency = \"fast\" }", 1, "auto"),
             ("server { processor_latency = -1 }", 1, "auto"),
+            ("server { layout = \"fast\" }", 1, "\"space\" or \"read\""),
+            ("server { fill_keeps = 101 }", 1, "1 to 100"),
             ("report/lvs_cols = [\"lv_name\"]", 1, "a string in quotes"),
             ("activation/volume_list = [\"vg0\", 1]", 1, "list of strings"),
             ("archive = 1", 1, "no setting \"archive\""),

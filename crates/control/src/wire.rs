@@ -11,6 +11,7 @@
 use crate::lists::Lists;
 use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
+pub use rowen_engine::group::Layout;
 use rowen_engine::units::Uuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -865,6 +866,9 @@ stats!(
     reclaim_steps,
     orphans_freed,
     windows_rehomed,
+    windows_filled,
+    blocks_filled,
+    fills_without_room,
     volumes_invalidated,
     copies_not_written,
     nodes_lost,

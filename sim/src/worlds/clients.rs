@@ -157,7 +157,10 @@ impl Age {
                 self.answered(Asked::NoSpace, &[], done).map(drop)
             }
             Act::Reclaim => {
-                let done = self.client.group.reclaim_idle().await;
+                let mut done = self.client.group.reclaim_idle().await;
+                if done.is_ok() && rng.one_in(2) {
+                    done = self.client.group.rehome_idle().await;
+                }
                 self.answered(Asked::NoSpace, &[], done).map(drop)
             }
             Act::Check => self.check().await,

@@ -327,6 +327,9 @@ impl History {
         let outcome = Self::until(&world, &disks, end.map(|end| end.0), running);
         self.seen.trace = self.seen.trace.rotate_left(7) ^ world.handle().trace_hash();
         self.seen.tally.add(&age.tally.lock());
+        let stats = age.client.group.stats();
+        self.seen.tally.add_to("windows brought together", stats.windows_rehomed);
+        self.seen.tally.add_to("windows filled beside a snapshot", stats.windows_filled);
         let set = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::SeqCst);
         self.is_harmed |= set(&age.is_harmed);
         self.is_misdirected |= set(&age.is_misdirected);

@@ -8,7 +8,7 @@ use crate::crash::Setup;
 use crate::disk::{Delays, POLICIES, Policy};
 use crate::rng::Rng;
 use rowen_engine::disk::PvGeometry;
-use rowen_engine::group::Config;
+use rowen_engine::group::{Config, Layout};
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,12 @@ impl Plan {
         let mut rng = Rng::new(seed);
         let is_full = rng.one_in(5);
         let changes_pvs = is_full || rng.one_in(3);
-        let setup = setup(&mut rng, is_full);
+        let mut setup = setup(&mut rng, is_full);
+        // Decided apart, so that whatever else a seed says stays as it was.
+        let mut apart = Rng::new(!seed);
+        setup.config.rehome = apart.one_in(2);
+        setup.config.layout = *apart.pick(&[Layout::Space, Layout::Read]);
+        setup.config.fill_keeps = *apart.pick(&[0, 10, 25]);
         let delays = delays(&mut rng);
         let lives = rng.range(1, 4) as usize;
         let patience = rng.range(1, 40) * 500;

@@ -166,7 +166,7 @@ impl Group {
                     search.tries += 1;
                     // What was given up on the way here is room after a checkpoint.
                     self.settle(search).await?;
-                    if fill && search.tries > TRIES_TO_FILL {
+                    if fill && (search.tries > TRIES_TO_FILL || !search.volume.may_fill_soon()) {
                         // F2
                         (search.fill, search.tries) = (false, 0);
                         count(&self.core.counters.fills_without_room);

@@ -89,6 +89,11 @@ pub enum Layout {
 impl Layout {
     /// The tags that say so of a volume.
     pub const TAGS: [(&'static str, Layout); 2] = [("layout=space", Layout::Space), ("layout=read", Layout::Read)];
+
+    /// What these tags say of a volume. With both it takes no space.
+    pub fn of(tags: &[String]) -> Option<Layout> {
+        Layout::TAGS.iter().find(|(tag, _)| tags.iter().any(|other| other == tag)).map(|(_, layout)| *layout)
+    }
 }
 
 /// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`].
@@ -110,9 +115,9 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// What the volume's tags say; none: what is usual in the group. With both tags it takes no space.
+    /// What the volume's tags say; none: what is usual in the group.
     pub fn layout(&self) -> Option<Layout> {
-        Layout::TAGS.iter().find(|(tag, _)| self.tags.iter().any(|other| other == tag)).map(|(_, layout)| *layout)
+        Layout::of(&self.tags)
     }
 }
 

@@ -107,10 +107,23 @@ impl Volume {
 
     /// Whether so many blocks may be copied (F2). `pool`: how many blocks the volume's pool has, and has left.
     pub(super) fn may_fill(&self, blocks: u64, pool: Option<(u64, u64)>) -> bool {
+        let left = self.core.space.lock().available();
+        self.core.planted("fill_all") || self.leaves_share(left, pool, blocks)
+    }
+
+    /// Whether any may be copied after the next checkpoint. Nothing may be locked.
+    pub(crate) fn may_fill_soon(&self) -> bool {
+        let pool = self.pool_left();
+        let space = self.core.space.lock();
+        let left = space.available() + space.pending_blocks();
+        drop(space);
+        self.leaves_share(left, pool, WINDOW)
+    }
+
+    fn leaves_share(&self, left: u64, pool: Option<(u64, u64)>, blocks: u64) -> bool {
         let share = |whole: u64| whole.saturating_mul(self.core.config.fill_keeps.min(100)) / 100;
-        let group = (self.core.placement().count(), self.core.space.lock().available());
         let leaves = |(whole, left): (u64, u64)| left >= share(whole).saturating_add(blocks);
-        self.core.planted("fill_all") || leaves(group) && pool.is_none_or(leaves)
+        leaves((self.core.placement().count(), left)) && pool.is_none_or(leaves)
     }
 
     /// How many blocks the volume's pool has, and has left. Nothing may be locked.

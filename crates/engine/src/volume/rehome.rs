@@ -114,6 +114,9 @@ impl Volume {
             return Ok(Rehomed::InUse);
         }
         let pool = if fill { self.pool_left() } else { None };
+        if fill && !self.may_fill(last - first, pool) {
+            return Ok(Rehomed::NoRoom);
+        }
         let Some(segments) = self.watch(first, last, fill)? else { return Ok(Rehomed::InUse) };
         let len = ((last - first) * BLOCK_SIZE) as u32;
         let read = start(&*self.core.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(len as usize) }).await;

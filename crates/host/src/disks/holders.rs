@@ -29,6 +29,19 @@ pub fn stacked_on(rdev: u64) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
+/// Whether a block device is a disk that turns. `sys`: where sysfs is.
+pub fn turns(sys: &Path, rdev: u64) -> bool {
+    let device = sys.join("dev/block").join(device_name(rdev));
+    let Ok(place) = fs::canonicalize(device) else { return false };
+    // The disks of virtual machines say that they turn, whatever is behind them.
+    if place.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"virtio")) {
+        return false;
+    }
+    // A partition has its disk's queue.
+    let queues = [place.join("queue/rotational"), place.join("../queue/rotational")];
+    queues.iter().find_map(|queue| fs::read_to_string(queue).ok()).is_some_and(|flag| flag.trim() == "1")
+}
+
 /// The loop devices of this host, and the files under them as the kernel names them. The files are not touched: one may
 /// lie on a filesystem whose server is dead, and asking it would wait for ever.
 pub fn loop_devices() -> impl Iterator<Item = (PathBuf, PathBuf)> {
@@ -67,5 +80,36 @@ fn process(pid: &str) -> Option<String> {
         Err(_) => Some(format!(
             "process {pid}, which has ended: its last writes are under way, or another process has its lock"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn disks_turn_that_say_so_and_are_real() {
+        let sys = &std::env::temp_dir().join(format!("rowen-turns-{}", std::process::id()));
+        fs::create_dir_all(sys.join("dev/block")).unwrap();
+        let add = |number: &str, place: &str, flag: Option<&str>| {
+            let device = sys.join("devices").join(place);
+            fs::create_dir_all(&device).unwrap();
+            if let Some(flag) = flag {
+                fs::create_dir_all(device.join("queue")).unwrap();
+                fs::write(device.join("queue/rotational"), flag).unwrap();
+            }
+            std::os::unix::fs::symlink(device, sys.join("dev/block").join(number)).unwrap();
+        };
+        add("8:0", "pci0/ata1/block/sda", Some("1\n"));
+        add("8:1", "pci0/ata1/block/sda/sda1", None);
+        add("8:16", "pci0/ata2/block/sdb", Some("0\n"));
+        add("254:0", "pci0/virtio1/block/vda", Some("1\n"));
+        add("254:1", "pci0/virtio1/block/vda/vda1", None);
+        add("7:0", "virtual/block/loop0", None);
+        let found = [(8, 0), (8, 1), (8, 16), (254, 0), (254, 1), (7, 0), (9, 9)]
+            .map(|(major, minor)| turns(sys, libc::makedev(major, minor)));
+        fs::remove_dir_all(sys).unwrap();
+        assert_eq!(found, [true, true, false, false, false, false, false]);
     }
 }

@@ -81,6 +81,7 @@ struct Pv {
     file: Arc<IoFile>,
     geometry: PvGeometry,
     is_device: bool,
+    turns: bool,
     direct: bool,
 }
 
@@ -132,13 +133,18 @@ impl PvSet {
     /// Adds a disk at the end of the set, which may be in use.
     pub fn push(&self, path: impl AsRef<Path>) -> Result<PvIndex, OpenError> {
         let path = path.as_ref();
-        let Opened { fd, geometry, is_device, direct } = open::open(path, self.mode)?;
+        let Opened { fd, geometry, is_device, turns, direct } = open::open(path, self.mode)?;
         let file = Arc::new(self.shared.files.adopt(fd));
         let mut pvs = self.pvs.write();
         let index = u16::try_from(pvs.len()).ok().filter(|index| *index < u16::MAX);
         let index = index.ok_or_else(|| OpenError::new(path, Reason::TooMany))?;
-        pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, direct });
+        pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, turns, direct });
         Ok(PvIndex(index))
+    }
+
+    /// Whether all of them are disks that turn.
+    pub fn turn(&self) -> bool {
+        self.pvs.read().iter().all(|pv| pv.turns)
     }
 
     /// Removes the disk that was added last: a `push` whose use failed is taken back.

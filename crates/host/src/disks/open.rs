@@ -20,6 +20,8 @@ pub struct Opened {
     pub fd: OwnedFd,
     pub geometry: PvGeometry,
     pub is_device: bool,
+    /// A disk that turns.
+    pub turns: bool,
     /// Whether requests bypass the page cache.
     pub direct: bool,
 }
@@ -45,7 +47,8 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     if geometry.size < LEAST_SIZE {
         return Err(OpenError::new(path, Reason::TooSmall { size: geometry.size, least: LEAST_SIZE }));
     }
-    Ok(Opened { fd, geometry, is_device, direct })
+    let turns = is_device && holders::turns(Path::new("/sys"), meta.rdev());
+    Ok(Opened { fd, geometry, is_device, turns, direct })
 }
 
 fn kind_of(path: &Path, meta: &Metadata) -> Result<bool, OpenError> {

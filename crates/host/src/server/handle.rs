@@ -214,6 +214,7 @@ impl Server {
         self.warnings.tell_failing(&self.name, self.group.out_of_patience());
         self.warnings.tell_bad_places(&self.name, self.group.bad_places());
         self.warnings.tell_missing_room(&self.name, self.missing_room());
+        self.warnings.tell_filling(&self.name, self.group.stats().fills_without_room);
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();
         for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {

@@ -18,10 +18,10 @@ use crate::reactor::latency::{self, Latency};
 use crate::{archive, devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
 use rowen_control::lists::{self, Lists};
-use rowen_control::settings::{Loaded, ProcessorLatency};
+use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency};
 use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::disk::{Disks, PvIndex};
-use rowen_engine::group::{Config, Group};
+use rowen_engine::group::{Config, Group, Layout};
 use rowen_engine::units::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
@@ -189,7 +189,13 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         log::line(note);
     }
 
-    let config = Config { cache_bytes: options.cache_bytes, rehome: settings.rehome, ..Config::default() };
+    let config = Config {
+        cache_bytes: options.cache_bytes,
+        rehome: settings.rehome,
+        layout: usual_layout(settings.layout, &pvs),
+        fill_keeps: settings.fill_keeps,
+        ..Config::default()
+    };
     let (disks, runtime) = (recorded(options, &pvs, &pool), pool.runtime());
     let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
@@ -221,6 +227,15 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     bring_back_nodes(&server, same_boot, steps);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
+}
+
+/// What volumes are laid out for that do not say so themselves. Disks that turn pay for each piece with a seek.
+fn usual_layout(wanted: LayoutSetting, pvs: &PvSet) -> Layout {
+    match wanted {
+        LayoutSetting::Auto if pvs.turn() => Layout::Read,
+        LayoutSetting::Read => Layout::Read,
+        LayoutSetting::Auto | LayoutSetting::Space => Layout::Space,
+    }
 }
 
 /// What the workers ask of the processors. Without it they serve as well, and slower.

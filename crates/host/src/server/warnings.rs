@@ -22,6 +22,8 @@ pub struct Warnings {
     missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
     stopped: AtomicBool,
+    /// So is that filling ended for want of room.
+    filling_ended: AtomicBool,
 }
 
 /// The part of the settings that is ours.
@@ -76,6 +78,7 @@ impl Warnings {
             bad_places: Mutex::default(),
             missing_room: Mutex::default(),
             stopped: AtomicBool::new(false),
+            filling_ended: AtomicBool::new(false),
         }
     }
 
@@ -162,6 +165,15 @@ impl Warnings {
             ));
         }
         *told = now;
+    }
+
+    /// Tells the log, once, that volumes laid out for reading stay in pieces. `ended`: how often filling found no room.
+    pub fn tell_filling(&self, group: &str, ended: u64) {
+        if ended > 0 && !self.filling_ended.swap(true, Ordering::Relaxed) {
+            log::line(format_args!(
+                "Volumes of volume group {group} that are laid out for reading stay in pieces beside their snapshots for want of room (server/fill_keeps)."
+            ));
+        }
     }
 
     /// Tells the log, once, of disks behind which room is missing, and when there is room again.

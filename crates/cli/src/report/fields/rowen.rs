@@ -4,7 +4,7 @@ use super::group::vg;
 use super::volume::lv;
 use super::{blocks, fields};
 use crate::report::value::Value;
-use rowen_control::wire::{FullPolicy, VolumeReport};
+use rowen_control::wire::{FullPolicy, Layout, VolumeReport};
 
 fields! { VOLUME: RowenVolume, lv;
     "lv_referenced", "Refs", Size 4, "Space mapped and written, shared space included.",
@@ -18,6 +18,8 @@ fields! { VOLUME: RowenVolume, lv;
         |lv| blocks(u64::from(lv.volume.chunk_blocks));
     "lv_full_policy", "Full", Text 4, "What a write does when the group has no space.",
         |lv| Value::text(when_full(lv.volume));
+    "lv_laid_out_for", "For", Text 4, "Whether what it shares is copied beside what was redirected (read) or not (space).",
+        |lv| Value::text(laid_out_for(lv.volume));
 }
 
 fields! { GROUP: RowenGroup, vg;
@@ -28,6 +30,15 @@ fields! { GROUP: RowenGroup, vg;
         |group| blocks(group.reclaim_left_blocks);
     "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",
         |group| Value::number(group.sequence);
+}
+
+/// What the volume's tags say; else what is usual in its group.
+fn laid_out_for(volume: &VolumeReport) -> &'static str {
+    match Layout::of(&volume.attributes.tags) {
+        Some(Layout::Space) => "space",
+        Some(Layout::Read) => "read",
+        None => "auto",
+    }
 }
 
 pub fn when_full(volume: &VolumeReport) -> &'static str {
