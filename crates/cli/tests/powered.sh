@@ -44,6 +44,17 @@ processes() {
     done
 }
 no_processes() { [ -z "$(processes)" ]; }
+# A helper that was killed leaves its filesystem frozen; the machine that loses its power does not.
+thaw() { local point; for point in $(mounts_in "$work/m"); do timeout 10 fsfreeze --unfreeze "$point" 2>/dev/null; done; }
+# XFS tries a write that failed again for ever, and a freeze waits for it. In a machine without power nothing waits.
+no_more_tries() {
+    local number file
+    for number in $(awk -v w="$work/m" 'index($5, w) == 1 && / - xfs / {print $3}' /proc/self/mountinfo); do
+        for file in "/sys/fs/xfs/$(basename "$(readlink "/sys/dev/block/$number")")"/error/metadata/*/max_retries; do
+            [ ! -e "$file" ] || echo 0 >"$file"
+        done
+    done
+}
 mounts_in() { awk -v w="$1" 'index($2, w) == 1 {print $2}' /proc/self/mounts | sort -r; }
 loops_in() { losetup -n -O NAME,BACK-FILE | awk -v w="$1" 'index($2, w) == 1 {print $1}'; }
 
@@ -61,9 +72,12 @@ power_cut() {
     kill -USR1 "$disk_pid"
     within "$patience" grep -q '^off' "$work/disk" || { fault "the disk does not end: $(cat "$work/disk")"; give_up; }
     cuts=$((cuts + 1))
+    no_more_tries
     victims=$(processes)
     for pid in $victims "${users[@]}" "$disk_pid"; do kill -9 "$pid" 2>/dev/null; done
-    for pid in "$disk_pid" $victims "${users[@]}"; do ends "$pid"; done
+    for pid in "$disk_pid" $victims; do ends "$pid"; done
+    thaw
+    for pid in "${users[@]}"; do ends "$pid"; done
     within "$patience" no_processes || { fault "$(processes | tr '\n' ' ')are still there"; give_up; }
     users=() disk_pid=''
     for point in $(mounts_in "$work/m"); do
@@ -77,6 +91,7 @@ clean() {
     local pid i
     trap - EXIT
     for pid in $(processes) "${users[@]}" $disk_pid; do kill -9 "$pid" 2>/dev/null; done
+    thaw
     mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null
     # What still waits for a volume or the disk gets an error.
     awk -v w="$work/" '/ fuse.rowen / && index($5, w) == 1 {split($3, n, ":"); print n[2]}' /proc/self/mountinfo |

@@ -147,7 +147,7 @@ impl Group {
             return Err(Error::ReadOnly);
         }
         while self.checkpoints.enter(ticket).await {
-            self.checkpoint_wanted.store(false, Ordering::Release);
+            self.core.journal.checkpoint_wanted.store(false, Ordering::Release);
             // One that failed half way must not be followed by another: who waited here finds the group stopped.
             let outcome = match self.core.journal.failed() {
                 Ok(()) => self.checkpoint_alone(clean).await,
@@ -587,10 +587,6 @@ impl Group {
 }
 
 impl Keeper for Group {
-    fn wants_checkpoint(&self) {
-        self.want_checkpoint();
-    }
-
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move {
             self.repeat_superblocks(|root| {

@@ -63,9 +63,8 @@ pub struct Group {
     /// The superblock as it was last written.
     root: Mutex<Root>,
     checkpoints: Turnstile,
-    /// Wakes the background task.
-    background: Event,
-    checkpoint_wanted: AtomicBool,
+    /// Wakes the background tasks.
+    background: Arc<Event>,
     /// Removal has work, or may have.
     reclaim_wanted: AtomicBool,
     /// Nodes that removal could read in neither copy. It passes them over, and what they alone map stays in use.
@@ -96,9 +95,7 @@ struct Root {
 impl Group {
     /// Asks for a checkpoint in the background.
     pub(crate) fn want_checkpoint(&self) {
-        if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
-            self.background.notify();
-        }
+        self.core.journal.want_checkpoint();
     }
 
     pub(crate) fn want_reclaim(&self) {
@@ -137,7 +134,7 @@ impl Group {
     fn start_background(self: &Arc<Self>) {
         self.spawn_loop(
             "checkpoints",
-            |group| &group.checkpoint_wanted,
+            |group| &group.core.journal.checkpoint_wanted,
             |group| {
                 Box::pin(async move {
                     // A failure poisons the journal, and whoever writes next is told.

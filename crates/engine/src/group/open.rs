@@ -16,7 +16,7 @@ use super::read::{read_stream, stream_corrupt};
 use super::replay::Replay;
 use super::report::Holdings;
 use super::{Config, Group, NewGroup, NewPv, Root};
-use crate::core::{Absorb, Core, Event, count};
+use crate::core::{Absorb, Core, count};
 use crate::dead::Points;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
@@ -222,8 +222,7 @@ impl Group {
                 stream_blocks: parts.stream_blocks,
             }),
             checkpoints: Default::default(),
-            background: Event::default(),
-            checkpoint_wanted: AtomicBool::new(false),
+            background: core.journal.background.clone(),
             reclaim_wanted: AtomicBool::new(true),
             lost: Mutex::default(),
             patience: Mutex::default(),

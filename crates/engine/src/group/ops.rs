@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record, SnapshotPart};
 use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::MAX_PVS;
-use crate::journal::Pressure;
 use crate::map::MapError;
 use crate::space::metadata::{RUNS_TOGETHER, blocks_for_runs};
 use crate::space::{Reserve, Run};
@@ -108,10 +107,6 @@ impl Group {
     }
 
     fn append(&self, record: &Record) -> Seq {
-        // Commands fill the ring, too, and nobody else may be there to notice.
-        if self.core.journal.pressure() != Pressure::Low {
-            self.want_checkpoint();
-        }
         self.core.journal.append(record, false)
     }
 

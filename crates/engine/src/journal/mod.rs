@@ -14,6 +14,10 @@
 //!   because from then on its data need not match the record's checksum any more.
 //! * J5 After a failed flush, or when a frame can be written nowhere, nothing is acknowledged any more (`failed` is sticky).
 //! * J7 A place of the ring that takes no write costs that place alone: see [`places`] and [`mend`].
+//! * J8 While the ring is over half full, a checkpoint is wanted whenever a frame was added to it or the oldest open record was
+//!   closed. So a caller that waits for room in the ring waits for something that happens.
+//! * J9 Each marker is sent in one frame. While that frame is on its way, or waits for frames before it, a caller that wants the
+//!   marker does not cause another frame.
 
 mod mend;
 pub mod places;
@@ -59,8 +63,6 @@ pub struct Ring {
 
 /// What the journal asks of its group.
 pub trait Keeper: Send + Sync {
-    /// The next frame has no room before a checkpoint.
-    fn wants_checkpoint(&self);
     /// Makes these bad places durable in a superblock.
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 }
@@ -109,6 +111,8 @@ struct State {
     marker_written: u64,
     marker_durable: u64,
     marker_wanted: bool,
+    /// The marker in the newest frame, which may be on its way.
+    marker_sent: u64,
     flush_started: u64,
     flush_finished: u64,
     flush_running: bool,
@@ -118,7 +122,7 @@ struct State {
     bad: BadPlaces,
     /// Why a frame could not be written: no other is begun before that is mended.
     trouble: Option<String>,
-    /// The keeper was asked for a checkpoint, and there was none since.
+    /// A checkpoint was asked for because the next frame has no room, and there was none since.
     asked: bool,
     frames: u64,
     flushes: u64,
@@ -164,9 +168,13 @@ pub struct Journal {
     /// How full the ring is: 0, 1 (over half: time for a checkpoint), 2 (nearly full: writers wait).
     pressure: AtomicU8,
     is_failed: AtomicBool,
+    /// Whether the ring wants a checkpoint, and what wakes the task that takes it.
+    pub checkpoint_wanted: AtomicBool,
+    pub background: Arc<Event>,
     /// Told when the journal fails: who waits for what the group would do sees that it has stopped (L4).
     pub stopped: Arc<Event>,
     keeper: Mutex<Option<Weak<dyn Keeper>>>,
+    /// A planted bug, for the tests that must find it.
     planted: Option<&'static str>,
     state: Mutex<State>,
 }
@@ -196,6 +204,7 @@ impl Journal {
             marker_written: next.0,
             marker_durable: next.0,
             marker_wanted: false,
+            marker_sent: next.0,
             flush_started: 0,
             flush_finished: 0,
             flush_running: false,
@@ -215,6 +224,8 @@ impl Journal {
             ring,
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),
+            checkpoint_wanted: AtomicBool::new(false),
+            background: Arc::default(),
             stopped: Arc::default(),
             keeper: Mutex::new(None),
             planted,
@@ -268,7 +279,11 @@ impl Journal {
     /// The record's data and mapping are finished (or were given up).
     pub fn close(&self, seq: Seq) {
         let mut state = self.state.lock();
+        let pinned = state.open.first() == Some(&seq.0);
         state.open.remove(&seq.0);
+        if pinned {
+            self.relieve();
+        }
         wake(&mut state);
     }
 
@@ -311,8 +326,7 @@ impl Journal {
             })
             .await?;
             let Some((covered, marker)) = lead else { return Ok(()) };
-            let skip = self.planted("no_flush");
-            let outcome = if skip { Ok(None) } else { start(&*self.disks, DiskOp::Flush).await };
+            let outcome = if self.planted("no_flush") { Ok(None) } else { start(&*self.disks, DiskOp::Flush).await };
             let mut state = self.state.lock();
             state.flush_running = false;
             state.flushes += 1;
@@ -403,6 +417,20 @@ impl Journal {
         self.pressure.store(level, Ordering::Relaxed);
     }
 
+    /// J8: asked wherever a checkpoint may free more of the ring than the last one did, or is needed first.
+    fn relieve(&self) {
+        if self.pressure() != Pressure::Low && !self.planted("unrelieved") {
+            self.want_checkpoint();
+        }
+    }
+
+    /// Asks the background for a checkpoint, without waiting for it.
+    pub fn want_checkpoint(&self) {
+        if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
+            self.background.notify();
+        }
+    }
+
     /// Frames written and device flushes issued since the journal was opened.
     pub fn counts(&self) -> (u64, u64, u64) {
         let state = self.state.lock();
@@ -479,9 +507,10 @@ impl Journal {
             if state.batches.len() == 1 && waits(&state.batches[0]) {
                 return;
             }
+            let sent = if self.planted("marker_again") { state.marker_written } else { state.marker_sent };
             let batch = match state.batches.front() {
                 Some(_) => state.batches.pop_front(),
-                None if state.marker_wanted && state.marker_written < state.flushed => {
+                None if state.marker_wanted && sent < state.flushed => {
                     Some(Batch { first: state.next, ..Batch::default() })
                 }
                 None => None,
@@ -499,9 +528,11 @@ impl Journal {
             };
             let (from, marker) = (state.position, state.flushed);
             state.marker_wanted = false;
+            state.marker_sent = marker;
             state.position = (position + bytes) % self.ring.bytes;
             state.used += skipped + bytes;
             self.measure(state);
+            self.relieve();
             state.in_flight += 1;
             state.frames += 1;
             let serial = state.next_serial;
@@ -514,13 +545,11 @@ impl Journal {
         }
     }
 
-    /// Nobody else may be there to notice that the ring has no room.
+    /// The next frame has no room before a checkpoint.
     fn ask_for_checkpoint(&self, state: &mut State) {
-        if std::mem::replace(&mut state.asked, true) {
-            return;
+        if !std::mem::replace(&mut state.asked, true) {
+            self.want_checkpoint();
         }
-        let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade);
-        keeper.inspect(|keeper| keeper.wants_checkpoint());
     }
 
     /// The bytes of a frame.

@@ -399,11 +399,8 @@ impl Volume {
         if !gated && gate.is_none() {
             return None;
         }
-        match self.core.journal.pressure() {
-            _ if self.core.too_dirty() => return Some(Poll::Ready(Ok(Plan::Admit))),
-            Pressure::Full => return Some(Poll::Ready(Ok(Plan::Admit))),
-            Pressure::Half => self.core.want_checkpoint(),
-            Pressure::Low => {}
+        if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
+            return Some(Poll::Ready(Ok(Plan::Admit)));
         }
         if !self.core.meta.lock().admit_write() {
             return Some(Poll::Ready(Ok(Plan::Space(AllocError::NotAdmitted))));
