@@ -97,6 +97,19 @@ impl Points {
         if self.folds { next(&self.epochs.read(), birth) } else { birth }
     }
 
+    /// Blocks of this birth that were counted as dead are mapped again.
+    pub fn revive(&self, dead: &mut Dead, birth: Epoch, blocks: u64) {
+        let lower = match self.folds {
+            true => {
+                let epochs = self.epochs.read();
+                let older = epochs.partition_point(|epoch| *epoch < birth);
+                older.checked_sub(1).map_or(Epoch(0), |at| epochs[at])
+            }
+            false => Epoch(birth.0.saturating_sub(1)),
+        };
+        take(dead, lower, blocks);
+    }
+
     pub fn fold(&self, dead: &mut Dead) {
         if self.folds {
             fold(dead, &self.epochs.read());
@@ -141,5 +154,20 @@ mod tests {
         assert_eq!(counters, dead(&[(3, 7), (10, 6)]));
         take(&mut counters, Epoch(0), 13);
         assert!(counters.is_empty());
+    }
+
+    #[test]
+    fn what_is_mapped_again_leaves_the_counter_of_its_birth() {
+        let points = Points::new(true);
+        [3, 7].into_iter().for_each(|epoch| points.came(Epoch(epoch)));
+        let mut counters = dead(&[(3, 5), (7, 5), (9, 5)]);
+        for birth in [2, 4, 9] {
+            points.revive(&mut counters, Epoch(birth), 1);
+        }
+        assert_eq!(counters, dead(&[(3, 4), (7, 4), (9, 4)]));
+        // One that was counted while a point was there that has gone since.
+        let mut counters = dead(&[(5, 2), (7, 2)]);
+        points.revive(&mut counters, Epoch(6), 2);
+        assert_eq!(above(&counters, Epoch(3)), 2);
     }
 }

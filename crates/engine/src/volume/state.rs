@@ -291,7 +291,8 @@ fn replace(
 ///
 /// `parent` is for recovery. While a point is merged into its child, the child may write in place what it inherits, and
 /// the journal then names a place that the point has, too. Recovery may meet the record with the merge still to come:
-/// the mapping then keeps the point's birth, so that the place has one owner and is freed once.
+/// the mapping then keeps the point's birth, so that the place has one owner and is freed once. Where a discard before the record has
+/// dropped that place from the head, which took it for the point's alone, it is not dead any more.
 pub fn apply_write(
     core: &Core,
     state: &mut State,
@@ -310,10 +311,12 @@ pub fn apply_write(
     state.head.mapped += len;
     state.head.written += len;
     let owned = |state: &State, e: &Extent| state.ownership.owns(e.birth, Some(e.end()));
+    let mut inherited = SmallVec::<[Extent; 2]>::new();
     for extent in &new {
         for piece in owner_pieces(state, *extent) {
-            if owned(state, &piece) {
-                state.head.own += i64::from(piece.len);
+            match owned(state, &piece) {
+                true => state.head.own += i64::from(piece.len),
+                false => inherited.push(piece),
             }
         }
     }
@@ -326,13 +329,17 @@ pub fn apply_write(
                 if piece.flags & UNWRITTEN == 0 {
                     state.head.written = state.head.written.saturating_sub(len);
                 }
-                if owned(state, &piece) {
-                    state.head.own -= len as i64;
+                match owned(state, &piece) {
+                    true => state.head.own -= len as i64,
+                    false => dead::add(&mut state.head.dead, core.points.counter(piece.birth), len),
                 }
             } else {
                 drop_piece(core, state, piece);
             }
         }
+    }
+    for piece in inherited.iter().filter(|_| !core.planted("stays_dead")) {
+        core.points.revive(&mut state.head.dead, piece.birth, u64::from(piece.len));
     }
     settle_shortfall(core, state, before);
     Ok(())
