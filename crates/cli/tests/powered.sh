@@ -8,7 +8,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/rowen-$what.XXXXXX")
 export ROWEN_SYSTEM_DIR=$work/etc ROWEN_RUN_DIR=$work/run ROWEN_IDLE_SECONDS=600
 # How long anything may take to end, in seconds. DISK_OPTION=lies makes a disk whose flushes do nothing.
 patience=${PATIENCE:-60} disk_option=${DISK_OPTION:-}
-group=$what$$ image=$work/image pv=$work/pv faults=0 disk_pid='' users=() cuts=0
+group=$what$$ image=$work/image pv=$work/pv faults=0 disk_pid='' users=() roots=() cuts=0
 # Servers of databases run as others than root.
 chmod 755 "$work"
 mkdir -p "$work"/{etc,run,m}
@@ -44,8 +44,17 @@ processes() {
     done
 }
 no_processes() { [ -z "$(processes)" ]; }
-# A helper that was killed leaves its filesystem frozen; the machine that loses its power does not.
-thaw() { local point; for point in $(mounts_in "$work/m"); do timeout 10 fsfreeze --unfreeze "$point" 2>/dev/null; done; }
+# A helper that was killed leaves its filesystem frozen; the machine that loses its power does not. A shut down XFS cannot be
+# opened, so its root is, before the cut.
+open_roots() { local point root; for point in $(mounts_in "$work/m"); do exec {root}<"$point" && roots+=("$root"); done; }
+thaw() {
+    local root
+    for root in "${roots[@]}"; do
+        perl -e 'ioctl(STDIN, 0xC0045878, 0)' <&"$root"
+        exec {root}<&-
+    done
+    roots=()
+}
 # XFS tries a write that failed again for ever, and a freeze waits for it. In a machine without power nothing waits.
 no_more_tries() {
     local number file
@@ -73,6 +82,7 @@ power_cut() {
     within "$patience" grep -q '^off' "$work/disk" || { fault "the disk does not end: $(cat "$work/disk")"; give_up; }
     cuts=$((cuts + 1))
     no_more_tries
+    open_roots
     victims=$(processes)
     for pid in $victims "${users[@]}" "$disk_pid"; do kill -9 "$pid" 2>/dev/null; done
     for pid in "$disk_pid" $victims; do ends "$pid"; done
@@ -91,6 +101,7 @@ clean() {
     local pid i
     trap - EXIT
     for pid in $(processes) "${users[@]}" $disk_pid; do kill -9 "$pid" 2>/dev/null; done
+    open_roots
     thaw
     mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null
     # What still waits for a volume or the disk gets an error.
