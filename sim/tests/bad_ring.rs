@@ -61,7 +61,7 @@ fn several_rounds(setup: &Setup) -> Result<(u64, u64, Image, Oracle), String> {
     let client = Client::new(world.handle(), group.clone(), oracle.clone());
     world.run(async {
         let vol = client.create(thin(1000)).await.map_err(|e| e.to_string())?;
-        work(&client, vol, 600).await?;
+        work(&client, vol, 700).await?;
         client.verify_all(vol).await.map_err(|e| e.to_string())
     })?;
     let stats = group.stats();

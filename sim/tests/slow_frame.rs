@@ -76,7 +76,7 @@ fn each_marker_is_sent_once() {
 #[test]
 fn a_marker_that_is_sent_again_is_found() {
     let most = (0..12).map(|nth| written_beside_a_slow_request(nth, Some("marker_again"))).max();
-    assert!(most > Some(10 * WRITTEN), "{most:?} requests");
+    assert!(most > Some(5 * WRITTEN), "{most:?} requests");
 }
 
 /// Large records of commands that run together fill the ring before any of their frames is on the disk. Then a command waits for room.
