@@ -61,8 +61,7 @@ fn written_beside_a_slow_request(nth: u64, planted: Option<&'static str>) -> u64
             client.close().await.unwrap();
         })
         .unwrap();
-    let written = *written.lock();
-    written
+    *written.lock()
 }
 
 #[test]
@@ -94,9 +93,8 @@ fn a_command_behind_many(planted: Option<&'static str>) -> Result<(), String> {
         let tags: Vec<String> = (0..60).map(|n| format!("{n:01000}")).collect();
         let ops = vols.iter().map(|vol| {
             let (client, id, tags) = (client.clone(), client.id(*vol).unwrap(), tags.clone());
-            Box::pin(async move {
-                client.group.set_attributes(id, Attributes { tags, ..Attributes::default() }).await.map_err(Into::into)
-            }) as Op
+            Box::pin(async move { client.group.set_attributes(id, Attributes { tags, ..Attributes::default() }).await })
+                as Op
         });
         client.together(ops.collect()).await.into_iter().for_each(|outcome| outcome.unwrap());
         client.resize(vols[0], 32).await.unwrap();
