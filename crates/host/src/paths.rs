@@ -88,6 +88,11 @@ pub fn members_in(directory: &Path) -> PathBuf {
     directory.join("members")
 }
 
+/// What is about to join the group with this run directory.
+pub fn joining_in(directory: &Path) -> PathBuf {
+    directory.join("joining")
+}
+
 /// The running server's process number.
 pub fn pid_file(group: &str) -> PathBuf {
     group_dir(group).join("server.pid")

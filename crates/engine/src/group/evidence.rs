@@ -5,7 +5,7 @@
 //!   frame behind the end whose marker lies above it proves that flushed records are missing. Then the group is not opened.
 
 use super::open::replay_corrupt;
-use super::read::{read_at, start_read};
+use super::read::{read_at, start_read, start_read_into};
 use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Frame, FrameId, MAX_FRAME, Record, decode_frame, frame_id};
@@ -51,10 +51,11 @@ impl<'a> PatchyReader<'a> {
         PatchyReader { disks, placement, unreadable: BTreeSet::new(), error: None }
     }
 
-    async fn read(&mut self, start: u64, blocks: u64) -> Result<PageBuf> {
-        match read_at(self.disks, self.placement, start, blocks).await {
-            Err(Error::Disk(_)) => self.read_by_block(start, blocks).await,
-            read => read,
+    /// Into a buffer of that size: memory that is new costs more than what is read into it.
+    async fn read_into(&mut self, buf: PageBuf, start: u64, blocks: u64) -> Result<PageBuf> {
+        match start_read_into(buf, self.disks, self.placement, start, blocks).await {
+            Ok(buf) => Ok(buf.expect("a read gives its buffer back")),
+            Err(_) => self.read_by_block(start, blocks).await,
         }
     }
 
@@ -114,7 +115,10 @@ impl Ring<'_> {
         });
         if !inside {
             let first = self.root.journal_start + at / BLOCK_SIZE;
-            let buf = self.reader.read(first, SCAN.min(ring - at) / BLOCK_SIZE).await?;
+            let bytes = SCAN.min(ring - at);
+            let used = self.window.take().map(|(_, buf)| buf).filter(|buf| buf.capacity() as u64 == bytes);
+            let buf = used.unwrap_or_else(|| PageBuf::zeroed(bytes as usize));
+            let buf = self.reader.read_into(buf, first, bytes / BLOCK_SIZE).await?;
             self.window = Some((at, buf));
         }
         let (start, buf) = self.window.as_ref().expect("it was just filled");

@@ -249,9 +249,9 @@ impl Group {
         config: Config,
         is_live: bool,
     ) -> Result<Arc<Group>> {
-        if !config.read_only && !is_planted(&config, "no_first_flush") {
-            start(&*disks, DiskOp::Flush).await?; // B1
-        }
+        // B1: it covers what is read from here on, as nobody writes meanwhile.
+        let flushes = !config.read_only && !is_planted(&config, "no_first_flush");
+        let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
         let newest = find_root(&*disks, is_planted(&config, "any_age")).await?;
         let (sequence, mut root) = (newest.sequence, newest.group.clone());
         let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs.clone()));
@@ -311,6 +311,9 @@ impl Group {
             }
         }
         *group.replay.lock() = Some(replay);
+        if let Some(flush) = flush {
+            flush.await?;
+        }
         if !read_only {
             // Replay may take checkpoints.
             group.back_at_opening().await;

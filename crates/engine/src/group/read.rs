@@ -14,9 +14,20 @@ pub(super) fn stream_corrupt(detail: &str) -> Error {
 }
 
 pub(super) fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
+    start_read_into(PageBuf::zeroed((blocks * BLOCK_SIZE) as usize), disks, placement, block, blocks)
+}
+
+/// The same into a buffer that is large enough, whatever it holds.
+pub(super) fn start_read_into(
+    buf: PageBuf,
+    disks: &dyn Disks,
+    placement: &Placement,
+    block: u64,
+    blocks: u64,
+) -> Completion {
     let mut segments = Segments::new();
     placement.map_blocks(VgBlock(block), blocks, 0, &mut segments);
-    start(disks, DiskOp::Read { segments, buf: PageBuf::zeroed((blocks * BLOCK_SIZE) as usize) })
+    start(disks, DiskOp::Read { segments, buf })
 }
 
 pub(super) async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Result<PageBuf> {

@@ -1,8 +1,8 @@
 //! Making physical volumes, taking their labels away, and making a group of them. Each in two steps: all checks on all
 //! devices, while they are held; then the writes.
 
-use super::plain::{Identity, Plain, PlainDisks, block_on};
-use super::{Error, file, look, scan, signature};
+use super::plain::{Plain, PlainDisks, block_on};
+use super::{Error, file, handed, look, scan, signature};
 use crate::disks::{OpenError, OpenMode, Reason};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, NewGroup, NewPv, PvLabel};
@@ -50,10 +50,12 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-fn label_of(path: &Path) -> rowen_engine::error::Result<Option<PvLabel>> {
-    match Plain::open(path, OpenMode::ReadOnly) {
-        Ok(device) => look::read_label(device),
-        Err(_) => Ok(None),
+/// An error of a device that does not answer is the outer one; one that cannot be opened has no label.
+fn label_of(path: &Path) -> Result<rowen_engine::error::Result<Option<PvLabel>>, Error> {
+    match handed::open(path, OpenMode::ReadOnly) {
+        Ok(device) => Ok(look::read_label(device)),
+        Err(silent @ Error::Silent(_)) => Err(silent),
+        Err(_) => Ok(Ok(None)),
     }
 }
 
@@ -61,7 +63,7 @@ fn label_of(path: &Path) -> rowen_engine::error::Result<Option<PvLabel>> {
 fn check(path: &Path, member: ForMember, consent: Consent) -> Result<Checked, Error> {
     // The label first: "already in a group" says more than "in use", which a member of an open group is as well.
     let owned = path.to_owned();
-    let label = match label_of(path) {
+    let label = match label_of(path)? {
         Ok(label) => label,
         Err(_) if consent.force >= 2 => None,
         Err(rowen_engine::error::Error::Disk(source)) => {
@@ -129,7 +131,7 @@ fn write_label(device: Plain, uuid: Uuid) -> Result<(), Error> {
 /// Gives a physical volume of no group so many bytes of its device, or all of them.
 pub fn pvresize(path: &Path, bytes: Option<u64>) -> Result<(), Error> {
     let path = absolute(path)?;
-    let label = match label_of(&path) {
+    let label = match label_of(&path)? {
         Ok(Some(PvLabel { group: Some(member), .. })) => {
             return Err(Error::AddMember { path, group: member.group_name });
         }
@@ -147,9 +149,9 @@ pub fn pvresize(path: &Path, bytes: Option<u64>) -> Result<(), Error> {
 /// Takes the label of a physical volume away.
 pub fn pvremove(path: &Path, consent: Consent) -> Result<Vec<String>, Error> {
     let path = absolute(path)?;
-    Plain::open(&path, OpenMode::ReadOnly)?;
+    handed::open(&path, OpenMode::ReadOnly)?;
     let mut notes = Vec::new();
-    let group = match label_of(&path) {
+    let group = match label_of(&path)? {
         Ok(None) => return Err(Error::NotAPv(path)),
         Ok(Some(label)) => label.group.map(|group| group.group_name),
         Err(_) if consent.force >= 2 => None,
@@ -205,9 +207,10 @@ impl NewMember {
         &self.checked.device.path
     }
 
-    /// Wipes old signatures, remembers the device and lets go of it, so that a group can take hold of it.
-    pub fn release(self) -> Result<Vec<String>, Error> {
-        self.prepare()
+    /// Wipes old signatures and remembers the device, which stays held.
+    pub fn join(self) -> Result<Plain, Error> {
+        self.prepare()?;
+        Ok(self.checked.device)
     }
 
     fn prepare(&self) -> Result<Vec<String>, Error> {
@@ -224,8 +227,9 @@ impl NewMember {
 fn check_members(pvs: &[(PathBuf, Uuid)], consent: Consent) -> Result<Vec<NewMember>, Error> {
     let mut seen = HashSet::new();
     // Before any is held: the second open of one device would only say that it is in use.
-    for (path, _) in pvs {
-        if Identity::of(path).is_some_and(|identity| !seen.insert(identity)) {
+    let paths: Vec<PathBuf> = pvs.iter().map(|(path, _)| path.clone()).collect();
+    for (path, found) in paths.iter().zip(look::look_at_all(&paths)?) {
+        if found.is_some_and(|found| !seen.insert(found.identity)) {
             return Err(Error::GivenTwice(path.clone()));
         }
     }

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 pub enum Error {
     /// It could not be opened, or not alone.
     Open(OpenError),
+    /// It does not answer.
+    Silent(PathBuf),
     /// A path that the devices file cannot hold.
     BadPath(PathBuf),
     /// One path, or two paths to one device, were given twice.
@@ -79,6 +81,11 @@ impl fmt::Display for Error {
                 write!(f, "No device found for {}.", path.display())
             }
             Error::Open(error) => write!(f, "{error}."),
+            Error::Silent(path) => write!(
+                f,
+                "{} does not answer. Look after the device, or after the server of what it lies on, and try again.",
+                path.display()
+            ),
             Error::BadPath(path) => write!(f, "Cannot use {path:?}: its path contains a line break."),
             Error::GivenTwice(path) => write!(f, "Physical volume {} was given more than once.", path.display()),
             Error::NotAPv(path) => write!(f, "No PV found on device {}.", path.display()),
@@ -179,7 +186,7 @@ impl Error {
             | Error::AmbiguousGroup { .. }
             | Error::Duplicate { .. } => ErrorKind::Exists,
             Error::DamagedLabel { .. } => ErrorKind::Damaged,
-            Error::Io { .. } => ErrorKind::Io,
+            Error::Io { .. } | Error::Silent(_) => ErrorKind::Io,
             Error::Engine { source, .. } => crate::server::engine_kind(source),
         }
     }

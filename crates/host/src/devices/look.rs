@@ -24,7 +24,7 @@ const AT_ONCE: usize = 16;
 
 /// How long to wait for the next answer. A disk takes ten seconds to start turning. The environment may change it, for
 /// tests and unusual hosts: `ROWEN_LOOK_SECONDS`.
-fn patience() -> Duration {
+pub fn patience() -> Duration {
     let seconds = std::env::var("ROWEN_LOOK_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(20))
 }
@@ -116,9 +116,26 @@ struct Looked {
 
 /// What is at each of these paths; nothing where nothing can be read, or does not answer, which is told.
 pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
+    let (found, silent) = ask(paths)?;
+    for path in silent {
+        eprintln!("  WARNING: {} does not answer and is left out.", path.display());
+    }
+    Ok(found)
+}
+
+/// The same where each must answer.
+pub fn look_at_all(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
+    match ask(paths)? {
+        (found, silent) if silent.is_empty() => Ok(found),
+        (_, silent) => Err(Error::Silent(silent[0].clone())),
+    }
+}
+
+/// What is at each path, and those that do not answer.
+fn ask(paths: &[PathBuf]) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
     let mut found: Vec<Option<Found>> = vec![None; paths.len()];
     if paths.is_empty() {
-        return Ok(found);
+        return Ok((found, Vec::new()));
     }
     let failed = |source| Error::Io { path: paths[0].clone(), what: "look at", source };
     let session = Session::start(&Job::Look(paths.to_vec())).map_err(failed)?;
@@ -137,10 +154,8 @@ pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
     if !is_open.contains(&true) {
         session.end();
     }
-    for (path, _) in paths.iter().zip(&is_open).filter(|(_, is_open)| **is_open) {
-        eprintln!("  WARNING: {} does not answer and is left out.", path.display());
-    }
-    Ok(found)
+    let silent = paths.iter().zip(&is_open).filter(|(_, is_open)| **is_open).map(|(path, _)| path.clone());
+    Ok((found, silent.collect()))
 }
 
 /// In a helper: answers as each device does.
@@ -162,7 +177,7 @@ pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
 }
 
 fn look(path: &Path) -> Option<Found> {
-    let device = Plain::open(path, OpenMode::ReadOnly).ok()?;
+    let device = Plain::open_here(path, OpenMode::ReadOnly).ok()?;
     let (identity, size) = (device.identity, device.geometry.size);
     let is_file = matches!(identity, Identity::File(..));
     let real = if is_file { std::fs::canonicalize(path).ok() } else { None };

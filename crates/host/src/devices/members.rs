@@ -1,5 +1,8 @@
 //! The paths of a group's physical volumes, as its server wrote them down. A successor opens these, where their labels say that
 //! they are still the group's. An orderly end takes the file away: then all devices are looked at, as after a boot.
+//!
+//! * H11 What is about to join a group is written down before it is looked what it lies on. So of two groups that take each
+//!   other's volumes at the same moment, at least one finds the other's note and refuses.
 
 use crate::paths;
 use std::fs;
@@ -9,10 +12,13 @@ use std::path::{Path, PathBuf};
 
 /// Writes them down, in one step.
 pub fn write(group: &str, members: &[PathBuf]) -> io::Result<()> {
+    write_lines(&paths::members(group), members)
+}
+
+fn write_lines(path: &Path, members: &[PathBuf]) -> io::Result<()> {
     let lines = members.iter().map(|path| path.as_os_str().as_bytes());
     // No path that is a physical volume's has a line's end in it (the devices file could not hold it either).
     let text: Vec<u8> = lines.flat_map(|line| line.iter().copied().chain([b'\n'])).collect();
-    let path = paths::members(group);
     let fresh = path.with_extension("new");
     fs::write(&fresh, text)?;
     fs::rename(fresh, path)
@@ -20,16 +26,42 @@ pub fn write(group: &str, members: &[PathBuf]) -> io::Result<()> {
 
 /// What was written down; nothing where there is no file.
 pub fn read(group: &str) -> Vec<PathBuf> {
-    read_in(&paths::group_dir(group))
+    read_lines(&paths::members(group))
 }
 
-/// The same of the group that has this run directory.
-pub fn read_in(directory: &Path) -> Vec<PathBuf> {
-    let text = fs::read(paths::members_in(directory)).unwrap_or_default();
+/// The physical volumes of the group with this run directory, and what is about to join it.
+pub fn present_and_future(directory: &Path) -> Vec<PathBuf> {
+    [paths::members_in(directory), paths::joining_in(directory)].iter().flat_map(|path| read_lines(path)).collect()
+}
+
+fn read_lines(path: &Path) -> Vec<PathBuf> {
+    let text = fs::read(path).unwrap_or_default();
     let lines = text.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"/"));
     lines.map(|line| PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))).collect()
 }
 
 pub fn forget(group: &str) {
     let _ = fs::remove_file(paths::members(group));
+}
+
+/// A note of what is about to join a group (H11). Dropped, it is taken away: by then it has joined, or will not.
+pub struct Joining(PathBuf);
+
+impl Joining {
+    pub fn note(group: &str, paths: &[PathBuf]) -> io::Result<Joining> {
+        let note = Joining(paths::joining_in(&paths::group_dir(group)));
+        write_lines(&note.0, paths)?;
+        Ok(note)
+    }
+
+    /// Takes the note of a server that was killed away: what has joined is a member by now.
+    pub fn forget(group: &str) {
+        let _ = fs::remove_file(paths::joining_in(&paths::group_dir(group)));
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }

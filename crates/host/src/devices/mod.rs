@@ -14,6 +14,7 @@
 mod create;
 mod error;
 pub mod file;
+pub(crate) mod handed;
 pub(crate) mod look;
 pub mod members;
 mod plain;

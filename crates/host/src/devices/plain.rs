@@ -1,7 +1,7 @@
 //! A small [`Disks`] for labels: each request is done on the spot with pread and pwrite. It starts no thread, so that
 //! a command can look at every known device in well under a millisecond. Volumes never go through it.
 
-use super::Error;
+use super::{Error, handed};
 use crate::disks::OpenMode;
 use crate::disks::open::{self, Opened};
 use crate::disks::sys;
@@ -30,6 +30,8 @@ pub struct Plain {
     pub path: PathBuf,
     pub geometry: PvGeometry,
     pub identity: Identity,
+    turns: bool,
+    direct: bool,
     file: File,
 }
 
@@ -57,9 +59,14 @@ impl Identity {
 }
 
 impl Plain {
-    /// Opens `path`, to look or to write.
-    pub fn open(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
-        let Opened { fd, geometry, .. } = open::open(path, mode)?;
+    /// Opens `path` in this process, which may take as long as the device likes: for helpers. Others use [`handed::open`].
+    pub fn open_here(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
+        Plain::of(path, open::open(path, mode)?)
+    }
+
+    /// What was opened by this path.
+    pub fn of(path: &Path, opened: Opened) -> Result<Plain, Error> {
+        let Opened { fd, geometry, turns, direct, .. } = opened;
         let stat = rustix::fs::fstat(&fd).map_err(|e| Error::Io {
             path: path.to_owned(),
             what: "look at",
@@ -70,7 +77,13 @@ impl Plain {
             what: "look at",
             source: std::io::ErrorKind::InvalidInput.into(),
         })?;
-        Ok(Plain { path: path.to_owned(), geometry, identity, file: fd.into() })
+        Ok(Plain { path: path.to_owned(), geometry, identity, turns, direct, file: fd.into() })
+    }
+
+    /// The open file, for who serves it.
+    pub fn into_opened(self) -> Opened {
+        let is_device = matches!(self.identity, Identity::Block(_));
+        Opened { fd: self.file.into(), geometry: self.geometry, is_device, turns: self.turns, direct: self.direct }
     }
 
     /// Opens `path` to write, alone. Whoever is just letting go of it gets a moment to do so: a server that has ended
@@ -78,7 +91,7 @@ impl Plain {
     pub fn hold(path: &Path) -> Result<Plain, Error> {
         let deadline = Instant::now() + LETTING_GO;
         loop {
-            match Plain::open(path, OpenMode::Exclusive) {
+            match handed::open(path, OpenMode::Exclusive) {
                 Err(Error::Open(e)) if e.is_in_use() && Instant::now() < deadline => std::thread::sleep(RETRY),
                 outcome => return outcome,
             }

@@ -134,7 +134,7 @@ pub fn groups_under(path: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let mut paths = vec![path.to_owned()];
     while !paths.is_empty() {
         let stack = Stack::read();
-        let found = look::look_at(&paths)?.into_iter().flatten();
+        let found = look::look_at_all(&paths)?.into_iter().flatten();
         let numbers = found.map(|found| match found.identity {
             Identity::Block(device) | Identity::File(device, _) => holders::device_name(device),
         });
@@ -142,7 +142,7 @@ pub fn groups_under(path: &Path) -> Result<BTreeSet<PathBuf>, Error> {
         // A volume's file is `volumes/NAME` in its group's run directory.
         let directories = volumes.into_iter().filter_map(|file| Some(file.parent()?.parent()?.to_owned()));
         let new: BTreeSet<PathBuf> = directories.filter(|directory| !groups.contains(directory)).collect();
-        paths = new.iter().flat_map(|directory| members::read_in(directory)).collect();
+        paths = new.iter().flat_map(|directory| members::present_and_future(directory)).collect();
         groups.extend(new);
     }
     Ok(groups)

@@ -133,7 +133,12 @@ impl PvSet {
     /// Adds a disk at the end of the set, which may be in use.
     pub fn push(&self, path: impl AsRef<Path>) -> Result<PvIndex, OpenError> {
         let path = path.as_ref();
-        let Opened { fd, geometry, is_device, turns, direct } = open::open(path, self.mode)?;
+        self.push_opened(path, open::open(path, self.mode)?)
+    }
+
+    /// The same of a disk that is open, and held.
+    pub fn push_opened(&self, path: &Path, opened: Opened) -> Result<PvIndex, OpenError> {
+        let Opened { fd, geometry, is_device, turns, direct } = opened;
         let file = Arc::new(self.shared.files.adopt(fd));
         let mut pvs = self.pvs.write();
         let index = u16::try_from(pvs.len()).ok().filter(|index| *index < u16::MAX);

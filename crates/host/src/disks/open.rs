@@ -15,6 +15,18 @@ use std::path::Path;
 /// Less than this has no room for any metadata.
 pub const LEAST_SIZE: u64 = 1 << 20;
 
+/// What is no disk can be.
+pub const KINDS: &[&str] = &["a directory", "a character device", "a pipe", "a socket", "something else"];
+/// At what opening may fail.
+pub const STEPS: &[&str] = &[
+    "opening it",
+    "asking whether it is read-only",
+    "locking it",
+    "asking for its size",
+    "asking for its sector size",
+    "turning direct I/O off",
+];
+
 /// An open physical volume.
 pub struct Opened {
     pub fd: OwnedFd,

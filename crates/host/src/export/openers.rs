@@ -3,13 +3,16 @@
 //!
 //! * Links in /proc/PID/fd are read. Only those to a name below /dev are followed, to the file itself and to no path.
 //! * The kernel is asked for what it knows of the file. It asks no filesystem for that, so that none can make this wait.
+//! * A name that the kernel lists (of a mount's source, of swap) is looked up below /dev and nowhere else, on no other filesystem:
+//!   links there are the administrator's. In /dev/shm anybody can make one.
 //! * A file that was opened only as a place (`O_PATH`) is no use of a device: whoever may not read the device can do that.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// Major and minor number of a block device.
 pub type Numbers = (u32, u32);
@@ -41,6 +44,21 @@ pub fn open_devices(pid: u32) -> Vec<Numbers> {
     devices
 }
 
+/// The block device that a name below /dev leads to.
+pub fn device_named(path: &Path) -> Option<Numbers> {
+    let name = path.strip_prefix("/dev").ok().filter(|name| !name.as_os_str().is_empty())?;
+    let place = OFlags::PATH | OFlags::CLOEXEC;
+    let dev = rustix::fs::open("/dev", place | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
+    let found = rustix::fs::openat2(&dev, name, place, Mode::empty(), resolve).ok()?;
+    block_device(rustix::fs::statx(&found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?)
+}
+
+fn block_device(stat: Statx) -> Option<Numbers> {
+    let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
+    is_device.then_some((stat.stx_rdev_major, stat.stx_rdev_minor))
+}
+
 fn is_below_dev(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
     // "." and ".." are no links.
     let mut begins = [0; BELOW_DEV.len()];
@@ -52,9 +70,7 @@ fn is_below_dev(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
 }
 
 fn device_behind(directory: &OwnedFd, name: &CStr) -> Option<Numbers> {
-    let stat = rustix::fs::statx(directory, name, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
-    let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-    is_device.then_some((stat.stx_rdev_major, stat.stx_rdev_minor))
+    block_device(rustix::fs::statx(directory, name, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?)
 }
 
 /// Whether the file was opened with `O_PATH`.

@@ -2,13 +2,11 @@
 //! device exclusively would tell more, and could make a mount that happens just then fail.) The pass goes through all
 //! processes of the host and their open files, so those who ask at the same time share one.
 
-use super::openers::{Numbers, open_devices};
-use super::usage::processes;
+use super::openers::{Numbers, device_named, open_devices};
+use super::usage::{OF_SEVERAL, processes, unescape};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The passes over the processes of the host.
@@ -79,19 +77,15 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-fn numbers_of(path: &Path) -> Option<Numbers> {
-    let meta = fs::metadata(path).ok().filter(|meta| meta.file_type().is_block_device())?;
-    Some((rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())))
-}
-
-/// The block devices that a mountinfo file shows: by number, and by source for filesystems over several devices.
+/// The block devices that a mountinfo file shows: by number, and by source for filesystems over several devices. Others are
+/// mounted by any user, from a source of any name.
 fn mounted(mountinfo: &str) -> impl Iterator<Item = Numbers> + '_ {
     mountinfo.lines().filter_map(|line| {
         let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
         match (major.parse().ok()?, minor.parse().ok()?) {
             (0, _) => {
-                let source = line.split_once(" - ")?.1.split(' ').nth(1)?;
-                source.starts_with("/dev/").then(|| numbers_of(Path::new(source)))?
+                let (kind, rest) = line.split_once(" - ")?.1.split_once(' ')?;
+                OF_SEVERAL.contains(&kind).then(|| device_named(&unescape(rest.split(' ').next()?)))?
             }
             numbers => Some(numbers),
         }
@@ -114,7 +108,7 @@ fn used_devices() -> HashSet<Numbers> {
         used.extend(open_devices(pid));
     }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    used.extend(swaps.lines().skip(1).filter_map(|line| numbers_of(Path::new(line.split_whitespace().next()?))));
+    used.extend(swaps.lines().skip(1).filter_map(|line| device_named(&unescape(line.split_whitespace().next()?))));
     used
 }
 
@@ -126,8 +120,8 @@ mod tests {
 
     #[test]
     fn mounts_are_found_by_number() {
-        let text =
-            "36 35 7:3 / /mnt rw shared:1 - ext4 /dev/loop3 rw\n37 35 0:44 / /proc rw - proc proc rw\nshort\n1 2 x:y\n";
+        let text = "36 35 7:3 / /mnt rw shared:1 - ext4 /dev/loop3 rw\n37 35 0:44 / /proc rw - proc proc rw\nshort\n1 2 x:y\n\
+             38 35 0:45 / /x rw - tmpfs /dev/loop4 rw\n39 35 0:46 / /y rw - btrfs /dev/none rw\n";
         assert_eq!(mounted(text).collect::<Vec<_>>(), [(7, 3)]);
     }
 

@@ -4,14 +4,13 @@
 //! swap, devices stacked on top and open files are looked through, the cheap questions first. All of it blocks.
 
 use super::error::Result;
-use super::openers::open_devices;
+use super::openers::{device_named, open_devices};
 use crate::helper::{self, Job};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,11 +25,9 @@ pub struct Mount {
     pub is_of_several: bool,
 }
 
-/// The number of the block device that a path under /dev leads to. Other paths are not looked at: they may be on anything.
+/// The number of the block device that a path under /dev leads to.
 fn device_of(path: &Path) -> Option<u64> {
-    let is_below = path.components().all(|part| part != Component::ParentDir);
-    let meta = fs::metadata(path.strip_prefix("/dev").ok().filter(|_| is_below).map(|_| path)?).ok()?;
-    meta.file_type().is_block_device().then(|| meta.rdev())
+    device_named(path).map(|(major, minor)| rustix::fs::makedev(major, minor))
 }
 
 /// Undoes the octal escapes of /proc (`\040` is a space).
@@ -55,7 +52,7 @@ pub(crate) fn unescape(field: &str) -> PathBuf {
 }
 
 /// Filesystems over several devices: the kernel shows a number that is none of the devices'.
-const OF_SEVERAL: [&str; 2] = ["btrfs", "bcachefs"];
+pub(super) const OF_SEVERAL: [&str; 2] = ["btrfs", "bcachefs"];
 
 /// The mounts in a mountinfo file that show the device.
 fn mounts_in(process: u32, mountinfo: &str, numbers: &str, device: u64) -> Vec<Mount> {

@@ -26,7 +26,7 @@ mod session;
 pub use session::use_program;
 pub(crate) use session::{Session, is_gone, is_late};
 
-use crate::devices::look;
+use crate::devices::{handed, look};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use hold::Held;
@@ -68,6 +68,11 @@ pub(crate) enum Job {
     Thaw(Vec<PathBuf>),
     /// Reads labels.
     Look(Vec<PathBuf>),
+    /// Opens a physical volume, and hands it over. `alone`: to write, held against others.
+    Open {
+        path: PathBuf,
+        alone: bool,
+    },
 }
 
 /// Why a helper could not do it.
@@ -173,6 +178,10 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             answer(Ok(0))
         }
         Job::Look(paths) => look::answer(socket, paths),
+        Job::Open { path, alone } => {
+            reached("opening");
+            handed::answer(socket, &path, alone)
+        }
     }
 }
 

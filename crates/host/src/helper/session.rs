@@ -4,10 +4,11 @@ use super::{Job, ROLE};
 use parking_lot::{Mutex, RwLock};
 use rowen_control::wire::{read_frame, write_frame};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -63,6 +64,10 @@ impl Session {
         let program = PROGRAM.read().clone().unwrap_or_else(|| "/proc/self/exe".into());
         let mut command = Command::new(program);
         command.arg(ROLE).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        // H2: who reads a command's output would wait for a helper that hangs.
+        if is_pipe(std::io::stderr()) {
+            command.stderr(Stdio::null());
+        }
         let child = command.spawn()?;
         // The helper's end of the socket: as long as it is open here, the helper's death goes unnoticed.
         drop(command);
@@ -72,6 +77,11 @@ impl Session {
 
     pub fn say<T: Serialize>(&self, message: &T) -> io::Result<()> {
         write_frame(&mut &self.socket, message)
+    }
+
+    /// For what is no message. The limit of the last [`hear`](Session::hear) holds.
+    pub fn with_socket<T>(&self, body: impl FnOnce(&UnixStream) -> io::Result<T>) -> io::Result<T> {
+        body(&self.socket)
     }
 
     /// The helper's next message; an error of [`is_late`] after `limit`.
@@ -87,6 +97,10 @@ impl Session {
             Err(e) => Err(e),
         }
     }
+}
+
+fn is_pipe(fd: impl AsFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }
 
 /// The lock is not held while the helper is asked.

@@ -224,6 +224,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         pool,
     });
     server.note_members();
+    devices::members::Joining::forget(name);
     bring_back_nodes(&server, same_boot, steps);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))

@@ -11,7 +11,7 @@ use rowen_control::wire::{Created, ErrorKind, Outcome, PvPart, VolumeSpec};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Attributes, NewPv, NewVolume, PvExtents, VolumeInfo};
 use rowen_engine::units::VolumeId;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Server {
     /// A new volume, with its node when `activate`.
@@ -224,15 +224,21 @@ impl Server {
                 return Err(Failure::new(ErrorKind::Invalid, message));
             }
         }
-        paths.iter().try_for_each(|path| self.refuse_own_volume(Path::new(path)))?;
+        let noted: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+        let failed = |e| {
+            Failure::new(ErrorKind::Internal, format!("Cannot note what joins volume group \"{}\": {e}.", self.name))
+        };
+        // Until it is a member, or not.
+        let _joining = devices::members::Joining::note(&self.name, &noted).map_err(failed)?;
+        noted.iter().try_for_each(|path| self.refuse_own_volume(path))?;
+        (self.reached)("looked below");
         let checked = paths
             .iter()
             .map(|path| NewMember::check(Path::new(path), uuids::fresh(), Consent::default()))
             .collect::<std::result::Result<Vec<_>, _>>()?;
         for member in checked {
             let (path, uuid) = (member.path().to_owned(), member.uuid);
-            member.release()?;
-            self.pvs.push(&path)?;
+            self.pvs.push_opened(&path, member.join()?.into_opened()).map_err(devices::Error::from)?;
             let group = self.group.clone();
             let added = self.run(async move { group.add_pv(NewPv { uuid }).await });
             if let Err(error) = added {

@@ -11,6 +11,7 @@ mod freezing;
 mod life;
 mod socket;
 mod stacks;
+mod usage;
 mod volumes;
 mod world;
 
@@ -21,7 +22,7 @@ use std::time::Instant;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [devices::TESTS, freezing::TESTS, life::TESTS, socket::TESTS, stacks::TESTS, volumes::TESTS].concat()
+    [devices::TESTS, freezing::TESTS, life::TESTS, socket::TESTS, stacks::TESTS, usage::TESTS, volumes::TESTS].concat()
 }
 
 fn main() -> ExitCode {
@@ -29,11 +30,13 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve", group] => {
             let options = rowen_host::server::Options::new(group);
-            return rowen_host::server::main(&rowen_host::server::Options { reached: world::die_here, ..options })
+            return rowen_host::server::main(&rowen_host::server::Options { reached: world::step_here, ..options })
                 .into();
         }
         ["keeper", group] => return ExitCode::from(u8::try_from(rowen_host::keeper::main(group)).unwrap_or(1)),
         ["helper"] => return ExitCode::from(rowen_host::helper::main(world::pause_here)),
+        ["place", path] => usage::hold_place(path),
+        ["pvcreate", path] => return stacks::pvcreate_as_a_command(path),
         ["greet", socket] => return socket::greet_as_whoever_this_is(socket),
         _ => {}
     }

@@ -2,16 +2,16 @@
 //! nor at what another group is to serve.
 
 use super::Test;
-use super::world::{MIB, Mounted, Vg, keeper_of, kill, lives, run, unmounted, wait_for, within};
+use super::world::{MIB, Mounted, Pause, Vg, keeper_of, kill, lives, run, unmounted, wait_for, within};
 use rowen_control::uuids;
-use rowen_control::wire::{ErrorKind, Request, VolumeKind};
+use rowen_control::wire::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 pub const TESTS: &[Test] = &[
@@ -20,6 +20,9 @@ pub const TESTS: &[Test] = &[
     ("stacks::a_group_on_another_groups_volume_comes_back", a_group_on_another_groups_volume_comes_back),
     ("stacks::a_group_is_not_extended_onto_its_own_volume", a_group_is_not_extended_onto_its_own_volume),
     ("stacks::no_two_groups_lie_on_volumes_of_each_other", no_two_groups_lie_on_volumes_of_each_other),
+    ("stacks::a_device_that_hangs_is_refused", a_device_that_hangs_is_refused),
+    ("stacks::a_device_that_hangs_when_it_is_opened_is_refused", a_device_that_hangs_when_it_is_opened_is_refused),
+    ("stacks::two_groups_do_not_take_each_others_volumes_at_once", two_groups_do_not_take_each_others_volumes_at_once),
 ];
 
 /// Stopped processes go on when this is dropped.
@@ -64,6 +67,69 @@ fn a_hanging_device_keeps_no_server_away() {
     // With its server back, it is looked at as any other.
     assert!(devices::scan().unwrap().group(&vg.name).is_ok());
     devices::file::forget(&node).unwrap();
+}
+
+/// A server that waits a second for a device.
+fn impatient(vg: &Vg) -> Child {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["serve", &vg.name]).env("ROWEN_LOOK_SECONDS", "1");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
+    child
+}
+
+/// The program in another role: `pvcreate PATH`. Says what is refused.
+pub fn pvcreate_as_a_command(path: &str) -> ExitCode {
+    let made = devices::pvcreate(Path::new(path), uuids::fresh(), Consent { force: 0, yes: true });
+    println!("{}", made.err().map_or(String::new(), |refusal| refusal.to_string()));
+    ExitCode::SUCCESS
+}
+
+const SILENT: &str = "does not answer. Look after the device, or after the server of what it lies on, and try again.";
+
+/// The server goes on after a refusal, and can be killed.
+fn goes_on(vg: &Vg, mut first: Child) {
+    assert_eq!(vg.report().pvs.len(), 1);
+    vg.create("lv", VolumeKind::Thin, 16 * MIB, true);
+    killed(vg);
+    first.wait().unwrap();
+}
+
+fn a_device_that_hangs_is_refused() {
+    let (hangs, vg) = (Vg::make(&[128 * MIB]), Vg::make(&[64 * MIB]));
+    let node = hangs.create("lv", VolumeKind::Thick, 64 * MIB, true);
+    let first = impatient(&vg);
+    let stopped = Stopped::all_of(&hangs);
+    let node = node.to_str().unwrap();
+    let (kind, message) = vg.refusal(Request::AddPv { paths: vec![node.to_owned()] });
+    assert!(kind == ErrorKind::Io && message.ends_with(SILENT), "{message}");
+    goes_on(&vg, first);
+    let program = std::env::current_exe().unwrap();
+    let told = within(60, "env", &["ROWEN_LOOK_SECONDS=1", program.to_str().unwrap(), "pvcreate", node]);
+    drop(stopped);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.trim().ends_with(SILENT), "{told}");
+}
+
+fn a_device_that_hangs_when_it_is_opened_is_refused() {
+    let (hangs, vg) = (Vg::make(&[128 * MIB]), Vg::make(&[64 * MIB]));
+    let node = hangs.create("lv", VolumeKind::Thick, 64 * MIB, true);
+    let first = impatient(&vg);
+    let pause = Pause::at("opening");
+    let (group, path) = (vg.name.clone(), node.to_str().unwrap().to_owned());
+    let command = std::thread::spawn(move || {
+        let mut client = server::ensure_running(&group).unwrap();
+        client.ask(&Request::AddPv { paths: vec![path] }, &mut |_| {})
+    });
+    pause.wait();
+    let stopped = Stopped::all_of(&hangs);
+    drop(pause);
+    match command.join().unwrap() {
+        Outcome::Error { kind: ErrorKind::Io, message } => assert!(message.ends_with(SILENT), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    goes_on(&vg, first);
+    drop(stopped);
 }
 
 /// A server that sees this block device, and its keeper and successors with it.
@@ -210,5 +276,43 @@ fn no_two_groups_lie_on_volumes_of_each_other() {
     let (kind, message) = lower.refusal(Request::AddPv { paths: vec![path] });
     assert!(kind == ErrorKind::Invalid && message.ends_with("it lies on a volume of this group."), "{message}");
     drop(above);
+    drop(upper);
+}
+
+/// Each looks what the other's volume lies on before either has taken it.
+fn two_groups_do_not_take_each_others_volumes_at_once() {
+    let lower = Vg::make(&[256 * MIB]);
+    let upper = Vg::make(&[256 * MIB]);
+    let (low, high) =
+        (lower.create("lv", VolumeKind::Thick, 64 * MIB, true), upper.create("lv", VolumeKind::Thick, 64 * MIB, true));
+    let taken = |path: &Path| Request::AddPv { paths: vec![path.to_str().unwrap().to_owned()] };
+    let pause = Pause::at("looked below");
+    let (group, request) = (upper.name.clone(), taken(&low));
+    let first = std::thread::spawn(move || {
+        let mut client = server::ensure_running(&group).unwrap();
+        client.ask(&request, &mut |_| {})
+    });
+    pause.wait();
+    let (group, request) = (lower.name.clone(), taken(&high));
+    let second = std::thread::spawn(move || {
+        let mut client = server::ensure_running(&group).unwrap();
+        client.ask(&request, &mut |_| {})
+    });
+    // A second server that comes to that step would pause there, too.
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(pause);
+    let (first, second) = (first.join().unwrap(), second.join().unwrap());
+    match second {
+        Outcome::Error { kind: ErrorKind::Invalid, message } => {
+            assert!(message.ends_with("it lies on a volume of this group."), "{message}")
+        }
+        other => panic!("the second: {other:?}, the first: {first:?}"),
+    }
+    assert!(matches!(first, Outcome::Ok), "{first:?}");
+    for vg in [&lower, &upper] {
+        assert!(!paths::joining_in(&paths::group_dir(&vg.name)).exists());
+    }
+    killed(&upper);
+    assert_eq!(upper.report().pvs.len(), 2);
     drop(upper);
 }

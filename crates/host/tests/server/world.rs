@@ -113,8 +113,7 @@ pub fn die_at(step: &str) {
     fs::write(last_step(), step).unwrap();
 }
 
-/// In a server: it has come to this step.
-pub fn die_here(step: &str) {
+fn die_here(step: &str) {
     if fs::read_to_string(last_step()).is_ok_and(|last| last == step) {
         fs::remove_file(last_step()).unwrap();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
@@ -123,17 +122,23 @@ pub fn die_here(step: &str) {
     }
 }
 
-/// The file that names the step at which a helper is to pause, for as long as it is there.
+/// In a server: it has come to this step.
+pub fn step_here(step: &str) {
+    die_here(step);
+    pause_here(step);
+}
+
+/// The file that names the step at which a helper or a server is to pause, for as long as it is there.
 fn pause() -> PathBuf {
     dir().join("pause")
 }
 
-/// What a helper makes when it has come to that step: it has its process number.
+/// What it makes when it has come to that step: it has its process number.
 fn paused() -> PathBuf {
     dir().join("paused")
 }
 
-/// Has helpers pause at a step until this is dropped.
+/// Has helpers and servers pause at a step until this is dropped.
 pub struct Pause;
 
 impl Pause {
