@@ -5,14 +5,17 @@ use rowen_engine::disk::PageBuf;
 use rowen_engine::group::{
     Attributes, Config, FullPolicy, Group, Layout, NewSnapshot, NewVolume, VolumeInfo, VolumeKind,
 };
+use rowen_engine::runtime::Runtime;
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Effort, Explorer, Report, Setup};
+use rowen_sim::disk::Delays;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
 use rowen_sim::scenario::{Step, Who};
 use std::sync::Arc;
+use std::time::Duration;
 
 const BLOCKS: u64 = 16 * WINDOW;
 
@@ -78,6 +81,34 @@ fn an_origin_reads_in_one_piece_while_its_snapshot_is_held() {
             });
         }
     }
+}
+
+/// Writes to what was filled a moment ago are put elsewhere once more (R6): its windows are looked at again.
+#[test]
+fn a_volume_that_is_written_while_it_is_filled_is_filled_in_the_end() {
+    let setup = filling(96, Layout::Read);
+    let world = World::new(9);
+    let (disks, group) = setup.make(&world).unwrap();
+    let (client, runtime) = (Client::new(world.handle(), group, Arc::default()), world.handle());
+    world.run(async {
+        let (vol, _) = with_snapshot(&client, thick(BLOCKS), SnapshotKind::default()).await;
+        disks.set_delays(Delays { read: (5_000, 30_000), ..Delays::default() });
+        // Every second block; and then the same ones while their windows are filled.
+        let mut rng = Rng::new(9);
+        for block in (0..BLOCKS).step_by(2) {
+            client.write(vol, block * 8, 8, &[]).await.unwrap();
+        }
+        for _ in 0..BLOCKS {
+            client.write(vol, rng.below(BLOCKS / 2) * 16, 8, &[]).await.unwrap();
+            runtime.sleep(Duration::from_micros(300)).await;
+        }
+        let stats = client.group.stats();
+        assert!(stats.windows_filled > 0 && stats.writes_again > 0, "{stats:?}");
+        idle(&client).await;
+        let after = segments(&client, &disks, vol, BLOCKS).await;
+        assert!(after <= 4, "{after} segments, {stats:?}");
+        client.close().await.unwrap();
+    });
 }
 
 #[test]

@@ -51,8 +51,9 @@ impl Redirected {
 impl Volume {
     /// Remembers what is redirected, if it may be filled. True: somebody has to be told.
     pub(super) fn note_redirected(&self, state: &mut State, pieces: &[Piece]) -> bool {
-        let is_shared = |piece: &&Piece| matches!(piece.place, Place::New { old: Some(_), .. });
-        let mut redirected = pieces.iter().filter(is_shared).peekable();
+        // What was filled a moment ago is put elsewhere once more (R6).
+        let is_moved = |piece: &&Piece| matches!(piece.place, Place::New { old: Some(_), .. } | Place::Again { .. });
+        let mut redirected = pieces.iter().filter(is_moved).peekable();
         if !self.core.config.rehome || redirected.peek().is_none() || !self.is_filled(state) {
             return false;
         }

@@ -410,7 +410,10 @@ impl Volume {
             self.core.meta.lock().write_done();
         }
         Some(match (planned, fresh) {
-            (Ok(plan), _) => Poll::Ready(Ok(Plan::Map(plan))),
+            (Ok(plan), _) => {
+                let wants_fill = self.note_redirected(state, &pieces);
+                Poll::Ready(Ok(Plan::Map(MapPlan { wants_fill, ..plan })))
+            }
             (Err(AllocError::Map(MapError::Missing(node, level))), _) => Poll::Ready(Ok(Plan::Load(node, level))),
             (Err(AllocError::Map(MapError::Corrupt(error))), _) => Poll::Ready(Err(error)),
             // Where there is no room to put them elsewhere, fresh blocks are waited for.
@@ -574,7 +577,6 @@ impl Volume {
         plan.replaces = again.map(|piece| piece.end - piece.start).sum();
         let copies = pieces.iter().filter(|piece| matches!(piece.place, Place::Copy { .. }));
         plan.copies = copies.map(|piece| piece.end - piece.start).sum();
-        plan.wants_fill = self.note_redirected(state, pieces);
         plan.op = state.begin_with(first, last, Mode::Map, plan.allocated.clone(), plan.replaces);
         Ok(plan)
     }
