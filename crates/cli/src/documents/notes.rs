@@ -122,6 +122,12 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
         "Nothing is copied. `-c` (4k to 512k) says how much contiguous space the first write into a chunk keeps for \
          its neighbours. A pool's chunk may be any multiple of 64k; it counts as a power of two.",
     ),
+    (
+        "an origin never moves, and is read in one piece",
+        "It lies in pieces where it was overwritten in part. When its snapshots are gone, a server brings it back \
+         to one place; while they are held, only with the tag `layout=read` \
+         ([operations.md](operations.md#laid-out-for-reading)).",
+    ),
     ("a snapshot without `-L` needs a thin pool", "It shares the group's free space."),
     ("`lvcreate -s -L`: full means invalid", "The same: the snapshot becomes invalid, and its origin is not affected."),
     ("removing an origin removes its snapshots", "Snapshots with a size are removed, as in LVM. The others stay."),
