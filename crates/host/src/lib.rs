@@ -9,6 +9,8 @@ pub mod helper;
 pub mod hostile;
 pub mod keeper;
 pub mod paths;
+#[doc(hidden)]
+pub mod planted;
 pub mod reactor;
 pub mod server;
 pub mod settings;

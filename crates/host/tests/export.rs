@@ -534,3 +534,27 @@ fn only_root_may_talk_to_a_keeper() {
     assert!(log.contains("a connection of user 65534 was refused"), "{log}");
     world.end();
 }
+
+/// A server unmounts its volumes' files itself. It must not wait for who serves them, which may be nobody (H1).
+#[test]
+fn unmounting_a_volumes_file_waits_for_nobody() {
+    use rowen_host::export::fuse::mount::{mount, unmount};
+    let file = std::env::temp_dir().join(format!("rowen-unserved-{}", std::process::id()));
+    File::create(&file).unwrap();
+    let mounted = mount(&file).unwrap();
+    let path = file.clone();
+    let reader = std::thread::spawn(move || File::open(path).map(drop));
+    // Its request is there, and stays without an answer.
+    let mut polled = [rustix::event::PollFd::new(&mounted.fd, rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut polled, None).unwrap(), 1);
+    let (done, ended) = std::sync::mpsc::channel();
+    let path = file.clone();
+    let unmounting = std::thread::spawn(move || done.send(unmount(&path)).unwrap());
+    wait_for("the reader's end", Duration::from_secs(15), || reader.is_finished());
+    ended.recv_timeout(Duration::from_secs(15)).unwrap().unwrap();
+    unmounting.join().unwrap();
+    assert!(reader.join().unwrap().is_err());
+    assert!(!fs::read_to_string("/proc/self/mountinfo").unwrap().contains(file.to_str().unwrap()));
+    drop(mounted);
+    fs::remove_file(file).unwrap();
+}

@@ -6,6 +6,7 @@ use super::plain::{Identity, Plain, PlainDisks, block_on};
 use super::scan::{Pv, PvState};
 use crate::disks::OpenMode;
 use crate::helper::{Job, Session, is_late};
+use crate::planted;
 use parking_lot::Mutex;
 use rowen_control::names;
 use rowen_control::wire::write_frame;
@@ -151,7 +152,7 @@ fn ask(paths: &[PathBuf]) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
             Err(e) => return Err(failed(e)),
         }
     }
-    if !is_open.contains(&true) {
+    if !is_open.contains(&true) || planted::is("asks_the_late") {
         session.end();
     }
     let silent = paths.iter().zip(&is_open).filter(|(_, is_open)| **is_open).map(|(path, _)| path.clone());

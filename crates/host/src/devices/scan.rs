@@ -5,7 +5,7 @@ use super::stack::{self, Stack};
 use super::{Error, file, look, members};
 use crate::disks::holders;
 use crate::export::loopdev::LoopDevice;
-use crate::paths;
+use crate::{paths, planted};
 use rowen_control::names;
 use rowen_engine::group::{PvLabel, PvMembership};
 use rowen_engine::units::Uuid;
@@ -107,8 +107,8 @@ pub fn scan() -> Result<Scan, Error> {
 /// The members of the group `name`: where its server had them, if they are there, or wherever they are.
 pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
     let paths = match names::check_form(name) {
-        Ok(()) => members::read(name),
-        Err(_) => Vec::new(),
+        Ok(()) if !planted::is("looks_everywhere") => members::read(name),
+        _ => Vec::new(),
     };
     let mut known = Scan::default();
     for (path, found) in paths.iter().zip(look::look_at(&paths)?) {
@@ -159,7 +159,8 @@ fn block_candidates() -> Vec<PathBuf> {
     let chosen = paths::scanned_devices();
     let is_seen = |path: &PathBuf| !paths::is_private_world() || chosen.contains(path);
     let stack = Stack::read();
-    let is_worth = |numbers: &str| !stack.lies_on_volume(numbers) && !stack::is_component(numbers);
+    let is_on_volume = |numbers: &str| stack.lies_on_volume(numbers) && !planted::is("looks_at_volumes");
+    let is_worth = |numbers: &str| !is_on_volume(numbers) && !stack::is_component(numbers);
     let devices = sized_block_devices().filter(|(path, numbers)| is_seen(path) && is_worth(numbers));
     let mut found: Vec<PathBuf> = devices.map(|(path, _)| path).collect();
     found.sort();

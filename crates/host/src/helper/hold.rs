@@ -8,6 +8,7 @@ use super::{Trouble, has_name, is_gone};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use crate::export::usage::{Mount, Mounts};
+use crate::planted;
 use rowen_control::wire::{read_frame, write_frame};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
@@ -89,9 +90,10 @@ pub fn hold(socket: &UnixStream, volumes: Vec<Held>, near: bool, reached: fn(&st
     let all = found.into_iter().try_for_each(|filesystem| freeze(filesystem, &mut frozen));
     reached("frozen");
     let told = say(all.map(|()| Stage::Frozen).map_err(Trouble::from));
-    if told.is_ok() {
-        // H4: a word, or the end.
-        let _ = read_frame::<Enough>(&mut &*socket);
+    // H4: a word, or the end.
+    let is_asked = told.is_ok() && matches!(read_frame::<Enough>(&mut &*socket), Ok(Some(_)));
+    while planted::is("never_thaws") && !is_asked {
+        std::thread::park();
     }
     reached("thawing");
     for one in frozen.into_iter().rev() {
@@ -137,7 +139,11 @@ fn prove(mount: &Mount, held: &Held) -> Option<Filesystem> {
     let is_device = device == (held.major, held.minor);
     // Filesystems over several devices have a number of their own: there the mount is the proof.
     let is_it = if mount.is_of_several { is_mount } else { is_device && (is_mount || !tells_mount) };
-    is_it.then(|| Filesystem { held: held.clone(), root, is_of_several: mount.is_of_several })
+    (is_it || planted::is("not_proven")).then(|| Filesystem {
+        held: held.clone(),
+        root,
+        is_of_several: mount.is_of_several,
+    })
 }
 
 /// To be read and asked: what `find` opened leads nowhere else than where it led.
@@ -168,7 +174,9 @@ fn freeze(filesystem: Filesystem, frozen: &mut Vec<Frozen>) -> Result<()> {
     }
     let device = LoopDevice { number: held.number };
     let sequence = LoopDevice::sequence_of(held.major, held.minor).map_or(String::new(), |n| n.to_string());
-    marker.write(&format!("{}:{} {}\n", held.major, held.minor, sequence))?;
+    if !planted::is("no_marker") {
+        marker.write(&format!("{}:{} {}\n", held.major, held.minor, sequence))?;
+    }
     let refused = match control(&root, FIFREEZE) {
         Ok(()) => {
             frozen.push(Frozen { root, marker, is_of_several });

@@ -140,8 +140,13 @@ pub fn is_one(words: &[String]) -> bool {
 fn serve(reached: fn(&str)) -> io::Result<()> {
     session::stand_alone();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    while let Some(job) = read_frame::<Job>(&mut &socket)? {
-        obey(job, &socket, reached)?;
+    work(&socket, reached)
+}
+
+/// Does what is asked until nobody asks any more.
+fn work(socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
+    while let Some(job) = read_frame::<Job>(&mut &*socket)? {
+        obey(job, socket, reached)?;
     }
     Ok(())
 }

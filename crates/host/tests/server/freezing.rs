@@ -20,6 +20,7 @@ pub const TESTS: &[Test] = &[
     ("freezing::a_helper_that_is_killed_leaves_nothing_frozen", a_killed_helper_leaves_nothing_frozen),
     ("freezing::a_helper_that_is_late_leaves_nothing_frozen", a_late_helper_leaves_nothing_frozen),
     ("freezing::what_another_namespace_puts_there_is_not_opened", what_another_namespace_puts_there_is_not_opened),
+    ("freezing::what_covers_a_volume_is_not_frozen", what_covers_a_volume_is_not_frozen),
     ("freezing::a_helper_that_has_answered_is_asked_again", a_helper_that_has_answered_is_asked_again),
 ];
 
@@ -205,6 +206,35 @@ fn what_another_namespace_puts_there_is_not_opened() {
         drop(fs::write(Path::new("/tmp").join(".rowen-root-is-not-frozen"), b"x"));
     }
     drop(fs::remove_file("/tmp/.rowen-root-is-not-frozen"));
+}
+
+/// A namespace's list has both mounts, and the path leads to the one on top.
+fn what_covers_a_volume_is_not_frozen() {
+    let vg = Vg::make(&[256 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thick, 64 * MIB, true);
+    run("mkfs.ext4", &["-q", "-F", node.to_str().unwrap()]);
+    let other = Vg::make(&[128 * MIB]);
+    let cover = Mounted::ext4(&other.create("cover", VolumeKind::Thick, 64 * MIB, true));
+    let (below, ready) = (dir().join("mnt-below"), dir().join("covered"));
+    fs::create_dir_all(&below).unwrap();
+    let line = format!(
+        "mount --make-rprivate / && mount {} {1} && mount --bind {2} {1} && touch {3} && exec sleep 300",
+        node.display(),
+        below.display(),
+        cover.point.display(),
+        ready.display()
+    );
+    let mut namespace = Command::new("unshare").args(["-m", "sh", "-c", &line]).spawn().unwrap();
+    wait_for("the other namespace", || ready.exists());
+    let pause = Pause::at("frozen");
+    let command = snapshot_begins(&vg, "s");
+    wait_for("the snapshot or its pause", || command.is_finished() || pause.has_come());
+    write(&cover);
+    drop(pause);
+    assert!(matches!(command.join().unwrap(), Outcome::Created(_)));
+    namespace.kill().unwrap();
+    namespace.wait().unwrap();
+    drop(cover);
 }
 
 /// To start a process takes longer than most requests to it do. One that waits holds nothing (H2, H10), and may be killed.

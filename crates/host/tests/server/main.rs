@@ -9,6 +9,7 @@
 mod devices;
 mod freezing;
 mod life;
+mod planted;
 mod socket;
 mod stacks;
 mod usage;
@@ -27,7 +28,11 @@ fn tests() -> Vec<Test> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Ok(bug) = std::env::var(planted::VARIABLE) {
+        rowen_host::planted::plant(&bug, world::pause_here);
+    }
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [planted::ARGUMENT, ..] => return planted::run(&arguments[1..]),
         ["serve", group] => {
             let options = rowen_host::server::Options::new(group);
             return rowen_host::server::main(&rowen_host::server::Options { reached: world::step_here, ..options })

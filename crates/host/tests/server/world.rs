@@ -148,6 +148,10 @@ impl Pause {
         Pause
     }
 
+    pub fn has_come(&self) -> bool {
+        paused().exists()
+    }
+
     /// The process that pauses.
     pub fn wait(&self) -> i32 {
         let mut pid = None;

@@ -110,7 +110,8 @@ pub fn resend(fd: &OwnedFd) -> io::Result<()> {
 
 /// Unmounts the file, which nothing uses any more, and ends its connection: copies of the mount in other mount namespaces
 /// (containers) would keep it alive for as long as they are there. A process that is just looking at the file (a scan of
-/// all files) is waited for, for a moment.
+/// all files) is waited for, for a moment. Whoever serves the file is not: the connection ends before the mount does, and no
+/// request is answered for that (H1).
 pub fn unmount(path: &Path) -> Result<()> {
     let mut tries = 0;
     loop {

@@ -1,0 +1,37 @@
+//! Bugs that are put in on purpose, for the tests that must find them (feature `planted`, for tests alone). Without the feature there
+//! is none.
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use parking_lot::RwLock;
+
+    pub static BUG: RwLock<Option<String>> = RwLock::new(None);
+    pub static REACHED: RwLock<fn(&str)> = RwLock::new(|_| {});
+}
+
+/// This process has that bug from now on. `reached` is told of a helper's steps where the bug is that it is none.
+#[cfg(feature = "planted")]
+pub fn plant(bug: &str, reached: fn(&str)) {
+    *chosen::BUG.write() = Some(bug.to_owned());
+    *chosen::REACHED.write() = reached;
+}
+
+/// Whether this process has that bug.
+pub(crate) fn is(bug: &str) -> bool {
+    #[cfg(feature = "planted")]
+    return chosen::BUG.read().as_deref() == Some(bug);
+    #[cfg(not(feature = "planted"))]
+    {
+        let _ = bug;
+        false
+    }
+}
+
+pub(crate) fn reached() -> fn(&str) {
+    #[cfg(feature = "planted")]
+    return *chosen::REACHED.read();
+    #[cfg(not(feature = "planted"))]
+    {
+        |_| {}
+    }
+}

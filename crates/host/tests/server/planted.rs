@@ -1,0 +1,45 @@
+//! Bugs that are put in on purpose: each breaks one rule (H1 to H13), and the test that is named with it must fail. Run on request:
+//! `cargo test -p rowen-host --test server planted`.
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// The argument that asks for it, and the variable that names the bug to the test's processes.
+pub const ARGUMENT: &str = "planted";
+pub const VARIABLE: &str = "ROWEN_TEST_PLANTED";
+
+const BUGS: &[(&str, &str, &str)] = &[
+    ("H1", "in_server", "freezing::a_helper_that_has_answered_is_asked_again"),
+    ("H2", "keeps_descriptors", "freezing::a_helper_that_has_answered_is_asked_again"),
+    ("H3", "waits_for_ever", "freezing::a_helper_that_is_late_leaves_nothing_frozen"),
+    ("H4", "never_thaws", "freezing::a_server_that_is_killed_leaves_nothing_frozen"),
+    ("H5", "no_marker", "freezing::a_helper_that_is_killed_leaves_nothing_frozen"),
+    ("H6", "not_proven", "freezing::what_covers_a_volume_is_not_frozen"),
+    ("H8", "looks_at_volumes", "stacks::a_loop_device_over_a_file_on_a_volume_is_not_looked_at"),
+    ("H9", "looks_everywhere", "stacks::a_device_that_hangs_keeps_no_server_from_coming_back"),
+    ("H10", "asks_the_late", "stacks::a_device_that_hangs_is_refused"),
+    ("H11", "not_noted", "stacks::two_groups_do_not_take_each_others_volumes_at_once"),
+    ("H12", "opens_itself", "stacks::a_device_that_hangs_when_it_is_opened_is_refused"),
+    ("H13", "counts_places", "usage::a_place_that_a_user_holds_is_no_use"),
+    ("H13", "believes_sources", "usage::a_mount_that_names_a_volume_is_no_use"),
+];
+
+/// Runs each test with its bug, all or those that the filters name.
+pub fn run(filters: &[String]) -> ExitCode {
+    let chosen = |bug: &str| filters.is_empty() || filters.iter().any(|filter| bug.contains(filter.as_str()));
+    let mut missed = Vec::new();
+    for (rule, bug, test) in BUGS.iter().filter(|(_, bug, _)| chosen(bug)) {
+        let begun = Instant::now();
+        let output = Command::new("/proc/self/exe").arg(test).env(VARIABLE, bug).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let is_found = !output.status.success() && text.contains("0 passed; 1 failed");
+        let word = if is_found { "found" } else { "MISSED" };
+        println!("{rule} {bug} ... {word} by {test} ({} ms)", begun.elapsed().as_millis());
+        if !is_found {
+            println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+            missed.push(*bug);
+        }
+    }
+    println!("\n{} missed {missed:?}", missed.len());
+    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
