@@ -240,8 +240,9 @@ impl Group {
         .await
     }
 
-    /// Makes what was freed before the capture usable. In a free tree that is larger than what is left of metadata that may take
-    /// several checkpoints: each gives back the nodes that the one before has replaced.
+    /// Makes what was freed before the capture usable. That may take several checkpoints: in a free tree that is larger than what is
+    /// left of metadata, each gives back the nodes that the one before has replaced; and where much of the tree changes, each writes
+    /// the nodes that the one before has made dirty (L7).
     async fn commit_freed(&self) -> Result<()> {
         let keep = || self.core.meta.lock().kept_from_commit();
         let (committed, is_done) = self.commit_some(keep).await?;
@@ -269,7 +270,11 @@ impl Group {
     /// there are none left.
     async fn commit_some(&self, keep: impl Fn() -> u64) -> Result<(bool, bool)> {
         let mut pace = Pace::default();
+        let mut dirtied = 0;
         for step in 0u64.. {
+            if self.is_dirty_enough(dirtied) && step > 0 {
+                return Ok((true, false));
+            }
             if step % COMMITS_AHEAD == 0 {
                 let runs = self.window().min(COMMITS_AHEAD as usize * COMMIT_STEP);
                 let next = self.core.space.lock().next_to_commit(runs);
@@ -280,7 +285,10 @@ impl Group {
                 let keep = keep();
                 self.core.space.lock().finish_commit(Hands { keep, ..self.core.hands() })
             };
-            match self.core.with_nodes_privileged(some).await {
+            let before = self.core.cache.dirty_bytes();
+            let outcome = self.core.with_nodes_privileged(some).await;
+            dirtied += self.core.cache.dirty_bytes().saturating_sub(before);
+            match outcome {
                 Ok(true) => return Ok((true, true)),
                 Ok(false) => self.core.pace(&mut pace).await,
                 Err(Error::NoSpace { .. }) => return Ok((step > 0, false)),
@@ -288,6 +296,16 @@ impl Group {
             }
         }
         unreachable!("each step commits something")
+    }
+
+    /// L7: whether the rest of what is being made usable has to wait for the next checkpoint, when so many bytes of nodes are dirty
+    /// by it. Writes that change maps have the rest of the room for dirty nodes, so that they need not wait for that. A quarter is done at
+    /// any rate: who writes much must not keep space from coming back.
+    fn is_dirty_enough(&self, dirtied: u64) -> bool {
+        let bound = self.core.config.dirty_bytes as u64;
+        let _ = self.core.too_dirty(); // For the statistics.
+        let is_enough = dirtied > bound || dirtied > bound / 4 && self.core.cache.dirty_bytes() > 2 * bound;
+        is_enough && !self.core.planted("commit_unbounded")
     }
 
     /// Sees to it that the stream's pages can be had, before the gate is closed; and the next one's after it.
