@@ -253,8 +253,27 @@ fn frames_out_of_order_are_found() {
     assert!(report.failures > 0);
 }
 
+/// A capture must fall between a frame's writing and its failure: more throws of the dice. The bug is found, or all are sound.
+fn captures(planted: Option<&'static str>) -> Report {
+    let mut all = Report::default();
+    for seed in 1..=20 {
+        for bad in [&[0, 2, 3][..], &[1, 4, 6, 9], &[2, 5, 7, 8, 12]] {
+            all.add(explore(&beside_checkpoints(), bad, planted, seed));
+            if all.failures > 0 {
+                return all;
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn captures_while_frames_fail() {
+    let report = captures(None);
+    assert!(report.failures == 0, "{}", report.findings.join("\n"));
+}
+
 #[test]
 fn a_checkpoint_that_names_what_is_still_to_move_is_found() {
-    let report = explore_all(Some("bad_ring_passed"));
-    assert!(report.failures > 0);
+    assert!(captures(Some("bad_ring_passed")).failures > 0);
 }
