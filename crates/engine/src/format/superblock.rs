@@ -426,28 +426,32 @@ mod tests {
         assert_eq!(place_behind(&[pv(0, 1)], 1 << 28, 5), Some(256), "extents of a terabyte");
     }
 
+    fn a_root(pvs: Vec<PvEntry>, features: u64, journal_start: u64) -> GroupRoot {
+        GroupRoot {
+            uuid: Uuid([9; 16]),
+            name: "g".into(),
+            extent_blocks: 256,
+            pvs,
+            journal_start,
+            journal_blocks: 256,
+            journal_id: 1,
+            journal_position: 0,
+            journal_seq: 1,
+            capture_seq: 1,
+            generation: 1,
+            features,
+            index: [300, 400],
+            stream_len: 10,
+            clean: true,
+            bad: BadPlaces::default(),
+        }
+    }
+
     #[test]
     fn a_gap_is_understood_only_where_it_is_announced() {
         let pv = |byte: u8, first_extent| PvEntry { uuid: Uuid([byte; 16]), first_extent, extents: 4, size: 1 << 30 };
         let decoded = |pvs: Vec<PvEntry>, features, journal_start| {
-            let group = GroupRoot {
-                uuid: Uuid([9; 16]),
-                name: "g".into(),
-                extent_blocks: 256,
-                pvs,
-                journal_start,
-                journal_blocks: 256,
-                journal_id: 1,
-                journal_position: 0,
-                journal_seq: 1,
-                capture_seq: 1,
-                generation: 1,
-                features,
-                index: [1700, 1800],
-                stream_len: 10,
-                clean: true,
-                bad: BadPlaces::default(),
-            };
+            let group = GroupRoot { index: [1700, 1800], ..a_root(pvs, features, journal_start) };
             let superblock =
                 Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };
             let read = Superblock::decode(&superblock.encode(), "here");
@@ -466,24 +470,9 @@ mod tests {
     #[test]
     fn bad_places_are_read_only_where_they_are_announced() {
         let decoded = |runs: Vec<Range<u64>>, features| {
-            let group = GroupRoot {
-                uuid: Uuid([9; 16]),
-                name: "g".into(),
-                extent_blocks: 256,
-                pvs: vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 4, size: 1 << 30 }],
-                journal_start: 0,
-                journal_blocks: 256,
-                journal_id: 1,
-                journal_position: 0,
-                journal_seq: 1,
-                capture_seq: 1,
-                generation: 1,
-                features,
-                index: [300, 400],
-                stream_len: 10,
-                clean: true,
-                bad: BadPlaces::from_runs(runs, 1 << 20).unwrap(),
-            };
+            let pvs = vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 4, size: 1 << 30 }];
+            let bad = BadPlaces::from_runs(runs, 1 << 20).unwrap();
+            let group = GroupRoot { bad, ..a_root(pvs, features, 0) };
             let places = group.bad_places().len();
             let superblock =
                 Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };

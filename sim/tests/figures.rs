@@ -1,0 +1,303 @@
+//! Figures of a group of 10 TiB on a modelled flash disk: how long it takes to open, and how long a write waits beside work in
+//! the background. Not part of the usual run: `docs/testing.md` has the commands and what was measured.
+//!
+//! The disk's time is virtual and exact, and the processor costs nothing in it. Of an opening the processor's time is told beside
+//! it, to 4 ms. Of writes only the disk's time is told: what they wait for, not what they cost.
+#![allow(clippy::unwrap_used)]
+
+use parking_lot::Mutex;
+use rowen_engine::disk::{Completer, DiskOp, DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
+use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
+use rowen_engine::runtime::Runtime;
+use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
+use rowen_sim::disk::{Counts, SpillDisks, is_metadata};
+use rowen_sim::exec::{Handle, World};
+use rowen_sim::rng::Rng;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TIB: u64 = 1 << 40;
+/// The disk: so many requests at once, a read, a write and a flush in microseconds, and bytes in a microsecond.
+const CHANNELS: usize = 32;
+const READ: u64 = 90;
+const WRITE: u64 = 25;
+const FLUSH: u64 = 400;
+const BYTES_IN_A_MICRO: u64 = 2000;
+
+/// A flash disk with some requests under way at once. It keeps metadata; data reads as zeros.
+struct Flash {
+    inner: Arc<SpillDisks>,
+    clock: Arc<Handle>,
+    state: Mutex<Channels>,
+}
+
+struct Channels {
+    busy_until: Vec<u64>,
+    counts: Counts,
+}
+
+impl Flash {
+    fn new(inner: Arc<SpillDisks>, clock: Arc<Handle>) -> Arc<Flash> {
+        let state = Mutex::new(Channels { busy_until: vec![0; CHANNELS], counts: Counts::default() });
+        Arc::new(Flash { inner, clock, state })
+    }
+
+    fn counts(&self) -> Counts {
+        self.state.lock().counts
+    }
+
+    /// When the request is done. Each segment is a command of its own.
+    fn take(&self, op: &DiskOp) -> u64 {
+        let mut state = self.state.lock();
+        let Channels { busy_until, counts } = &mut *state;
+        let now = self.clock.now();
+        let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments }) = op else {
+            counts.flushes += 1;
+            return now + FLUSH;
+        };
+        let mut done = now;
+        for segment in segments {
+            let len = u64::from(segment.len);
+            let (commands, bytes, base) = match op.kind() {
+                DiskOpKind::Read => (&mut counts.reads, &mut counts.read_bytes, READ),
+                _ => (&mut counts.writes, &mut counts.written_bytes, WRITE),
+            };
+            *commands += 1;
+            *bytes += len;
+            let channel = busy_until.iter_mut().min().unwrap();
+            *channel = now.max(*channel) + base + len / BYTES_IN_A_MICRO;
+            done = done.max(*channel);
+        }
+        done
+    }
+}
+
+impl Disks for Flash {
+    fn count(&self) -> usize {
+        self.inner.count()
+    }
+
+    fn geometry(&self, pv: PvIndex) -> PvGeometry {
+        self.inner.geometry(pv)
+    }
+
+    fn submit(&self, op: DiskOp, done: Completer) {
+        let delay = self.take(&op) - self.clock.now();
+        let inner = self.inner.clone();
+        self.clock.after(delay, move || inner.submit(op, done));
+    }
+}
+
+/// Nanoseconds that this thread has had of a processor.
+fn processor() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap())
+}
+
+fn spec(name: &str, kind: VolumeKind, blocks: u64) -> NewVolume {
+    NewVolume {
+        name: name.into(),
+        uuid: Uuid([name.len() as u8; 16]),
+        kind,
+        blocks,
+        sector: 512,
+        chunk_blocks: 1,
+        full: FullPolicy::Fail,
+        attributes: Attributes::default(),
+    }
+}
+
+fn snapshot(origin: VolumeId, name: &str) -> NewSnapshot {
+    NewSnapshot {
+        origin,
+        name: name.into(),
+        uuid: Uuid([name.len() as u8 + 100; 16]),
+        reserve: None,
+        read_only: false,
+        chunk_blocks: 1,
+        attributes: Attributes::default(),
+    }
+}
+
+/// A machine with the group open.
+struct Machine {
+    world: World,
+    group: Arc<Group>,
+}
+
+impl Machine {
+    /// Opens the group in a world of its own, and tells what that took.
+    fn open(spill: &Arc<SpillDisks>, what: &str) -> Machine {
+        let world = World::new(7);
+        let disk = Flash::new(spill.clone(), world.handle());
+        let (begun, cpu) = (world.handle().now(), processor());
+        let config = Config { rehome: false, ..Config::default() };
+        let group = world.run(Group::open(disk.clone() as Arc<dyn Disks>, world.handle(), config)).unwrap();
+        let (took, cpu) = (world.handle().now() - begun, processor() - cpu);
+        let (counts, stats) = (disk.counts(), group.stats());
+        println!(
+            "{what}: {} ms of the disk, {} ms of the processor; {} reads of {} KiB, {} writes of {} KiB, {} flushes; \
+             {} records applied, {} left out",
+            took / 1000,
+            cpu / 1_000_000,
+            counts.reads,
+            counts.read_bytes >> 10,
+            counts.writes,
+            counts.written_bytes >> 10,
+            counts.flushes,
+            stats.recovered,
+            stats.recovery_skipped
+        );
+        Machine { world, group }
+    }
+
+    /// So many writes of single blocks anywhere below `limit`, many at a time, with a flush now and then.
+    fn scatter(&self, id: VolumeId, count: u64, limit: u64, seed: u64) {
+        let volume = self.group.volume(id).unwrap();
+        let buf = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
+        let mut rng = Rng::new(seed);
+        for _ in 0..count / 64 {
+            let blocks: Vec<u64> = (0..64).map(|_| rng.below(limit)).collect();
+            self.world.run(async {
+                let start = |block: u64| {
+                    let (volume, buf) = (volume.clone(), buf.clone());
+                    self.world
+                        .handle()
+                        .start("write", async move { volume.write(block * BLOCK_SIZE, BLOCK_SIZE as u32, buf).await })
+                };
+                let started: Vec<_> = blocks.into_iter().map(start).collect();
+                for write in started {
+                    write.await.unwrap();
+                }
+                volume.flush().await.unwrap();
+            });
+        }
+    }
+}
+
+/// A group of 10 TiB, of which a thick volume has 80 %: a snapshot, so many writes anywhere in the volume, another one, as many
+/// writes, and the first snapshot goes. So a part of the volume, and what is free, is in single blocks.
+fn aged(writes: u64) -> (Arc<SpillDisks>, Machine, VolumeId) {
+    let geometry = PvGeometry { size: 10 * TIB, sector: 512 };
+    let spill = Arc::new(SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap());
+    let pvs = vec![NewPv { uuid: Uuid([1; 16]) }];
+    let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs };
+    World::new(6).run(Group::create(spill.clone() as Arc<dyn Disks>, new)).unwrap();
+    let machine = Machine::open(&spill, "a new group");
+    let blocks = 8 * TIB / BLOCK_SIZE;
+    let (group, world) = (machine.group.clone(), &machine.world);
+    let volume = world.run(async {
+        let volume = group.create_volume(spec("data", VolumeKind::Thick, blocks)).await.unwrap();
+        group.create_volume(spec("other", VolumeKind::Thin, 1 << 20)).await.unwrap();
+        group.snapshot(&[snapshot(volume, "first")]).await.unwrap();
+        volume
+    });
+    machine.scatter(volume, writes, blocks, 1);
+    world.run(async { group.snapshot(&[snapshot(volume, "second")]).await.unwrap() });
+    machine.scatter(volume, writes, blocks, 2);
+    let first = id_of(&group, "first");
+    world.run(async {
+        group.remove(&[first]).await.unwrap();
+        group.reclaim_idle().await.unwrap();
+    });
+    println!("{writes} writes, twice: {:?}", group.stats());
+    (spill, machine, volume)
+}
+
+fn id_of(group: &Group, name: &str) -> VolumeId {
+    group.volumes().iter().find(|info| info.name == name).unwrap().id
+}
+
+/// Opening after a kill in the middle of writes, and after an orderly end.
+#[test]
+#[ignore = "a figure"]
+fn opening() {
+    let (spill, machine, volume) = aged(number("WRITES", 150_000));
+    machine.scatter(volume, 20_000, 8 * TIB / BLOCK_SIZE, 3);
+    drop(machine);
+    let machine = Machine::open(&spill, "10 TiB, 80 % full, killed while it was written to");
+    machine.world.run(async { machine.group.close().await.unwrap() });
+    drop(machine);
+    let machine = Machine::open(&spill, "after an orderly end");
+    let report = machine.world.run(async { machine.group.check_open().await.unwrap() });
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+/// Writes to the other volume, one at a time, until `work` is done, or a thousand: how long each took in microseconds, and how
+/// many of them there were beside the work.
+fn writes_beside(machine: &Machine, work: impl Future<Output = ()> + Send + 'static) -> (Vec<u64>, usize) {
+    let clock = machine.world.handle();
+    let is_done = Arc::new(Mutex::new(false));
+    let (group, done) = (machine.group.clone(), is_done.clone());
+    let volume = group.volume(id_of(&group, "other")).unwrap();
+    let working = clock.start("work", async move {
+        work.await;
+        *done.lock() = true;
+    });
+    let buf = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
+    let mut rng = Rng::new(8);
+    let (mut took, mut beside) = (Vec::new(), 0);
+    while !*is_done.lock() || took.len() < 1000 {
+        let begun = clock.now();
+        let block = rng.below(1 << 20);
+        machine.world.run(async { volume.write(block * BLOCK_SIZE, BLOCK_SIZE as u32, buf.clone()).await.unwrap() });
+        took.push(clock.now() - begun);
+        beside += usize::from(!*is_done.lock());
+        machine.world.run(clock.sleep(Duration::from_micros(100)));
+    }
+    machine.world.run(working);
+    took.sort_unstable();
+    (took, beside)
+}
+
+fn tell(what: &str, (took, beside): &(Vec<u64>, usize)) {
+    let at = |share: usize| took[(took.len() - 1) * share / 1000];
+    println!(
+        "{what}: {} writes, {beside} beside it; median {} µs, p99 {} µs, longest {} µs",
+        took.len(),
+        at(500),
+        at(990),
+        at(1000)
+    );
+}
+
+/// The longest write beside each kind of work in the background.
+#[test]
+#[ignore = "a figure"]
+fn writes_beside_work() {
+    let (spill, machine, volume) = aged(number("WRITES", 150_000));
+    let blocks = 8 * TIB / BLOCK_SIZE;
+    tell("nothing else", &writes_beside(&machine, async {}));
+    let group = machine.group.clone();
+    machine.world.run(async { group.snapshot(&[snapshot(id_of(&group, "other"), "ofother")]).await.unwrap() });
+    tell("after a snapshot", &writes_beside(&machine, async {}));
+
+    machine.scatter(volume, 30_000, blocks, 9);
+    let beside = group.clone();
+    tell("a checkpoint", &writes_beside(&machine, async move { beside.checkpoint().await.unwrap() }));
+
+    let beside = group.clone();
+    let second = id_of(&group, "second");
+    let removal = async move {
+        beside.remove(&[second]).await.unwrap();
+        beside.reclaim_idle().await.unwrap();
+        while beside.info().pending_blocks > 0 {
+            beside.checkpoint().await.unwrap();
+        }
+    };
+    tell("a removal, and making usable what it frees", &writes_beside(&machine, removal));
+
+    let beside = group.clone();
+    let check = async move {
+        let report = beside.check_open().await.unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    };
+    tell("a check", &writes_beside(&machine, check));
+    println!("{:?}", group.stats());
+    drop((machine, group));
+    drop(spill);
+}
