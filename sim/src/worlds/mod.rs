@@ -331,7 +331,8 @@ impl History {
         self.seen.tally.add_to("windows brought together", stats.windows_rehomed);
         self.seen.tally.add_to("windows filled beside a snapshot", stats.windows_filled);
         let set = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::SeqCst);
-        self.is_harmed |= set(&age.is_harmed);
+        // A copy that a disk did not take is old until a later checkpoint, or `check`, writes it.
+        self.is_harmed |= set(&age.is_harmed) || stats.copies_not_written > 0;
         self.is_misdirected |= set(&age.is_misdirected);
         self.is_void |= set(&age.is_void);
         let ending = match outcome {
