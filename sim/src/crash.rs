@@ -18,7 +18,9 @@ use crate::stamp::Found;
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Config, Group, NewGroup, NewPv, Stats, VolumeInfo, VolumeState};
+use rowen_engine::group::{
+    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewVolume, Stats, VolumeInfo, VolumeKind, VolumeState,
+};
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +43,20 @@ pub struct Effort {
 impl Default for Effort {
     fn default() -> Self {
         Effort { repeat: 1, recovery: 40, resume: 8, sample: 1 }
+    }
+}
+
+/// A volume of single blocks that fails when the group is full, without attributes. `number` tells its UUID from others.
+pub fn plain_volume(name: &str, number: u8, kind: VolumeKind, blocks: u64) -> NewVolume {
+    NewVolume {
+        name: name.into(),
+        uuid: Uuid([number; 16]),
+        kind,
+        blocks,
+        sector: 512,
+        chunk_blocks: 1,
+        full: FullPolicy::Fail,
+        attributes: Attributes::default(),
     }
 }
 

@@ -7,9 +7,10 @@
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{Completer, DiskOp, DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
-use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
+use rowen_engine::group::{Attributes, Config, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
+use rowen_sim::crash::plain_volume;
 use rowen_sim::disk::{Counts, SpillDisks, is_metadata};
 use rowen_sim::exec::{Handle, World};
 use rowen_sim::rng::Rng;
@@ -99,16 +100,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 fn spec(name: &str, kind: VolumeKind, blocks: u64) -> NewVolume {
-    NewVolume {
-        name: name.into(),
-        uuid: Uuid([name.len() as u8; 16]),
-        kind,
-        blocks,
-        sector: 512,
-        chunk_blocks: 1,
-        full: FullPolicy::Fail,
-        attributes: Attributes::default(),
-    }
+    plain_volume(name, name.len() as u8, kind, blocks)
 }
 
 fn snapshot(origin: VolumeId, name: &str) -> NewSnapshot {

@@ -4,9 +4,9 @@
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewSnapshot, NewVolume, PvExtents, VolumeKind};
+use rowen_engine::group::{Attributes, Config, Group, NewSnapshot, NewVolume, PvExtents, VolumeKind};
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
-use rowen_sim::crash::Setup;
+use rowen_sim::crash::{Setup, plain_volume};
 use rowen_sim::disk::{Faults, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
@@ -30,16 +30,7 @@ fn setup() -> Setup {
 }
 
 fn volume(name: &str, kind: VolumeKind, extents: u64) -> NewVolume {
-    NewVolume {
-        name: name.into(),
-        uuid: Uuid([9; 16]),
-        kind,
-        blocks: extents * EXTENT,
-        sector: 512,
-        chunk_blocks: 4,
-        full: FullPolicy::Fail,
-        attributes: Attributes::default(),
-    }
+    NewVolume { chunk_blocks: 4, ..plain_volume(name, 9, kind, extents * EXTENT) }
 }
 
 fn on(pv: u16, extents: Range<u64>) -> PvExtents {

@@ -4,9 +4,9 @@
 
 use rowen_engine::disk::{DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
+use rowen_engine::group::{Attributes, Config, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
-use rowen_sim::crash::Setup;
+use rowen_sim::crash::{Setup, plain_volume};
 use rowen_sim::disk::{Faults, Image, POLICIES, Policy, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
@@ -23,16 +23,7 @@ fn config() -> Config {
 }
 
 fn volume(name: &str, kind: VolumeKind, blocks: u64) -> NewVolume {
-    NewVolume {
-        name: name.into(),
-        uuid: Uuid([9; 16]),
-        kind,
-        blocks,
-        sector: 512,
-        chunk_blocks: 1,
-        full: FullPolicy::Fail,
-        attributes: Attributes::default(),
-    }
+    plain_volume(name, 9, kind, blocks)
 }
 
 async fn fill(group: &Arc<Group>, name: &str, blocks: u64, byte: u8) {

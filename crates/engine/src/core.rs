@@ -745,11 +745,16 @@ impl Core {
     /// Whether changes have to wait: dirty nodes cannot leave memory before a checkpoint, and come faster than it writes
     /// them where every write meets another leaf.
     pub fn too_dirty(&self) -> bool {
+        self.dirty_bytes() > DIRTY_BOUND * self.config.dirty_bytes as u64
+    }
+
+    /// Bytes of dirty nodes now. The most that was met is counted.
+    pub fn dirty_bytes(&self) -> u64 {
         let dirty = self.cache.dirty_bytes();
         if dirty > self.counters.dirty_most.load(Ordering::Relaxed) {
             self.counters.dirty_most.fetch_max(dirty, Ordering::Relaxed);
         }
-        dirty > DIRTY_BOUND * self.config.dirty_bytes as u64
+        dirty
     }
 
     /// Waits while there are too many dirty nodes. The caller has nothing under way that a checkpoint waits for.
@@ -770,9 +775,7 @@ impl Core {
 
     /// Asks the background for a checkpoint, without waiting for it.
     pub fn want_checkpoint(&self) {
-        if let Ok(group) = self.group() {
-            group.want_checkpoint();
-        }
+        self.journal.want_checkpoint();
     }
 }
 

@@ -303,8 +303,8 @@ impl Group {
     /// any rate: who writes much must not keep space from coming back.
     fn is_dirty_enough(&self, dirtied: u64) -> bool {
         let bound = self.core.config.dirty_bytes as u64;
-        let _ = self.core.too_dirty(); // For the statistics.
-        let is_enough = dirtied > bound || dirtied > bound / 4 && self.core.cache.dirty_bytes() > 2 * bound;
+        let all = self.core.dirty_bytes();
+        let is_enough = dirtied > bound || dirtied > bound / 4 && all > 2 * bound;
         is_enough && !self.core.planted("commit_unbounded")
     }
 
