@@ -213,7 +213,7 @@ impl Client {
         done
     }
 
-    /// Writes `count` stamped sectors. `atomic`: parts that the caller knows to be redirected as a whole (O5).
+    /// Writes `count` stamped sectors. `atomic`: parts that the caller knows to be redirected as a whole (OR5).
     pub async fn write(&self, vol: Vol, sector: u64, count: u64, atomic: &[(u64, u64)]) -> Result<()> {
         let volume = self.volume(vol)?;
         let request = self.oracle.lock().begin_write(vol, sector, count, false, atomic);
@@ -279,7 +279,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Reads a range and compares it with the oracle (O1).
+    /// Reads a range and compares it with the oracle (OR1).
     pub async fn verify(&self, vol: Vol, sector: u64, count: u64) -> std::result::Result<Vec<Found>, Failure> {
         let began = self.oracle.lock().tick();
         let found = self.look(vol, sector, count).await?;

@@ -429,7 +429,7 @@ pub(crate) fn survivors(
 }
 
 /// Compares a recovered group with the oracle: which volumes there are, their names, sizes, contents, and that
-/// commands that touch several volumes are there whole or not at all (O6).
+/// commands that touch several volumes are there whole or not at all (OR6).
 pub fn judge_group(
     oracle: &Oracle,
     infos: &[VolumeInfo],

@@ -3,12 +3,12 @@
 //! A version is a write (or discard) of one sector with the moments of its invocation and its response. It is
 //! *superseded* by another that began after it had ended. From this all rules follow:
 //!
-//! * O1 a read returns a version that no version acknowledged before the read began supersedes;
-//! * O2 after power loss, that no version acknowledged before the last completed flush began supersedes;
-//! * O3 after the program's death, that no acknowledged version supersedes;
-//! * O4 a snapshot holds what O1 allows to a read that lasts as long as the command, and never changes;
-//! * O5 requests marked atomic are found whole or not at all;
-//! * O6 commands under way at the cut have left the old state or the new one.
+//! * OR1 a read returns a version that no version acknowledged before the read began supersedes;
+//! * OR2 after power loss, that no version acknowledged before the last completed flush began supersedes;
+//! * OR3 after the program's death, that no acknowledged version supersedes;
+//! * OR4 a snapshot holds what OR1 allows to a read that lasts as long as the command, and never changes;
+//! * OR5 requests marked atomic are found whole or not at all;
+//! * OR6 commands under way at the cut have left the old state or the new one.
 //!
 //! Moments are numbers drawn from [`Oracle::tick`]; the oracle knows no other clock.
 
@@ -61,11 +61,11 @@ impl Version {
 /// What must have survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// A read that began at this moment (O1).
+    /// A read that began at this moment (OR1).
     Read(u64),
-    /// Power loss now (O2).
+    /// Power loss now (OR2).
     PowerLoss,
-    /// The program's death now (O3).
+    /// The program's death now (OR3).
     Death,
 }
 
@@ -572,7 +572,7 @@ fn judge_contents(
     judge_atomic(contents, vol, first, found, must, wild)
 }
 
-/// O5.
+/// OR5.
 fn judge_atomic(
     contents: &Contents,
     vol: Vol,

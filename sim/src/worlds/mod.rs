@@ -4,9 +4,9 @@
 //! several clients work on several volumes at a time. After each life the group is opened again and everything in it
 //! is read and judged by the [oracle](crate::oracle). At the end every volume is removed, and nothing may be left.
 //!
-//! * W1 A seed decides everything: [`run`] does the same each time, down to each disk command ([`Seen::trace`]).
-//! * W2 A world that goes wrong ends with a sentence ([`Broken`]), never with a panic or without an end.
-//! * W3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that matter.
+//! * SW1 A seed decides everything: [`run`] does the same each time, down to each disk command ([`Seen::trace`]).
+//! * SW2 A world that goes wrong ends with a sentence ([`Broken`]), never with a panic or without an end.
+//! * SW3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that matter.
 
 pub mod clients;
 pub mod faults;

@@ -4,14 +4,14 @@
 //! does no I/O: a node that is not here is reported by the tree functions as missing, and their caller reads it
 //! and hands it over. Promises:
 //!
-//! - C1. A dirty node stays until it is marked clean or forgotten; clean nodes go, the least recently used about
+//! - NC1. A dirty node stays until it is marked clean or forgotten; clean nodes go, the least recently used about
 //!   first (CLOCK), when the cache is over its bound. However many are dirty, an eighth of the bound is left to
 //!   clean nodes, or operations that need several at once would never find them all: by so much the bound can be
 //!   exceeded, and by what is dirty beyond it.
-//! - C2. A node is found only under the exact name (address, generation, birth) that its parent has for it, so a
+//! - NC2. A node is found only under the exact name (address, generation, birth) that its parent has for it, so a
 //!   stale copy of a block that was since freed and used again is never taken for the new one, nor replaces it.
-//! - C3. A node that somebody holds (`Arc`) never changes under them.
-//! - C4. No lock is held across more than one shard, nor while the caller's code waits for anything.
+//! - NC3. A node that somebody holds (`Arc`) never changes under them.
+//! - NC4. No lock is held across more than one shard, nor while the caller's code waits for anything.
 
 use crate::fixed_hash::Map;
 use crate::format::node::{Node, NodeRef};
@@ -93,7 +93,7 @@ impl NodeCache {
         let slots = self.shard(name.addr).0.read();
         let slot = slots.get(name.addr)?;
         if slot.node.this() != name {
-            return None; // C2
+            return None; // NC2
         }
         if !slot.used.load(Relaxed) {
             slot.used.store(true, Relaxed); // Only when needed: a store would take the line from other readers.
@@ -111,7 +111,7 @@ impl NodeCache {
             let known = slots.get(addr).map(|slot| (slot.node.clone(), slots.is_dirty(addr)));
             match known {
                 Some((there, _)) if there.this() == name => return there,
-                Some((there, dirty)) if dirty || there.this().generation >= name.generation => return node, // C2
+                Some((there, dirty)) if dirty || there.this().generation >= name.generation => return node, // NC2
                 Some(_) => drop(slots.remove(addr)),
                 None => drop(self.nodes.fetch_add(1, Relaxed)),
             }
@@ -121,7 +121,7 @@ impl NodeCache {
         node
     }
 
-    /// Whether another node lies at this one's address that it cannot replace (C2).
+    /// Whether another node lies at this one's address that it cannot replace (NC2).
     pub fn is_displaced(&self, name: NodeRef) -> bool {
         let slots = self.shard(name.addr).0.read();
         let there = slots.get(name.addr).map(|slot| slot.node.this());
@@ -150,7 +150,7 @@ impl NodeCache {
     pub(super) fn edit(&self, name: NodeRef, change: impl FnOnce(&mut Node) -> bool) -> Option<bool> {
         let mut slots = self.shard(name.addr).0.write();
         let slot = slots.get_mut(name.addr).filter(|slot| slot.node.this() == name)?;
-        let changed = change(Arc::make_mut(&mut slot.node)); // C3
+        let changed = change(Arc::make_mut(&mut slot.node)); // NC3
         if changed && slots.relist(name.addr, true) {
             self.dirty.fetch_add(1, Relaxed);
         }
@@ -231,7 +231,7 @@ impl NodeCache {
         &self.shards[(addr.0 ^ addr.0 >> 6 ^ addr.0 >> 12) as usize % SHARDS]
     }
 
-    /// Evicts clean nodes until the bound holds (C1). The shards take turns; `newest` stays, so that a caller
+    /// Evicts clean nodes until the bound holds (NC1). The shards take turns; `newest` stays, so that a caller
     /// that brings a node finds it when it tries again.
     fn shrink(&self, newest: MetaBlock) {
         let mut fruitless = 0;

@@ -20,10 +20,10 @@ fn clean_nodes_keep_to_the_bound_and_dirty_ones_stay() {
     for addr in 1000..3000 {
         cache.insert_clean(node(addr, 1));
         assert!(cache.get(name(addr, 1)).is_some(), "the newest stays");
-        assert!(cache.bytes() <= ROOM * NODE_COST, "C1");
+        assert!(cache.bytes() <= ROOM * NODE_COST, "NC1");
     }
     assert_eq!(cache.dirty_bytes(), 100 * NODE_COST);
-    assert!((0..100).all(|addr| cache.get(name(addr, 1)).is_some()), "C1");
+    assert!((0..100).all(|addr| cache.get(name(addr, 1)).is_some()), "NC1");
     assert_eq!(cache.len() as u64, ROOM);
 }
 
@@ -42,7 +42,7 @@ fn clean_nodes_have_room_beside_any_number_of_dirty_ones() {
     (0..1000).for_each(|addr| cache.insert_dirty(node(addr, 1)));
     (2000..2100).for_each(|addr| drop(cache.insert_clean(node(addr, 1))));
     let kept = (2000..2100).filter(|&addr| cache.get(name(addr, 1)).is_some()).count() as u64;
-    assert_eq!(kept, ROOM / 8, "C1");
+    assert_eq!(kept, ROOM / 8, "NC1");
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn a_node_answers_only_to_its_exact_name() {
     let cache = NodeCache::new(0);
     cache.insert_dirty(node(5, 3));
     assert!(cache.get(name(5, 3)).is_some());
-    assert!(cache.get(name(5, 2)).is_none() && cache.get(name(6, 3)).is_none(), "C2");
-    assert!(cache.get(NodeRef { birth: Epoch(2), ..name(5, 3) }).is_none(), "C2");
+    assert!(cache.get(name(5, 2)).is_none() && cache.get(name(6, 3)).is_none(), "NC2");
+    assert!(cache.get(NodeRef { birth: Epoch(2), ..name(5, 3) }).is_none(), "NC2");
     cache.insert_clean(node(5, 2));
-    assert!(cache.get(name(5, 3)).is_some(), "a late read of the old block does not replace the new node (C2)");
+    assert!(cache.get(name(5, 3)).is_some(), "a late read of the old block does not replace the new node (NC2)");
     cache.mark_clean(MetaBlock(5), 2);
     assert_eq!(cache.dirty_bytes(), NODE_COST, "nor does a late write clean it");
     cache.mark_clean(MetaBlock(5), 3);
@@ -96,7 +96,7 @@ fn a_node_that_is_held_does_not_change() {
         true
     });
     assert_eq!((edited, cache.edit(name(7, 2), |_| true)), (Some(true), None));
-    assert_eq!(held.entries()[0].key(), 0, "C3");
+    assert_eq!(held.entries()[0].key(), 0, "NC3");
     assert_eq!(cache.get(name(7, 1)).unwrap().entries(), [other]);
     assert_eq!(cache.dirty_bytes(), NODE_COST, "a changed node is dirty");
 }

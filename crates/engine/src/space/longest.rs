@@ -1,8 +1,8 @@
 //! How long the longest runs of the free tree are, by place: so that a search passes over places that have none of the length it wants.
 //!
-//! * G1 A chunk's bound is not below the class of any run that begins in it, with what touches the run in other leaves. Runs that
+//! * LR1 A chunk's bound is not below the class of any run that begins in it, with what touches the run in other leaves. Runs that
 //!   become free, and what is left of one of which a part was taken, raise it. Only who has looked at all of a chunk lowers it.
-//! * G2 Of a chunk without a bound nothing is known: it has to be looked at. Chunks are looked at when a search comes to them, and
+//! * LR2 Of a chunk without a bound nothing is known: it has to be looked at. Chunks are looked at when a search comes to them, and
 //!   pages are dropped when there are too many. So memory is bounded: 4 MiB at the most, for 64 TiB.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Longest {
         }
     }
 
-    /// A run of so many blocks begins here from now on (G1).
+    /// A run of so many blocks begins here from now on (LR1).
     pub fn raise(&mut self, start: u64, blocks: u64) {
         let (class, number) = (class(blocks), start / PAGE_BLOCKS);
         if let Some((_, before)) = self.pages.range_mut(..number).next_back() {

@@ -203,7 +203,7 @@ impl Space {
         Ok(end)
     }
 
-    /// A run is to be taken out of the tree: what is left behind it begins there from now on (G1).
+    /// A run is to be taken out of the tree: what is left behind it begins there from now on (LR1).
     pub(super) fn will_take(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
         let end = start + len;
         let last = self.extent_at(hands, end.saturating_sub(1).max(start))?;
@@ -214,7 +214,7 @@ impl Space {
         Ok(())
     }
 
-    /// A run is to be put into the tree: it makes those longer that it touches (G1).
+    /// A run is to be put into the tree: it makes those longer that it touches (LR1).
     pub(super) fn will_put(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
         let to = self.touching_end(hands, start + len)?;
         let mut begins: SmallVec<[u64; 4]> = SmallVec::from_slice(&[start]);

@@ -61,7 +61,7 @@ fn found_by_a_look_at_all(space: &Space, hands: Hands<'_>, min: u32, place: &Ran
     }
 }
 
-/// G1: searches that pass over places find what a look at all leaves finds, whatever is taken and put back in between.
+/// LR1: searches that pass over places find what a look at all leaves finds, whatever is taken and put back in between.
 #[test]
 fn searches_find_what_a_look_at_all_leaves_finds() {
     const BLOCKS: u64 = 40 * longest::CHUNK;

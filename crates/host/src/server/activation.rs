@@ -148,7 +148,7 @@ impl ListsInForce {
         *self.own.lock() = own;
     }
 
-    /// The client's lists are in force until the guard goes. One request at a time (S1).
+    /// The client's lists are in force until the guard goes. One request at a time (SV1).
     pub fn heed(&self, client: &Lists) -> Heeded<'_> {
         *self.client.lock() = Some(client.clone());
         Heeded(self)

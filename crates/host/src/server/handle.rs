@@ -99,7 +99,7 @@ impl Server {
             Request::Repair => return self.check(true),
             _ => {}
         }
-        // S1: one change at a time; the order in which they come is the order in which they are done.
+        // SV1: one change at a time; the order in which they come is the order in which they are done.
         let _change = self.change.lock();
         if self.end.is_asked() {
             return Err(self.failure(&rowen_engine::error::Error::Closed, ""));

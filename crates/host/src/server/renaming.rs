@@ -2,11 +2,11 @@
 //! is killed in between would leave two names, and devices that no server comes back for. So a file in the run directory says
 //! that a rename is under way, from before the first step until after the last, and whoever wants the group next finishes it.
 //!
-//! * N1 The file is there while anything of a rename is half done. Its name has both groups' names (`@` is in neither), so
+//! * RN1 The file is there while anything of a rename is half done. Its name has both groups' names (`@` is in neither), so
 //!   that it is found from either.
-//! * N2 Who renames holds the file's lock, and the kernel lets go of it when that process ends, however it ends. Who
+//! * RN2 Who renames holds the file's lock, and the kernel lets go of it when that process ends, however it ends. Who
 //!   finishes holds it, too: one at a time, and nobody while the rename goes on.
-//! * N3 The disks say which name holds. If it is the new one the other steps are done, else they are undone; each of them
+//! * RN3 The disks say which name holds. If it is the new one the other steps are done, else they are undone; each of them
 //!   can be done twice.
 
 use super::failure::{Failure, Result};

@@ -1,9 +1,9 @@
 //! What a running server has: the open group, its devices, and one order for everything that changes metadata.
 //!
-//! S1. Every change of the group or of its nodes happens under `change`; reports take no lock.
-//! S2. A node exists exactly while its volume's `active` attribute says so, outside the span of one request and of a
+//! SV1. Every change of the group or of its nodes happens under `change`; reports take no lock.
+//! SV2. A node exists exactly while its volume's `active` attribute says so, outside the span of one request and of a
 //!     shutdown. Shutdown leaves the attribute: the next server of this boot makes the nodes again.
-//! S3. A request that fails leaves the group and the nodes as they were; where that could not be done, its message says so.
+//! SV3. A request that fails leaves the group and the nodes as they were; where that could not be done, its message says so.
 
 use super::activation::ListsInForce;
 use super::archive::Archive;
@@ -265,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Writes down whether the volume is active (S2).
+    /// Writes down whether the volume is active (SV2).
     pub fn note_active(&self, volume: &VolumeInfo, active: bool) -> Result<()> {
         if volume.attributes.active == active {
             return Ok(());

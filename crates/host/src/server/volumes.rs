@@ -38,7 +38,7 @@ impl Server {
         Ok(format!("/dev/{}/{name}", self.name))
     }
 
-    /// Takes back volumes that were just made, because of `failure` (S3).
+    /// Takes back volumes that were just made, because of `failure` (SV3).
     pub fn unmake(&self, ids: &[VolumeId], failure: Failure) -> Failure {
         let volumes: Vec<VolumeInfo> = ids.iter().filter_map(|id| self.group.volume_info(*id).ok()).collect();
         match self.remove_volumes(&volumes) {

@@ -6,11 +6,11 @@
 //!
 //! What it promises:
 //!
-//! * F1 Each request is answered exactly once, with the number under which it came.
-//! * F2 It keeps no state about the kernel's: a successor that is given the descriptor can go on at any point, after
+//! * FU1 Each request is answered exactly once, with the number under which it came.
+//! * FU2 It keeps no state about the kernel's: a successor that is given the descriptor can go on at any point, after
 //!   asking for the unanswered requests once more ([`mount::resend`]). A write may then be carried out twice.
-//! * F3 When [`Connection::serve`] returns, no request is under way and the descriptor is not used any more.
-//! * F4 No request that the kernel may send can end the process.
+//! * FU3 When [`Connection::serve`] returns, no request is under way and the descriptor is not used any more.
+//! * FU4 No request that the kernel may send can end the process.
 
 pub mod abi;
 pub mod buffers;
