@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-cuts test-full test-suites
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-cuts test-full test-suites
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -76,8 +76,11 @@ test-lvm2: ## LVM2's own shell tests on Rowen (root; fetches LVM2's source)
 conformance-gaps: ## make conformance/gaps.txt from the last test-conformance
 	$(CARGO) run -q -p rowen-conformance --example compare -- --gaps conformance $(dir $(TARGET))tmp/conformance
 
-lint: ## clippy and rustfmt; every warning is an error (1 minute)
+lint: ## clippy, rustfmt, licences and sources of dependencies; every warning is an error (1 minute)
 	.ci/run lint
+
+deny: ## licences, sources and known advisories of the dependencies (compiles cargo-deny if there is none: 10 minutes)
+	.ci/deny --advisories
 
 demo: ## the cost of a snapshot: 1000 MiB written without and with one, for each chunk size (root; 5 minutes, 7 GiB)
 	.ci/packages demo
