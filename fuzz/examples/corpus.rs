@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 use rowen_control::metadata::{Document, Origin};
-use rowen_control::wire::{self, *};
+use rowen_control::protocol::{self, *};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::format::stream;
 use rowen_engine::units::Uuid;
@@ -179,7 +179,7 @@ fn report() -> GroupReport {
 
 fn from_wires(corpus: &mut Corpus) {
     for request in requests() {
-        let frame = wire::encode(&request).unwrap();
+        let frame = protocol::encode(&request).unwrap();
         corpus.add("request", &frame[4..]);
         corpus.add("request", &frame);
     }
@@ -193,8 +193,8 @@ fn from_wires(corpus: &mut Corpus) {
         Outcome::MergeWaits { is_origin_open: true },
     ];
     for outcome in outcomes {
-        corpus.add("outcome", &wire::encode(&outcome).unwrap()[4..]);
-        corpus.add("report", &wire::encode_compact(&outcome).unwrap()[5..]);
+        corpus.add("outcome", &protocol::encode(&outcome).unwrap()[4..]);
+        corpus.add("report", &protocol::encode_compact(&outcome).unwrap()[5..]);
     }
     for message in [
         "S",

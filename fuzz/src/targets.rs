@@ -3,7 +3,7 @@
 
 use crate::driver::Target;
 use rowen_control::metadata::Document;
-use rowen_control::wire::{Outcome, Request, decode, encode, encode_compact, read_frame};
+use rowen_control::protocol::{Outcome, Request, decode, encode, encode_compact, read_frame};
 use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::{journal, node, stream, superblock};

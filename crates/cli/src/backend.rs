@@ -2,8 +2,8 @@
 //! talks to the real host; tests use one in memory.
 
 use crate::failure::Failure;
+use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::Loaded;
-use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 use std::fs::File;
 

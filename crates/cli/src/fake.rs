@@ -4,8 +4,8 @@
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::console::Console;
 use crate::session::no_group;
+use rowen_control::protocol::*;
 use rowen_control::settings::Loaded;
-use rowen_control::wire::*;
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -30,7 +30,7 @@ use failure::{Failure, exit};
 use options::Opt;
 use rowen_control::config::Config;
 use rowen_control::lists::{self, Lists};
-use rowen_control::wire::Caller;
+use rowen_control::protocol::Caller;
 use session::Session;
 use std::io::{self, Write};
 use std::process::ExitCode;

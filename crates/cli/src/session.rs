@@ -11,7 +11,7 @@ use crate::report::select::Criteria;
 use rowen_control::lists::Lists;
 use rowen_control::names;
 use rowen_control::paths::{self, Target};
-use rowen_control::wire::{ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
+use rowen_control::protocol::{ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 

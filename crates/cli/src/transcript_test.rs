@@ -2,7 +2,7 @@
 //! standard error, `rc=`. Sentences, columns and exit codes are those of LVM 2.03.16, except where Rowen does better.
 
 use crate::fake::{Fake, Printed};
-use rowen_control::wire::{Request, VolumeState};
+use rowen_control::protocol::{Request, VolumeState};
 
 /// Runs a session and compares each command with what it should print.
 fn play(world: &mut Fake, session: &str) {

@@ -2,9 +2,9 @@
 
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::failure::exit;
+use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::Loaded;
 use rowen_control::uuids;
-use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
 use rowen_host::{archive, helper, keeper, server, settings};
@@ -97,7 +97,7 @@ impl Backend for Host {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        let ends_server = matches!(request, Request::Stop | Request::Destroy { .. } | Request::RenameGroup { .. });
+        let ends_server = request.traits().ends_server;
         let mut client = server::ensure_running(group).map_err(refused)?;
         let may_end_server = ends_server || matches!(request, Request::RemovePv { .. });
         let process = if may_end_server { server_process(group) } else { None };

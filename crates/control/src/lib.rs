@@ -1,4 +1,4 @@
-//! What an administrator can ask for, as values: the words of the control socket ([`wire`]), names and the ways to write
+//! What an administrator can ask for, as values: the words of the control socket ([`protocol`]), names and the ways to write
 //! them ([`names`], [`paths`]), sizes and how they are read and shown ([`sizes`], [`units`]), identifiers ([`uuids`]),
 //! moments ([`time`]), a group's metadata as a document ([`metadata`]) and settings ([`config`], [`settings`], [`lists`]), all
 //! in the syntax of LVM's text files ([`syntax`]).
@@ -10,10 +10,10 @@ pub mod lists;
 pub mod metadata;
 pub mod names;
 pub mod paths;
+pub mod protocol;
 pub mod settings;
 pub mod sizes;
 pub mod syntax;
 pub mod time;
 pub mod units;
 pub mod uuids;
-pub mod wire;

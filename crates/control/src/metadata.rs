@@ -6,9 +6,9 @@
 //! Promise: [`Document::read`] of [`Document::write`] gives the same document; any other text gives a document or an error
 //! with a line number.
 
+use crate::protocol::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
 use crate::syntax::{self, Error, Section, wrong};
 use crate::units::sentence;
-use crate::wire::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
 use crate::{names, time, uuids};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::fmt::Write;

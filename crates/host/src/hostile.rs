@@ -6,7 +6,7 @@ use crate::export::fuse::request::{self, Args, Request};
 use crate::export::fuse::{MAX_WRITE, abi};
 use crate::helper::{Answer, Job};
 use crate::keeper::wire::Message;
-use rowen_control::wire::{decode, encode};
+use rowen_control::protocol::{decode, encode};
 
 /// A packet on a keeper's socket. A message comes back as it went.
 pub fn keeper_message(bytes: &[u8]) -> String {

@@ -8,7 +8,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
 use rowen_control::paths::mapper_path;
-use rowen_control::wire::{GroupReport, VolumeReport};
+use rowen_control::protocol::{GroupReport, VolumeReport};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
 use crate::session::{SelectedGroup, Session, is_volume_named};
-use rowen_control::wire::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
+use rowen_control::protocol::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
 
 /// What is accepted and asks for no change.
 const DOES_NOTHING: &[Opt] = &[Opt::Refresh, Opt::Monitor, Opt::Poll, Opt::Resync, Opt::SyncAction, Opt::Rebuild];

@@ -9,7 +9,7 @@ use crate::parse::Args;
 use crate::session::{Detail, Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::wire::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
+use rowen_control::protocol::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
 use std::collections::BTreeSet;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
@@ -371,7 +371,7 @@ fn replace_by_snapshot(
     group: &str,
     volume: &VolumeReport,
     new_name: &str,
-    spec: rowen_control::wire::SnapshotSpec,
+    spec: rowen_control::protocol::SnapshotSpec,
 ) -> Result {
     let (from, to) = (volume.name.clone(), new_name.to_owned());
     let undo = [

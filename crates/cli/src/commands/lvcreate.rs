@@ -13,11 +13,11 @@ use crate::session::{Session, unless_exported};
 use rowen_control::lists::Subject;
 use rowen_control::names::{self, Refusal};
 use rowen_control::paths::{self, Target};
-use rowen_control::sizes::{self, ShareOf};
-use rowen_control::units::{Units, sentence};
-use rowen_control::wire::{
+use rowen_control::protocol::{
     Attributes, FullPolicy, GroupReport, PvPart, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
 };
+use rowen_control::sizes::{self, ShareOf};
+use rowen_control::units::{Units, sentence};
 use rowen_engine::units::BLOCK_SIZE;
 use std::fs::File;
 

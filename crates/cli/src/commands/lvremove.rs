@@ -5,7 +5,7 @@ use super::volumes::{Role, dependent_snapshots, members, role};
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
 use crate::session::Session;
-use rowen_control::wire::{GroupReport, Request, VolumeReport};
+use rowen_control::protocol::{GroupReport, Request, VolumeReport};
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if !args.names_something() {

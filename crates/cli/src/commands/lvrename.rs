@@ -5,7 +5,7 @@ use crate::parse::Args;
 use crate::session::{Session, unless_exported};
 use rowen_control::names::{self, Refusal};
 use rowen_control::paths::Target;
-use rowen_control::wire::Request;
+use rowen_control::protocol::Request;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, from, to) = match &args.positionals[..] {

@@ -11,9 +11,9 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Args, refuse_sign};
 use crate::session::Session;
+use rowen_control::protocol::{GroupReport, PvPart, Request, VolumeReport};
 use rowen_control::sizes::{self, Extents, ShareOf, Sign};
 use rowen_control::units::sentence;
-use rowen_control::wire::{GroupReport, PvPart, Request, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

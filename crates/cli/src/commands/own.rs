@@ -11,8 +11,8 @@ use crate::session::{Session, no_volume, unexpected};
 use crate::table::COMMANDS;
 use rowen_control::names;
 use rowen_control::paths::Target;
+use rowen_control::protocol::{CheckOutcome, ErrorKind, GroupReport, Outcome, Request, VolumeReport};
 use rowen_control::time;
-use rowen_control::wire::{CheckOutcome, ErrorKind, GroupReport, Outcome, Request, VolumeReport};
 
 /// The only argument: a group's name.
 fn only_group(args: &Args) -> Result<String> {

@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
-use rowen_control::wire::{GroupReport, PvPart, PvReport};
+use rowen_control::protocol::{GroupReport, PvPart, PvReport};
 
 /// What the words name, in their order. Unknown physical volumes and impossible extents are refused.
 pub fn named(session: &mut Session<'_>, report: &GroupReport, words: &[String]) -> Result<Vec<PvPart>> {

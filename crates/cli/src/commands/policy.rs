@@ -5,8 +5,8 @@ use super::volumes::{Role, role};
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
 use crate::session::Session;
+use rowen_control::protocol::{GroupReport, VolumeReport, VolumeState};
 use rowen_control::settings::{Autoextend, Settings};
-use rowen_control::wire::{GroupReport, VolumeReport, VolumeState};
 
 /// By how many percent of its size the volume is to grow; none: it has room, or is not to grow by itself. `is_again`: what is said
 /// about the settings has been said.

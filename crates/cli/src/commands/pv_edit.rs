@@ -10,8 +10,8 @@ use crate::report::fields::Field;
 use crate::report::index::Indexed;
 use crate::report::select::Criteria;
 use crate::session::Session;
+use rowen_control::protocol::Request;
 use rowen_control::units::sentence;
-use rowen_control::wire::Request;
 
 /// What became of each of several physical volumes, counted for the last line.
 #[derive(Default)]

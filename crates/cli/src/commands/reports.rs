@@ -10,7 +10,7 @@ use crate::report::index::Indexed;
 use crate::report::{Kind, Shape, rows};
 use crate::session::{Detail, SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
-use rowen_control::wire::{GroupReport, Outcome, Request, VolumePlaces};
+use rowen_control::protocol::{GroupReport, Outcome, Request, VolumePlaces};
 
 /// The kind of report, by `--segments`.
 fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {

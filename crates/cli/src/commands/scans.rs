@@ -9,9 +9,9 @@ use crate::parse::{Activation, Args};
 use crate::report::fields::is_active;
 use crate::session::Session;
 use rowen_control::paths::node_path;
+use rowen_control::protocol::{PvReport, Request};
 use rowen_control::units::Units;
 use rowen_control::uuids::lvm_text;
-use rowen_control::wire::{PvReport, Request};
 use rowen_engine::units::BLOCK_SIZE;
 
 fn refuse_operands(args: &Args) -> Result {

@@ -12,7 +12,7 @@ use crate::report::select::Criteria;
 use crate::session::{SelectedGroup, Session, unless_exported};
 use rowen_control::names;
 use rowen_control::paths::{Target, bad_group};
-use rowen_control::wire::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
+use rowen_control::protocol::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Detail, Session, unexpected, unless_exported};
 use rowen_control::names;
-use rowen_control::wire::{GroupChange, GroupReport, Outcome, Request};
+use rowen_control::protocol::{GroupChange, GroupReport, Outcome, Request};
 
 /// LVM gives a group no name of so many characters when it renames it, though it makes longer ones.
 const LONGEST_NEW_NAME: usize = 121;

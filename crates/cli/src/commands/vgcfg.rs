@@ -7,7 +7,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
 use rowen_control::metadata::{Document, Origin, Volume};
-use rowen_control::wire::{
+use rowen_control::protocol::{
     AttributeChange, GroupAttributes, GroupChange, GroupReport, Request, VolumeReport, VolumeState,
 };
 use rowen_control::{time, units};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fake::{Fake, Printed};
-use rowen_control::wire::Caller;
+use rowen_control::protocol::Caller;
 
 /// A group with two volumes, a snapshot with a size, and a copy of all that.
 fn world() -> Fake {

@@ -4,7 +4,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, TYPES};
 use crate::parse::Args;
-use rowen_control::wire::{GroupReport, VolumeKind, VolumeReport};
+use rowen_control::protocol::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
 /// Kinds of volume that are not there, and their options.

@@ -18,7 +18,7 @@ use crate::parse::Args;
 use fields::{About, Field, Section, Segment};
 use index::{Indexed, Share};
 use layout::{Cells, Form, Layout};
-use rowen_control::wire::{PvReport, VolumeReport};
+use rowen_control::protocol::{PvReport, VolumeReport};
 use select::Criteria;
 use settings::{Extent, Settings};
 use std::cmp::Ordering;

@@ -1,8 +1,8 @@
 //! What can go wrong with a device, in sentences for the person who named it. Where LVM has a sentence, it is LVM's.
 
 use crate::disks::{OpenError, Reason};
+use rowen_control::protocol::ErrorKind;
 use rowen_control::uuids;
-use rowen_control::wire::ErrorKind;
 use rowen_engine::units::Uuid;
 use std::fmt;
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use crate::disks::open::{self, Opened};
 use crate::disks::{OpenError, OpenMode, Reason};
 use crate::helper::{Job, Session, is_late};
 use crate::planted;
-use rowen_control::wire::write_frame;
+use rowen_control::protocol::write_frame;
 use rowen_engine::disk::PvGeometry;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,

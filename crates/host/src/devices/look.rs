@@ -9,7 +9,7 @@ use crate::helper::{Job, Session, is_late};
 use crate::planted;
 use parking_lot::Mutex;
 use rowen_control::names;
-use rowen_control::wire::write_frame;
+use rowen_control::protocol::write_frame;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, PvLabel, PvMembership};
 use rowen_engine::units::Uuid;

@@ -9,7 +9,7 @@ use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use crate::export::usage::{Mount, Mounts};
 use crate::planted;
-use rowen_control::wire::{read_frame, write_frame};
+use rowen_control::protocol::{read_frame, write_frame};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};

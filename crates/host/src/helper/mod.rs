@@ -30,7 +30,7 @@ use crate::devices::{handed, look};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use hold::Held;
-use rowen_control::wire::{read_frame, write_frame};
+use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;

@@ -3,7 +3,7 @@
 use super::{Job, ROLE};
 use crate::planted;
 use parking_lot::{Mutex, RwLock};
-use rowen_control::wire::{read_frame, write_frame};
+use rowen_control::protocol::{read_frame, write_frame};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use serde::Serialize;

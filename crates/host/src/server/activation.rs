@@ -5,7 +5,7 @@ use super::merge::is_waiting;
 use super::state::{Server, follows_origin, is_pool};
 use parking_lot::Mutex;
 use rowen_control::lists::{Lists, Subject};
-use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{VolumeInfo, VolumeState};
 
 impl Server {

@@ -6,7 +6,7 @@ use super::start;
 use crate::disks::{IoEngine, OpenMode, PvSet, holders};
 use crate::reactor::Pool;
 use crate::{devices, paths};
-use rowen_control::wire::{CheckOutcome, ErrorKind};
+use rowen_control::protocol::{CheckOutcome, ErrorKind};
 use rowen_engine::group::Group;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::start::ensure_running;
 use crate::paths;
 use crate::sockets::Reach;
 use parking_lot::Mutex;
-use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
+use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
 use std::io;
 use std::os::unix::net::UnixStream;
 
@@ -55,7 +55,7 @@ impl Client {
         let stream = UnixStream::connect(reach.path()).map_err(absent)?;
         let mut client = Client { group: group.to_owned(), stream };
         match client
-            .request(&Request::Hello { version: wire::VERSION, caller: CALLER.lock().clone().unwrap_or_default() })
+            .request(&Request::Hello { version: protocol::VERSION, caller: CALLER.lock().clone().unwrap_or_default() })
         {
             Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
             Ok(Outcome::Error { kind, message }) => Err(ConnectError::Refused { kind, message }),
@@ -71,9 +71,9 @@ impl Client {
 
     /// The same, with a look at the news that come before the final outcome.
     pub fn request_with(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> io::Result<Outcome> {
-        wire::write_frame(&mut self.stream, request)?;
+        protocol::write_frame(&mut self.stream, request)?;
         loop {
-            match wire::read_frame::<Outcome>(&mut self.stream)? {
+            match protocol::read_frame::<Outcome>(&mut self.stream)? {
                 Some(interim) if interim.is_interim() => news(&interim),
                 Some(outcome) => return Ok(outcome),
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -91,7 +91,7 @@ impl Client {
                 Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => {}
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
                 // Whether this one was begun is no matter.
-                Err(e) if request.is_look() && is_absence(&e) => {}
+                Err(e) if request.traits().is_look && is_absence(&e) => {}
                 Ok(outcome) => return outcome,
                 Err(e) => {
                     return Outcome::Error {

@@ -2,7 +2,7 @@
 //! or device and, where there is something to do, what. Where LVM has a sentence, it is LVM's.
 
 use crate::{devices, disks, export};
-use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
 use std::path::PathBuf;

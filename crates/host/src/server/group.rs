@@ -6,7 +6,7 @@ use super::renaming::Renaming;
 use super::state::{Server, is_pool};
 use crate::devices;
 use rowen_control::names;
-use rowen_control::wire::{ErrorKind, FullPolicy, GroupChange, Outcome, change_tags};
+use rowen_control::protocol::{ErrorKind, FullPolicy, GroupChange, Outcome, change_tags};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::DATA_OFFSET;

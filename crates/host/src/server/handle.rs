@@ -5,16 +5,16 @@ use super::listen::Handler;
 use super::log;
 use super::state::Server;
 use super::warnings::needs_free_space;
-use rowen_control::wire::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
+use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
 use rowen_engine::disk::PvIndex;
 
 impl Handler for Server {
     fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
-        let takes_space = takes_space(&request);
+        let traits = request.traits();
         let is_report = matches!(request, Request::Report { .. });
         let may_merge =
             matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
-        let is_change = may_merge || changes_metadata(&request);
+        let is_change = may_merge || traits.is_archived;
         let outcome = self.carry_out(request, caller, interim).unwrap_or_else(Outcome::from);
         // A request that failed may have done a part of its work.
         let goes_on = !self.end.is_destroyed() && !self.end.is_renamed() && self.end.leaving().is_none();
@@ -24,7 +24,7 @@ impl Handler for Server {
                 interim(Outcome::Notice { message });
             }
         }
-        if takes_space {
+        if traits.takes_space {
             self.warn(interim);
         }
         if is_report {
@@ -34,91 +34,32 @@ impl Handler for Server {
     }
 }
 
-/// Whether the request may change what is kept in the archive of metadata.
-fn changes_metadata(request: &Request) -> bool {
-    !matches!(
-        request,
-        Request::Hello { .. }
-            | Request::Report { .. }
-            | Request::ReportOf { .. }
-            | Request::Places
-            | Request::FreeOn { .. }
-            | Request::Stats
-            | Request::Check
-            | Request::Repair
-            | Request::Checkpoint
-            | Request::Activate { .. }
-            | Request::Deactivate { .. }
-            | Request::Refresh { .. }
-            | Request::MakeNodes
-            | Request::Stop
-    )
-}
-
-/// Whether the request makes sense for a group that is on its way to another host.
-fn is_for_exported(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::ChangeGroup { .. }
-            | Request::RenameGroup { .. }
-            | Request::Deactivate { .. }
-            | Request::MakeNodes
-            | Request::Checkpoint
-            | Request::Stop
-    )
-}
-
-/// Whether the group may be fuller after the request.
-fn takes_space(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::CreateVolume { .. }
-            | Request::Snapshot { .. }
-            | Request::Resize { .. }
-            | Request::SetReserve { .. }
-            | Request::SetAllocatable { .. }
-            | Request::ResizePv { .. }
-    )
-}
-
 impl Server {
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
-        match request {
-            Request::Hello { .. } => {
-                return Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only."));
+        let traits = request.traits();
+        // SV1: one change at a time; the order in which they come is the order in which they are done.
+        let change = (traits.kind == Kind::Change).then(|| self.change.lock());
+        if change.is_some() {
+            if self.end.is_asked() {
+                return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
             }
-            Request::Report { with_use } => return self.report(self.group.volumes(), with_use.then_some(None)),
+            if !traits.is_for_exported {
+                self.refuse_exported()?;
+            }
+        }
+        let _lists = change.is_some().then(|| self.lists.heed(&caller.lists));
+        match request {
+            Request::Hello { .. } => Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only.")),
+            Request::Report { with_use } => self.report(self.group.volumes(), with_use.then_some(None)),
             Request::ReportOf { volumes, with_members, with_use } => {
                 let relatives = self.relatives(&volumes, with_members);
-                return self.report(relatives, with_use.then_some(Some(&volumes)));
+                self.report(relatives, with_use.then_some(Some(&volumes)))
             }
-            Request::Places => return self.places(),
-            Request::FreeOn { on } => return self.free_on(&on),
-            Request::Stats => return Ok(Outcome::Stats(self.group.stats().into())),
-            Request::Check => return self.check(false),
-            Request::Repair => return self.check(true),
-            _ => {}
-        }
-        // SV1: one change at a time; the order in which they come is the order in which they are done.
-        let _change = self.change.lock();
-        if self.end.is_asked() {
-            return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
-        }
-        if !is_for_exported(&request) {
-            self.refuse_exported()?;
-        }
-        let _lists = self.lists.heed(&caller.lists);
-        match request {
-            Request::Hello { .. }
-            | Request::Report { .. }
-            | Request::ReportOf { .. }
-            | Request::Places
-            | Request::FreeOn { .. }
-            | Request::Stats
-            | Request::Check
-            | Request::Repair => {
-                unreachable!("answered above")
-            }
+            Request::Places => self.places(),
+            Request::FreeOn { on } => self.free_on(&on),
+            Request::Stats => Ok(Outcome::Stats(self.group.stats().into())),
+            Request::Check => self.check(false),
+            Request::Repair => self.check(true),
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),

@@ -8,7 +8,7 @@ use super::log;
 use crate::paths;
 use crate::sockets::Reach;
 use parking_lot::{Condvar, Mutex};
-use rowen_control::wire::{self, Caller, ErrorKind, Outcome, Request};
+use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
 use std::collections::HashMap;
 use std::io;
 use std::net::Shutdown;
@@ -158,7 +158,7 @@ fn is_root(stream: &UnixStream) -> bool {
 fn refuse(mut stream: UnixStream, why: &str) {
     let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
     let answer = Outcome::Error { kind: ErrorKind::Denied, message: why.to_owned() };
-    let _ = wire::write_frame(&mut stream, &answer);
+    let _ = protocol::write_frame(&mut stream, &answer);
 }
 
 /// A client's place in the table, given up when its thread ends.
@@ -196,10 +196,10 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     let mut writer = stream;
     let Some(first) = next_request(stream)? else { return Ok(()) };
     if !place.set_busy(true) {
-        return wire::write_frame(&mut writer, &too_late(group));
+        return protocol::write_frame(&mut writer, &too_late(group));
     }
     let (caller, greeting) = greet(first, group);
-    wire::write_frame(&mut writer, &greeting)?;
+    protocol::write_frame(&mut writer, &greeting)?;
     stream.set_read_timeout(Some(SILENCE))?;
     let Some(caller) = caller else { return Ok(()) };
     loop {
@@ -210,10 +210,10 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
         }
         let Some(request) = next_request(stream)? else { return Ok(()) };
         if !place.set_busy(true) {
-            return wire::write_frame(&mut writer, &too_late(group));
+            return protocol::write_frame(&mut writer, &too_late(group));
         }
-        let outcome = answer(handler, request, &caller, &mut |news| drop(wire::write_frame(&mut writer, &news)));
-        wire::write_outcome(&mut writer, &outcome)?;
+        let outcome = answer(handler, request, &caller, &mut |news| drop(protocol::write_frame(&mut writer, &news)));
+        protocol::write_outcome(&mut writer, &outcome)?;
     }
 }
 
@@ -224,10 +224,10 @@ fn too_late(group: &str) -> Outcome {
 
 /// The next request; none when the client is done. A frame that cannot be read is answered and ends the connection.
 fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
-    wire::read_frame::<Request>(&mut stream).or_else(|e| {
+    protocol::read_frame::<Request>(&mut stream).or_else(|e| {
         if e.kind() == io::ErrorKind::InvalidData {
             let message = format!("The server cannot read this request: {e}.");
-            wire::write_frame(&mut stream, &Outcome::Error { kind: ErrorKind::Invalid, message })?;
+            protocol::write_frame(&mut stream, &Outcome::Error { kind: ErrorKind::Invalid, message })?;
         }
         Err(e)
     })
@@ -237,16 +237,16 @@ fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
 fn greet(first: Request, group: &str) -> (Option<Caller>, Outcome) {
     let refused = |kind, message| (None, Outcome::Error { kind, message });
     match first {
-        Request::Hello { version: wire::VERSION, caller } => {
+        Request::Hello { version: protocol::VERSION, caller } => {
             let (group, pid) = (group.to_owned(), std::process::id());
-            (Some(caller), Outcome::Hello { version: wire::VERSION, group, pid })
+            (Some(caller), Outcome::Hello { version: protocol::VERSION, group, pid })
         }
         Request::Hello { version, .. } => refused(
             ErrorKind::Version,
             format!(
                 "The server of volume group \"{group}\" speaks version {} of the control protocol and the command \
                  version {version}; restart the server with this version of rowen.",
-                wire::VERSION
+                protocol::VERSION
             ),
         ),
         _ => refused(ErrorKind::Invalid, "The first request of a connection must be a greeting.".to_owned()),

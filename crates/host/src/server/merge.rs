@@ -11,7 +11,7 @@
 use super::failure::{Failure, Result};
 use super::log;
 use super::state::Server;
-use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
 use rowen_engine::units::VolumeId;
 

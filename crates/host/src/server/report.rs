@@ -5,7 +5,7 @@ use super::state::{Server, is_pool};
 use crate::disks::PvSet;
 use crate::export::Node;
 use rowen_control::metadata::{Document, Origin};
-use rowen_control::wire::{GroupReport, NodeState, Outcome, VolumePlaces};
+use rowen_control::protocol::{GroupReport, NodeState, Outcome, VolumePlaces};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeInfo};

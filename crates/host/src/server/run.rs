@@ -18,8 +18,8 @@ use crate::reactor::latency::{self, Latency};
 use crate::{archive, devices, harden, keeper, paths, settings};
 use parking_lot::Mutex;
 use rowen_control::lists::{self, Lists};
+use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency};
-use rowen_control::wire::{ErrorKind, Outcome};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Config, Group, Layout};
 use rowen_engine::units::VolumeId;
@@ -132,7 +132,7 @@ fn announce(options: &Options, word: &Outcome) {
         return;
     }
     // The command may have been interrupted: then nobody listens.
-    let _ = rowen_control::wire::write_frame(&mut io::stdout().lock(), word);
+    let _ = rowen_control::protocol::write_frame(&mut io::stdout().lock(), word);
     if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);
     }
@@ -398,7 +398,7 @@ fn reload(server: &Server) {
 }
 
 fn log_stats(server: &Server) {
-    let report = rowen_control::wire::StatsReport::from(server.group.stats());
+    let report = rowen_control::protocol::StatsReport::from(server.group.stats());
     let rows: Vec<String> = report.rows().iter().map(|(name, value)| format!("{name}={value}")).collect();
     let passes = crate::export::usage::passes();
     log::line(format_args!("{} passes_over_processes={passes}", rows.join(" ")));

@@ -7,7 +7,7 @@
 use super::failure::Result;
 use super::state::Server;
 use crate::export::Node;
-use rowen_control::wire::{Created, Outcome, SnapshotSpec};
+use rowen_control::protocol::{Created, Outcome, SnapshotSpec};
 use rowen_engine::group::NewSnapshot;
 use rowen_engine::units::VolumeId;
 use std::collections::BTreeMap;

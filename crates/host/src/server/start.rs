@@ -10,7 +10,7 @@ use super::presence::{Presence, StartLock};
 use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
 use crate::{devices, export, keeper, paths};
 use rowen_control::names;
-use rowen_control::wire::{ErrorKind, Outcome};
+use rowen_control::protocol::{ErrorKind, Outcome};
 use std::io;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ fn launch(group: &str) -> io::Result<Launch> {
         .stderr(log)
         .spawn()?;
     let mut word = child.stdout.take().ok_or_else(|| io::Error::other("its standard output is closed"))?;
-    let answer = rowen_control::wire::read_frame::<Outcome>(&mut word);
+    let answer = rowen_control::protocol::read_frame::<Outcome>(&mut word);
     Ok(match answer {
         Ok(Some(Outcome::Ok)) => Launch::Serving,
         Ok(Some(Outcome::Error { kind, message })) => {

@@ -15,7 +15,7 @@ use crate::export::{self, Exports, Node, VolumeTarget};
 use crate::reactor::Pool;
 use parking_lot::Mutex;
 use rowen_control::names;
-use rowen_control::wire::ErrorKind;
+use rowen_control::protocol::ErrorKind;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Attributes, Group, VolumeInfo, VolumeState};

@@ -2,8 +2,8 @@
 
 use super::Test;
 use super::world::{AGREED, Loop, MIB, Vg, dir, file, run};
+use rowen_control::protocol::ErrorKind;
 use rowen_control::uuids;
-use rowen_control::wire::ErrorKind;
 use rowen_host::devices::{self, Consent, Error};
 use rowen_host::server;
 use std::fs::{self, File};

@@ -5,7 +5,7 @@ use super::Test;
 use super::world::{
     MIB, Mounted, Pause, Vg, dir, helpers_of, keeper_of, kill, lives, run, snapshot, unmounted, wait_for, within,
 };
-use rowen_control::wire::{ErrorKind, Outcome, Request, VolumeKind};
+use rowen_control::protocol::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::{paths, server};
 use rustix::process::Signal;
 use std::fs;

@@ -2,8 +2,8 @@
 
 use super::Test;
 use super::world::{MIB, Mounted, Vg, dir, file, lives, run, wait_for};
+use rowen_control::protocol::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
 use rowen_control::uuids;
-use rowen_control::wire::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
 use rustix::process::Signal;

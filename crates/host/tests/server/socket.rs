@@ -2,7 +2,7 @@
 
 use super::Test;
 use super::world::{MIB, Vg};
-use rowen_control::wire::{self, Outcome, Request};
+use rowen_control::protocol::{self, Outcome, Request};
 use rowen_host::paths;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -27,8 +27,9 @@ fn garbage_ends_its_own_connection_only() {
     let vg = Vg::make(&[64 * MIB]);
     vg.report();
     let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
-    let hello = wire::encode(&Request::Hello { version: wire::VERSION, caller: wire::Caller::default() }).unwrap();
-    let report = wire::encode(&Request::Report { with_use: false }).unwrap();
+    let hello =
+        protocol::encode(&Request::Hello { version: protocol::VERSION, caller: protocol::Caller::default() }).unwrap();
+    let report = protocol::encode(&Request::Report { with_use: false }).unwrap();
     let deep = frame("[".repeat(1 << 20).as_bytes());
     let cases: Vec<Vec<u8>> = vec![
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
@@ -85,10 +86,13 @@ fn another_version_is_refused() {
     let vg = Vg::make(&[64 * MIB]);
     vg.report();
     let mut stream = connect(&vg);
-    wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION + 1, caller: wire::Caller::default() })
-        .unwrap();
-    match wire::read_frame::<Outcome>(&mut stream).unwrap() {
-        Some(Outcome::Error { kind: wire::ErrorKind::Version, message }) => {
+    protocol::write_frame(
+        &mut stream,
+        &Request::Hello { version: protocol::VERSION + 1, caller: protocol::Caller::default() },
+    )
+    .unwrap();
+    match protocol::read_frame::<Outcome>(&mut stream).unwrap() {
+        Some(Outcome::Error { kind: protocol::ErrorKind::Version, message }) => {
             assert!(message.contains("restart the server"), "{message}")
         }
         other => panic!("{other:?}"),
@@ -100,8 +104,11 @@ const NO_ANSWER: i32 = 13;
 /// The program's other face: greets a server, and tells by its exit code whether it got an answer.
 pub fn greet_as_whoever_this_is(socket: &str) -> ExitCode {
     let answer = UnixStream::connect(socket).and_then(|mut stream| {
-        wire::write_frame(&mut stream, &Request::Hello { version: wire::VERSION, caller: wire::Caller::default() })?;
-        wire::read_frame::<Outcome>(&mut stream)
+        protocol::write_frame(
+            &mut stream,
+            &Request::Hello { version: protocol::VERSION, caller: protocol::Caller::default() },
+        )?;
+        protocol::read_frame::<Outcome>(&mut stream)
     });
     if matches!(answer, Ok(Some(_))) { ExitCode::SUCCESS } else { ExitCode::from(NO_ANSWER as u8) }
 }

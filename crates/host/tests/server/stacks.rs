@@ -3,8 +3,8 @@
 
 use super::Test;
 use super::world::{MIB, Mounted, Pause, Vg, keeper_of, kill, lives, run, unmounted, wait_for, within};
+use rowen_control::protocol::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_control::uuids;
-use rowen_control::wire::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
 use rustix::process::Signal;

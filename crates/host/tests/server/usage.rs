@@ -2,7 +2,7 @@
 
 use super::Test;
 use super::world::{MIB, Vg, wait_for};
-use rowen_control::wire::{Request, VolumeKind};
+use rowen_control::protocol::{Request, VolumeKind};
 use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! A world for servers: directories, files that are physical volumes, groups, and the end of it all.
 
-use rowen_control::uuids;
-use rowen_control::wire::{
+use rowen_control::protocol::{
     Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, Request, SnapshotSpec, VolumeKind, VolumeSpec,
 };
+use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
 use std::fs::{self, File};

@@ -4,8 +4,8 @@ use super::{blocks, fields};
 use crate::commands::volumes::{Role, extent_bytes, role};
 use crate::report::Row;
 use crate::report::value::Value;
+use rowen_control::protocol::{AllocPolicy, GroupReport};
 use rowen_control::uuids::lvm_text;
-use rowen_control::wire::{AllocPolicy, GroupReport};
 
 /// The value of the row's group, where it has one.
 pub fn vg<'r>(row: &Row<'r>, value: fn(&'r GroupReport) -> Value<'r>) -> Value<'r> {

@@ -4,7 +4,7 @@ use super::group::vg;
 use super::volume::lv;
 use super::{blocks, fields};
 use crate::report::value::Value;
-use rowen_control::wire::{FullPolicy, Layout, VolumeReport};
+use rowen_control::protocol::{FullPolicy, Layout, VolumeReport};
 
 fields! { VOLUME: RowenVolume, lv;
     "lv_referenced", "Refs", Size 4, "Space mapped and written, shared space included.",

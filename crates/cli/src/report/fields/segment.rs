@@ -9,7 +9,7 @@ use crate::commands::volumes::{Role, extent_bytes, extents_of, is_sparse, role, 
 use crate::report::Row;
 use crate::report::index::Share;
 use crate::report::value::Value;
-use rowen_control::wire::VolumeReport;
+use rowen_control::protocol::VolumeReport;
 
 fields! { FIELDS: Segment, of_row;
     "segtype", "Type", Text 4, "Kind of segment.", |row| Value::text(kind(row));

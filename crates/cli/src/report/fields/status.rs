@@ -4,7 +4,7 @@ use super::fields;
 use super::volume::{Lv, attr, is_active, lv};
 use crate::commands::volumes::{Role, is_full_pool, role, shown_blocks};
 use crate::report::value::Value;
-use rowen_control::wire::VolumeState;
+use rowen_control::protocol::VolumeState;
 
 fields! { DEVICE: VolumeDevice, lv;
     "lv_kernel_major", "KMaj", Number 4, "Major number of its block device, or -1.",

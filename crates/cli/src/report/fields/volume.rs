@@ -6,8 +6,8 @@ use crate::report::Row;
 use crate::report::index::Indexed;
 use crate::report::value::Value;
 use rowen_control::paths::{mapper_path, node_path};
+use rowen_control::protocol::{VolumeReport, VolumeState};
 use rowen_control::uuids::lvm_text;
-use rowen_control::wire::{VolumeReport, VolumeState};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 

@@ -15,7 +15,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::report::index::Indexed;
 use regex_lite::Regex;
-use rowen_control::wire::GroupReport;
+use rowen_control::protocol::GroupReport;
 
 /// What rows must meet.
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use crate::failure::Failure;
 use crate::fake::{EXTENT_BLOCKS, Fake};
 use crate::report::fields;
 use crate::report::value::Type;
-use rowen_control::wire::VolumeState;
+use rowen_control::protocol::VolumeState;
 
 /// The volumes of the oracle's session: see the names.
 fn world() -> Fake {

@@ -1,4 +1,8 @@
 use super::*;
+use crate::lists::Lists;
+use rowen_engine::group as engine;
+use rowen_engine::units::Uuid;
+use std::io;
 
 fn spec() -> SnapshotSpec {
     SnapshotSpec {

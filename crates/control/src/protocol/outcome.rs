@@ -1,0 +1,158 @@
+//! What the server answers, but for the group itself ([`super::report`]).
+
+use super::report::{GroupReport, VolumePlaces};
+use rowen_engine::group as engine;
+use serde::{Deserialize, Serialize};
+
+/// What the server answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Hello {
+        version: u32,
+        group: String,
+        pid: u32,
+    },
+    Ok,
+    Report(Box<GroupReport>),
+    Places(Vec<VolumePlaces>),
+    /// Whole extents that are free and promised to nobody.
+    Free {
+        extents: u64,
+    },
+    Created(Vec<Created>),
+    /// A merge will be carried out when the origin is next activated: the origin or, if not that, the snapshot is in use.
+    MergeWaits {
+        is_origin_open: bool,
+    },
+    /// The server ends and does the rest as its last act; whether it did is for the next server to tell.
+    HandsOver,
+    Check(CheckOutcome),
+    Stats(StatsReport),
+    /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
+    Progress {
+        done: u64,
+        total: u64,
+        what: String,
+    },
+    /// Something the administrator should read (a group nearly full), before the last outcome.
+    Notice {
+        message: String,
+    },
+    /// The request was refused or failed; nothing changed unless the message says so. A complete sentence.
+    Error {
+        kind: ErrorKind,
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Whether another outcome of the same request follows.
+    pub fn is_interim(&self) -> bool {
+        matches!(self, Outcome::Progress { .. } | Outcome::Notice { .. })
+    }
+}
+
+/// Why a request failed, for programs; the message is for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The request makes no sense, whatever the state of the group.
+    Invalid,
+    NotFound,
+    Exists,
+    InUse,
+    NoSpace,
+    /// What the request was worked out from is not so any more: look again.
+    Changed,
+    /// The group or a device may not be written or opened.
+    Denied,
+    /// Metadata is damaged.
+    Damaged,
+    /// A device failed.
+    Io,
+    /// The group is shutting down, or failed and must be reopened.
+    Closed,
+    /// The other side speaks another version.
+    Version,
+    /// A fault of the server itself.
+    Internal,
+}
+
+/// A volume that a request made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub name: String,
+    /// `/dev/VG/LV` when it is active.
+    pub node: Option<String>,
+}
+
+/// What verification found. No findings: the group is sound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckOutcome {
+    pub findings: Vec<String>,
+    /// How many of them [`Request::Repair`] mends.
+    pub repairable: u64,
+    /// Copies of metadata that were written anew.
+    pub repaired: Vec<String>,
+    /// Bad places of disks that the group does without.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    pub nodes: u64,
+    pub blocks: u64,
+}
+
+impl From<engine::CheckReport> for CheckOutcome {
+    fn from(report: engine::CheckReport) -> Self {
+        let engine::CheckReport { findings, repairable, repaired, notes, nodes, blocks } = report;
+        CheckOutcome { findings, repairable, repaired, notes, nodes, blocks }
+    }
+}
+
+macro_rules! stats {
+    ($($field:ident),* $(,)?) => {
+        /// Counters since the server opened the group.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct StatsReport { $(pub $field: u64),* }
+
+        impl From<engine::Stats> for StatsReport {
+            fn from(stats: engine::Stats) -> Self {
+                let engine::Stats { $($field,)* .. } = stats;
+                StatsReport { $($field),* }
+            }
+        }
+
+        impl StatsReport {
+            /// Each counter with its name, in order.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field)),*]
+            }
+        }
+    };
+}
+stats!(
+    writes_in_place,
+    writes_redirected,
+    writes_again,
+    journal_frames,
+    journal_records,
+    device_flushes,
+    checkpoints,
+    nodes_written,
+    node_loads,
+    waits_for_marker,
+    recovered,
+    recovery_skipped,
+    slots_taken,
+    reclaim_steps,
+    orphans_freed,
+    windows_rehomed,
+    windows_filled,
+    blocks_filled,
+    fills_without_room,
+    volumes_invalidated,
+    copies_not_written,
+    nodes_lost,
+    ring_blocks_bad,
+);

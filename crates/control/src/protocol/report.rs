@@ -1,0 +1,280 @@
+//! What commands show: a group with its physical volumes and volumes, and where their blocks are.
+
+use super::attributes::{Attributes, FullPolicy, GroupAttributes, VolumeKind, VolumeState, hex};
+use rowen_engine::fixed_hash::{Map, Set};
+use rowen_engine::group as engine;
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+
+/// A group with everything in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReport {
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub extent_blocks: u64,
+    pub extents: u64,
+    /// Extents neither used nor promised.
+    pub free_extents: u64,
+    /// Of these, what can be taken: they are on physical volumes that are allocatable.
+    pub allocatable_extents: u64,
+    pub blocks: u64,
+    pub free_blocks: u64,
+    pub promised_blocks: u64,
+    pub pending_blocks: u64,
+    pub metadata_blocks: u64,
+    pub sequence: u64,
+    /// Blocks that background removal has still to look at.
+    pub reclaim_left_blocks: u64,
+    #[serde(default)]
+    pub attributes: GroupAttributes,
+    pub pvs: Vec<PvReport>,
+    pub volumes: Vec<VolumeReport>,
+    /// Made by who looks something up, never sent.
+    #[serde(skip)]
+    pub index: Index,
+}
+
+/// Where a report's volumes are, found once for all who ask. It is no part of what the report says: it is neither
+/// compared nor copied. Who changes the volumes of a report that was looked into takes a copy first.
+#[derive(Debug, Default)]
+pub struct Index {
+    by_name: OnceLock<Map<String, usize>>,
+    relations: OnceLock<Relations>,
+}
+
+#[derive(Debug, Default)]
+struct Relations {
+    by_origin: Map<String, Vec<usize>>,
+    by_pool: Map<String, Vec<usize>>,
+}
+
+impl Clone for Index {
+    fn clone(&self) -> Index {
+        Index::default()
+    }
+}
+
+impl PartialEq for Index {
+    fn eq(&self, _: &Index) -> bool {
+        true
+    }
+}
+
+impl Eq for Index {}
+
+impl GroupReport {
+    /// From the engine's account; `paths` are the devices in the order of the group's physical volumes, and `node` tells
+    /// the state of each volume's node.
+    pub fn new(
+        info: engine::GroupInfo,
+        paths: &[String],
+        volumes: Vec<engine::VolumeInfo>,
+        mut node: impl FnMut(&engine::VolumeInfo) -> NodeState,
+    ) -> GroupReport {
+        let is_origin: Set<u64> = volumes.iter().filter_map(|volume| volume.origin).map(|id| id.0).collect();
+        let names: Map<u64, String> = volumes
+            .iter()
+            .filter(|volume| is_origin.contains(&volume.id.0))
+            .map(|volume| (volume.id.0, volume.name.clone()))
+            .collect();
+        let mut pv_tags = info.attributes.pv_tags.clone();
+        pv_tags.resize(info.pvs.len(), Vec::new());
+        let pvs = info.pvs.iter().zip(pv_tags).enumerate().map(|(index, (pv, tags))| PvReport {
+            path: paths.get(index).cloned().unwrap_or_else(|| "[unknown]".to_owned()),
+            uuid: pv.uuid,
+            size_bytes: pv.size,
+            data_offset_bytes: pv.data_offset,
+            extents: pv.extents,
+            free_extents: pv.free_extents,
+            is_allocatable: pv.is_allocatable,
+            tags,
+        });
+        GroupReport {
+            pvs: pvs.collect(),
+            name: info.name,
+            uuid: info.uuid,
+            extent_blocks: info.extent_blocks,
+            extents: info.extents,
+            free_extents: info.free_extents,
+            allocatable_extents: info.allocatable_extents,
+            blocks: info.blocks,
+            free_blocks: info.free_blocks,
+            promised_blocks: info.promised_blocks,
+            pending_blocks: info.pending_blocks,
+            metadata_blocks: info.metadata_blocks,
+            sequence: info.sequence,
+            reclaim_left_blocks: info.reclaim_left,
+            attributes: info.attributes.into(),
+            index: Index::default(),
+            volumes: volumes
+                .into_iter()
+                .map(|volume| {
+                    let state = node(&volume);
+                    let origin = volume.origin.and_then(|id| names.get(&id.0).cloned());
+                    VolumeReport::new(volume, origin, state)
+                })
+                .collect(),
+        }
+    }
+
+    pub fn volume(&self, name: &str) -> Option<&VolumeReport> {
+        let places = || self.volumes.iter().enumerate().map(|(at, volume)| (volume.name.clone(), at)).collect();
+        self.index.by_name.get_or_init(places).get(name).and_then(|at| self.volumes.get(*at))
+    }
+
+    /// The volumes that name this one as their origin.
+    pub fn snapshots_of(&self, name: &str) -> impl Iterator<Item = &VolumeReport> {
+        self.at(self.relations().by_origin.get(name))
+    }
+
+    /// The volumes that name this pool, without the pool itself.
+    pub fn members_of(&self, pool: &str) -> impl Iterator<Item = &VolumeReport> {
+        self.at(self.relations().by_pool.get(pool))
+    }
+
+    fn at<'a>(&'a self, places: Option<&'a Vec<usize>>) -> impl Iterator<Item = &'a VolumeReport> {
+        places.into_iter().flatten().filter_map(|at| self.volumes.get(*at))
+    }
+
+    fn relations(&self) -> &Relations {
+        self.index.relations.get_or_init(|| {
+            let mut places = Relations::default();
+            for (at, volume) in self.volumes.iter().enumerate() {
+                if let Some(origin) = &volume.origin {
+                    add(&mut places.by_origin, origin, at);
+                }
+                if !volume.attributes.pool.is_empty() && !volume.is_pool() {
+                    add(&mut places.by_pool, &volume.attributes.pool, at);
+                }
+            }
+            places
+        })
+    }
+}
+
+/// Adds a place under a name, which is copied only when it is new.
+fn add(to: &mut Map<String, Vec<usize>>, name: &str, at: usize) {
+    match to.get_mut(name) {
+        Some(places) => places.push(at),
+        None => drop(to.insert(name.to_owned(), vec![at])),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvReport {
+    pub path: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub size_bytes: u64,
+    pub data_offset_bytes: u64,
+    pub extents: u64,
+    pub free_extents: u64,
+    /// Space is taken from it.
+    pub is_allocatable: bool,
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// Where a volume's blocks are: each physical volume that has some, in the order in which the volume comes to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumePlaces {
+    pub name: String,
+    pub shares: Vec<PvShare>,
+}
+
+/// What a volume has on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvShare {
+    /// The physical volume's place in [`GroupReport::pvs`].
+    pub pv: u16,
+    /// The extent there that holds the first of the volume's blocks there.
+    pub first_extent: u64,
+    pub extents: u64,
+}
+
+impl VolumePlaces {
+    pub fn new(name: String, places: &[engine::PlaceInfo], extent_blocks: u64) -> VolumePlaces {
+        let share = |place: &engine::PlaceInfo| PvShare {
+            pv: place.pv,
+            first_extent: place.first_extent,
+            extents: place.blocks.div_ceil(extent_blocks.max(1)),
+        };
+        VolumePlaces { name, shares: places.iter().map(share).collect() }
+    }
+}
+
+/// A volume's block device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    pub active: bool,
+    /// Mounted, or held open by a process.
+    pub open: bool,
+    /// Of the block device, when active.
+    pub major: u32,
+    pub minor: u32,
+    /// It cannot be written to, whatever the volume's permission.
+    pub read_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    pub id: u64,
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub kind: VolumeKind,
+    pub state: VolumeState,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub read_only: bool,
+    pub full: FullPolicy,
+    /// The name of the volume that this is a snapshot of, while both exist.
+    pub origin: Option<String>,
+    pub reserve_blocks: Option<u64>,
+    pub attributes: Attributes,
+    pub referenced_blocks: u64,
+    pub exclusive_blocks: u64,
+    pub freed_if_removed_blocks: u64,
+    pub snapshot_used_blocks: u64,
+    pub node: NodeState,
+}
+
+impl VolumeReport {
+    fn new(info: engine::VolumeInfo, origin: Option<String>, node: NodeState) -> VolumeReport {
+        VolumeReport {
+            id: info.id.0,
+            name: info.name,
+            uuid: info.uuid,
+            kind: info.kind.into(),
+            state: info.state.into(),
+            blocks: info.blocks,
+            sector: info.sector,
+            chunk_blocks: info.chunk_blocks,
+            read_only: info.read_only,
+            full: info.full.into(),
+            origin,
+            reserve_blocks: info.reserve,
+            attributes: info.attributes.into(),
+            referenced_blocks: info.referenced,
+            exclusive_blocks: info.exclusive,
+            freed_if_removed_blocks: info.freed_if_removed,
+            snapshot_used_blocks: info.snapshot_used,
+            node,
+        }
+    }
+
+    /// A snapshot that waits to be merged into its origin. Nothing but its origin's activation or removal concerns it, so
+    /// reports leave it out unless it is asked for.
+    pub fn is_waiting_to_merge(&self) -> bool {
+        self.attributes.merging && self.origin.is_some()
+    }
+
+    /// A thin pool: a thin volume, never written and never activated, that names itself as its pool. Its size is what the
+    /// pool's volumes may hold together; by itself it takes no space from the group.
+    pub fn is_pool(&self) -> bool {
+        !self.attributes.pool.is_empty() && self.attributes.pool == self.name
+    }
+}

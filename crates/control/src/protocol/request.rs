@@ -1,0 +1,328 @@
+//! What commands ask, and what the server must know of each request besides what it asks.
+
+use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, VolumeKind, hex};
+use crate::lists::Lists;
+use rowen_engine::group as engine;
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+
+/// What a command asks of a group's server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// The first request of each connection; answered by [`Outcome::Hello`].
+    Hello {
+        version: u32,
+        #[serde(default)]
+        caller: Caller,
+    },
+    /// Answered by [`Outcome::Report`]. Only `with_use` it tells whether devices are open: that search goes through all
+    /// processes of the host.
+    Report {
+        #[serde(default)]
+        with_use: bool,
+    },
+    /// The same for commands that are about these volumes, which may not be there. Of the group's volumes it has these,
+    /// their origins and snapshots at whatever distance, and their pools: with ten thousand volumes a report of all would
+    /// take longer than all the rest of a command. `with_members` it has also the volumes of those that are pools.
+    /// `with_use` is about the devices of these volumes alone.
+    ReportOf {
+        volumes: Vec<String>,
+        #[serde(default)]
+        with_members: bool,
+        #[serde(default)]
+        with_use: bool,
+    },
+    /// Where the blocks of all volumes are; answered by [`Outcome::Places`].
+    Places,
+    /// How much of these places is free; answered by [`Outcome::Free`].
+    FreeOn {
+        on: Vec<PvPart>,
+    },
+    /// Answered by [`Outcome::Created`] when the node is there (with `activate`). All of its space is taken from the places
+    /// `on`, if there are any: a thick volume only.
+    CreateVolume {
+        spec: VolumeSpec,
+        activate: bool,
+        #[serde(default)]
+        on: Vec<PvPart>,
+    },
+    /// One atomic snapshot of all the named origins. With `freeze`, filesystems mounted from them are frozen around it.
+    /// Answered by [`Outcome::Created`], in the order of `specs`.
+    Snapshot {
+        specs: Vec<SnapshotSpec>,
+        freeze: bool,
+    },
+    /// Removes all of the named volumes in one step. A volume in use is refused always; an active one that nothing uses is
+    /// deactivated first.
+    Remove {
+        names: Vec<String>,
+    },
+    /// Makes nodes. `names: None` is every volume. Volumes marked to skip activation are left out unless `ignore_skip`;
+    /// with `auto`, those not marked for autoactivation are left out too; and always those that the caller's lists do not allow. A snapshot with a reserve goes with its origin.
+    Activate {
+        names: Option<Vec<String>>,
+        ignore_skip: bool,
+        auto: bool,
+    },
+    /// Makes the devices of these volumes, as far as they are active, as their permission and the caller's lists have them.
+    Refresh {
+        names: Vec<String>,
+    },
+    /// Removes nodes; a volume in use is refused.
+    Deactivate {
+        names: Option<Vec<String>>,
+    },
+    /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`. What a thick volume grows
+    /// by is taken from the places `on`, if there are any. With `seen`: only if it still has so many blocks, for the new number
+    /// was worked out from that; else [`ErrorKind::Changed`].
+    Resize {
+        name: String,
+        blocks: u64,
+        force: bool,
+        #[serde(default)]
+        on: Vec<PvPart>,
+        #[serde(default)]
+        seen: Option<u64>,
+    },
+    /// Changes what is set aside for a snapshot; with `seen`: only if it still is that much.
+    SetReserve {
+        name: String,
+        blocks: Option<u64>,
+        #[serde(default)]
+        seen: Option<u64>,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    SetPermission {
+        name: String,
+        read_only: bool,
+    },
+    SetAttributes {
+        name: String,
+        change: AttributeChange,
+    },
+    /// Changes what is kept with the group.
+    ChangeGroup {
+        change: GroupChange,
+    },
+    /// Changes the tags of a physical volume of the group, named by its path.
+    TagPv {
+        path: String,
+        add: Vec<String>,
+        remove: Vec<String>,
+    },
+    /// Whether space is taken from a physical volume of the group, named by its path.
+    SetAllocatable {
+        path: String,
+        allocatable: bool,
+    },
+    /// Gives the snapshot's origin the snapshot's contents and removes the snapshot: at once, or, while one of them is in
+    /// use, when the origin is next activated.
+    Merge {
+        snapshot: String,
+    },
+    /// Gives `target` the contents of `source`; snapshots of `target`, newer ones too, stay.
+    Revert {
+        target: String,
+        source: String,
+    },
+    /// Adds physical volumes, which must be labelled and belong to no group.
+    AddPv {
+        paths: Vec<String>,
+    },
+    /// Removes a physical volume on which nothing of any volume lies. Metadata and the journal move away from it.
+    RemovePv {
+        path: String,
+    },
+    /// Gives a physical volume so many bytes of its device, or all of them.
+    ResizePv {
+        path: String,
+        #[serde(default)]
+        bytes: Option<u64>,
+    },
+    /// Gives the group another name. The server goes on under that name, as another process.
+    RenameGroup {
+        to: String,
+    },
+    /// Makes the names of active volumes that are missing under /dev.
+    MakeNodes,
+    /// Changes what writes do when the group is full, for a volume or for a pool and its volumes.
+    SetFullPolicy {
+        name: String,
+        full: FullPolicy,
+    },
+    /// Verifies the group while it is in use. Answered by [`Outcome::Check`].
+    Check,
+    /// The same, and damaged copies of metadata are written anew from the good ones.
+    Repair,
+    Checkpoint,
+    /// Answered by [`Outcome::Stats`].
+    Stats,
+    /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
+    Destroy {
+        force: bool,
+    },
+    /// Deactivates what is not in use, closes the group and ends the server. Refused while a volume is in use.
+    Stop,
+}
+
+/// Whether a request looks, or changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Answered while changes go on.
+    Query,
+    /// Carried out alone, in the order in which they come.
+    Change,
+}
+
+/// What the server must know of a request besides what it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    pub kind: Kind,
+    /// It looks for a moment only: where no answer came it may be made again.
+    pub is_look: bool,
+    /// It may change what is kept in the archive of metadata.
+    pub is_archived: bool,
+    /// It makes sense for a group that is on its way to another host.
+    pub is_for_exported: bool,
+    /// The group may be fuller after it.
+    pub takes_space: bool,
+    /// The server ends when it is done.
+    pub ends_server: bool,
+}
+
+impl Traits {
+    const QUERY: Traits = Traits {
+        kind: Kind::Query,
+        is_look: false,
+        is_archived: false,
+        is_for_exported: true,
+        takes_space: false,
+        ends_server: false,
+    };
+    const LOOK: Traits = Traits { is_look: true, ..Traits::QUERY };
+    /// A change of metadata.
+    const CHANGE: Traits = Traits { kind: Kind::Change, is_archived: true, is_for_exported: false, ..Traits::QUERY };
+    const TAKES_SPACE: Traits = Traits { takes_space: true, ..Traits::CHANGE };
+    /// A change of devices, which the archive does not keep.
+    const DEVICES: Traits = Traits { is_archived: false, ..Traits::CHANGE };
+}
+
+impl Request {
+    /// The one list of what requests are like: a new request does not compile until it says so.
+    pub fn traits(&self) -> Traits {
+        use Request::*;
+        match self {
+            Hello { .. } => Traits::QUERY,
+            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats => Traits::LOOK,
+            // They take long, and repairing is not looking.
+            Check | Repair => Traits::QUERY,
+            CreateVolume { .. }
+            | Snapshot { .. }
+            | Resize { .. }
+            | SetReserve { .. }
+            | SetAllocatable { .. }
+            | ResizePv { .. } => Traits::TAKES_SPACE,
+            Remove { .. }
+            | Rename { .. }
+            | SetPermission { .. }
+            | SetAttributes { .. }
+            | TagPv { .. }
+            | Merge { .. }
+            | Revert { .. }
+            | AddPv { .. }
+            | RemovePv { .. }
+            | SetFullPolicy { .. } => Traits::CHANGE,
+            ChangeGroup { .. } => Traits { is_for_exported: true, ..Traits::CHANGE },
+            RenameGroup { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::CHANGE },
+            Destroy { .. } => Traits { ends_server: true, ..Traits::CHANGE },
+            Activate { .. } | Refresh { .. } => Traits::DEVICES,
+            Deactivate { .. } | MakeNodes | Checkpoint => Traits { is_for_exported: true, ..Traits::DEVICES },
+            Stop => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
+        }
+    }
+}
+
+/// Who is asking, as far as the server's records want to know; and what its settings say about activation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Caller {
+    /// The command line, for the description of archived metadata.
+    pub command: String,
+    /// `--autobackup n`: no copy of the metadata is kept for the changes of this client.
+    pub no_backup: bool,
+    /// Which volumes may be activated for it, and how.
+    pub lists: Lists,
+}
+
+/// Extents of a physical volume of the group, which is named by its path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvPart {
+    pub path: String,
+    pub first_extent: u64,
+    pub extents: u64,
+}
+
+/// A volume to make. The client makes the identifier; `attributes.active` is the server's to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeSpec {
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub kind: VolumeKind,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub full: FullPolicy,
+    pub attributes: Attributes,
+}
+
+impl From<VolumeSpec> for engine::NewVolume {
+    fn from(spec: VolumeSpec) -> Self {
+        let VolumeSpec { name, uuid, kind, blocks, sector, chunk_blocks, full, attributes } = spec;
+        engine::NewVolume {
+            name,
+            uuid,
+            kind: kind.into(),
+            blocks,
+            sector,
+            chunk_blocks,
+            full: full.into(),
+            attributes: attributes.into(),
+        }
+    }
+}
+
+/// A snapshot to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotSpec {
+    pub origin: String,
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    /// Blocks set aside for it; none: it shares the group's free space.
+    pub reserve_blocks: Option<u64>,
+    pub read_only: bool,
+    pub chunk_blocks: u32,
+    /// Make its node before answering.
+    pub activate: bool,
+    pub attributes: Attributes,
+}
+
+impl SnapshotSpec {
+    /// For the engine, which knows volumes by their identity.
+    pub fn for_engine(self, origin: rowen_engine::units::VolumeId) -> engine::NewSnapshot {
+        engine::NewSnapshot {
+            origin,
+            name: self.name,
+            uuid: self.uuid,
+            reserve: self.reserve_blocks,
+            read_only: self.read_only,
+            chunk_blocks: self.chunk_blocks,
+            attributes: self.attributes.into(),
+        }
+    }
+}
