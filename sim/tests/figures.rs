@@ -6,89 +6,18 @@
 #![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
-use rowen_engine::disk::{Completer, DiskOp, DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
+use rowen_engine::disk::{Disks, PageBuf, PvGeometry};
 use rowen_engine::group::{Attributes, Config, Group, NewGroup, NewPv, NewSnapshot, NewVolume, VolumeKind};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::plain_volume;
-use rowen_sim::disk::{Counts, SpillDisks, is_metadata};
-use rowen_sim::exec::{Handle, World};
+use rowen_sim::disk::{FLASH, Modelled, SpillDisks, is_metadata};
+use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
 const TIB: u64 = 1 << 40;
-/// The disk: so many requests at once, a read, a write and a flush in microseconds, and bytes in a microsecond.
-const CHANNELS: usize = 32;
-const READ: u64 = 90;
-const WRITE: u64 = 25;
-const FLUSH: u64 = 400;
-const BYTES_IN_A_MICRO: u64 = 2000;
-
-/// A flash disk with some requests under way at once. It keeps metadata; data reads as zeros.
-struct Flash {
-    inner: Arc<SpillDisks>,
-    clock: Arc<Handle>,
-    state: Mutex<Channels>,
-}
-
-struct Channels {
-    busy_until: Vec<u64>,
-    counts: Counts,
-}
-
-impl Flash {
-    fn new(inner: Arc<SpillDisks>, clock: Arc<Handle>) -> Arc<Flash> {
-        let state = Mutex::new(Channels { busy_until: vec![0; CHANNELS], counts: Counts::default() });
-        Arc::new(Flash { inner, clock, state })
-    }
-
-    fn counts(&self) -> Counts {
-        self.state.lock().counts
-    }
-
-    /// When the request is done. Each segment is a command of its own.
-    fn take(&self, op: &DiskOp) -> u64 {
-        let mut state = self.state.lock();
-        let Channels { busy_until, counts } = &mut *state;
-        let now = self.clock.now();
-        let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments }) = op else {
-            counts.flushes += 1;
-            return now + FLUSH;
-        };
-        let mut done = now;
-        for segment in segments {
-            let len = u64::from(segment.len);
-            let (commands, bytes, base) = match op.kind() {
-                DiskOpKind::Read => (&mut counts.reads, &mut counts.read_bytes, READ),
-                _ => (&mut counts.writes, &mut counts.written_bytes, WRITE),
-            };
-            *commands += 1;
-            *bytes += len;
-            let channel = busy_until.iter_mut().min().unwrap();
-            *channel = now.max(*channel) + base + len / BYTES_IN_A_MICRO;
-            done = done.max(*channel);
-        }
-        done
-    }
-}
-
-impl Disks for Flash {
-    fn count(&self) -> usize {
-        self.inner.count()
-    }
-
-    fn geometry(&self, pv: PvIndex) -> PvGeometry {
-        self.inner.geometry(pv)
-    }
-
-    fn submit(&self, op: DiskOp, done: Completer) {
-        let delay = self.take(&op) - self.clock.now();
-        let inner = self.inner.clone();
-        self.clock.after(delay, move || inner.submit(op, done));
-    }
-}
-
 /// Nanoseconds that this thread has had of a processor.
 fn processor() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
@@ -125,7 +54,7 @@ impl Machine {
     /// Opens the group in a world of its own, and tells what that took.
     fn open(spill: &Arc<SpillDisks>, what: &str) -> Machine {
         let world = World::new(7);
-        let disk = Flash::new(spill.clone(), world.handle());
+        let disk = Modelled::new(spill.clone(), world.handle(), FLASH);
         let (begun, cpu) = (world.handle().now(), processor());
         let config = Config { rehome: false, ..Config::default() };
         let group = world.run(Group::open(disk.clone() as Arc<dyn Disks>, world.handle(), config)).unwrap();

@@ -7,12 +7,14 @@
 
 mod cache;
 mod image;
+mod modelled;
 mod room;
 mod spill;
 mod text;
 
 pub use cache::{POLICIES, Policy};
 pub use image::Image;
+pub use modelled::{FLASH, Model, Modelled, ROTATING};
 pub use room::Room;
 pub use spill::{SpillDisks, is_metadata};
 

@@ -20,6 +20,7 @@ use crate::format::node::Node;
 use crate::format::stream::{TreeKind, TreeMeta};
 use crate::map::{self, NodeRef};
 use crate::runtime::{Runtime, Task, yield_now};
+use crate::space::OpenArenas;
 use crate::space::metadata::Pair;
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
 use crate::volume::state::UNWRITTEN;
@@ -48,6 +49,9 @@ pub struct CheckReport {
 const MAX_FINDINGS: usize = 100;
 /// Groups up to this many blocks (64 GiB; four bytes of memory for each) also have every block's single owner verified by what maps it.
 const IDENTITY_BLOCKS: u64 = 16 << 20;
+
+/// For the sake of a check metadata becomes no larger than this part of the group.
+const METADATA_FOR_LOOKS: u64 = 8;
 
 struct Quiet;
 
@@ -91,6 +95,7 @@ impl Group {
     }
 
     async fn verify_open(self: &Arc<Self>, repair: bool) -> Result<CheckReport> {
+        self.make_room_for_look().await?;
         self.checkpoint().await?;
         let hold = self.hold_checkpoints().await;
         let look = Look::begin(&self.core);
@@ -112,6 +117,30 @@ impl Group {
         }
         look.go_on()?;
         Ok(report)
+    }
+
+    /// Metadata grows until a look can last while checkpoints end beside it (M6). Where there is no space for that, the look begins
+    /// all the same, and may be ended.
+    async fn make_room_for_look(&self) -> Result<()> {
+        let most = self.core.placement().count() / METADATA_FOR_LOOKS;
+        loop {
+            let (is_short, metadata) = {
+                let meta = self.core.meta.lock();
+                (meta.is_short_for_look(), 2 * meta.total())
+            };
+            if !is_short || metadata >= most || self.core.planted("no_room_for_looks") {
+                return Ok(());
+            }
+            // Nothing that is promised goes to it, nor what is nearly all that is left.
+            let is_there_plenty =
+                self.core.space.lock().available() > self.core.placement().count() / METADATA_FOR_LOOKS;
+            let open = if is_there_plenty { OpenArenas::Kept } else { OpenArenas::Stay };
+            match self.core.grow(open).await {
+                Ok(true) => {}
+                Ok(false) | Err(Error::NoSpace { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn verify(disks: Arc<dyn Disks>, repair: bool) -> Result<CheckReport> {

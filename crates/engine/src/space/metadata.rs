@@ -21,6 +21,7 @@
 
 //! * M6 A look at the last checkpoint ([`begin_look`](MetaSpace::begin_look)) keeps what that checkpoint refers to from being given
 //!   out again, while further ones are taken. It ends when metadata would run short by that: the group's own work goes first.
+//!   Metadata grows before a look begins, where the group has space ([`is_short_for_look`](MetaSpace::is_short_for_look)).
 
 //! * M7 A write error of one of two copies harms nobody: the block lives on the other copy, `check` tells it, and `repair` and whoever
 //!   meets it write the bad copy again. Once it is free it is not given out again while the group is open.
@@ -66,6 +67,8 @@ const PAIR_BYTES: u64 = PairRecord::SIZE as u64 + 8;
 /// blocks is an extent of the map or a piece of the free tree, 84 to 168 of which are in a node; checkpoints copy each once.
 const BLOCKS_FOR_NODE: u64 = 64;
 
+/// M6: one in so many blocks stays free beyond the reserve while looks keep blocks.
+const LOOKS_LEAVE: u64 = 8;
 /// M7: one in so many blocks is kept back at most.
 const SHUNNED_AT_MOST: u64 = 32;
 
@@ -539,9 +542,14 @@ impl MetaSpace {
                 _ => self.held.push(block),
             }
         }
-        if self.free_beyond_reserve() < self.total() / 8 {
+        if self.free_beyond_reserve() < self.total() / LOOKS_LEAVE {
             self.end_looks();
         }
+    }
+
+    /// Whether a look that began now would soon be ended: less is free than twice what it has to leave.
+    pub fn is_short_for_look(&self) -> bool {
+        self.free_beyond_reserve() < 2 * self.total() / LOOKS_LEAVE
     }
 
     /// Whether looks keep so much that metadata should grow for them.
