@@ -187,7 +187,7 @@ impl Error {
             | Error::Duplicate { .. } => ErrorKind::Exists,
             Error::DamagedLabel { .. } => ErrorKind::Damaged,
             Error::Io { .. } | Error::Silent(_) => ErrorKind::Io,
-            Error::Engine { source, .. } => crate::server::engine_kind(source),
+            Error::Engine { source, .. } => rowen_control::service::failure::engine_kind(source),
         }
     }
 }

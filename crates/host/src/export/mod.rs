@@ -12,6 +12,7 @@
 //! Everything that makes the kernel ask this process something runs off the workers ([`blocking`]).
 
 mod blocking;
+mod devices;
 mod dispatch;
 pub(crate) mod error;
 mod freeze;
@@ -26,6 +27,7 @@ pub mod usage;
 mod written;
 
 pub use blocking::blocking;
+pub use devices::ExportedDevices;
 pub use error::{Error, Result};
 pub use freeze::FrozenGuard;
 pub use remains::clear_remains;
@@ -280,9 +282,8 @@ impl Exports {
     }
 
     /// Of these devices, those that are mounted or open, all in one look. It touches none of them.
-    pub fn open(&self, devices: &[Node]) -> HashSet<Numbers> {
-        let numbers: Vec<Numbers> = devices.iter().map(|node| (node.major, node.minor)).collect();
-        self.inner.openness.in_use(&numbers)
+    pub fn open(&self, devices: &[Numbers]) -> HashSet<Numbers> {
+        self.inner.openness.in_use(devices)
     }
 
     /// Writes out what is cached of these volumes' devices, and freezes the filesystems on them until the guard goes.

@@ -6,6 +6,7 @@
 use super::error::Result;
 use super::openers::{device_named, open_devices};
 use crate::helper::{self, Job};
+use rowen_control::service::world::User;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -129,6 +130,8 @@ const GLANCE: Duration = Duration::from_millis(500);
 const UDEV_GLANCE: Duration = Duration::from_secs(60);
 /// How a use that is but an open file is told.
 const OPEN_BY: &str = "open by";
+const MOUNTED_ON: &str = "mounted on";
+const UNDER: &str = "used by the device";
 /// How often it is looked again.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -138,6 +141,15 @@ pub(super) fn patience(user: &str) -> Duration {
         Some(program) if program.contains("udev") => UDEV_GLANCE,
         Some(_) => GLANCE,
         None => Duration::ZERO,
+    }
+}
+
+/// What the words say.
+pub fn kind(user: &str) -> User {
+    match user {
+        user if user.starts_with(MOUNTED_ON) => User::Filesystem,
+        user if user.starts_with(UNDER) => User::Device,
+        _ => User::Other,
     }
 }
 
@@ -177,7 +189,7 @@ pub(super) fn user_of(claimed: bool, major: u32, minor: u32) -> Option<String> {
 
 fn claimant(major: u32, minor: u32) -> String {
     if let Some(mount) = mounts_of(major, minor).first() {
-        return format!("mounted on {}", mount.point.display());
+        return format!("{MOUNTED_ON} {}", mount.point.display());
     }
     let device = rustix::fs::makedev(major, minor);
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -191,7 +203,7 @@ fn claimant(major: u32, minor: u32) -> String {
     }
     let holders = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders")).into_iter().flatten().flatten();
     if let Some(holder) = holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).next() {
-        return format!("used by the device {holder}");
+        return format!("{UNDER} {holder}");
     }
     opener(device).unwrap_or_else(|| "claimed by the kernel or another program".into())
 }

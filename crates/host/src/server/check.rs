@@ -1,12 +1,12 @@
 //! Verifying a group that no server has open.
 
-use super::failure::{Context, Failure, Result};
 use super::presence::{Presence, Taken};
 use super::start;
 use crate::disks::{IoEngine, OpenMode, PvSet, holders};
 use crate::reactor::Pool;
 use crate::{devices, paths};
 use rowen_control::protocol::{CheckOutcome, ErrorKind};
+use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_engine::group::Group;
 use std::sync::Arc;
 

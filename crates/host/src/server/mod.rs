@@ -17,34 +17,26 @@
 //! * Under systemd ([`systemd`]) it is a service; a successor makes itself the service's main process.
 //! * SIGUSR1: the counters go to the log. SIGHUP: the settings are read again.
 
-mod activation;
 mod archive;
-mod autoextend;
 mod check;
 mod client;
 mod failure;
-mod group;
-mod handle;
 mod listen;
 mod log;
-mod merge;
+mod members;
+mod notes;
 mod presence;
 mod renaming;
-mod report;
 mod run;
 mod signals;
-mod snapshot;
 mod start;
 mod state;
 mod steps;
 pub(crate) mod systemd;
-mod volumes;
-mod warnings;
 
 pub use check::check_closed;
 pub use client::{Client, ConnectError, introduce};
-pub use failure::Failure;
-pub(crate) use failure::engine_kind;
+pub use rowen_control::service::failure::Failure;
 pub use run::{Options, main};
 pub use start::{clear_remains, connect, ensure_running};
 

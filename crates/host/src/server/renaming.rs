@@ -9,11 +9,11 @@
 //! * RN3 The disks say which name holds. If it is the new one the other steps are done, else they are undone; each of them
 //!   can be done twice.
 
-use super::failure::{Failure, Result};
 use super::log;
 use crate::export::nodes::Nodes;
 use crate::{archive, devices, keeper, paths, settings};
 use rowen_control::protocol::ErrorKind;
+use rowen_control::service::failure::{Failure, Result};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rustix::fs::FlockOperation;

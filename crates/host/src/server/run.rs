@@ -1,24 +1,24 @@
 //! The server process from start to end.
 
-use super::activation::ListsInForce;
 use super::archive::Archive;
-use super::autoextend::Autoextension;
-use super::failure::{Failure, Result};
 use super::listen::Listener;
+use super::members::OpenMembers;
+use super::notes::ServerNotes;
 use super::presence::Presence;
 use super::signals::{Signal, Signals};
-use super::state::{End, Server};
+use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::warnings::Warnings;
-use super::{LAUNCHED_BY_COMMAND, log, renaming, report, systemd};
+use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
-use crate::export::{Exports, Target, VolumeTarget};
+use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
 use crate::{archive, devices, harden, keeper, paths, settings};
-use parking_lot::Mutex;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
+use rowen_control::service::failure::{Context, Failure, Result};
+use rowen_control::service::world::World;
+use rowen_control::service::{Service, document};
 use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Config, Group, Layout};
@@ -99,8 +99,8 @@ pub fn main(options: &Options) -> u8 {
     match start(options) {
         Ok((server, presence, listener)) => {
             announce(options, &Outcome::Ok);
-            systemd::ready(&server.name);
-            log::line(format_args!("volume group \"{}\" is served", server.name));
+            systemd::ready(&server.service.name);
+            log::line(format_args!("volume group \"{}\" is served", server.service.name));
             let ending = serve(&server, &listener, &signals, options);
             let code = finish(server, listener, ending);
             drop(presence);
@@ -202,28 +202,27 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     steps.done("group opened");
     group.set_patience(settings.patience());
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
-    let exports = Exports::new(name, &pool, keeper)?;
+    let exports = Arc::new(Exports::new(name, &pool, keeper)?);
+    let members = Arc::new(OpenMembers { group: name.clone(), pvs });
     let archive = {
-        let (group, pvs) = (group.clone(), pvs.clone());
-        let describe = move |origin| report::document(&group, &pvs, origin);
+        let (group, members) = (group.clone(), members.clone());
+        let describe = move |origin| document(&group, &*members, origin);
         Archive::start(name, settings.clone(), Box::new(describe))
             .map_err(|e| internal("start the archive", name, e))?
     };
-    let server = Arc::new(Server {
-        name: name.clone(),
-        group,
-        pvs,
-        exports: Arc::new(exports),
-        change: Mutex::new(()),
-        warnings: Warnings::new(&settings),
-        autoextension: Autoextension::new(&settings),
-        archive,
-        lists: ListsInForce::new(lists_of(&loaded)),
-        reached: options.reached,
-        end: End::new().map_err(|e| internal("start the server", name, e))?,
-        pool,
-    });
-    server.note_members();
+    let archive = Arc::new(archive);
+    let notes = ServerNotes::new(name, archive.clone()).map_err(|e| internal("start the server", name, e))?;
+    let notes = Arc::new(notes);
+    let world = World {
+        devices: Arc::new(ExportedDevices { exports: exports.clone(), pool: pool.clone() }),
+        members,
+        notes: notes.clone(),
+        executor: Arc::new(Workers(pool.clone())),
+    };
+    let mut service = Service::new(name, group, world, &settings, lists_of(&loaded));
+    service.reached = options.reached;
+    let server = Arc::new(Server { service, exports, archive, notes, pool });
+    server.service.note_members();
     devices::members::Joining::forget(name);
     bring_back_nodes(&server, same_boot, steps);
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
@@ -269,12 +268,13 @@ fn recorded(options: &Options, pvs: &Arc<PvSet>, pool: &Pool) -> Arc<dyn Disks> 
 
 fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Error) -> Failure {
     let devices = |index: usize| paths.get(index).cloned();
-    super::failure::Context { group: name, extent_blocks: 1, devices: &devices }.failure(error, "")
+    Context { group: name, extent_blocks: 1, devices: &devices }.failure(error, "")
 }
 
 /// The exports that a predecessor left with the keeper go on; the other active volumes get new nodes.
 fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
-    let group = server.group.clone();
+    let service = &server.service;
+    let group = service.group.clone();
     let resolve = move |entry: &keeper::Entry| {
         let id = VolumeId(entry.id);
         let info = group.volume_info(id).ok()?;
@@ -292,10 +292,10 @@ fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
         }
         Err(error) => log::line(format_args!("exports of an earlier server could not be taken over: {error}")),
     }
-    if let Err(e) = std::fs::write(boot_marker(&server.name), this_boot()) {
-        log::line(format_args!("cannot write {}: {e}", boot_marker(&server.name).display()));
+    if let Err(e) = std::fs::write(boot_marker(&service.name), this_boot()) {
+        log::line(format_args!("cannot write {}: {e}", boot_marker(&service.name).display()));
     }
-    for failure in server.restore_nodes(same_boot) {
+    for failure in service.restore_nodes(same_boot) {
         log::line(failure.message);
     }
 }
@@ -336,7 +336,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         let mut events = [
             PollFd::new(listener, PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            PollFd::new(server.end.bell(), PollFlags::IN),
+            PollFd::new(server.notes.bell(), PollFlags::IN),
         ];
         // Interrupted or out of memory: the next turn looks again.
         if rustix::event::poll(&mut events, Some(&timeout)).is_err() {
@@ -350,30 +350,30 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
                 Signal::Reload => reload(server),
             }
         }
-        if server.end.is_destroyed() {
+        let ending = &server.service.ending;
+        if ending.is_destroyed() {
             return Ending::Destroyed;
         }
-        if server.end.is_renamed() {
+        if ending.is_renamed() {
             return Ending::Renamed;
         }
-        if let Some(pv) = server.end.leaving() {
+        if let Some(pv) = ending.leaving() {
             return Ending::Leaves(pv);
         }
-        if server.end.is_asked() {
+        if ending.is_asked() {
             return Ending::Closed;
         }
         let idle = listener.idle();
         if options.idle.zip(idle).is_some_and(|(bound, idle)| idle >= bound) && is_needless(server) {
             return Ending::Closed;
         }
-        server.extend_what_fills_up();
-        server.warn(&mut |_| {});
+        server.service.look_around();
     }
 }
 
 /// Nothing is active, and nothing is being freed in the background.
 fn is_needless(server: &Server) -> bool {
-    !server.any_active() && server.group.info().reclaim_left == 0
+    !server.service.any_active() && server.service.group.info().reclaim_left == 0
 }
 
 fn lists_of(loaded: &Loaded) -> Lists {
@@ -386,11 +386,8 @@ fn reload(server: &Server) {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(log::line);
             let settings = loaded.settings();
-            server.group.set_patience(settings.patience());
-            server.warnings.set_settings(&settings);
-            server.autoextension.set_settings(&settings);
+            server.service.set_settings(&settings, lists_of(&loaded));
             server.archive.set_settings(settings);
-            server.lists.set_own(lists_of(&loaded));
             log::line("the settings were read again");
         }
         Err(why) => why.lines().for_each(log::line),
@@ -398,7 +395,7 @@ fn reload(server: &Server) {
 }
 
 fn log_stats(server: &Server) {
-    let report = rowen_control::protocol::StatsReport::from(server.group.stats());
+    let report = rowen_control::protocol::StatsReport::from(server.service.group.stats());
     let rows: Vec<String> = report.rows().iter().map(|(name, value)| format!("{name}={value}")).collect();
     let passes = crate::export::usage::passes();
     log::line(format_args!("{} passes_over_processes={passes}", rows.join(" ")));
@@ -407,7 +404,8 @@ fn log_stats(server: &Server) {
 /// Answers what is under way, then leaves everything as the ending asks.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     listener.close();
-    let _change = server.change.lock();
+    let service = &server.service;
+    let _change = service.change.lock();
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
         server.archive.retire();
@@ -416,38 +414,38 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         Ending::Destroyed => {
             server.archive.retire();
             leave(&server);
-            remove_traces(&server.name);
+            remove_traces(&service.name);
             return 0;
         }
         Ending::Signalled => {
-            let volumes = server.group.volumes();
-            if let Err(failure) = server.switch_off_all(&volumes) {
-                hand_over(&server, &failure, Server::checkpoint);
+            let volumes = service.group.volumes();
+            if let Err(failure) = service.switch_off_all(&volumes) {
+                hand_over(&server, &failure, Service::checkpoint);
             }
         }
         // A device that stays would change its number: even those that nobody uses are handed over.
-        Ending::Renamed if server.any_active() => {
-            let why = format!("Volume group \"{}\" has another name.", server.name);
-            hand_over(&server, &Failure::new(ErrorKind::Closed, why), Server::checkpoint);
+        Ending::Renamed if service.any_active() => {
+            let why = format!("Volume group \"{}\" has another name.", service.name);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), Service::checkpoint);
         }
-        Ending::Leaves(pv) if server.any_active() => {
-            let why = format!("A physical volume leaves volume group \"{}\".", server.name);
-            hand_over(&server, &Failure::new(ErrorKind::Closed, why), |server| server.close_without(pv));
+        Ending::Leaves(pv) if service.any_active() => {
+            let why = format!("A physical volume leaves volume group \"{}\".", service.name);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), |service| service.close_without(pv));
         }
         Ending::Renamed | Ending::Closed | Ending::Leaves(_) => {}
     }
     systemd::stopping();
     server.archive.close();
     leave(&server);
-    devices::members::forget(&server.name);
-    let group = server.group.clone();
+    devices::members::forget(&service.name);
+    let group = service.group.clone();
     let closed = match ending {
-        Ending::Leaves(pv) => server.close_without(pv),
-        _ => server.told(server.run(async move { group.close().await }), ""),
+        Ending::Leaves(pv) => service.close_without(pv),
+        _ => service.told(service.run(async move { group.close().await }), ""),
     };
     match closed {
         Ok(()) => {
-            log::line(format_args!("volume group \"{}\" is closed", server.name));
+            log::line(format_args!("volume group \"{}\" is closed", service.name));
             0
         }
         Err(failure) => {
@@ -459,15 +457,15 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
 
 /// Volumes are in use: what is under way is answered, everything acknowledged is made durable by the server's last act, and a
 /// successor goes on.
-fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Server) -> Result<()>) -> ! {
+fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> Result<()>) -> ! {
     log::line(format_args!("{} A successor takes over.", why.message));
     // Before waiting ends: the kernel would be told of an error.
     server.exports.stop_reading();
-    server.group.end_waiting();
+    server.service.group.end_waiting();
     if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
         log::line(error);
     }
-    if let Err(failure) = last_act(server) {
+    if let Err(failure) = last_act(&server.service) {
         log::line(failure.message);
     }
     server.archive.close();

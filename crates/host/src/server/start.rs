@@ -5,12 +5,12 @@
 //! started it can tell its user.
 
 use super::client::{Client, ConnectError};
-use super::failure::{Failure, Result};
 use super::presence::{Presence, StartLock};
 use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
 use crate::{devices, export, keeper, paths};
 use rowen_control::names;
 use rowen_control::protocol::{ErrorKind, Outcome};
+use rowen_control::service::failure::{Failure, Result};
 use std::io;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -5,27 +5,23 @@
 //! Promises: nothing is ever made smaller; whoever resizes a volume at the same time is not undone; what cannot grow is told once, until
 //! it could.
 
-use super::listen::Handler;
-use super::log;
-use super::state::Server;
+use crate::protocol::Request;
+use crate::settings::{Autoextend, Settings};
+use crate::sizes::{most_useful_reserve, share_up};
 use parking_lot::Mutex;
-use rowen_control::protocol::{Caller, ErrorKind, Outcome, Request};
-use rowen_control::settings::{Autoextend, Settings};
-use rowen_control::sizes::{most_useful_reserve, share_up};
-use rowen_control::units::sentence;
 use rowen_engine::group::{VolumeInfo, VolumeState};
 use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
 
 /// The settings, and what they could not do.
 pub struct Autoextension {
-    policies: Mutex<Policies>,
+    pub(super) policies: Mutex<Policies>,
     /// Volumes that could not grow, as far as that was told.
-    failing: Mutex<BTreeSet<String>>,
+    pub(super) failing: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Clone, Copy)]
-struct Policies {
+pub(super) struct Policies {
     /// Whether anything grows by itself.
     monitoring: bool,
     snapshots: Autoextend,
@@ -44,15 +40,15 @@ impl From<&Settings> for Policies {
 
 /// A volume that is to grow, sizes in blocks.
 #[derive(Debug, PartialEq, Eq)]
-struct Growth {
-    name: String,
-    from: u64,
-    to: u64,
+pub(super) struct Growth {
+    pub name: String,
+    pub from: u64,
+    pub to: u64,
     is_pool: bool,
 }
 
 impl Growth {
-    fn request(&self) -> Request {
+    pub fn request(&self) -> Request {
         let name = self.name.clone();
         match self.is_pool {
             true => Request::Resize { name, blocks: self.to, force: false, on: Vec::new(), seen: Some(self.from) },
@@ -62,12 +58,12 @@ impl Growth {
 }
 
 impl Policies {
-    fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.monitoring && (self.snapshots.threshold < 100 || self.pools.threshold < 100)
     }
 
     /// What is to grow of these thin pools and snapshots with a size, by whole extents.
-    fn wanted(&self, extent_blocks: u64, pools: &[VolumeInfo], snapshots: &[VolumeInfo]) -> Vec<Growth> {
+    pub fn wanted(&self, extent_blocks: u64, pools: &[VolumeInfo], snapshots: &[VolumeInfo]) -> Vec<Growth> {
         let grown = |policy: &Autoextend, used, size: u64| {
             let extents = size.div_ceil(extent_blocks);
             policy.growth(used, size).map(|percent| extents.saturating_add(share_up(percent, extents)))
@@ -97,43 +93,6 @@ impl Autoextension {
 
     pub fn set_settings(&self, settings: &Settings) {
         *self.policies.lock() = settings.into();
-    }
-}
-
-impl Server {
-    /// Extends what is fuller than its threshold.
-    pub fn extend_what_fills_up(&self) {
-        let policies = *self.autoextension.policies.lock();
-        if !policies.any() {
-            return;
-        }
-        let extent_blocks = self.group.info().extent_blocks;
-        let mut failing = BTreeSet::new();
-        for growth in policies.wanted(extent_blocks, &self.group.pools(), &self.group.reserved()) {
-            // A change that takes its time must not keep the server from what else it looks after.
-            if self.change.is_locked() {
-                return;
-            }
-            let full = format!("{}/{}", self.name, growth.name);
-            let caller = Caller { command: format!("the extension of {full} by its policy"), ..Caller::default() };
-            let size = |blocks: u64| sentence(blocks * BLOCK_SIZE);
-            match self.handle(growth.request(), &caller, &mut |_| {}) {
-                // Somebody else was faster, or has taken it away.
-                Outcome::Error { kind: ErrorKind::Changed | ErrorKind::NotFound, .. } => {}
-                Outcome::Error { message, .. } => {
-                    if !self.autoextension.failing.lock().contains(&growth.name) {
-                        log::line(format_args!("WARNING: {full} fills up and cannot be extended: {message}"));
-                    }
-                    failing.insert(growth.name);
-                }
-                _ => log::line(format_args!(
-                    "{full} was filling up and is {} now; it was {}",
-                    size(growth.to),
-                    size(growth.from)
-                )),
-            }
-        }
-        *self.autoextension.failing.lock() = failing;
     }
 }
 

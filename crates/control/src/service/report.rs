@@ -1,11 +1,10 @@
 //! The group as reports show it. Takes no lock: a report never waits for a command.
 
 use super::failure::Result;
-use super::state::{Server, is_pool};
-use crate::disks::PvSet;
-use crate::export::Node;
-use rowen_control::metadata::{Document, Origin};
-use rowen_control::protocol::{GroupReport, NodeState, Outcome, VolumePlaces};
+use super::state::{Service, is_pool};
+use super::world::{Members, Node};
+use crate::metadata::{Document, Origin};
+use crate::protocol::{GroupReport, NodeState, Outcome, VolumePlaces};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeInfo};
@@ -13,36 +12,38 @@ use rowen_engine::units::VolumeId;
 use std::collections::{HashMap, HashSet};
 
 /// The devices of the group's `count` physical volumes, in order.
-fn device_paths(pvs: &PvSet, count: usize) -> Vec<String> {
+fn device_paths(members: &dyn Members, count: usize) -> Vec<String> {
     (0..count)
         .map(|index| {
-            let path = u16::try_from(index).ok().and_then(|index| pvs.path(PvIndex(index)));
+            let path = u16::try_from(index).ok().and_then(|index| members.path(PvIndex(index)));
             path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string())
         })
         .collect()
 }
 
 /// The group as a document.
-pub fn document(group: &Group, pvs: &PvSet, origin: Origin) -> Document {
+pub fn document(group: &Group, members: &dyn Members, origin: Origin) -> Document {
     let info = group.info();
-    let paths = device_paths(pvs, info.pvs.len());
+    let paths = device_paths(members, info.pvs.len());
     Document::of(&GroupReport::new(info, &paths, group.volumes(), |_| NodeState::default()), origin)
 }
 
-impl Server {
+impl Service {
     /// The group with these volumes. Whether devices are open is looked up for the volumes named in `use_of`, for all, or for
     /// none.
     pub fn report(&self, volumes: Vec<VolumeInfo>, use_of: Option<Option<&[String]>>) -> Result<Outcome> {
         let info = self.group.info();
-        let paths = device_paths(&self.pvs, info.pvs.len());
-        let nodes = self.exports.active();
+        let paths = device_paths(&*self.world.members, info.pvs.len());
+        let nodes = self.world.devices.active();
         let is_asked = |node: &&Node| use_of.is_some_and(|of| of.is_none_or(|names| names.contains(&node.name)));
         let asked: Vec<Node> = nodes.iter().filter(is_asked).cloned().collect();
-        let open = self.exports.open(&asked);
+        let open = self.world.devices.open(&asked);
+        let open: HashSet<&str> =
+            asked.iter().zip(open).filter(|(_, is_open)| *is_open).map(|(node, _)| node.name.as_str()).collect();
         let nodes: HashMap<&str, &Node> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let state = |name: &str| {
             let Some(node) = nodes.get(name) else { return NodeState::default() };
-            let open = open.contains(&(node.major, node.minor));
+            let open = open.contains(name);
             NodeState { active: true, open, major: node.major, minor: node.minor, read_only: node.read_only }
         };
         let report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));

@@ -2,13 +2,11 @@
 
 use super::failure::{Failure, Result};
 use super::merge::is_waiting;
-use super::state::{Server, follows_origin, is_pool};
-use parking_lot::Mutex;
-use rowen_control::lists::{Lists, Subject};
-use rowen_control::protocol::{ErrorKind, Outcome};
+use super::state::{Service, follows_origin, is_pool};
+use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{VolumeInfo, VolumeState};
 
-impl Server {
+impl Service {
     /// Makes the nodes of the named volumes, or of all, after the merges that wait for it. What cannot be activated is
     /// told; the rest is active.
     pub fn activate(
@@ -53,28 +51,6 @@ impl Server {
         Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
     }
 
-    fn subject<'a>(&'a self, group_tags: &'a [String], volume: &'a str, tags: &'a [String]) -> Subject<'a> {
-        Subject { group: &self.name, group_tags, volume, tags }
-    }
-
-    /// Whether a volume of this name may be activated.
-    pub fn allows(&self, volume: &str, tags: &[String]) -> bool {
-        let lists = self.lists.get();
-        lists.is_nothing() || lists.allow(self.subject(&self.group.info().attributes.tags, volume, tags))
-    }
-
-    /// Whether the volume's device is to be read-only: by its permission, or by the list of those that are.
-    pub fn is_read_only(&self, volume: &VolumeInfo) -> bool {
-        let lists = self.lists.get();
-        volume.read_only
-            || lists.read_only.is_some()
-                && lists.make_read_only(self.subject(
-                    &self.group.info().attributes.tags,
-                    &volume.name,
-                    &volume.attributes.tags,
-                ))
-    }
-
     /// Takes the nodes of the named volumes away, or of all; of none when one of them is in use.
     pub fn deactivate(&self, names: Option<&[String]>) -> Result<Outcome> {
         let chosen = self.with_relatives(names)?;
@@ -110,7 +86,7 @@ impl Server {
 
     /// Whether any volume has a node.
     pub fn any_active(&self) -> bool {
-        !self.exports.active().is_empty()
+        !self.world.devices.active().is_empty()
     }
 
     /// After a start: the nodes that were there when the last server of this boot ended. On a fresh boot there were
@@ -129,41 +105,5 @@ impl Server {
             }
         };
         marked.filter_map(|volume| restore(volume).err()).collect()
-    }
-}
-
-/// The lists of this server's settings and, while a request is carried out, those of its client, which come before them.
-#[derive(Default)]
-pub struct ListsInForce {
-    own: Mutex<Lists>,
-    client: Mutex<Option<Lists>>,
-}
-
-impl ListsInForce {
-    pub fn new(own: Lists) -> ListsInForce {
-        ListsInForce { own: Mutex::new(own), client: Mutex::default() }
-    }
-
-    pub fn set_own(&self, own: Lists) {
-        *self.own.lock() = own;
-    }
-
-    /// The client's lists are in force until the guard goes. One request at a time (SV1).
-    pub fn heed(&self, client: &Lists) -> Heeded<'_> {
-        *self.client.lock() = Some(client.clone());
-        Heeded(self)
-    }
-
-    pub fn get(&self) -> Lists {
-        self.client.lock().clone().unwrap_or_else(|| self.own.lock().clone())
-    }
-}
-
-/// A client's lists are in force.
-pub struct Heeded<'a>(&'a ListsInForce);
-
-impl Drop for Heeded<'_> {
-    fn drop(&mut self) {
-        *self.0.client.lock() = None;
     }
 }

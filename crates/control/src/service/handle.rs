@@ -1,15 +1,12 @@
 //! Requests, each to what carries it out.
 
 use super::failure::{Failure, Result};
-use super::listen::Handler;
-use super::log;
-use super::state::Server;
-use super::warnings::needs_free_space;
-use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
-use rowen_engine::disk::PvIndex;
+use super::state::Service;
+use crate::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
 
-impl Handler for Server {
-    fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
+impl Service {
+    /// Carries out one request. `interim` takes outcomes that come before the last one.
+    pub fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
         let traits = request.traits();
         let is_report = matches!(request, Request::Report { .. });
         let may_merge =
@@ -17,10 +14,10 @@ impl Handler for Server {
         let is_change = may_merge || traits.is_archived;
         let outcome = self.carry_out(request, caller, interim).unwrap_or_else(Outcome::from);
         // A request that failed may have done a part of its work.
-        let goes_on = !self.end.is_destroyed() && !self.end.is_renamed() && self.end.leaving().is_none();
+        let goes_on = !self.ending.is_destroyed() && !self.ending.is_renamed() && self.ending.leaving().is_none();
         if is_change && !caller.no_backup && goes_on {
-            self.archive.changed(&caller.command);
-            if let Some(message) = self.archive.trouble() {
+            self.world.notes.changed(&caller.command);
+            if let Some(message) = self.world.notes.trouble() {
                 interim(Outcome::Notice { message });
             }
         }
@@ -32,15 +29,13 @@ impl Handler for Server {
         }
         outcome
     }
-}
 
-impl Server {
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let traits = request.traits();
         // SV1: one change at a time; the order in which they come is the order in which they are done.
         let change = (traits.kind == Kind::Change).then(|| self.change.lock());
         if change.is_some() {
-            if self.end.is_asked() {
+            if self.ending.is_asked() {
                 return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
             }
             if !traits.is_for_exported {
@@ -101,69 +96,5 @@ impl Server {
             }
         });
         Ok(Outcome::Check(CheckOutcome::from(self.told(report, "")?)))
-    }
-
-    /// Makes everything that was acknowledged part of the metadata proper.
-    pub fn checkpoint(&self) -> Result<()> {
-        let group = self.group.clone();
-        let done = self.run(async move { group.checkpoint().await });
-        self.told(done, "")
-    }
-
-    /// Closes the group and leaves a physical volume out of it. Where that cannot be, it is closed all the same.
-    pub fn close_without(&self, pv: PvIndex) -> Result<()> {
-        let group = self.group.clone();
-        let done = self.run(async move {
-            let left = group.close_without(pv).await;
-            let closed = group.close().await;
-            left.and(closed)
-        });
-        self.told(done, "")
-    }
-
-    /// What lacks room behind the group's disks, a sentence each.
-    fn missing_room(&self) -> Vec<String> {
-        let missing = self.group.missing_room();
-        let group = &self.name;
-        let device = |pv: PvIndex| {
-            self.pvs.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
-        };
-        let for_data = missing.for_data.map(|pv| {
-            format!(
-                "WARNING: There is no room behind physical volume {} of volume group {group}: new data waits or is refused, as \
-                 each volume's policy says. Make room on the filesystem that it lies on, or remove snapshots.",
-                device(pv)
-            )
-        });
-        let for_metadata = missing.for_metadata.map(|pv| {
-            format!(
-                "WARNING: The journal and metadata of volume group {group} have too little room behind physical volume {}: \
-                 the group may stop. Make room on the filesystem that it lies on.",
-                device(pv)
-            )
-        });
-        [for_data, for_metadata].into_iter().flatten().collect()
-    }
-
-    /// Tells what is filling up, to the log and to the client.
-    pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
-        if let Err(error) = self.group.failed()
-            && self.warnings.is_news_that_it_stopped()
-        {
-            log::line(self.failure(&error, "").message);
-        }
-        self.warnings.tell_failing(&self.name, self.group.out_of_patience());
-        self.warnings.tell_bad_places(&self.name, self.group.bad_places());
-        self.warnings.tell_missing_room(&self.name, self.missing_room());
-        self.warnings.tell_filling(&self.name, self.group.stats().fills_without_room);
-        let at_risk = self.group.any_volume(needs_free_space);
-        let snapshots = self.group.reserved();
-        for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
-            if warning.is_new {
-                log::line(&warning.message);
-                self.warnings.call(&self.name, &warning);
-            }
-            interim(Outcome::Notice { message: warning.message });
-        }
     }
 }

@@ -1,25 +1,46 @@
-//! What is kept with the group itself: tags, limits, whether it is exported; and its physical volumes.
+//! The group's physical volumes: which one is meant, how they join, change and leave.
 
 use super::failure::{Failure, Result};
-use super::log;
-use super::renaming::Renaming;
-use super::state::{Server, is_pool};
-use crate::devices;
-use rowen_control::names;
-use rowen_control::protocol::{ErrorKind, FullPolicy, GroupChange, Outcome, change_tags};
+use super::group::check_tags;
+use super::state::Service;
+use crate::protocol::{ErrorKind, Outcome, PvPart, change_tags};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::DATA_OFFSET;
-use rowen_engine::group::GroupAttributes;
+use rowen_engine::group::{NewPv, PvExtents};
 use rowen_engine::units::BLOCK_SIZE;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-impl Server {
-    /// Changes the group's attributes. A change that changes nothing is done, too.
-    pub fn change_group(&self, change: &GroupChange) -> Result<Outcome> {
-        check_tags(&change.add_tags)?;
-        let before = self.group.info().attributes;
-        self.set_group_attributes(&before, change.apply(&before))
+impl Service {
+    /// The group's physical volume at `path`, or at another path of the same device.
+    pub fn pv_at(&self, path: &Path) -> Result<PvIndex> {
+        let members = &self.world.members;
+        let is_it = |own: &Path| own == path || members.is_same(own, path);
+        let count = self.group.info().pvs.len();
+        let indexes = (0..count).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
+        let mut found = indexes.filter(|index| self.world.members.path(*index).is_some_and(|own| is_it(&own)));
+        found.next().ok_or_else(|| {
+            let message =
+                format!("Physical Volume \"{}\" not found in Volume Group \"{}\".", path.display(), self.name);
+            Failure::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    /// The places that a client names, for the engine.
+    pub(super) fn extents_on(&self, on: &[PvPart]) -> Result<Vec<PvExtents>> {
+        let part = |part: &PvPart| {
+            let pv = self.pv_at(Path::new(&part.path))?;
+            Ok(PvExtents { pv, extents: part.first_extent..part.first_extent.saturating_add(part.extents) })
+        };
+        on.iter().map(part).collect()
+    }
+
+    /// How many whole extents are free in these places.
+    pub fn free_on(&self, on: &[PvPart]) -> Result<Outcome> {
+        let on = self.extents_on(on)?;
+        let group = self.group.clone();
+        let free = self.run(async move { group.free_on(&on).await });
+        Ok(Outcome::Free { extents: self.told(free, "")? / self.group.info().extent_blocks.max(1) })
     }
 
     /// Changes the tags of the physical volume at `path`.
@@ -63,27 +84,65 @@ impl Server {
         }
     }
 
-    fn set_group_attributes(&self, before: &GroupAttributes, after: GroupAttributes) -> Result<Outcome> {
-        if *before != after {
+    /// Adds physical volumes to the running group, all checks on all of them first.
+    pub fn add_pvs(&self, paths: &[String]) -> Result<Outcome> {
+        self.refuse_more_pvs(paths)?;
+        for (position, path) in paths.iter().enumerate() {
+            if paths[..position].contains(path) {
+                let message = format!("Physical volume {path} was given more than once.");
+                return Err(Failure::new(ErrorKind::Invalid, message));
+            }
+        }
+        let noted: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+        let failed = |e| {
+            Failure::new(ErrorKind::Internal, format!("Cannot note what joins volume group \"{}\": {e}.", self.name))
+        };
+        // Until it is a member, or not.
+        let _joining = self.world.notes.joining(&noted).map_err(failed)?;
+        noted.iter().try_for_each(|path| self.refuse_own_volume(path))?;
+        (self.reached)("looked below");
+        let checked = paths.iter().map(|path| self.world.members.check(Path::new(path))).collect::<Result<Vec<_>>>()?;
+        for candidate in checked {
+            let (path, uuid) = (candidate.path().to_owned(), candidate.uuid());
+            candidate.join()?;
             let group = self.group.clone();
-            let done = self.run(async move { group.set_group_attributes(after).await });
-            self.told(done, "")?;
+            let added = self.run(async move { group.add_pv(NewPv { uuid }).await });
+            if let Err(error) = added {
+                self.world.members.pop();
+                let mut failure = self.failure(&error, "");
+                failure.message.push_str(&format!(
+                    "\nUnable to add physical volume '{}' to volume group '{}'",
+                    path.display(),
+                    self.name
+                ));
+                return Err(failure);
+            }
+            self.log(&format!("physical volume {} joined", path.display()));
+            self.note_members();
         }
         Ok(Outcome::Ok)
     }
 
-    /// The group's physical volume at `path`, or at another path of the same device.
-    pub fn pv_at(&self, path: &Path) -> Result<PvIndex> {
-        let identity = devices::Identity::of(path);
-        let is_it = |own: &Path| own == path || identity.is_some_and(|id| devices::Identity::of(own) == Some(id));
-        let count = self.group.info().pvs.len();
-        let indexes = (0..count).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
-        let mut found = indexes.filter(|index| self.pvs.path(*index).is_some_and(|own| is_it(&own)));
-        found.next().ok_or_else(|| {
-            let message =
-                format!("Physical Volume \"{}\" not found in Volume Group \"{}\".", path.display(), self.name);
-            Failure::new(ErrorKind::NotFound, message)
-        })
+    /// A group on its own volumes could not be opened without being open (H1). The same is true of two groups, each on a
+    /// volume of the other.
+    fn refuse_own_volume(&self, path: &Path) -> Result<()> {
+        if !self.world.members.lies_on_group(path)? {
+            return Ok(());
+        }
+        let (path, group) = (path.display(), &self.name);
+        let message = format!("Cannot add {path} to volume group \"{group}\": it lies on a volume of this group.");
+        Err(Failure::new(ErrorKind::Invalid, message))
+    }
+
+    /// Writes down where the physical volumes are, for a successor (H9).
+    pub fn note_members(&self) {
+        let indexes = (0..self.group.info().pvs.len()).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
+        let members: Option<Vec<_>> = indexes.map(|index| self.world.members.path(index)).collect();
+        if let Some(members) = members
+            && let Err(e) = self.world.notes.members(&members)
+        {
+            self.log(&format!("a successor will look at all devices: cannot write where the members are: {e}"));
+        }
     }
 
     /// A physical volume that holds no data leaves the group.
@@ -100,7 +159,8 @@ impl Server {
             return match self.run(async move { group.vacate_pv(index).await }) {
                 Err(Error::Busy(_)) => Err(still_in_use(path)),
                 other => self.told(other, "").map(|()| {
-                    self.end.leave_out(index);
+                    self.ending.leave_out(index);
+                    self.announce_end();
                     Outcome::HandsOver
                 }),
             };
@@ -108,7 +168,7 @@ impl Server {
         let done = self.run(async move { group.remove_last_pv().await });
         // Whatever came of its label: what the group does not know any more is not held.
         if self.group.info().pvs.len() == usize::from(index.0) {
-            self.pvs.pop();
+            self.world.members.pop();
         }
         match done {
             Err(Error::Busy(_)) => Err(still_in_use(path)),
@@ -119,7 +179,7 @@ impl Server {
     /// The physical volume at `path` has so many bytes of its device from now on, or all of them.
     pub fn resize_pv(&self, path: &str, bytes: Option<u64>) -> Result<Outcome> {
         let pv = self.pv_at(Path::new(path))?;
-        let device = self.pvs.look_again(pv)?;
+        let device = self.world.members.rescan(pv)?;
         let bytes = bytes.unwrap_or(device);
         if bytes > device {
             return Err(Failure::new(ErrorKind::Invalid, format!("{path}: the device has {device} bytes only.")));
@@ -157,7 +217,7 @@ impl Server {
 
     /// In groups that were made before physical volumes had room behind them, and of one that outgrew it.
     fn no_room_to_grow(&self, path: &str, pv: PvIndex, most: u64) -> Failure {
-        let next = self.pvs.path(PvIndex(pv.0 + 1)).map(|next| format!(" before \"{}\"", next.display()));
+        let next = self.world.members.path(PvIndex(pv.0 + 1)).map(|next| format!(" before \"{}\"", next.display()));
         let group = &self.name;
         let message = format!(
             "Physical volume \"{path}\" cannot have more than {most} bytes: there is no room for its extents{}. Give the rest to \
@@ -166,82 +226,6 @@ impl Server {
             next.unwrap_or_default()
         );
         Failure::new(ErrorKind::Invalid, message)
-    }
-
-    /// Gives the group another name, its devices and its place in the run directory included. Names cannot change under a
-    /// process that was started with the old one: this server ends, and its successor takes the devices over.
-    pub fn rename_group(&self, to: &str) -> Result<Outcome> {
-        let invalid = |why: String| Failure::new(ErrorKind::Invalid, why);
-        names::check_form(to).map_err(|why| invalid(format!("{why}\nNew volume group name \"{to}\" is invalid.")))?;
-        if devices::scan()?.groups().iter().any(|group| group.name == to) {
-            let message = format!("New volume group \"{to}\" already exists");
-            return Err(Failure::new(ErrorKind::Exists, message));
-        }
-        let volumes = self.group.volumes();
-        if let Some(told) = volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
-            return Err(invalid(told));
-        }
-        let begun = Renaming::begin(&self.name, to, self.group.info().uuid);
-        let renaming = begun.map_err(|e| Failure::new(ErrorKind::Internal, format!("Cannot begin to rename: {e}.")))?;
-        let name = to.to_owned();
-        if let Err(failure) = self.export(|exports| async move { exports.make_names_of(&name).await }) {
-            renaming.end();
-            return Err(failure.into());
-        }
-        (self.reached)("names made");
-        let (group, name) = (self.group.clone(), to.to_owned());
-        let renamed = self.run(async move { group.rename_group(&name).await });
-        if let Err(failure) = self.told(renamed, "") {
-            let name = to.to_owned();
-            match self.export(|exports| async move { exports.remove_names_of(&name).await }) {
-                Ok(()) => renaming.end(),
-                Err(_) => renaming.leave(),
-            }
-            return Err(failure);
-        }
-        (self.reached)("disks renamed");
-        // From here on there is no way back: the disks say the new name.
-        self.end.rename();
-        let (name, reached) = (to.to_owned(), self.reached);
-        if let Err(failure) = self.export(|exports| async move { exports.move_to(&name, reached).await }) {
-            renaming.leave();
-            return Err(failure.into());
-        }
-        (self.reached)("keeper told");
-        renaming.end();
-        log::line(format_args!("volume group \"{}\" is \"{to}\" from now on", self.name));
-        Ok(Outcome::Ok)
-    }
-
-    /// Makes names under /dev that something else has removed.
-    pub fn make_nodes(&self) -> Result<Outcome> {
-        let name = self.name.clone();
-        self.export(|exports| async move { exports.make_names_of(&name).await })?;
-        Ok(Outcome::Ok)
-    }
-
-    /// What writes do when the group is full: of a pool, for all of its volumes.
-    pub fn set_full_policy(&self, name: &str, full: FullPolicy) -> Result<Outcome> {
-        let volume = self.find(name)?;
-        let pool = is_pool(&volume);
-        let volumes = self.group.volumes();
-        let chosen = volumes.iter().filter(|other| other.id == volume.id || (pool && other.attributes.pool == name));
-        for (id, name) in chosen.map(|volume| (volume.id, volume.name.clone())) {
-            let group = self.group.clone();
-            let done = self.run(async move { group.set_full_policy(id, full.into()).await });
-            self.told(done, &name)?;
-        }
-        Ok(Outcome::Ok)
-    }
-
-    /// Refuses more volumes than the administrator's limit.
-    pub fn refuse_more_volumes(&self, more: usize) -> Result<()> {
-        let most = self.group.info().attributes.max_volumes;
-        if most == 0 || (self.group.volume_count() + more) as u64 <= most {
-            return Ok(());
-        }
-        let message = format!("Maximum number of logical volumes ({most}) reached in volume group {}", self.name);
-        Err(Failure::new(ErrorKind::NoSpace, message))
     }
 
     /// Refuses more physical volumes than the administrator's limit, or any in a group that is to stay as it is.
@@ -263,24 +247,8 @@ impl Server {
             _ => Ok(()),
         }
     }
-
-    /// Refuses what an exported group does not do.
-    pub fn refuse_exported(&self) -> Result<()> {
-        match self.group.info().attributes.exported {
-            true => Err(Failure::new(ErrorKind::Denied, format!("Volume group \"{}\" is exported", self.name))),
-            false => Ok(()),
-        }
-    }
 }
 
 fn still_in_use(path: &str) -> Failure {
     Failure::new(ErrorKind::InUse, format!("Physical volume \"{path}\" still in use"))
-}
-
-/// A server trusts no client with tags that others would read as something else.
-fn check_tags(tags: &[String]) -> Result<()> {
-    match tags.iter().find(|tag| names::tag(tag) != Some(tag.as_str())) {
-        Some(bad) => Err(Failure::new(ErrorKind::Invalid, format!("Tag \"{}\" is invalid.", bad.escape_debug()))),
-        None => Ok(()),
-    }
 }

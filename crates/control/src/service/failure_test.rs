@@ -31,7 +31,7 @@ fn names_are_told_as_lvm_tells_them() {
 
 #[test]
 fn a_failed_disk_is_named_by_its_path() {
-    let error = DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset: 8192, errno: libc::EIO };
+    let error = DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset: 8192, errno: 5 };
     let failure = tell(error.into(), "");
     assert!(
         failure.message.starts_with("Physical volume /dev/sdb of volume group \"vg0\": write failed at byte 8192:")

@@ -1,22 +1,21 @@
 //! Snapshots of volumes that are in use. The filesystems on the origins are held still around the engine's snapshot, so
 //! that the snapshot holds a filesystem that was cleanly stopped, as LVM does it.
 //!
-//! Promise: whatever happens in between, the filesystems go on. A helper process freezes them, and thaws them when it is told
-//! to or when the server dies; where the helper is killed, the server or its successor has another thaw them.
+//! Promise: whatever happens in between, the filesystems go on. The server has a helper process freeze them, which thaws them
+//! when it is told to or when the server dies; where the helper is killed, the server or its successor has another thaw them.
 
 use super::failure::Result;
-use super::state::Server;
-use crate::export::Node;
-use rowen_control::protocol::{Created, Outcome, SnapshotSpec};
+use super::state::Service;
+use crate::protocol::{Created, Outcome, SnapshotSpec};
 use rowen_engine::group::NewSnapshot;
 use rowen_engine::units::VolumeId;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-impl Server {
+impl Service {
     /// One atomic snapshot of all the origins.
     pub fn snapshot(&self, specs: Vec<SnapshotSpec>, hold_still: bool) -> Result<Outcome> {
         self.refuse_more_volumes(specs.len())?;
-        let mut origins = BTreeMap::new();
+        let mut origins = BTreeSet::new();
         let mut engine_specs: Vec<NewSnapshot> = Vec::with_capacity(specs.len());
         let mut on = Vec::with_capacity(specs.len());
         for spec in specs {
@@ -33,7 +32,7 @@ impl Server {
             made.attributes.active = wanted;
             on.push((made.name.clone(), wanted));
             engine_specs.push(made);
-            origins.extend(node.map(|node| (origin.name, node)));
+            origins.extend(node.map(|_| origin.name));
         }
 
         let ids = self.snapshot_held_still(&origins, engine_specs, hold_still)?;
@@ -48,16 +47,16 @@ impl Server {
 
     fn snapshot_held_still(
         &self,
-        origins: &BTreeMap<String, Node>,
+        origins: &BTreeSet<String>,
         specs: Vec<NewSnapshot>,
         hold_still: bool,
     ) -> Result<Vec<VolumeId>> {
-        let names: Vec<String> = origins.keys().cloned().collect();
+        let names: Vec<String> = origins.iter().cloned().collect();
         let held = if hold_still {
-            Some(self.export(|exports| async move { exports.freeze(&names).await })?)
+            Some(self.world.devices.freeze(&names)?)
         } else {
-            for name in names {
-                self.export(|exports| async move { exports.flush_cache(&name).await })?;
+            for name in &names {
+                self.world.devices.flush_cache(name)?;
             }
             None
         };

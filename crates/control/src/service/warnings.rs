@@ -2,12 +2,11 @@
 //! log and to the administrator's program, if there is one, and again only after the share has fallen back below it. A
 //! command that takes space is told as long as the group is above a threshold.
 
-use super::log;
+use super::world::Notes;
+use crate::settings::Settings;
 use parking_lot::Mutex;
-use rowen_control::settings::Settings;
 use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeMeta, VolumeState};
 use std::collections::HashMap;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was told already, and what is worth a word.
@@ -145,22 +144,22 @@ impl Warnings {
     }
 
     /// Tells the log, once each, of bad places of disks that the group does without from now on.
-    pub fn tell_bad_places(&self, group: &str, now: Vec<String>) {
+    pub fn tell_bad_places(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
         let mut told = self.bad_places.lock();
         for place in now.iter().filter(|place| !told.contains(place)) {
-            log::line(format_args!("volume group {group}: {place}"));
+            notes.log(&format!("volume group {group}: {place}"));
         }
         *told = now;
     }
 
     /// Tells the log, once, of writes that fail because they waited for room in a pool, or in the group, for too long.
-    pub fn tell_failing(&self, group: &str, now: Vec<Option<String>>) {
+    pub fn tell_failing(&self, notes: &dyn Notes, group: &str, now: Vec<Option<String>>) {
         let mut told = self.failing.lock();
         for full in now.iter().filter(|full| !told.contains(full)) {
             let what = full
                 .as_ref()
                 .map_or_else(|| format!("volume group {group}"), |pool| format!("thin pool {group}/{pool}"));
-            log::line(format_args!(
+            notes.log(&format!(
                 "WARNING: Writes have waited for room in {what} for too long, and fail until there is some; extend it."
             ));
         }
@@ -168,48 +167,29 @@ impl Warnings {
     }
 
     /// Tells the log, once, that volumes laid out for reading stay in pieces. `ended`: how often filling found no room.
-    pub fn tell_filling(&self, group: &str, ended: u64) {
+    pub fn tell_filling(&self, notes: &dyn Notes, group: &str, ended: u64) {
         if ended > 0 && !self.filling_ended.swap(true, Ordering::Relaxed) {
-            log::line(format_args!(
+            notes.log(&format!(
                 "Volumes of volume group {group} that are laid out for reading stay in pieces beside their snapshots for want of room (server/fill_keeps)."
             ));
         }
     }
 
     /// Tells the log, once, of disks behind which room is missing, and when there is room again.
-    pub fn tell_missing_room(&self, group: &str, now: Vec<String>) {
+    pub fn tell_missing_room(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
         let mut told = self.missing_room.lock();
-        now.iter().filter(|message| !told.contains(message)).for_each(log::line);
+        now.iter().filter(|message| !told.contains(message)).for_each(|message| notes.log(message));
         if now.is_empty() && !told.is_empty() {
-            log::line(format_args!("There is room again behind the physical volumes of volume group {group}."));
+            notes.log(&format!("There is room again behind the physical volumes of volume group {group}."));
         }
         *told = now;
     }
 
-    /// Runs the administrator's program, which nobody waits for: group, whole percent, and the snapshot or pool if it is about one.
-    pub fn call(&self, group: &str, warning: &Warning) {
+    /// Runs the administrator's program: group, whole percent, and the snapshot or pool if it is about one.
+    pub fn call(&self, notes: &dyn Notes, group: &str, warning: &Warning) {
         let Some(program) = self.settings.lock().command.clone() else { return };
-        let mut command = Command::new(&program);
-        command.arg(group).arg(format!("{:.0}", warning.percent.floor())).args(&warning.volume);
-        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let told = program.clone();
-        let waiting = std::thread::Builder::new().name("rowen-warning".into()).spawn(move || {
-            match command.spawn() {
-                Ok(mut child) => {
-                    // A server is exempt from being killed for its memory; somebody else's program is not.
-                    let _may_have_ended = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), "0");
-                    match child.wait() {
-                        Ok(status) if status.success() => {}
-                        Ok(status) => log::line(format_args!("{program}: {status}")),
-                        Err(e) => log::line(format_args!("{program} cannot be waited for: {e}")),
-                    }
-                }
-                Err(e) => log::line(format_args!("{program} cannot be started: {e}")),
-            }
-        });
-        if let Err(e) = waiting {
-            log::line(format_args!("{told} cannot be started: {e}"));
-        }
+        let percent = format!("{:.0}", warning.percent.floor());
+        notes.run(&program, [group.to_owned(), percent].into_iter().chain(warning.volume.clone()).collect());
     }
 }
 

@@ -9,9 +9,8 @@
 //! * A snapshot that waits gets no new device, and goes only with its origin.
 
 use super::failure::{Failure, Result};
-use super::log;
-use super::state::Server;
-use rowen_control::protocol::{ErrorKind, Outcome};
+use super::state::Service;
+use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
 use rowen_engine::units::VolumeId;
 
@@ -20,7 +19,7 @@ pub fn is_waiting(volume: &VolumeInfo) -> bool {
     volume.attributes.merging && volume.origin.is_some()
 }
 
-impl Server {
+impl Service {
     /// LVM's merge: now, or when the origin is next activated. Asked for once more, one that waits is tried again.
     pub fn merge(&self, snapshot: &str) -> Result<Outcome> {
         let source = self.find(snapshot)?;
@@ -80,14 +79,14 @@ impl Server {
         let (id, name) = (origin.id, origin.name.clone());
         match self.replace_contents(origin, snapshot.clone(), true) {
             Ok(_) => {
-                log::line(format_args!("{} was merged into {name}", snapshot.name));
+                self.log(&format!("{} was merged into {name}", snapshot.name));
             }
             Err(failure) if failure.kind == ErrorKind::InUse => {
                 let message = format!(
                     "Postponing pending snapshot merge for origin logical volume {0}/{name}: {0}/{1} is in use.",
                     self.name, snapshot.name
                 );
-                log::line(&message);
+                self.log(&message);
                 tell(Outcome::Notice { message });
             }
             Err(failure) => return Err(failure),

@@ -1,0 +1,50 @@
+//! What the service does by the clock: every few seconds it looks whether something fills up.
+
+use super::state::Service;
+use crate::protocol::{Caller, ErrorKind, Outcome};
+use crate::units::sentence;
+use rowen_engine::units::BLOCK_SIZE;
+use std::collections::BTreeSet;
+
+impl Service {
+    /// Extends what fills up, and tells what still does.
+    pub fn look_around(&self) {
+        self.extend_what_fills_up();
+        self.warn(&mut |_| {});
+    }
+
+    /// Extends what is fuller than its threshold.
+    fn extend_what_fills_up(&self) {
+        let policies = *self.autoextension.policies.lock();
+        if !policies.any() {
+            return;
+        }
+        let extent_blocks = self.group.info().extent_blocks;
+        let mut failing = BTreeSet::new();
+        for growth in policies.wanted(extent_blocks, &self.group.pools(), &self.group.reserved()) {
+            // A change that takes its time must not keep the server from what else it looks after.
+            if self.change.is_locked() {
+                return;
+            }
+            let full = format!("{}/{}", self.name, growth.name);
+            let caller = Caller { command: format!("the extension of {full} by its policy"), ..Caller::default() };
+            let size = |blocks: u64| sentence(blocks * BLOCK_SIZE);
+            match self.handle(growth.request(), &caller, &mut |_| {}) {
+                // Somebody else was faster, or has taken it away.
+                Outcome::Error { kind: ErrorKind::Changed | ErrorKind::NotFound, .. } => {}
+                Outcome::Error { message, .. } => {
+                    if !self.autoextension.failing.lock().contains(&growth.name) {
+                        self.log(&format!("WARNING: {full} fills up and cannot be extended: {message}"));
+                    }
+                    failing.insert(growth.name);
+                }
+                _ => self.log(&format!(
+                    "{full} was filling up and is {} now; it was {}",
+                    size(growth.to),
+                    size(growth.from)
+                )),
+            }
+        }
+        *self.autoextension.failing.lock() = failing;
+    }
+}

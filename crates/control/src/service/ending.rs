@@ -1,0 +1,53 @@
+//! A request to end, seen by who runs the service.
+
+use parking_lot::Mutex;
+use rowen_engine::disk::PvIndex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the service is to end, and how.
+#[derive(Default)]
+pub struct Ending {
+    asked: AtomicBool,
+    destroyed: AtomicBool,
+    renamed: AtomicBool,
+    leaving: Mutex<Option<PvIndex>>,
+}
+
+impl Ending {
+    /// It is to end. `destroyed`: there is nothing to checkpoint.
+    pub(super) fn ask(&self, destroyed: bool) {
+        self.destroyed.fetch_or(destroyed, Ordering::SeqCst);
+        self.asked.store(true, Ordering::SeqCst);
+    }
+
+    /// The group has another name from now on.
+    pub(super) fn rename(&self) {
+        self.renamed.store(true, Ordering::SeqCst);
+        self.ask(false);
+    }
+
+    /// A physical volume is to be left out of the group with that.
+    pub(super) fn leave_out(&self, pv: PvIndex) {
+        *self.leaving.lock() = Some(pv);
+        self.ask(false);
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// The group is gone.
+    pub fn is_destroyed(&self) -> bool {
+        self.destroyed.load(Ordering::SeqCst)
+    }
+
+    /// The group has another name.
+    pub fn is_renamed(&self) -> bool {
+        self.renamed.load(Ordering::SeqCst)
+    }
+
+    /// The physical volume that is to be left out of the group.
+    pub fn leaving(&self) -> Option<PvIndex> {
+        *self.leaving.lock()
+    }
+}

@@ -1,0 +1,152 @@
+//! Failures as the control socket tells them: a kind for programs and a sentence for people that names the group, volume
+//! or device and, where there is something to do, what. Where LVM has a sentence, it is LVM's.
+
+use crate::protocol::{ErrorKind, Outcome};
+use rowen_engine::disk::{DiskError, PvIndex};
+use rowen_engine::error::Error;
+use std::path::PathBuf;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into() }
+    }
+
+    /// LVM's sentence for a volume that is not there.
+    pub fn no_volume(group: &str, name: &str) -> Failure {
+        Failure::new(ErrorKind::NotFound, format!("Failed to find logical volume \"{group}/{name}\""))
+    }
+
+    /// Several failures as one: the first one's kind and everyone's sentence.
+    pub fn join(failures: Vec<Failure>) -> Option<Failure> {
+        let kind = failures.first()?.kind;
+        let message = failures.into_iter().map(|failure| failure.message).collect::<Vec<_>>().join("\n");
+        Some(Failure { kind, message })
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Outcome {
+        Outcome::Error { kind: failure.kind, message: failure.message }
+    }
+}
+
+/// The kind of an engine's error.
+pub fn engine_kind(error: &Error) -> ErrorKind {
+    match error {
+        Error::Disk(_) | Error::Poisoned(_) => ErrorKind::Io,
+        Error::Corrupt { .. } => ErrorKind::Damaged,
+        Error::NoSpace { .. } | Error::NoRoom(_) => ErrorKind::NoSpace,
+        Error::NotFound(_) | Error::MissingPv(_) => ErrorKind::NotFound,
+        Error::Exists(_) => ErrorKind::Exists,
+        Error::Invalid(_) => ErrorKind::Invalid,
+        Error::Busy(_) => ErrorKind::InUse,
+        Error::ReadOnly | Error::InvalidSnapshot | Error::Unsupported(_) => ErrorKind::Denied,
+        Error::Closed => ErrorKind::Closed,
+    }
+}
+
+/// Starts with a capital letter and ends with a full stop.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let mut whole: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    if !whole.ends_with(['.', '!', '?', '"']) {
+        whole.push('.');
+    }
+    whole
+}
+
+/// What the engine's errors are about.
+pub struct Context<'a> {
+    pub group: &'a str,
+    pub extent_blocks: u64,
+    /// The group's devices, in order.
+    pub devices: &'a dyn Fn(usize) -> Option<PathBuf>,
+}
+
+impl Context<'_> {
+    /// An engine's error about the volume `name` (or about the group, where it is empty).
+    pub fn failure(&self, error: &Error, name: &str) -> Failure {
+        let group = self.group;
+        let subject = if name.is_empty() {
+            format!("Volume group \"{group}\"")
+        } else {
+            format!("Logical volume {group}/{name}")
+        };
+        let message = match error {
+            // Blocks are not what is lacking: metadata grows by whole extents, two at a time.
+            Error::NoSpace { needed, free } if free >= needed => format!(
+                "Insufficient free space for metadata in volume group \"{group}\": what is free is in pieces that are too small. Remove \
+                 volumes, or add a physical volume with vgextend."
+            ),
+            Error::NoSpace { needed, free } => {
+                let extents = self.extent_blocks.max(1);
+                let (needed, free) = (needed.div_ceil(extents), free / extents);
+                format!("Insufficient free space: {needed} extents needed, but only {free} available")
+            }
+            Error::NotFound(what) if what.is_empty() || what == name => {
+                return Failure::no_volume(group, name);
+            }
+            Error::Exists(_) if !name.is_empty() => {
+                format!("Logical Volume \"{name}\" already exists in volume group \"{group}\"")
+            }
+            Error::Disk(error) => self.disk_sentence(error),
+            Error::NoRoom(error) => format!(
+                "No room behind physical volume {} of volume group \"{group}\": make room on what it lies on.",
+                self.device(error.pv)
+            ),
+            Error::Corrupt { what, place, detail } => format!(
+                "Volume group \"{group}\": {what} at {place} is damaged: {detail}. Run \"rowen check {group}\" to see all of it."
+            ),
+            Error::Poisoned(why) => format!(
+                "Volume group \"{group}\" stopped after a failed write ({why}). Once the disk is well, end its server \
+                 (SIGTERM) and start it again."
+            ),
+            Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
+            Error::ReadOnly => format!("{subject} is read-only."),
+            Error::InvalidSnapshot => {
+                format!(
+                    "{subject} used up its reserve, or gave way in a full group: it is invalid and can only be removed."
+                )
+            }
+            other => format!("{subject}: {}", sentence(&other.to_string())),
+        };
+        Failure { kind: engine_kind(error), message }
+    }
+
+    /// What a physical volume is called.
+    pub fn device(&self, pv: PvIndex) -> String {
+        let device = (self.devices)(usize::from(pv.0));
+        device.map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
+    }
+
+    fn disk_sentence(&self, error: &DiskError) -> String {
+        let device = self.device(error.pv);
+        let what = std::io::Error::from_raw_os_error(error.errno);
+        let op = format!("{:?}", error.op).to_lowercase();
+        format!(
+            "Physical volume {device} of volume group \"{}\": {op} failed at byte {}: {what}.",
+            self.group, error.offset
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "failure_test.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! What is kept with the group itself: tags, limits, policies, whether it is exported.
+
+use super::failure::{Failure, Result};
+use super::state::{Service, is_pool};
+use crate::names;
+use crate::protocol::{ErrorKind, FullPolicy, GroupChange, Outcome};
+use rowen_engine::group::GroupAttributes;
+
+impl Service {
+    /// Changes the group's attributes. A change that changes nothing is done, too.
+    pub fn change_group(&self, change: &GroupChange) -> Result<Outcome> {
+        check_tags(&change.add_tags)?;
+        let before = self.group.info().attributes;
+        self.set_group_attributes(&before, change.apply(&before))
+    }
+
+    pub(super) fn set_group_attributes(&self, before: &GroupAttributes, after: GroupAttributes) -> Result<Outcome> {
+        if *before != after {
+            let group = self.group.clone();
+            let done = self.run(async move { group.set_group_attributes(after).await });
+            self.told(done, "")?;
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// Makes names under /dev that something else has removed.
+    pub fn make_nodes(&self) -> Result<Outcome> {
+        self.world.devices.make_names_of(&self.name)?;
+        Ok(Outcome::Ok)
+    }
+
+    /// What writes do when the group is full: of a pool, for all of its volumes.
+    pub fn set_full_policy(&self, name: &str, full: FullPolicy) -> Result<Outcome> {
+        let volume = self.find(name)?;
+        let pool = is_pool(&volume);
+        let volumes = self.group.volumes();
+        let chosen = volumes.iter().filter(|other| other.id == volume.id || (pool && other.attributes.pool == name));
+        for (id, name) in chosen.map(|volume| (volume.id, volume.name.clone())) {
+            let group = self.group.clone();
+            let done = self.run(async move { group.set_full_policy(id, full.into()).await });
+            self.told(done, &name)?;
+        }
+        Ok(Outcome::Ok)
+    }
+
+    /// Refuses more volumes than the administrator's limit.
+    pub fn refuse_more_volumes(&self, more: usize) -> Result<()> {
+        let most = self.group.info().attributes.max_volumes;
+        if most == 0 || (self.group.volume_count() + more) as u64 <= most {
+            return Ok(());
+        }
+        let message = format!("Maximum number of logical volumes ({most}) reached in volume group {}", self.name);
+        Err(Failure::new(ErrorKind::NoSpace, message))
+    }
+
+    /// Refuses what an exported group does not do.
+    pub fn refuse_exported(&self) -> Result<()> {
+        match self.group.info().attributes.exported {
+            true => Err(Failure::new(ErrorKind::Denied, format!("Volume group \"{}\" is exported", self.name))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A server trusts no client with tags that others would read as something else.
+pub(super) fn check_tags(tags: &[String]) -> Result<()> {
+    match tags.iter().find(|tag| names::tag(tag) != Some(tag.as_str())) {
+        Some(bad) => Err(Failure::new(ErrorKind::Invalid, format!("Tag \"{}\" is invalid.", bad.escape_debug()))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,53 @@
+//! The end of a group, and of its service.
+
+use super::failure::{Failure, Result};
+use super::state::Service;
+use crate::protocol::{ErrorKind, Outcome};
+use rowen_engine::disk::PvIndex;
+
+impl Service {
+    /// Removes the group from its physical volumes; afterwards the server ends.
+    pub fn destroy(&self, force: bool) -> Result<Outcome> {
+        let volumes = self.group.volumes();
+        if !volumes.is_empty() {
+            if !force {
+                let message =
+                    format!("Volume group \"{}\" still contains {} logical volume(s)", self.name, volumes.len());
+                return Err(Failure::new(ErrorKind::InUse, message));
+            }
+            self.remove_volumes(&volumes)?;
+        }
+        let group = self.group.clone();
+        let done = self.run(async move { group.destroy().await });
+        self.told(done, "")?;
+        self.ending.ask(true);
+        self.announce_end();
+        Ok(Outcome::Ok)
+    }
+
+    /// Ends the server, unless a volume is in use.
+    pub fn stop(&self) -> Result<Outcome> {
+        self.switch_off_all(&self.group.volumes())?;
+        self.ending.ask(false);
+        self.announce_end();
+        Ok(Outcome::Ok)
+    }
+
+    /// Makes everything that was acknowledged part of the metadata proper.
+    pub fn checkpoint(&self) -> Result<()> {
+        let group = self.group.clone();
+        let done = self.run(async move { group.checkpoint().await });
+        self.told(done, "")
+    }
+
+    /// Closes the group and leaves a physical volume out of it. Where that cannot be, it is closed all the same.
+    pub fn close_without(&self, pv: PvIndex) -> Result<()> {
+        let group = self.group.clone();
+        let done = self.run(async move {
+            let left = group.close_without(pv).await;
+            let closed = group.close().await;
+            left.and(closed)
+        });
+        self.told(done, "")
+    }
+}

@@ -1,0 +1,41 @@
+//! What the server of a volume group decides: names, limits, merges, pools, undo, who may activate. It owns the open group
+//! of the engine, and reaches devices, disks and files only through [`world`]: the server gives it the kernel, tests a world
+//! in memory.
+//!
+//! Files know only what is below them:
+//!
+//! | | |
+//! |---|---|
+//! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, [`world`] | types |
+//! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
+//! | `nodes`, `group`, `warn`, `report` | devices of volumes; the group's attributes; what is told |
+//! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
+//! | `merge`, `volumes`, `snapshot`, `activation`, `life` | commands |
+//! | `handle` | each request to what carries it out |
+//! | `clock` | what happens without a request |
+
+mod activation;
+mod autoextend;
+mod clock;
+mod contents;
+mod ending;
+pub mod failure;
+mod group;
+mod handle;
+mod life;
+mod merge;
+mod nodes;
+mod permits;
+mod pvs;
+mod rename;
+mod report;
+mod snapshot;
+mod state;
+mod volumes;
+mod warn;
+mod warnings;
+pub mod world;
+
+pub use ending::Ending;
+pub use report::document;
+pub use state::Service;

@@ -1,0 +1,148 @@
+//! The devices of volumes: which may be made, how, and who uses them.
+
+use super::failure::{Failure, Result};
+use super::state::Service;
+use super::world::{DeviceError, Done, Node, User};
+use crate::lists::Subject;
+use crate::protocol::ErrorKind;
+use rowen_engine::error::Error;
+use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
+
+impl Service {
+    pub(super) fn subject<'a>(&'a self, group_tags: &'a [String], volume: &'a str, tags: &'a [String]) -> Subject<'a> {
+        Subject { group: &self.name, group_tags, volume, tags }
+    }
+
+    /// Whether a volume of this name may be activated.
+    pub fn allows(&self, volume: &str, tags: &[String]) -> bool {
+        let lists = self.lists.get();
+        lists.is_nothing() || lists.allow(self.subject(&self.group.info().attributes.tags, volume, tags))
+    }
+
+    /// Whether the volume's device is to be read-only: by its permission, or by the list of those that are.
+    pub fn is_read_only(&self, volume: &VolumeInfo) -> bool {
+        let lists = self.lists.get();
+        volume.read_only
+            || lists.read_only.is_some()
+                && lists.make_read_only(self.subject(
+                    &self.group.info().attributes.tags,
+                    &volume.name,
+                    &volume.attributes.tags,
+                ))
+    }
+
+    /// The volume's device, when it is active.
+    pub fn node(&self, name: &str) -> Option<Node> {
+        self.world.devices.find(name)
+    }
+
+    /// LVM's sentence when something uses the volume's device.
+    pub fn refuse_use(&self, name: &str) -> Result<()> {
+        let Some(node) = self.node(name) else { return Ok(()) };
+        match self.world.devices.lasting_user(&node)? {
+            None => Ok(()),
+            Some(user) => Err(self.in_use(name, user)),
+        }
+    }
+
+    /// Whether something uses the volume's device at this moment.
+    pub fn is_used(&self, name: &str) -> bool {
+        self.node(name).is_some_and(|node| !matches!(self.world.devices.user(&node), Ok(None)))
+    }
+
+    fn in_use(&self, name: &str, user: User) -> Failure {
+        let how = match user {
+            User::Filesystem => "contains a filesystem in use",
+            User::Device => "is used by another device",
+            User::Other => "in use",
+        };
+        Failure::new(ErrorKind::InUse, format!("Logical volume {}/{name} {how}.", self.name))
+    }
+
+    /// Makes the volume's node, or makes one that is there as it has to be.
+    pub fn switch_on(&self, volume: &VolumeInfo) -> Result<Node> {
+        let read_only = self.is_read_only(volume);
+        if let Some(node) = self.node(&volume.name) {
+            if node.read_only == read_only {
+                return Ok(node);
+            }
+            self.set_device_read_only(&volume.name, read_only)?;
+            return Ok(Node { read_only, ..node });
+        }
+        if volume.state == VolumeState::Invalid {
+            return Err(self.failure(&Error::InvalidSnapshot, &volume.name));
+        }
+        let data = self.told(self.group.volume(volume.id), &volume.name)?;
+        Ok(self.world.devices.activate(data, volume, read_only)?)
+    }
+
+    /// Makes an active volume's device read-only or writable.
+    pub fn set_device_read_only(&self, name: &str, read_only: bool) -> Done<()> {
+        self.world.devices.set_read_only(name, read_only)
+    }
+
+    /// LVM's sentence when something uses one of these volumes' devices. One look for all of them: of the few that seem in
+    /// use each is asked again, whether it stays.
+    fn refuse_any_use(&self, volumes: &[VolumeInfo]) -> Result<()> {
+        let nodes: Vec<Node> = volumes.iter().filter_map(|volume| self.node(&volume.name)).collect();
+        let open = self.world.devices.open(&nodes);
+        for (node, is_open) in nodes.iter().zip(open) {
+            if is_open {
+                self.refuse_use(&node.name)?;
+            } else if let Some(user) = self.world.devices.claimant(node)? {
+                return Err(self.in_use(&node.name, user));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the volume's node away, if it has one. Returns whether it had. `unused`: whether its device is open was looked up
+    /// just now.
+    fn switch_off(&self, name: &str, unused: bool) -> Result<bool> {
+        if self.node(name).is_none() {
+            return Ok(false);
+        }
+        match self.world.devices.deactivate(name, unused) {
+            Ok(()) => Ok(true),
+            Err(DeviceError { user: Some(user), .. }) => Err(self.in_use(name, user)),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Writes down whether the volume is active (SV2).
+    pub fn note_active(&self, volume: &VolumeInfo, active: bool) -> Result<()> {
+        if volume.attributes.active == active {
+            return Ok(());
+        }
+        self.set_attributes(volume.id, &volume.name, Attributes { active, ..volume.attributes.clone() })
+    }
+
+    /// Takes away the nodes of all these volumes or of none; those that had one come back.
+    pub fn switch_off_all<'a>(&self, volumes: &'a [VolumeInfo]) -> Result<Vec<&'a VolumeInfo>> {
+        // One that is refused needs no undoing; of several, each is asked before the first goes.
+        let are_many = volumes.len() > 1;
+        if are_many {
+            self.refuse_any_use(volumes)?;
+        }
+        let mut off = Vec::new();
+        for volume in volumes {
+            match self.switch_off(&volume.name, are_many) {
+                Ok(true) => off.push(volume),
+                Ok(false) => {}
+                Err(failure) => return Err(self.switch_on_again(&off, failure)),
+            }
+        }
+        Ok(off)
+    }
+
+    /// Undoes [`Service::switch_off_all`] after `failure`, which gets a sentence for each node that did not come back.
+    pub fn switch_on_again(&self, volumes: &[&VolumeInfo], mut failure: Failure) -> Failure {
+        for volume in volumes {
+            if let Err(also) = self.switch_on(volume) {
+                let lost = format!("\nLogical volume {}/{} stays inactive: {}", self.name, volume.name, also.message);
+                failure.message.push_str(&lost);
+            }
+        }
+        failure
+    }
+}

@@ -1,0 +1,40 @@
+//! Which volumes may be activated, and how: the lists of the settings.
+
+use crate::lists::Lists;
+use parking_lot::Mutex;
+
+/// The lists of this server's settings and, while a request is carried out, those of its client, which come before them.
+#[derive(Default)]
+pub struct ListsInForce {
+    own: Mutex<Lists>,
+    client: Mutex<Option<Lists>>,
+}
+
+impl ListsInForce {
+    pub fn new(own: Lists) -> ListsInForce {
+        ListsInForce { own: Mutex::new(own), client: Mutex::default() }
+    }
+
+    pub fn set_own(&self, own: Lists) {
+        *self.own.lock() = own;
+    }
+
+    /// The client's lists are in force until the guard goes. One request at a time (SV1).
+    pub fn heed(&self, client: &Lists) -> Heeded<'_> {
+        *self.client.lock() = Some(client.clone());
+        Heeded(self)
+    }
+
+    pub fn get(&self) -> Lists {
+        self.client.lock().clone().unwrap_or_else(|| self.own.lock().clone())
+    }
+}
+
+/// A client's lists are in force.
+pub struct Heeded<'a>(&'a ListsInForce);
+
+impl Drop for Heeded<'_> {
+    fn drop(&mut self) {
+        *self.0.client.lock() = None;
+    }
+}

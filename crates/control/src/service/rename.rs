@@ -1,0 +1,51 @@
+//! The group gets another name.
+
+use super::failure::{Failure, Result};
+use super::state::Service;
+use crate::names;
+use crate::protocol::{ErrorKind, Outcome};
+
+impl Service {
+    /// Gives the group another name, its devices and its place in the run directory included. Names cannot change under a
+    /// process that was started with the old one: this server ends, and its successor takes the devices over.
+    pub fn rename_group(&self, to: &str) -> Result<Outcome> {
+        let invalid = |why: String| Failure::new(ErrorKind::Invalid, why);
+        names::check_form(to).map_err(|why| invalid(format!("{why}\nNew volume group name \"{to}\" is invalid.")))?;
+        if self.world.members.is_group(to)? {
+            let message = format!("New volume group \"{to}\" already exists");
+            return Err(Failure::new(ErrorKind::Exists, message));
+        }
+        let volumes = self.group.volumes();
+        if let Some(told) = volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
+            return Err(invalid(told));
+        }
+        let begun = self.world.notes.renaming(to, self.group.info().uuid);
+        let renaming = begun.map_err(|e| Failure::new(ErrorKind::Internal, format!("Cannot begin to rename: {e}.")))?;
+        if let Err(failure) = self.world.devices.make_names_of(to) {
+            renaming.end();
+            return Err(failure.into());
+        }
+        (self.reached)("names made");
+        let (group, name) = (self.group.clone(), to.to_owned());
+        let renamed = self.run(async move { group.rename_group(&name).await });
+        if let Err(failure) = self.told(renamed, "") {
+            match self.world.devices.remove_names_of(to) {
+                Ok(()) => renaming.end(),
+                Err(_) => renaming.leave(),
+            }
+            return Err(failure);
+        }
+        (self.reached)("disks renamed");
+        // From here on there is no way back: the disks say the new name.
+        self.ending.rename();
+        self.announce_end();
+        if let Err(failure) = self.world.devices.move_to(to, self.reached) {
+            renaming.leave();
+            return Err(failure.into());
+        }
+        (self.reached)("keeper told");
+        renaming.end();
+        self.log(&format!("volume group \"{}\" is \"{to}\" from now on", self.name));
+        Ok(Outcome::Ok)
+    }
+}

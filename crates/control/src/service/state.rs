@@ -1,0 +1,150 @@
+//! What a service has: the open group, its devices, and one order for everything that changes metadata.
+//!
+//! SV1. Every change of the group or of its nodes happens under `change`; reports take no lock.
+//! SV2. A node exists exactly while its volume's `active` attribute says so, outside the span of one request and of a
+//!     shutdown. Shutdown leaves the attribute: the next server of this boot makes the nodes again.
+//! SV3. A request that fails leaves the group and the nodes as they were; where that could not be done, its message says so.
+
+use super::autoextend::Autoextension;
+use super::ending::Ending;
+use super::failure::{Context, Failure, Result};
+use super::permits::ListsInForce;
+use super::warnings::Warnings;
+use super::world::World;
+use crate::lists::Lists;
+use crate::names;
+use crate::protocol::ErrorKind;
+use crate::settings::Settings;
+use parking_lot::Mutex;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::error::Error;
+use rowen_engine::group::{Attributes, Group, VolumeInfo};
+use rowen_engine::units::VolumeId;
+use std::future::Future;
+use std::sync::Arc;
+
+/// The decisions about one open group.
+pub struct Service {
+    pub name: String,
+    pub group: Arc<Group>,
+    pub change: Mutex<()>,
+    pub warnings: Warnings,
+    pub autoextension: Autoextension,
+    /// Which volumes may be activated, and how.
+    pub lists: ListsInForce,
+    /// Somebody asked that the service end.
+    pub ending: Ending,
+    /// Told of each step of a rename, and of a joining.
+    pub reached: fn(&str),
+    // Last, so that it goes last: everything above runs on it.
+    pub world: World,
+}
+
+/// A thin pool: a volume that names itself as its pool. It is an allotment, never a device.
+pub fn is_pool(volume: &VolumeInfo) -> bool {
+    !volume.attributes.pool.is_empty() && volume.attributes.pool == volume.name
+}
+
+/// A snapshot that lives and is activated with its origin.
+pub fn follows_origin(volume: &VolumeInfo) -> bool {
+    volume.origin.is_some() && volume.reserve.is_some()
+}
+
+impl Service {
+    /// The service of an open group.
+    pub fn new(name: &str, group: Arc<Group>, world: World, settings: &Settings, lists: Lists) -> Service {
+        Service {
+            name: name.to_owned(),
+            group,
+            change: Mutex::new(()),
+            warnings: Warnings::new(settings),
+            autoextension: Autoextension::new(settings),
+            lists: ListsInForce::new(lists),
+            ending: Ending::default(),
+            reached: |_| {},
+            world,
+        }
+    }
+
+    /// Takes other settings from now on.
+    pub fn set_settings(&self, settings: &Settings, lists: Lists) {
+        self.group.set_patience(settings.patience());
+        self.warnings.set_settings(settings);
+        self.autoextension.set_settings(settings);
+        self.lists.set_own(lists);
+    }
+
+    /// Runs a piece of asynchronous work to its end.
+    pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let result = Arc::new(Mutex::new(None));
+        let place = result.clone();
+        self.world.executor.complete(Box::pin(async move {
+            let value = work.await;
+            *place.lock() = Some(value);
+        }));
+        let value = result.lock().take();
+        value.expect("an executor runs work to its end")
+    }
+
+    /// A line for the log.
+    pub fn log(&self, line: &str) {
+        self.world.notes.log(line);
+    }
+
+    /// Has who runs the service look at how it is to end.
+    pub(super) fn announce_end(&self) {
+        self.world.notes.ending();
+    }
+
+    /// Tells an engine's error about the volume `name`, or about the group where it is empty.
+    pub fn failure(&self, error: &Error, name: &str) -> Failure {
+        let devices = |index| u16::try_from(index).ok().and_then(|index| self.world.members.path(PvIndex(index)));
+        let extent_blocks = self.group.info().extent_blocks;
+        Context { group: &self.name, extent_blocks, devices: &devices }.failure(error, name)
+    }
+
+    /// The same for a result.
+    pub fn told<T>(&self, result: rowen_engine::error::Result<T>, name: &str) -> Result<T> {
+        result.map_err(|error| self.failure(&error, name))
+    }
+
+    /// The volume called `name`.
+    pub fn find(&self, name: &str) -> Result<VolumeInfo> {
+        let id = self.group.find(name).ok_or_else(|| Failure::no_volume(&self.name, name))?;
+        self.told(self.group.volume_info(id), name)
+    }
+
+    /// Refuses what cannot be the name of a volume of this group. Commands check too; a server trusts no client with
+    /// names that become paths.
+    pub fn check_name(&self, name: &str) -> Result<()> {
+        names::check_volume(name).map_err(|refusal| {
+            let message = format!("Logical volume name \"{}\" is invalid: {refusal}", name.escape_debug());
+            Failure::new(ErrorKind::Invalid, message)
+        })?;
+        names::pair_too_long(&self.name, name).map_or(Ok(()), |message| Err(Failure::new(ErrorKind::Invalid, message)))
+    }
+
+    /// The volumes of these names, each once, all of which must exist.
+    pub fn find_all(&self, names: &[String]) -> Result<Vec<VolumeInfo>> {
+        let mut found: Vec<VolumeInfo> = Vec::with_capacity(names.len());
+        for name in names {
+            let volume = self.find(name)?;
+            if found.iter().all(|other| other.id != volume.id) {
+                found.push(volume);
+            }
+        }
+        Ok(found)
+    }
+
+    pub fn set_attributes(&self, id: VolumeId, name: &str, attributes: Attributes) -> Result<()> {
+        let group = self.group.clone();
+        let done = self.run(async move { group.set_attributes(id, attributes).await });
+        self.told(done, name)
+    }
+
+    /// The snapshots that are activated with `origin`.
+    pub fn followers(&self, origin: VolumeId) -> impl Iterator<Item = VolumeInfo> {
+        let found = self.group.snapshots_of(origin);
+        found.into_iter().filter(follows_origin)
+    }
+}

@@ -1,0 +1,55 @@
+//! What a client and the log are told of a group that fills up or fails.
+
+use super::state::Service;
+use super::warnings::needs_free_space;
+use crate::protocol::Outcome;
+use rowen_engine::disk::PvIndex;
+
+impl Service {
+    /// What lacks room behind the group's disks, a sentence each.
+    pub(super) fn missing_room(&self) -> Vec<String> {
+        let missing = self.group.missing_room();
+        let group = &self.name;
+        let device = |pv: PvIndex| {
+            self.world.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
+        };
+        let for_data = missing.for_data.map(|pv| {
+            format!(
+                "WARNING: There is no room behind physical volume {} of volume group {group}: new data waits or is refused, as \
+                 each volume's policy says. Make room on the filesystem that it lies on, or remove snapshots.",
+                device(pv)
+            )
+        });
+        let for_metadata = missing.for_metadata.map(|pv| {
+            format!(
+                "WARNING: The journal and metadata of volume group {group} have too little room behind physical volume {}: \
+                 the group may stop. Make room on the filesystem that it lies on.",
+                device(pv)
+            )
+        });
+        [for_data, for_metadata].into_iter().flatten().collect()
+    }
+
+    /// Tells what is filling up, to the log and to the client.
+    pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
+        let notes = &*self.world.notes;
+        if let Err(error) = self.group.failed()
+            && self.warnings.is_news_that_it_stopped()
+        {
+            self.log(&self.failure(&error, "").message);
+        }
+        self.warnings.tell_failing(notes, &self.name, self.group.out_of_patience());
+        self.warnings.tell_bad_places(notes, &self.name, self.group.bad_places());
+        self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
+        self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);
+        let at_risk = self.group.any_volume(needs_free_space);
+        let snapshots = self.group.reserved();
+        for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
+            if warning.is_new {
+                self.log(&warning.message);
+                self.warnings.call(notes, &self.name, &warning);
+            }
+            interim(Outcome::Notice { message: warning.message });
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What is under the service: block devices of volumes, the group's disks, and what is written down next to the group.
+//!
+//! All calls are plain ones that return when it is done; they may wait. The server implements them with the kernel, tests
+//! in memory.
+
+use super::failure::{Failure, Result, sentence};
+use crate::protocol::ErrorKind;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::{Volume, VolumeInfo};
+use rowen_engine::runtime::Task;
+use rowen_engine::units::Uuid;
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Everything under the service.
+pub struct World {
+    pub devices: Arc<dyn Devices>,
+    pub members: Arc<dyn Members>,
+    pub notes: Arc<dyn Notes>,
+    // Last, so that it goes last: everything above runs on it.
+    pub executor: Arc<dyn Executor>,
+}
+
+/// Runs the engine's asynchronous work.
+pub trait Executor: Send + Sync {
+    /// Runs `work` to its end. Never called by such work.
+    fn complete(&self, work: Task);
+}
+
+/// An active volume's block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The volume's name.
+    pub name: String,
+    pub major: u32,
+    pub minor: u32,
+    /// Nobody can write to it, whatever the volume's permission.
+    pub read_only: bool,
+}
+
+/// What uses a device, as far as sentences tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    Filesystem,
+    Device,
+    /// A process that has it open, swap, or what nobody can name.
+    Other,
+}
+
+/// Why a device was not made, changed or removed, which left everything as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceError {
+    pub kind: ErrorKind,
+    /// What uses it, where that is why.
+    pub user: Option<User>,
+    /// No whole sentence: it begins with a small letter and has no full stop.
+    pub why: String,
+}
+
+/// What came of something asked of devices.
+pub type Done<T> = std::result::Result<T, DeviceError>;
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        Failure::new(error.kind, sentence(&error.why))
+    }
+}
+
+/// Filesystems held still. Dropped, they go on some time later.
+pub trait HeldStill: Send {
+    /// They go on; returns when they do.
+    fn thaw(self: Box<Self>);
+}
+
+/// The block devices of the group's active volumes.
+pub trait Devices: Send + Sync {
+    /// All active volumes, by name.
+    fn active(&self) -> Vec<Node>;
+    /// An active volume's device.
+    fn find(&self, name: &str) -> Option<Node>;
+    /// Makes a device and its names: all is there when this returns, or nothing.
+    fn activate(&self, volume: Arc<Volume>, info: &VolumeInfo, read_only: bool) -> Done<Node>;
+    /// Removes a device and its names; refused while anything uses it. `unused`: whether it is open was looked up just now
+    /// ([`open`](Self::open)), so that who removes many does not look through all processes of the host for each.
+    fn deactivate(&self, name: &str, unused: bool) -> Done<()>;
+    /// Gives a device another name; it stays usable, also while it is open.
+    fn rename(&self, from: &str, to: &str) -> Done<()>;
+    /// The volume's size has changed: the device follows.
+    fn resized(&self, name: &str) -> Done<()>;
+    fn set_read_only(&self, name: &str, read_only: bool) -> Done<()>;
+    /// Writes out and forgets what the kernel has cached of the device.
+    fn flush_cache(&self, name: &str) -> Done<()>;
+    /// Writes out what is cached of these devices, and holds the filesystems on them still. Volumes that are not active are
+    /// nothing to hold.
+    fn freeze(&self, names: &[String]) -> Done<Box<dyn HeldStill>>;
+    /// Of these devices, which are mounted or open: for each one whether. All in one look, which touches none of them.
+    fn open(&self, nodes: &[Node]) -> Vec<bool>;
+    /// What uses the device at this moment.
+    fn user(&self, node: &Node) -> Done<Option<User>>;
+    /// The same of what stays: a file that is closed soon is none.
+    fn lasting_user(&self, node: &Node) -> Done<Option<User>>;
+    /// Who holds the device exclusively.
+    fn claimant(&self, node: &Node) -> Done<Option<User>>;
+    /// Makes the names of all active volumes as those of `group`, which may be this one (whose names are then all there) or
+    /// what it is about to be called. All or none.
+    fn make_names_of(&self, group: &str) -> Done<()>;
+    /// Takes back what [`make_names_of`](Self::make_names_of) made for another group.
+    fn remove_names_of(&self, group: &str) -> Done<()>;
+    /// The group is called `group` from now on. The service can only end afterwards. `reached` is told of each step.
+    fn move_to(&self, group: &str, reached: fn(&str)) -> Done<()>;
+}
+
+/// A device that is to join the group, checked and held.
+pub trait Candidate {
+    fn path(&self) -> &Path;
+    /// Its identifier: the one on its label, or a fresh one.
+    fn uuid(&self) -> Uuid;
+    /// Makes it the group's last disk.
+    fn join(self: Box<Self>) -> Result<()>;
+}
+
+/// The disks of the group's physical volumes.
+pub trait Members: Send + Sync {
+    /// The path by which a disk was opened.
+    fn path(&self, pv: PvIndex) -> Option<PathBuf>;
+    /// Whether both paths lead to one device.
+    fn is_same(&self, one: &Path, other: &Path) -> bool;
+    /// Looks again how large a disk is, and tells.
+    fn rescan(&self, pv: PvIndex) -> Result<u64>;
+    /// Whether the device lies on a volume of this group, at whatever distance.
+    fn lies_on_group(&self, path: &Path) -> Result<bool>;
+    /// All checks of a device that is to join.
+    fn check(&self, path: &Path) -> Result<Box<dyn Candidate>>;
+    /// Lets go of the disk that joined last.
+    fn pop(&self);
+    /// Whether there is a group of this name.
+    fn is_group(&self, name: &str) -> Result<bool>;
+}
+
+/// A note that the group is being renamed (RN1, RN2).
+pub trait RenamingNote {
+    /// All is done, or undone.
+    fn end(self: Box<Self>);
+    /// Something could not be done, and who comes next is to try again.
+    fn leave(self: Box<Self>);
+}
+
+/// What is written down next to the group, and who is told.
+pub trait Notes: Send + Sync {
+    /// A line for the log.
+    fn log(&self, line: &str);
+    /// `command` changed the group: its metadata is archived.
+    fn changed(&self, command: &str);
+    /// Why metadata cannot be archived; each reason is told once.
+    fn trouble(&self) -> Option<String>;
+    /// Runs a program, which nobody waits for.
+    fn run(&self, program: &str, words: Vec<String>);
+    /// Where the physical volumes are, for a successor (H9).
+    fn members(&self, paths: &[PathBuf]) -> io::Result<()>;
+    /// What is about to join the group (H11), until the value goes.
+    fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>>;
+    /// The group is about to be renamed (RN1).
+    fn renaming(&self, to: &str, group: Uuid) -> io::Result<Box<dyn RenamingNote>>;
+    /// The service was asked to end: who runs it looks at [`Ending`](super::ending::Ending).
+    fn ending(&self);
+}

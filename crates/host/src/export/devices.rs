@@ -1,0 +1,144 @@
+//! The exports as the service sees them: plain calls, each of which waits until it is done.
+
+use super::{Error, Exports, FrozenGuard, Node, Result, VolumeTarget, usage};
+use crate::reactor::Pool;
+use rowen_control::protocol::ErrorKind;
+use rowen_control::service::world::{self, DeviceError, Devices, Done, HeldStill, User};
+use rowen_engine::group::{Volume, VolumeInfo};
+use std::future::Future;
+use std::sync::Arc;
+
+/// The exports of a group, and who waits for them.
+pub struct ExportedDevices {
+    pub exports: Arc<Exports>,
+    pub pool: Arc<Pool>,
+}
+
+impl ExportedDevices {
+    fn wait<T, F>(&self, ask: impl FnOnce(Arc<Exports>) -> F) -> Done<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        Ok(self.pool.block_on(ask(self.exports.clone()))?)
+    }
+}
+
+impl From<Error> for DeviceError {
+    fn from(error: Error) -> DeviceError {
+        let kind = match &error {
+            Error::InUse { .. } => ErrorKind::InUse,
+            Error::Foreign { .. } | Error::Active(_) => ErrorKind::Exists,
+            Error::BadName(_) => ErrorKind::Invalid,
+            Error::NotActive(_) => ErrorKind::NotFound,
+            Error::System { .. } | Error::Keeper(_) => ErrorKind::Io,
+        };
+        let user = match &error {
+            Error::InUse { user, .. } => Some(usage::kind(user)),
+            _ => None,
+        };
+        DeviceError { kind, user, why: error.to_string() }
+    }
+}
+
+impl From<Node> for world::Node {
+    fn from(node: Node) -> world::Node {
+        let Node { name, major, minor, read_only, .. } = node;
+        world::Node { name, major, minor, read_only }
+    }
+}
+
+impl HeldStill for FrozenGuard {
+    fn thaw(self: Box<Self>) {
+        FrozenGuard::thaw(*self);
+    }
+}
+
+/// What uses a device, without the words.
+fn told(user: Result<Option<String>>) -> Done<Option<User>> {
+    Ok(user?.map(|user| usage::kind(&user)))
+}
+
+impl Devices for ExportedDevices {
+    fn active(&self) -> Vec<world::Node> {
+        self.exports.active().into_iter().map(world::Node::from).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<world::Node> {
+        self.exports.find(name).map(world::Node::from)
+    }
+
+    fn activate(&self, volume: Arc<Volume>, info: &VolumeInfo, read_only: bool) -> Done<world::Node> {
+        let (target, name) = (VolumeTarget::new(volume, info), info.name.clone());
+        let made = self.wait(|exports| async move { exports.activate(&name, target, read_only).await });
+        made.map(world::Node::from)
+    }
+
+    fn deactivate(&self, name: &str, unused: bool) -> Done<()> {
+        let name = name.to_owned();
+        self.wait(|exports| async move {
+            match unused {
+                true => exports.deactivate_unused(&name).await,
+                false => exports.deactivate(&name).await,
+            }
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Done<()> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.wait(|exports| async move { exports.rename(&from, &to).await.map(drop) })
+    }
+
+    fn resized(&self, name: &str) -> Done<()> {
+        let name = name.to_owned();
+        self.wait(|exports| async move { exports.resized(&name).await })
+    }
+
+    fn set_read_only(&self, name: &str, read_only: bool) -> Done<()> {
+        let name = name.to_owned();
+        self.wait(|exports| async move { exports.set_read_only(&name, read_only).await })
+    }
+
+    fn flush_cache(&self, name: &str) -> Done<()> {
+        let name = name.to_owned();
+        self.wait(|exports| async move { exports.flush_cache(&name).await })
+    }
+
+    fn freeze(&self, names: &[String]) -> Done<Box<dyn HeldStill>> {
+        let names = names.to_vec();
+        Ok(Box::new(self.wait(|exports| async move { exports.freeze(&names).await })?))
+    }
+
+    fn open(&self, nodes: &[world::Node]) -> Vec<bool> {
+        let numbers: Vec<_> = nodes.iter().map(|node| (node.major, node.minor)).collect();
+        let open = self.exports.open(&numbers);
+        numbers.iter().map(|numbers| open.contains(numbers)).collect()
+    }
+
+    fn user(&self, node: &world::Node) -> Done<Option<User>> {
+        told(usage::in_use(node.major, node.minor))
+    }
+
+    fn lasting_user(&self, node: &world::Node) -> Done<Option<User>> {
+        told(usage::in_lasting_use(node.major, node.minor))
+    }
+
+    fn claimant(&self, node: &world::Node) -> Done<Option<User>> {
+        told(usage::claimed_by(node.major, node.minor))
+    }
+
+    fn make_names_of(&self, group: &str) -> Done<()> {
+        let group = group.to_owned();
+        self.wait(|exports| async move { exports.make_names_of(&group).await })
+    }
+
+    fn remove_names_of(&self, group: &str) -> Done<()> {
+        let group = group.to_owned();
+        self.wait(|exports| async move { exports.remove_names_of(&group).await })
+    }
+
+    fn move_to(&self, group: &str, reached: fn(&str)) -> Done<()> {
+        let group = group.to_owned();
+        self.wait(|exports| async move { exports.move_to(&group, reached).await })
+    }
+}

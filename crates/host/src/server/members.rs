@@ -1,0 +1,74 @@
+//! The open disks of a group as the service sees them, and those that join it.
+
+use crate::devices::{self, Consent, NewMember};
+use crate::disks::PvSet;
+use crate::paths;
+use rowen_control::service::failure::Result;
+use rowen_control::service::world::{Candidate, Members};
+use rowen_control::uuids;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::units::Uuid;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The disks of a running group.
+pub struct OpenMembers {
+    pub group: String,
+    pub pvs: Arc<PvSet>,
+}
+
+/// One that is to join.
+struct Checked {
+    member: NewMember,
+    pvs: Arc<PvSet>,
+}
+
+impl Candidate for Checked {
+    fn path(&self) -> &Path {
+        self.member.path()
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.member.uuid
+    }
+
+    fn join(self: Box<Self>) -> Result<()> {
+        let path = self.member.path().to_owned();
+        self.pvs.push_opened(&path, self.member.join()?.into_opened()).map_err(devices::Error::from)?;
+        Ok(())
+    }
+}
+
+impl Members for OpenMembers {
+    fn path(&self, pv: PvIndex) -> Option<PathBuf> {
+        self.pvs.path(pv)
+    }
+
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        let identity = devices::Identity::of(other);
+        identity.is_some_and(|identity| devices::Identity::of(one) == Some(identity))
+    }
+
+    fn rescan(&self, pv: PvIndex) -> Result<u64> {
+        Ok(self.pvs.look_again(pv)?)
+    }
+
+    fn lies_on_group(&self, path: &Path) -> Result<bool> {
+        let own = paths::group_dir(&self.group);
+        let own = std::fs::canonicalize(&own).unwrap_or(own);
+        Ok(devices::groups_under(path)?.contains(&own))
+    }
+
+    fn check(&self, path: &Path) -> Result<Box<dyn Candidate>> {
+        let member = NewMember::check(path, uuids::fresh(), Consent::default())?;
+        Ok(Box::new(Checked { member, pvs: self.pvs.clone() }))
+    }
+
+    fn pop(&self) {
+        self.pvs.pop();
+    }
+
+    fn is_group(&self, name: &str) -> Result<bool> {
+        Ok(devices::scan()?.groups().iter().any(|group| group.name == name))
+    }
+}
