@@ -23,6 +23,8 @@ pub mod failure;
 mod group;
 mod handle;
 mod life;
+#[cfg(test)]
+mod memory;
 mod merge;
 mod nodes;
 mod permits;
@@ -39,3 +41,7 @@ pub mod world;
 pub use ending::Ending;
 pub use report::document;
 pub use state::Service;
+
+#[cfg(test)]
+#[path = "service_test.rs"]
+mod tests;

@@ -1,0 +1,314 @@
+//! What a server decides, on an engine over disks in memory.
+
+use super::memory::Memory;
+use super::world::{Devices, User};
+use crate::protocol::*;
+use crate::settings::Settings;
+use rowen_engine::units::Uuid;
+
+const MIB: u64 = 256;
+
+fn with_settings(settings: Settings) -> Memory {
+    Memory::create("vg", &[("/dev/a", 256 << 20), ("/dev/b", 256 << 20)], settings).unwrap()
+}
+
+fn memory() -> Memory {
+    with_settings(Settings::default())
+}
+
+fn caller() -> Caller {
+    Caller { command: "test".into(), ..Caller::default() }
+}
+
+fn ask(world: &Memory, request: Request) -> Outcome {
+    world.service.handle(request, &caller(), &mut |_| {})
+}
+
+/// What is done without a refusal.
+fn done(world: &Memory, request: Request) {
+    let outcome = ask(world, request.clone());
+    assert!(!matches!(outcome, Outcome::Error { .. }), "{request:?}: {outcome:?}");
+}
+
+fn refusal(world: &Memory, request: Request) -> (ErrorKind, String) {
+    match ask(world, request.clone()) {
+        Outcome::Error { kind, message } => (kind, message),
+        outcome => panic!("{request:?} was not refused: {outcome:?}"),
+    }
+}
+
+fn create(name: &str) -> Request {
+    let mut id = [0; 16];
+    id[..name.len()].copy_from_slice(name.as_bytes());
+    let spec = VolumeSpec {
+        name: name.into(),
+        uuid: Uuid(id),
+        kind: VolumeKind::Thick,
+        blocks: 8 * MIB,
+        sector: 512,
+        chunk_blocks: 1,
+        full: FullPolicy::Fail,
+        attributes: Attributes { autoactivate: true, ..Attributes::default() },
+    };
+    Request::CreateVolume { spec, activate: true, on: Vec::new() }
+}
+
+fn snapshot(pairs: &[(&str, &str)]) -> Request {
+    let spec = |(origin, name): &(&str, &str)| {
+        let mut id = [1; 16];
+        id[..name.len()].copy_from_slice(name.as_bytes());
+        SnapshotSpec {
+            origin: (*origin).into(),
+            name: (*name).into(),
+            uuid: Uuid(id),
+            reserve_blocks: Some(4 * MIB),
+            read_only: false,
+            chunk_blocks: 1,
+            activate: true,
+            attributes: Attributes::default(),
+        }
+    };
+    Request::Snapshot { specs: pairs.iter().map(spec).collect(), freeze: true }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn report(world: &Memory) -> GroupReport {
+    match ask(world, Request::Report { with_use: true }) {
+        Outcome::Report(report) => *report,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// The volumes, and which have devices: both say the same (SV2).
+fn volumes(world: &Memory) -> Vec<(String, bool)> {
+    let report = report(world);
+    for volume in &report.volumes {
+        assert_eq!(volume.attributes.active, volume.node.active, "{}", volume.name);
+    }
+    report.volumes.into_iter().map(|volume| (volume.name, volume.node.active)).collect()
+}
+
+fn active(names: &[&str]) -> Vec<(String, bool)> {
+    names.iter().map(|name| ((*name).to_owned(), true)).collect()
+}
+
+#[test]
+fn a_volume_whose_device_cannot_be_made_is_not_made() {
+    let world = memory();
+    world.devices.fail(Some("activate"));
+    assert_eq!(refusal(&world, create("a")), (ErrorKind::Io, "Cannot activate: planted.".into()));
+    assert!(volumes(&world).is_empty());
+    world.devices.fail(None);
+    done(&world, create("a"));
+    assert_eq!(volumes(&world), active(&["a"]));
+}
+
+#[test]
+fn of_snapshots_made_together_all_or_none_are_there() {
+    let world = memory();
+    done(&world, create("a"));
+    done(&world, create("b"));
+    world.devices.fail(Some("activate"));
+    assert_eq!(refusal(&world, snapshot(&[("a", "sa"), ("b", "sb")])).0, ErrorKind::Io);
+    assert_eq!(volumes(&world), active(&["a", "b"]));
+    world.devices.fail(None);
+    done(&world, snapshot(&[("a", "sa"), ("b", "sb")]));
+    assert_eq!(volumes(&world), active(&["a", "b", "sa", "sb"]));
+    assert_eq!(world.devices.held(), [names(&["a", "b"]), names(&["a", "b"])], "both at once, each time");
+}
+
+#[test]
+fn of_volumes_that_are_removed_together_one_in_use_keeps_all() {
+    let world = memory();
+    ["a", "b", "c"].into_iter().for_each(|name| done(&world, create(name)));
+    for (user, how) in [
+        (User::Filesystem, "contains a filesystem in use"),
+        (User::Device, "is used by another device"),
+        (User::Other, "in use"),
+    ] {
+        world.devices.set_user("b", Some(user));
+        let message = format!("Logical volume vg/b {how}.");
+        assert_eq!(refusal(&world, Request::Remove { names: names(&["a", "b", "c"]) }), (ErrorKind::InUse, message));
+        assert_eq!(volumes(&world), active(&["a", "b", "c"]));
+    }
+    world.devices.set_user("b", None);
+    // The last step fails: the devices that went come back.
+    world.devices.fail(Some("deactivate"));
+    assert_eq!(refusal(&world, Request::Remove { names: names(&["a", "b", "c"]) }).0, ErrorKind::Io);
+    assert_eq!(volumes(&world), active(&["a", "b", "c"]));
+    world.devices.fail(None);
+    done(&world, Request::Remove { names: names(&["a", "b", "c"]) });
+    assert!(volumes(&world).is_empty());
+}
+
+#[test]
+fn a_merge_waits_for_the_next_activation_also_over_a_kill() {
+    let mut world = memory();
+    done(&world, create("a"));
+    done(&world, snapshot(&[("a", "s")]));
+    world.devices.set_user("a", Some(User::Filesystem));
+    let merge = || Request::Merge { snapshot: "s".into() };
+    assert_eq!(ask(&world, merge()), Outcome::MergeWaits { is_origin_open: true });
+    let (kind, message) = refusal(&world, Request::Remove { names: names(&["s"]) });
+    assert_eq!((kind, message.as_str()), (ErrorKind::InUse, "Can't remove merging snapshot logical volume vg/s."));
+    world = world.killed().unwrap();
+    assert!(report(&world).volume("s").unwrap().is_waiting_to_merge());
+    // The next server of this boot: what was active is so again, and nothing is merged under a filesystem.
+    assert!(world.service.restore_nodes(true).is_empty());
+    assert_eq!(volumes(&world), active(&["a", "s"]));
+    done(&world, Request::Deactivate { names: Some(names(&["a"])) });
+    done(&world, Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false });
+    assert_eq!(volumes(&world), active(&["a"]));
+    assert_eq!(world.notes.lines.lock().as_slice(), ["s was merged into a"]);
+}
+
+#[test]
+fn after_a_boot_nothing_is_active_by_itself() {
+    let world = memory();
+    done(&world, create("a"));
+    let world = world.killed().unwrap();
+    assert!(world.service.restore_nodes(false).is_empty());
+    assert_eq!(volumes(&world), [("a".to_owned(), false)]);
+}
+
+#[test]
+fn a_device_that_keeps_its_name_keeps_the_volumes() {
+    let world = memory();
+    done(&world, create("a"));
+    done(&world, create("b"));
+    let rename = |to: &str| Request::Rename { from: "a".into(), to: to.into() };
+    assert_eq!(refusal(&world, rename("b")).0, ErrorKind::Exists);
+    assert_eq!(refusal(&world, rename("a/b")).0, ErrorKind::Invalid);
+    world.devices.fail(Some("rename"));
+    assert_eq!(refusal(&world, rename("c")).0, ErrorKind::Io);
+    assert_eq!(volumes(&world), active(&["a", "b"]));
+    world.devices.fail(None);
+    done(&world, rename("c"));
+    assert_eq!(volumes(&world), active(&["c", "b"]));
+}
+
+#[test]
+fn a_permission_that_the_device_does_not_take_is_taken_back() {
+    let world = memory();
+    done(&world, create("a"));
+    let set = |read_only| Request::SetPermission { name: "a".into(), read_only };
+    world.devices.fail(Some("set_read_only"));
+    assert_eq!(refusal(&world, set(true)).0, ErrorKind::Io);
+    assert!(!report(&world).volume("a").unwrap().read_only);
+    world.devices.fail(None);
+    done(&world, set(true));
+    let report = report(&world);
+    assert!(report.volume("a").unwrap().read_only && report.volume("a").unwrap().node.read_only);
+}
+
+#[test]
+fn a_group_that_cannot_be_renamed_keeps_its_name() {
+    let world = memory();
+    done(&world, create("a"));
+    let rename = || Request::RenameGroup { to: "other".into() };
+    world.devices.fail(Some("make_names_of"));
+    assert_eq!(refusal(&world, rename()).0, ErrorKind::Io);
+    assert_eq!(report(&world).name, "vg");
+    assert!(!world.service.ending.is_asked());
+    world.devices.fail(None);
+    world.members.add_group("taken");
+    let taken = refusal(&world, Request::RenameGroup { to: "taken".into() });
+    assert_eq!(taken, (ErrorKind::Exists, "New volume group \"taken\" already exists".into()));
+    done(&world, rename());
+    assert!(world.service.ending.is_renamed());
+    assert_eq!(*world.notes.renames.lock(), [true, true], "one was undone, one is done");
+    // It ends, and takes nothing more.
+    assert_eq!(refusal(&world, create("b")).0, ErrorKind::Closed);
+}
+
+#[test]
+fn limits_and_an_exported_group() {
+    let world = memory();
+    let change = |change| Request::ChangeGroup { change };
+    done(&world, change(GroupChange { max_volumes: Some(1), ..GroupChange::default() }));
+    done(&world, create("a"));
+    assert_eq!(refusal(&world, create("b")).1, "Maximum number of logical volumes (1) reached in volume group vg");
+    assert_eq!(refusal(&world, snapshot(&[("a", "s")])).0, ErrorKind::NoSpace);
+    done(&world, change(GroupChange { exported: Some(true), ..GroupChange::default() }));
+    for request in [create("b"), snapshot(&[("a", "s")]), Request::Remove { names: names(&["a"]) }] {
+        assert_eq!(refusal(&world, request), (ErrorKind::Denied, "Volume group \"vg\" is exported".into()));
+    }
+    done(&world, Request::Deactivate { names: None });
+    done(&world, change(GroupChange { exported: Some(false), max_volumes: Some(0), ..GroupChange::default() }));
+    done(&world, create("b"));
+}
+
+#[test]
+fn what_changes_metadata_is_archived_and_nothing_else() {
+    let world = memory();
+    let archived = |request: Request| {
+        let before = world.notes.archived.lock().len();
+        done(&world, request);
+        world.notes.archived.lock().len() - before
+    };
+    assert_eq!(archived(create("a")), 1);
+    assert_eq!(archived(Request::Deactivate { names: None }), 0);
+    assert_eq!(archived(Request::Activate { names: None, ignore_skip: false, auto: false }), 0);
+    assert_eq!(archived(Request::Report { with_use: false }), 0);
+    assert_eq!(archived(Request::Checkpoint), 0);
+    assert_eq!(archived(Request::Rename { from: "a".into(), to: "b".into() }), 1);
+    let quiet = Caller { no_backup: true, ..caller() };
+    world.service.handle(create("c"), &quiet, &mut |_| {});
+    assert_eq!(world.notes.archived.lock().len(), 2);
+}
+
+#[test]
+fn a_physical_volume_joins_and_leaves() {
+    let world = memory();
+    world.members.add_outside("/dev/c", 256 << 20);
+    let unknown = refusal(&world, Request::AddPv { paths: names(&["/dev/c", "/dev/d"]) });
+    assert_eq!(unknown, (ErrorKind::NotFound, "No device found for /dev/d.".into()));
+    assert_eq!(report(&world).pvs.len(), 2, "all are checked before one joins");
+    done(&world, Request::AddPv { paths: names(&["/dev/c"]) });
+    assert_eq!(report(&world).pvs.len(), 3);
+    assert_eq!(world.notes.members.lock().len(), 3, "a successor is to find it");
+    done(&world, Request::RemovePv { path: "/dev/c".into() });
+    assert_eq!(report(&world).pvs.len(), 2);
+    // One whose leaving changes the others' numbers is left to the successor.
+    assert_eq!(ask(&world, Request::RemovePv { path: "/dev/a".into() }), Outcome::HandsOver);
+    assert!(world.service.ending.leaving().is_some());
+}
+
+#[test]
+fn a_snapshot_that_fills_up_is_extended_and_told() {
+    let settings = crate::settings::read("activation {\n snapshot_autoextend_threshold = 50\n}\n").unwrap();
+    let settings = crate::settings::Loaded { config: settings, warnings: Vec::new() }.settings();
+    let world = with_settings(settings);
+    done(&world, create("a"));
+    done(&world, snapshot(&[("a", "s")]));
+    world.service.look_around();
+    assert_eq!(report(&world).volume("s").unwrap().reserve_blocks, Some(4 * MIB));
+    let origin = world.service.group.find("a").unwrap();
+    let volume = world.service.group.volume(origin).unwrap();
+    let bytes = 3 << 20;
+    world.service.run(async move {
+        let data = std::sync::Arc::new(rowen_engine::disk::PageBuf::zeroed(bytes as usize));
+        volume.write(0, bytes, data).await.unwrap();
+    });
+    world.service.look_around();
+    assert_eq!(report(&world).volume("s").unwrap().reserve_blocks, Some(8 * MIB));
+    let lines = world.notes.lines.lock().join("\n");
+    assert!(lines.contains("vg/s was filling up and is 8.00 MiB now; it was 4.00 MiB"), "{lines}");
+}
+
+#[test]
+fn a_stopped_service_leaves_what_was_active_to_the_next() {
+    let world = memory();
+    done(&world, create("a"));
+    world.devices.set_user("a", Some(User::Other));
+    assert_eq!(refusal(&world, Request::Stop).0, ErrorKind::InUse);
+    world.devices.set_user("a", None);
+    done(&world, Request::Stop);
+    assert!(world.service.ending.is_asked() && world.devices.active().is_empty());
+    let world = world.killed().unwrap();
+    assert!(world.service.restore_nodes(true).is_empty());
+    assert_eq!(volumes(&world), active(&["a"]));
+}
