@@ -60,7 +60,7 @@ pub fn child(words: &[String]) -> Result {
         bench.run(&volume, &job)?;
         lab.snapshot(&bench, &volume, 65536)?;
     }
-    let mapped = volume.info().map_err(text)?.referenced;
+    let mapped = lab.group.volume_info(volume.id()).map_err(text)?.referenced;
     if mapped < extents {
         return Err(format!("only {mapped} blocks are mapped"));
     }

@@ -5,28 +5,31 @@
 //! own. None is held across an await.
 
 use crate::dead::Points;
+use crate::disk::DiskError;
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::format::node::Node;
-use crate::group::backing::Backing;
-use crate::group::{Config, Group};
+use crate::format::node::UNWRITTEN;
 use crate::journal::{Journal, Pressure};
 use crate::map::{MapError, NodeCache, NodeOwner, NodeRef};
+use crate::model::Config;
 use crate::placement::Placement;
 use crate::runtime::{Runtime, yield_now};
+use crate::space::backing::Backing;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace, RUNS_TOGETHER, Room};
 use crate::space::patience::Patience;
+use crate::space::pools::PoolLeft;
 use crate::space::pools::Pools;
 use crate::space::{AllocError, Hands, OpenArenas, Run, Space};
+use crate::units::VolumeId;
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, VgBlock};
-use crate::volume::state::UNWRITTEN;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, VecDeque};
-use std::future::poll_fn;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// Writes that change a map wait while this many times the bytes that start a checkpoint are dirty: what one checkpoint
@@ -95,38 +98,6 @@ pub enum Absent {
     Unread(NodeRef),
 }
 
-/// A place where tasks wait for something to change.
-#[derive(Default)]
-pub struct Event {
-    wakers: Mutex<Vec<Waker>>,
-    turn: AtomicU64,
-}
-
-impl Event {
-    pub fn notify(&self) {
-        self.turn.fetch_add(1, Ordering::AcqRel);
-        let wakers = std::mem::take(&mut *self.wakers.lock());
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// The current turn: pass it to [`changed`](Self::changed) to wait for a notification after this moment.
-    pub fn turn(&self) -> u64 {
-        self.turn.load(Ordering::Acquire)
-    }
-
-    pub async fn changed(&self, since: u64) {
-        poll_fn(|cx| {
-            let mut wakers = self.wakers.lock();
-            if self.turn() != since {
-                return Poll::Ready(());
-            }
-            wakers.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-}
-
 /// Metadata that is being made larger.
 #[derive(Default)]
 struct Growth {
@@ -134,6 +105,29 @@ struct Growth {
     done: Event,
     /// Runs taken out of free space that are not metadata yet.
     taken: Mutex<Vec<Run>>,
+}
+
+/// What a [`SpaceFinder`] answers later.
+pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How the parts of an open group ask the group for space. They do not know the group.
+pub trait SpaceFinder: Send + Sync {
+    /// Takes a checkpoint: what was freed before it becomes free.
+    fn take_checkpoint(self: Arc<Self>) -> Answer<Result<()>>;
+    /// Waits for space that comes back soon; false: none will.
+    fn wait_for_space(self: Arc<Self>) -> Answer<Result<bool>>;
+    /// Removal is in progress, so that space may come by waiting.
+    fn is_removing(&self) -> bool;
+    /// The oldest snapshot of the volume that may be dropped.
+    fn droppable_snapshot(&self, volume: VolumeId) -> Option<VolumeId>;
+    /// Gives up a snapshot: its space comes back, its name stays.
+    fn invalidate_snapshot(self: Arc<Self>, snapshot: VolumeId) -> Answer<Result<()>>;
+    /// What the volumes of a pool may still take, measured now.
+    fn pool_left(&self, pool: &str) -> PoolLeft;
+    /// Gets room behind the disks for metadata and the journal (U1).
+    fn back_metadata(self: Arc<Self>) -> Answer<std::result::Result<(), DiskError>>;
+    /// The volume has redirected writes that may have to be filled (rule R13).
+    fn want_filling(&self, volume: VolumeId);
 }
 
 pub struct Core {
@@ -169,7 +163,9 @@ pub struct Core {
     is_growing: AtomicBool,
     growth: Growth,
     pub backing: Backing,
-    group: Mutex<Weak<Group>>,
+    space_finder: Mutex<Option<Weak<dyn SpaceFinder>>>,
+    /// This core, for tasks that must not keep it open.
+    pub this: Weak<Core>,
 }
 
 impl Core {
@@ -191,7 +187,7 @@ impl Core {
             false => journal.stopped.clone(),
         };
         meta.set_load(space.load());
-        Arc::new(Core {
+        Arc::new_cyclic(|this| Core {
             cache: NodeCache::new(config.cache_bytes as u64),
             disks,
             runtime,
@@ -215,17 +211,17 @@ impl Core {
             is_growing: AtomicBool::new(false),
             growth: Growth::default(),
             backing: Backing::default(),
-            group: Mutex::new(Weak::new()),
+            space_finder: Mutex::new(None),
+            this: this.clone(),
         })
     }
 
-    pub fn set_group(&self, group: Weak<Group>) {
-        self.journal.set_keeper(group.clone());
-        *self.group.lock() = group;
+    pub fn set_space_finder(&self, finder: Weak<dyn SpaceFinder>) {
+        *self.space_finder.lock() = Some(finder);
     }
 
-    pub fn group(&self) -> Result<Arc<Group>> {
-        self.group.lock().upgrade().ok_or(Error::Closed)
+    pub fn space_finder(&self) -> Result<Arc<dyn SpaceFinder>> {
+        self.space_finder.lock().as_ref().and_then(Weak::upgrade).ok_or(Error::Closed)
     }
 
     pub fn generation(&self) -> u64 {
@@ -649,8 +645,7 @@ impl Core {
             outcome => outcome?,
         };
         if !grown && self.meta.lock().pending() > 0 {
-            let group = self.group()?;
-            Box::pin(group.checkpoint()).await?;
+            self.space_finder()?.take_checkpoint().await?;
         }
         Ok(())
     }

@@ -36,3 +36,6 @@ mod tests;
 
 #[cfg(test)]
 mod pages_test;
+
+#[cfg(test)]
+mod circles_test;

@@ -6,8 +6,9 @@
 
 use super::codec::{Decoder, Encoder};
 use super::record::{block_crc, on_disk, seal};
-use super::stream::{VolumeMeta, get_volume, put_volume};
+use super::stream::{get_volume, put_volume};
 use crate::error::{Error, Result};
+use crate::model::VolumeMeta;
 use crate::units::{BLOCK_SIZE, LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use smallvec::SmallVec;
 

@@ -64,6 +64,9 @@ on_disk! {
 
 const _: () = assert!(NodeHeader::SIZE + CAPACITY * ENTRY_SIZE == NODE_SIZE, "entries fill the block");
 
+/// Flag of an extent that has a place but was never written: it reads as zeros (rule R11).
+pub const UNWRITTEN: u16 = 1;
+
 /// A run of blocks: `key + i` maps to `value + i` for `i < len`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {

@@ -2,7 +2,7 @@
 
 use super::record::Field;
 use super::{codec, journal, node, stream, superblock};
-use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
+use crate::model::{self, AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
 use std::collections::BTreeMap;
 
@@ -172,8 +172,8 @@ fn constants_are_what_the_page_says() {
     assert_eq!(spec, code);
 }
 
-fn volume() -> stream::VolumeMeta {
-    stream::VolumeMeta {
+fn volume() -> model::VolumeMeta {
+    model::VolumeMeta {
         id: VolumeId(3),
         uuid: Uuid([9; 16]),
         name: "data".into(),
@@ -291,12 +291,12 @@ fn impossible_numbers_in_records_are_refused() {
     assert!(refused(Record::Unmap { volume: v, start: LvBlock(u64::MAX), len: 2 }));
     assert!(refused(Record::Resize { volume: v, blocks: far + 1, placed: Vec::new() }));
     assert!(refused(Record::Create {
-        volume: stream::VolumeMeta { id: VolumeId(far), ..volume() },
+        volume: model::VolumeMeta { id: VolumeId(far), ..volume() },
         placed: Vec::new()
     }));
-    assert!(refused(Record::Create { volume: stream::VolumeMeta { chunk_blocks: 3, ..volume() }, placed: Vec::new() }));
+    assert!(refused(Record::Create { volume: model::VolumeMeta { chunk_blocks: 3, ..volume() }, placed: Vec::new() }));
     assert!(refused(Record::Create {
-        volume: stream::VolumeMeta { head: TreeId(far), ..volume() },
+        volume: model::VolumeMeta { head: TreeId(far), ..volume() },
         placed: Vec::new()
     }));
     assert!(refused(Record::Revert { target: v, source: v, consume: true, point: TreeId(far), head: TreeId(1) }));
@@ -304,10 +304,10 @@ fn impossible_numbers_in_records_are_refused() {
 }
 
 fn sample_stream() -> stream::Stream {
-    let tree = stream::TreeMeta {
+    let tree = model::TreeMeta {
         id: TreeId(1),
         parent: None,
-        kind: stream::TreeKind::Point,
+        kind: model::TreeKind::Point,
         epoch: crate::units::Epoch(1),
         birth: crate::units::Epoch(1),
         tree: crate::map::Tree::default(),
@@ -328,7 +328,7 @@ fn sample_stream() -> stream::Stream {
         pairs: vec![[256, 512]],
         trees: vec![tree],
         volumes: vec![volume()],
-        arenas: vec![stream::ArenaMeta { start: 10, len: 3, used: [0; 128] }],
+        arenas: vec![model::ArenaMeta { start: 10, len: 3, used: [0; 128] }],
         to_free: vec![(5, 6)],
         open_records: vec![1, 2],
         attributes: GroupAttributes {

@@ -9,8 +9,12 @@ use super::packed;
 use super::record::{block_crc, on_disk, seal};
 use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS};
 use crate::error::{Error, Result};
-use crate::group::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
-use crate::map::{NodeRef, Tree};
+use crate::map::NodeRef;
+use crate::model::ArenaMeta;
+use crate::model::TreeKind;
+use crate::model::TreeMeta;
+use crate::model::VolumeMeta;
+use crate::model::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, Tree, VolumeKind, VolumeState};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
 
 const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"ROWENIDX");
@@ -181,68 +185,6 @@ on_disk! {
         0 => start: u64,
         8 => len: u64,
     }
-}
-
-/// A volume as it is kept: everything that a report needs but its counters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VolumeMeta {
-    pub id: VolumeId,
-    pub uuid: Uuid,
-    pub name: String,
-    pub kind: VolumeKind,
-    pub state: VolumeState,
-    pub blocks: u64,
-    pub sector: u32,
-    pub chunk_blocks: u32,
-    pub read_only: bool,
-    pub full: FullPolicy,
-    pub origin: Option<VolumeId>,
-    pub reserve: Option<u64>,
-    pub head: TreeId,
-    pub attributes: Attributes,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TreeKind {
-    /// A volume's writable tree.
-    Head,
-    /// A frozen moment, parent of heads and later points.
-    Point,
-    /// Was a head or a point; its blocks are being given back.
-    Dying,
-}
-
-/// A tree of mappings and its place in the history.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TreeMeta {
-    pub id: TreeId,
-    pub parent: Option<TreeId>,
-    pub kind: TreeKind,
-    /// The epoch in which a point was frozen.
-    pub epoch: Epoch,
-    /// The birth of what a head maps from now on.
-    pub birth: Epoch,
-    pub tree: Tree,
-    /// Blocks mapped, and of these those that were written. A damaged image may say too few: nothing takes them below zero.
-    pub mapped: u64,
-    pub written: u64,
-    /// Blocks born after the parent.
-    pub own: i64,
-    /// The snapshot that was made with this point, and is charged for what the point holds.
-    pub guard: Option<VolumeId>,
-    /// How far removal has come: everything below this block is done.
-    pub cursor: u64,
-    /// Blocks given back so far minus blocks that a child maps anew: settled into the child's counters at the end.
-    pub progress: u64,
-    pub dead: Vec<(Epoch, u64)>,
-}
-
-/// An arena as the checkpoint keeps it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArenaMeta {
-    pub start: u64,
-    pub len: u64,
-    pub used: [u8; 128],
 }
 
 /// The stream's contents.

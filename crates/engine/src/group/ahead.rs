@@ -4,7 +4,8 @@
 
 use super::Group;
 use crate::format::journal::Record;
-use crate::map::{self, Extents, MapError, NODE_COST, NodeRef, Tree};
+use crate::map::{self, Extents, MapError, NODE_COST, NodeRef};
+use crate::model::Tree;
 use crate::units::Seq;
 use std::collections::BTreeSet;
 

@@ -19,32 +19,13 @@ use crate::format::superblock::DATA_OFFSET;
 use crate::space::Run;
 use crate::space::metadata::Pair;
 use crate::units::VgBlock;
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often room is looked for.
 const LOOK: Duration = Duration::from_secs(1);
 /// Blocks of one range that is backed or given back at once: its bytes must fit into 32 bits.
 const TOGETHER: u64 = 1 << 16;
-
-/// What is known of the room behind a group's disks.
-#[derive(Default)]
-pub struct Backing {
-    /// Whether a write met no room and none was found since: the writing path asks this and nothing else.
-    is_short: AtomicBool,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The latest write that met no room, and where it goes.
-    short: Option<(DiskError, Segments)>,
-    /// Why the areas that are written without asking (U1) are not backed.
-    unbacked: Option<DiskError>,
-    is_looking: bool,
-}
 
 /// Room that is missing behind a group's disks: see [`Group::missing_room`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,12 +34,6 @@ pub struct MissingRoom {
     pub for_data: Option<PvIndex>,
     /// The journal and metadata on this physical volume are not backed.
     pub for_metadata: Option<PvIndex>,
-}
-
-impl Backing {
-    pub fn is_short(&self) -> bool {
-        self.is_short.load(Ordering::Acquire)
-    }
 }
 
 impl Core {
@@ -92,11 +67,13 @@ impl Core {
     }
 
     fn look_for_room(&self) {
-        let Ok(group) = self.group() else { return };
+        if self.space_finder().is_err() {
+            return;
+        }
         if std::mem::replace(&mut self.backing.state.lock().is_looking, true) {
             return;
         }
-        let core = Arc::downgrade(&group.core);
+        let core = self.this.clone();
         let looking = async move {
             loop {
                 let Some(time) = core.upgrade().map(|core| core.runtime.sleep(LOOK)) else { return };
@@ -128,8 +105,8 @@ impl Core {
             }
         }
         if unbacked.is_some()
-            && let Ok(group) = self.group()
-            && group.back_areas().await.is_ok()
+            && let Ok(group) = self.space_finder()
+            && group.back_metadata().await.is_ok()
         {
             self.backing.state.lock().unbacked = None;
         }

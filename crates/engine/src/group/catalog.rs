@@ -9,8 +9,7 @@
 
 use crate::dead::{self, Points};
 use crate::error::{Error, Result};
-use crate::format::stream::{TreeKind, TreeMeta};
-use crate::group::GroupAttributes;
+use crate::model::{GroupAttributes, TreeKind, TreeMeta};
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet};

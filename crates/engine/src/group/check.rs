@@ -9,21 +9,21 @@
 //!
 //! A node that several trees share is walked once; what lies below it is counted from memory where it is met again.
 
+use super::Group;
 use super::read::{BadCopy, either, read_stream};
-use super::{Config, Group};
 use crate::core::Core;
 use crate::dead::{self, Dead};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::node::Node;
-use crate::format::stream::{TreeKind, TreeMeta};
+use crate::format::node::UNWRITTEN;
 use crate::map::{self, NodeRef};
+use crate::model::{Config, TreeKind, TreeMeta};
 use crate::runtime::{Runtime, Task, yield_now};
 use crate::space::OpenArenas;
 use crate::space::metadata::Pair;
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
-use crate::volume::state::UNWRITTEN;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -7,25 +7,26 @@
 //! 4. *Commit*: the journal's tail moves up, blocks and nodes freed before the capture become usable.
 
 use super::catalog::Catalog;
+use super::checkpoint_lock::NoCheckpoint;
 use super::label::write_superblock;
-use super::{Attributes, Group, GroupAttributes, Root};
+use super::{Group, Root};
 use crate::core::{Pace, count};
 use crate::disk::{Completion, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
-    INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, TreeMeta, encode_index, encode_page, sealed_crc,
+    INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, encode_index, encode_page, sealed_crc,
 };
 use crate::format::superblock::{GroupRoot, Superblock};
 use crate::journal::places::BadPlaces;
 use crate::journal::{Capture, Keeper};
+use crate::model::{Attributes, GroupAttributes, TreeMeta};
 use crate::space::{COMMIT_STEP, Hands, OpenArenas, Run, join_runs};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
-use parking_lot::Mutex;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
@@ -39,64 +40,6 @@ const BATCHES_IN_FLIGHT: usize = 2;
 const LOOKS_GROW_TO: u64 = 32;
 /// A checkpoint waits no longer for reads that are under way.
 const LONGEST_READ: Duration = Duration::from_secs(1);
-
-/// Lets one checkpoint run at a time; callers who wait together share the next one.
-#[derive(Default)]
-pub(super) struct Turnstile {
-    state: Mutex<TurnstileState>,
-}
-
-#[derive(Default)]
-struct TurnstileState {
-    started: u64,
-    finished: u64,
-    running: bool,
-    wakers: Vec<Waker>,
-}
-
-impl Turnstile {
-    /// True: the caller is the one to do it, and must call [`leave`](Self::leave). False: another one did, entirely
-    /// after this call began.
-    async fn enter(&self, ticket: u64) -> bool {
-        poll_fn(|cx| {
-            let mut state = self.state.lock();
-            if state.finished >= ticket {
-                return Poll::Ready(false);
-            }
-            if state.running {
-                state.wakers.push(cx.waker().clone());
-                return Poll::Pending;
-            }
-            state.running = true;
-            state.started += 1;
-            Poll::Ready(true)
-        })
-        .await
-    }
-
-    /// What to pass to [`enter`](Self::enter).
-    fn ticket(&self) -> u64 {
-        self.state.lock().started + 1
-    }
-
-    fn leave(&self, done: bool) {
-        let mut state = self.state.lock();
-        state.running = false;
-        if done {
-            state.finished = state.started;
-        }
-        state.wakers.drain(..).for_each(Waker::wake);
-    }
-}
-
-/// Keeps checkpoints out while it lives.
-pub(super) struct NoCheckpoint<'a>(&'a Turnstile);
-
-impl Drop for NoCheckpoint<'_> {
-    fn drop(&mut self) {
-        self.0.leave(false);
-    }
-}
 
 /// What a volume takes of the stream, at the most; its head apart.
 pub(super) fn volume_bytes(attributes: &Attributes) -> u64 {

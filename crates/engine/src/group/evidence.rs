@@ -4,8 +4,7 @@
 //!   power cut leaves such sectors where it stopped a write. Where the frames end, the rest of the ring is looked through. A
 //!   frame behind the end whose marker lies above it proves that flushed records are missing. Then the group is not opened.
 
-use super::open::replay_corrupt;
-use super::read::{read_at, start_read, start_read_into};
+use super::read::{read_at, replay_corrupt, start_read, start_read_into};
 use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Frame, FrameId, MAX_FRAME, Record, decode_frame, frame_id};

@@ -19,7 +19,9 @@ pub mod backing;
 mod catalog;
 mod check;
 mod checkpoint;
+mod checkpoint_lock;
 mod evidence;
+mod holdings;
 mod label;
 mod leave;
 mod open;
@@ -32,25 +34,27 @@ mod read;
 mod reclaim;
 mod rehome;
 mod replay;
+mod replay_position;
 mod report;
-mod types;
+mod retry;
+mod space_finder;
 
 pub use check::CheckReport;
 pub use label::{PvLabel, PvMembership};
 pub use places::PlaceInfo;
-pub use types::*;
 
-pub use crate::format::stream::VolumeMeta;
+pub use crate::model::*;
 pub use crate::volume::Volume;
 
-use crate::core::{Core, Event};
+use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::format::superblock::GroupRoot;
 use crate::map::NodeRef;
 use crate::runtime::Task;
 use crate::units::{MetaBlock, Seq, VolumeId};
 use catalog::Catalog;
-use checkpoint::Turnstile;
+use checkpoint_lock::CheckpointLock;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,7 +66,7 @@ pub struct Group {
     catalog: RwLock<Catalog>,
     /// The superblock as it was last written.
     root: Mutex<Root>,
-    checkpoints: Turnstile,
+    checkpoints: CheckpointLock,
     /// Wakes the background tasks.
     background: Arc<Event>,
     /// Removal has work, or may have.
@@ -70,7 +74,7 @@ pub struct Group {
     /// Nodes that removal could read in neither copy. It passes them over, and what they alone map stays in use.
     lost: Mutex<BTreeSet<NodeRef>>,
     /// For nodes that it cannot read now.
-    patience: Mutex<reclaim::Patience>,
+    retry: Mutex<retry::Retry>,
     /// Removal has no room for the next checkpoint.
     stands_still: AtomicBool,
     /// Somebody waits for space that a search for orphans may give.
@@ -80,7 +84,7 @@ pub struct Group {
     to_fill: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
     /// While recovery replays the journal.
-    replay: Mutex<Option<replay::Replay>>,
+    replay: Mutex<Option<replay_position::Replay>>,
 }
 
 struct Root {

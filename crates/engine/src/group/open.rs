@@ -12,21 +12,22 @@ use super::age::find_root;
 use super::ahead::blocks_taken;
 use super::catalog::Catalog;
 use super::evidence::{prove, scan_journal};
-use super::read::{read_stream, stream_corrupt};
-use super::replay::Replay;
-use super::report::Holdings;
-use super::{Config, Group, NewGroup, NewPv, Root};
+use super::holdings::Holdings;
+use super::read::{read_stream, replay_corrupt, stream_corrupt};
+use super::replay_position::Replay;
+use super::{Group, Root};
 use crate::core::{Absorb, Core, count};
 use crate::dead::Points;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
-use crate::format::stream::{Stream, TreeKind, TreeMeta, VolumeMeta};
+use crate::format::stream::Stream;
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
-use crate::group::{GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::journal::places::BadPlaces;
 use crate::journal::{Journal, Ring};
-use crate::map::Tree;
+use crate::model::{
+    Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState,
+};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
@@ -39,6 +40,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Journal size: a 64th of the group, within these bounds.
@@ -225,7 +227,7 @@ impl Group {
             background: core.journal.background.clone(),
             reclaim_wanted: AtomicBool::new(true),
             lost: Mutex::default(),
-            patience: Mutex::default(),
+            retry: Mutex::default(),
             stands_still: AtomicBool::new(false),
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
@@ -233,7 +235,9 @@ impl Group {
             rehome_wanted: AtomicBool::new(false),
             replay: Mutex::new(None),
         });
-        core.set_group(Arc::downgrade(&group));
+        let this: Weak<Group> = Arc::downgrade(&group);
+        core.journal.set_keeper(this.clone());
+        core.set_space_finder(this);
         group
     }
 
@@ -590,10 +594,6 @@ struct Parts {
     catalog: Catalog,
     sequence: u64,
     stream_blocks: Vec<MetaBlock>,
-}
-
-pub(super) fn replay_corrupt(detail: &str) -> Error {
-    Error::Corrupt { what: "journal", place: "replay".into(), detail: detail.into() }
 }
 
 fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {

@@ -1,20 +1,21 @@
 //! What administrators ask of a group, and the change that each request makes to the catalog: the `apply_` functions
 //! serve the running group and recovery alike (G3).
 
+use super::Group;
 use super::catalog::Catalog;
 use super::checkpoint::{NEW_TREE_BYTES, tag_bytes, volume_bytes};
+use super::holdings::Holdings;
 use super::open::empty_head;
-use super::report::Holdings;
-use super::{
-    Attributes, FullPolicy, Group, GroupAttributes, Layout, NewSnapshot, NewVolume, PvExtents, VolumeKind, VolumeState,
-};
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record, SnapshotPart};
-use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::MAX_PVS;
 use crate::map::MapError;
+use crate::model::{
+    Attributes, FullPolicy, GroupAttributes, Layout, NewSnapshot, NewVolume, PvExtents, TreeKind, TreeMeta, VolumeKind,
+    VolumeMeta, VolumeState,
+};
 use crate::space::metadata::{RUNS_TOGETHER, blocks_for_runs};
 use crate::space::{Reserve, Run};
 use crate::units::{Epoch, LvBlock, Seq, TreeId, VgBlock, VolumeId};

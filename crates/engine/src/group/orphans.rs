@@ -22,10 +22,10 @@ use crate::core::{Ownership, Pace, TreeOwner, count};
 use crate::dead;
 use crate::error::{Error, Result};
 use crate::format::node::CAPACITY;
-use crate::format::stream::{TreeKind, TreeMeta};
+use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, MapError, NodeRef};
+use crate::model::{TreeKind, TreeMeta};
 use crate::units::TreeId;
-use crate::volume::state::UNWRITTEN;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

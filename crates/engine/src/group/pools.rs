@@ -2,10 +2,10 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::report::Holdings;
-use super::types::Attributes;
+use super::holdings::Holdings;
 use crate::fixed_hash::Map;
-use crate::format::stream::VolumeMeta;
+use crate::model::{Attributes, VolumeMeta};
+use crate::space::pools::PoolLeft;
 use crate::units::TreeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -19,17 +19,6 @@ pub(super) fn is_pool(meta: &VolumeMeta) -> bool {
 /// The same of a volume of which this much is known.
 pub(super) fn is_pool_name(name: &str, attributes: &Attributes) -> bool {
     !attributes.pool.is_empty() && attributes.pool == name
-}
-
-/// What a pool has left, in blocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    /// What its volumes may hold together.
-    pub size: u64,
-    /// What its volumes may still take.
-    pub now: u64,
-    /// What writes under way give back when they are done: they put elsewhere what has a place already.
-    pub soon: u64,
 }
 
 impl Group {
@@ -52,7 +41,7 @@ impl Group {
     }
 
     /// What the pool's volumes may still take, counted anew. Of a pool that is not there: as many blocks as they like.
-    pub(crate) fn measure_pool(&self, pool: &str) -> Left {
+    pub(crate) fn measure_pool(&self, pool: &str) -> PoolLeft {
         let changes = self.core.pools.lock().changes();
         let left = {
             let catalog = self.catalog.read();
@@ -62,11 +51,11 @@ impl Group {
                 is_pool(&state.meta).then_some(state.meta.blocks)
             });
             match size {
-                None => Left { size: 0, now: u64::MAX, soon: 0 },
+                None => PoolLeft { size: 0, now: u64::MAX, soon: 0 },
                 Some(size) => {
                     let usage = Usage::of(&catalog);
                     let now = size.saturating_sub(usage.used(pool));
-                    Left { size, now, soon: usage.get(pool).map_or(0, |held| held.moving) }
+                    PoolLeft { size, now, soon: usage.get(pool).map_or(0, |held| held.moving) }
                 }
             }
         };

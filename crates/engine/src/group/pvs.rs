@@ -8,13 +8,14 @@
 //!
 //! One of these changes at a time, which the caller sees to.
 
+use super::Group;
 use super::catalog::Catalog;
 use super::leave::{in_use, journal_on};
 use super::open::extend_table;
-use super::{Group, NewPv};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};
+use crate::model::NewPv;
 use crate::placement::Placement;
 use crate::space::{Cut, Space};
 use crate::units::BLOCK_SIZE;

@@ -13,6 +13,10 @@ pub(super) fn stream_corrupt(detail: &str) -> Error {
     Error::Corrupt { what: "checkpoint", place: "its stream".into(), detail: detail.into() }
 }
 
+pub(super) fn replay_corrupt(detail: &str) -> Error {
+    Error::Corrupt { what: "journal", place: "replay".into(), detail: detail.into() }
+}
+
 pub(super) fn start_read(disks: &dyn Disks, placement: &Placement, block: u64, blocks: u64) -> Completion {
     start_read_into(PageBuf::zeroed((blocks * BLOCK_SIZE) as usize), disks, placement, block, blocks)
 }

@@ -17,19 +17,19 @@
 //!   it inherits (rule R6).
 //! * D4 A node that neither copy has any more costs what it maps, and nothing else: removal passes it over. Its blocks stay in use
 //!   without an owner, which `check` tells.
-//! * D5 A node that a disk does not read now is not lost: removal waits ([`Patience`]) and reads it again, and takes it for lost
+//! * D5 A node that a disk does not read now is not lost: removal waits ([`Retry`](super::retry::Retry)) and reads it again, and takes it for lost
 //!   only when that has taken longer than a disk or a path to it is away. A close waits for none of this.
 //! * D6 Removal that has no room for the next checkpoint stands still. The checkpoint that finds room again sets it going, and
 //!   who waits for removal is told.
 
 use super::Group;
 use super::catalog::Catalog;
-use super::report::Holdings;
+use super::holdings::Holdings;
 use crate::core::{Absent, Absorb, Core, Pace, count};
 use crate::dead;
 use crate::error::{Error, Result};
-use crate::format::stream::{TreeKind, TreeMeta};
-use crate::map::{self, Extent, MapError, NodeRef, Tree};
+use crate::map::{self, Extent, MapError, NodeRef};
+use crate::model::{Tree, TreeKind, TreeMeta};
 use crate::runtime::yield_now;
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
@@ -42,41 +42,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long removal waits at first for a node that cannot be read now; then as long as it has waited already.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// After so long in all it goes on without the nodes of this tree that cannot be read.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// So many checkpoints are taken for the next part of a removal at the most.
 const CHECKPOINTS_FOR_ROOM: u32 = 8;
-
-/// How long removal has waited for nodes of one tree that cannot be read now (D5).
-#[derive(Default)]
-pub(super) struct Patience {
-    tree: TreeId,
-    waited: Duration,
-}
-
-impl Patience {
-    /// How long to wait before the next try; `None`: long enough.
-    fn next(&mut self, tree: TreeId) -> Option<Duration> {
-        if self.tree != tree {
-            *self = Patience { tree, waited: Duration::ZERO };
-        }
-        if self.waited >= LONGEST_WAIT {
-            return None;
-        }
-        let pause = self.waited.max(FIRST_WAIT);
-        self.waited += pause;
-        Some(pause)
-    }
-
-    /// A step was done. Where nodes of the tree were given up, the others are not waited for so long again.
-    fn stepped(&mut self) {
-        if self.waited < LONGEST_WAIT {
-            self.waited = Duration::ZERO;
-        }
-    }
-}
 
 pub(super) enum Stepped {
     More,
@@ -150,7 +117,7 @@ impl Group {
                     continue;
                 }
             };
-            self.patience.lock().stepped();
+            self.retry.lock().stepped();
             match stepped {
                 Stepped::TreeDone => {
                     self.core.space_event.notify();
@@ -175,7 +142,7 @@ impl Group {
     async fn without(&self, tree: TreeId, absent: Absent) -> Result<bool> {
         let node = match absent {
             Absent::Unread(node) if !self.core.planted("unread_is_lost") => {
-                let pause = self.patience.lock().next(tree);
+                let pause = self.retry.lock().next(tree);
                 if let Some(pause) = pause {
                     return Ok(self.pause(pause).await);
                 }

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::map::{self, MapError};
 use crate::units::{Seq, VolumeId};
 use crate::volume::Volume;
-use crate::volume::rehome::{Rehomed, WINDOW};
+use crate::volume::rehome::Rehomed;
+use crate::volume::window::WINDOW;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,7 +87,7 @@ impl Group {
     }
 
     /// Has those windows of the volume looked at to which writes were redirected.
-    pub(crate) fn want_filling(&self, volume: VolumeId) {
+    pub(crate) fn want_filling_of(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_fill.lock().insert(volume);
             self.rehome_wanted.store(true, Ordering::Release);

@@ -1,13 +1,15 @@
 //! What reports show: the group, its volumes, and counters.
 
+use super::Volume;
 use super::catalog::Catalog;
-use super::{Group, GroupInfo, PvInfo, Stats, Volume, VolumeInfo, pools};
+use super::{Group, pools};
 use crate::dead;
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
-use crate::format::stream::{TreeKind, TreeMeta, VolumeMeta};
 use crate::format::superblock::DATA_OFFSET;
-use crate::units::{Epoch, TreeId, VolumeId};
+use crate::group::holdings::Holdings;
+use crate::model::{GroupInfo, PvInfo, Stats, TreeKind, TreeMeta, VolumeInfo, VolumeMeta};
+use crate::units::{Epoch, VolumeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -197,38 +199,7 @@ impl Group {
     }
 }
 
-/// What is held for snapshots, and for others through them. A volume's lock is held for a moment only: two reports that
-/// held one while they took another would wait for each other.
-pub(super) struct Holdings<'a>(pub &'a Catalog);
-
 impl Holdings<'_> {
-    /// Blocks held for a snapshot: its own, and what the others under its point no longer use.
-    pub fn held(&self, snapshot: VolumeId) -> u64 {
-        let children = self.0.guarded_by(snapshot).flat_map(|point| self.0.children_of(point));
-        children.map(|child| self.share(child, snapshot)).sum()
-    }
-
-    fn share(&self, child: TreeId, snapshot: VolumeId) -> u64 {
-        if let Some(volume) = self.0.heads.get(&child).and_then(|id| self.0.volumes.get(id)) {
-            let state = volume.state.lock();
-            return match volume.id == snapshot {
-                true => state.head.own.max(0) as u64,
-                false => dead::above(&state.head.dead, Epoch(0)),
-            };
-        }
-        let tree = self.0.trees.get(&child).filter(|tree| tree.kind == TreeKind::Point);
-        tree.map_or(0, |tree| dead::above(&tree.dead, Epoch(0)))
-    }
-
-    /// With one other child of its point left, that goes, too: with it what only it still held for this volume.
-    fn merged(&self, head: TreeId, parent: Option<TreeId>) -> u64 {
-        let Some(parent) = parent else { return 0 };
-        let mut others = self.0.children_of(parent).filter(|child| *child != head);
-        let (Some(other), None) = (others.next(), others.next()) else { return 0 };
-        let lower = self.0.epoch_of(self.0.trees.get(&parent).and_then(|point| point.parent));
-        self.0.with_tree(other, |tree| dead::above(&tree.dead, lower)).unwrap_or(0)
-    }
-
     fn infos<'v>(&self, volumes: impl Iterator<Item = &'v Arc<Volume>>) -> Vec<VolumeInfo> {
         let mut infos: Vec<VolumeInfo> = volumes.map(|volume| self.info(volume)).collect();
         measure_pools(self.0, &mut infos);

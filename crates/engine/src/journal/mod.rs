@@ -22,9 +22,9 @@
 mod mend;
 pub mod places;
 
-use crate::core::Event;
 use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::format::codec::Encoder;
 use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_bytes};
 use crate::placement::Placement;

@@ -29,6 +29,7 @@
 //! nodes never change (I6).
 
 mod cache;
+mod change;
 mod rebuild;
 mod replace;
 mod shared;
@@ -36,6 +37,7 @@ mod shrink;
 mod walk;
 
 pub use crate::format::node::{Extent, Node, NodeRef};
+pub use crate::model::Tree;
 pub use cache::{NODE_COST, NodeCache};
 pub use replace::replace;
 pub use shared::{has_node, rest, same_places};
@@ -51,15 +53,6 @@ use std::sync::Arc;
 
 /// Extents of one request; almost always one.
 pub type Extents = SmallVec<[Extent; 4]>;
-
-/// A tree, as a root record or a head in memory holds it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tree {
-    /// `None`: the tree is empty.
-    pub root: Option<NodeRef>,
-    /// The root's level; 0 when the root is a leaf or there is none.
-    pub level: u8,
-}
 
 /// Why a tree function did nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! dealt out again to as many nodes as they need, and the level above learns the nodes' new names. It ends
 //! at a level where one node is changed in place, for its parent's entry stays true, or at the root.
 
-use super::replace::{Change, SPARSE, in_place, push_joined};
+use super::change::{Change, SPARSE, in_place, push_joined};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
 use crate::format::node::{CAPACITY, Entry, Extent, Node, corrupt};
 use smallvec::SmallVec;
@@ -151,7 +151,7 @@ fn hold<O: NodeOwner + ?Sized>(
 fn hold_node<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &O, place: Place, level: u8) -> Result<Held, MapError> {
     let node = fetch(cache, place.node, level)?;
     check_range(&node, &place)?;
-    let owned = super::replace::owned(owner, &node);
+    let owned = super::change::owned(owner, &node);
     Ok(Held { node, place, owned, in_place: in_place(owner, &place) })
 }
 

@@ -3,12 +3,10 @@
 //! Most changes touch one leaf that the writer already changed since the last checkpoint; they are made in place
 //! under one short lock ([`edit_leaf`]). All others go to [`rebuild`](super::rebuild).
 
+use super::change::{Change, SPARSE, in_place, push_joined};
 use super::{MapError, NodeCache, NodeOwner, Place, Tree, descend, rebuild};
 use crate::format::node::{CAPACITY, Entry, Extent, Node};
 use smallvec::SmallVec;
-
-/// A node with fewer entries than this looks for a sibling to join, when it has just lost some.
-pub(super) const SPARSE: usize = CAPACITY / 4;
 
 /// Unmaps `[start, end)` and puts `new` there: extents in order within the range, possibly none. What was in the
 /// range is appended to `removed`, cut to it and in order; parts of extents outside of the range stay. New and old
@@ -40,31 +38,6 @@ pub fn replace<O: NodeOwner + ?Sized>(
         }
     }
     rebuild::replace(cache, tree, owner, &Change { start, end, new }, removed)
-}
-
-/// What a call of [`replace`] asks for.
-pub(super) struct Change<'a> {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) new: &'a [Extent],
-}
-
-/// I6.
-pub(super) fn in_place<O: NodeOwner + ?Sized>(owner: &O, place: &Place) -> bool {
-    place.node.generation == owner.generation() && owner.owned(place.node.birth, place.last_key())
-}
-
-/// I7.
-pub(super) fn owned<O: NodeOwner + ?Sized>(owner: &O, node: &Node) -> bool {
-    owner.owned(node.this().birth, node.entries()[0].key())
-}
-
-/// Appends an extent, as a part of the last one if it continues that (I1).
-pub(super) fn push_joined<A: smallvec::Array<Item = Extent>>(list: &mut SmallVec<A>, e: Extent) {
-    match list.last_mut().and_then(|last| last.joined(&e).map(|both| (last, both))) {
-        Some((last, both)) => *last = both,
-        None => list.push(e),
-    }
 }
 
 fn check_request(start: u64, end: u64, new: &[Extent]) {

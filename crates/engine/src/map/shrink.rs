@@ -1,6 +1,6 @@
 //! Taking extents out of one leaf without touching any other node's range.
 
-use super::replace::{in_place, owned};
+use super::change::{in_place, owned};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
 use crate::format::node::{CAPACITY, Entry, Extent, Node};
 

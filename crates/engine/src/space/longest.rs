@@ -7,6 +7,15 @@
 
 use std::collections::BTreeMap;
 
+/// Leaves of which nothing is known that are looked at for one arena. Whoever opens it goes on writing in smaller runs then, and
+/// the next one looks at others.
+pub(super) const LEAVES_FOR_ARENA: usize = 256;
+
+/// For searches that must find what there is.
+pub(super) fn all_leaves() -> usize {
+    usize::MAX
+}
+
 /// Blocks of a chunk: 16 MiB, of which a few leaves have the free runs.
 pub const CHUNK: u64 = 4096;
 /// Chunks of a page.

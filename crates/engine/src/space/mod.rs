@@ -15,6 +15,7 @@
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
 //! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
 
+pub mod backing;
 mod longest;
 pub mod metadata;
 pub mod patience;
@@ -22,21 +23,22 @@ mod pieces;
 pub mod pools;
 pub mod pvs;
 mod returning;
+mod runs;
 mod search;
 
 use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
 use crate::format::packed::packed_len;
-use crate::format::stream::{ArenaMeta, ArenaRecord, RunRecord};
-use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef, Tree};
+use crate::format::stream::{ArenaRecord, RunRecord};
+use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef};
+use crate::model::{ArenaMeta, Tree};
 use crate::units::{Epoch, MetaBlock, VolumeId};
-use longest::Longest;
+use longest::{LEAVES_FOR_ARENA, Longest, all_leaves};
 use metadata::{MetaSpace, StreamLoad};
 use parking_lot::Mutex;
 use pvs::Pvs;
-pub use returning::join_runs;
-use search::{LEAVES_FOR_ARENA, all_leaves};
-use smallvec::SmallVec;
+use runs::push_run;
+pub use runs::{Run, Runs, join_runs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -56,10 +58,6 @@ const COUNTED_TOGETHER: usize = 256;
 
 /// Freed runs made usable in one step: some tens of microseconds.
 pub const COMMIT_STEP: usize = 16;
-
-/// A run of VG blocks: start and length.
-pub type Run = (u64, u64);
-pub type Runs = SmallVec<[Run; 2]>;
 
 struct Arena {
     /// Names the arena for its life: another one may later begin at the same block.
@@ -1182,14 +1180,6 @@ impl Space {
     /// Blocks freed but not usable yet: for `check`.
     pub fn pending_all(&self) -> Vec<Run> {
         self.pending.iter().chain(&self.committing).copied().collect()
-    }
-}
-
-/// Appends a run, joined to the last where it continues it.
-fn push_run(out: &mut Runs, run: Run) {
-    match out.last_mut() {
-        Some((start, len)) if *start + *len == run.0 => *len += run.1,
-        _ => out.push(run),
     }
 }
 

@@ -10,6 +10,17 @@
 
 use crate::fixed_hash::Map;
 
+/// What a pool has left, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLeft {
+    /// What its volumes may hold together.
+    pub size: u64,
+    /// What its volumes may still take.
+    pub now: u64,
+    /// What writes under way give back when they are done: they put elsewhere what has a place already.
+    pub soon: u64,
+}
+
 /// By the pool's name: blocks that may surely still be handed out to its volumes.
 #[derive(Default)]
 pub struct Pools {

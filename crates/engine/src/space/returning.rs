@@ -6,7 +6,7 @@
 //! 3. Replay takes what records name out of the free tree, and out of the rest.
 //! 4. [`Space::abort_commit`]: the rest waits for recovery's own checkpoint, which names it again.
 
-use super::{Run, Space};
+use super::{Run, Space, join_runs};
 use crate::format::packed::packed_len;
 
 impl Space {
@@ -41,25 +41,9 @@ impl Space {
     }
 }
 
-/// Sorts runs and joins those that touch. False: some overlap.
-pub fn join_runs(runs: &mut Vec<Run>) -> bool {
-    runs.sort_unstable();
-    let mut is_sound = true;
-    runs.dedup_by(|next, last| {
-        is_sound &= last.0 + last.1 <= next.0;
-        let touches = last.0 + last.1 == next.0;
-        if touches {
-            last.1 += next.1;
-        }
-        touches
-    });
-    is_sound
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::*;
-    use super::join_runs;
 
     #[test]
     fn records_take_their_blocks_out_of_what_is_still_to_be_freed() {

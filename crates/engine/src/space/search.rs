@@ -3,20 +3,11 @@
 //!
 //! [`Longest`]: super::longest::Longest
 
-use super::longest::{CHUNK, Look, class};
+use super::longest::{CHUNK, LEAVES_FOR_ARENA, Look, all_leaves, class};
 use super::{ARENA_BLOCKS, AllocError, Hands, LARGE_RUNS, Run, Space};
 use crate::map::{self, Extent, MapError};
 use smallvec::SmallVec;
 use std::ops::Range;
-
-/// Leaves of which nothing is known that are looked at for one arena. Whoever opens it goes on writing in smaller runs then, and
-/// the next one looks at others.
-pub(super) const LEAVES_FOR_ARENA: usize = 256;
-
-/// For searches that must find what there is.
-pub(super) fn all_leaves() -> usize {
-    usize::MAX
-}
 
 /// What a look at a chunk came to.
 enum Seen {

@@ -9,44 +9,19 @@
 //! * F3 Nothing that is copied is charged to a snapshot's reserve: a snapshot never becomes invalid through it.
 //! * F4 It takes no more than copying a chunk for each place that was redirected would take.
 
+use super::Volume;
+use super::plan::Piece;
+use super::plan::Place;
 use super::state::State;
-use super::{Piece, Place, Volume};
-use crate::group::Layout;
+use super::window::Redirected;
+use super::window::WINDOW;
+use crate::model::Layout;
 use crate::space::Account;
+use crate::space::pools::PoolLeft;
 use crate::units::{Seq, VolumeId};
-use crate::volume::rehome::WINDOW;
-use std::collections::BTreeSet;
 
 /// A chunk is counted with this many blocks at the least (F4).
 const LEAST_CHUNK: u64 = 16;
-/// Windows that are remembered one by one.
-const MOST_WINDOWS: usize = 1 << 14;
-
-/// Where writes were redirected.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Redirected {
-    /// The first blocks of windows.
-    pub windows: BTreeSet<u64>,
-    /// There were more than are remembered.
-    pub are_more: bool,
-}
-
-impl Redirected {
-    /// Whether this is the first since it was emptied.
-    fn note(&mut self, first: u64, last: u64) -> bool {
-        let was_empty = self.windows.is_empty() && !self.are_more;
-        let mut window = first / WINDOW * WINDOW;
-        while window < last && !self.are_more {
-            self.windows.insert(window);
-            self.are_more = self.windows.len() > MOST_WINDOWS;
-            window += WINDOW;
-        }
-        if self.are_more {
-            self.windows.clear();
-        }
-        was_empty
-    }
-}
 
 impl Volume {
     /// Remembers what is redirected, if it may be filled. True: somebody has to be told.
@@ -65,7 +40,7 @@ impl Volume {
     }
 
     pub(super) fn want_filling(&self) {
-        if let Ok(group) = self.core.group() {
+        if let Ok(group) = self.core.space_finder() {
             group.want_filling(self.id);
         }
     }
@@ -107,7 +82,7 @@ impl Volume {
     }
 
     /// Whether so many blocks may be copied (F2). `pool`: how many blocks the volume's pool has, and has left.
-    pub(super) fn may_fill(&self, blocks: u64, pool: Option<(u64, u64)>) -> bool {
+    pub(super) fn may_fill(&self, blocks: u64, pool: Option<PoolLeft>) -> bool {
         let left = self.core.space.lock().available();
         self.core.planted("fill_all") || self.leaves_share(left, pool, blocks)
     }
@@ -121,18 +96,17 @@ impl Volume {
         self.leaves_share(left, pool, WINDOW)
     }
 
-    fn leaves_share(&self, left: u64, pool: Option<(u64, u64)>, blocks: u64) -> bool {
+    fn leaves_share(&self, left: u64, pool: Option<PoolLeft>, blocks: u64) -> bool {
         let share = |whole: u64| whole.saturating_mul(self.core.config.fill_keeps.min(100)) / 100;
-        let leaves = |(whole, left): (u64, u64)| left >= share(whole).saturating_add(blocks);
-        leaves((self.core.placement().count(), left)) && pool.is_none_or(leaves)
+        let leaves = |whole: u64, left: u64| left >= share(whole).saturating_add(blocks);
+        leaves(self.core.placement().count(), left) && pool.is_none_or(|pool| leaves(pool.size, pool.now))
     }
 
     /// How many blocks the volume's pool has, and has left. Nothing may be locked.
-    pub(super) fn pool_left(&self) -> Option<(u64, u64)> {
+    pub(super) fn pool_left(&self) -> Option<PoolLeft> {
         let pool = self.state.lock().meta.attributes.pool.clone();
-        let group = self.core.group().ok().filter(|_| !pool.is_empty())?;
-        let left = group.measure_pool(&pool);
-        Some((left.size, left.now))
+        let group = self.core.space_finder().ok().filter(|_| !pool.is_empty())?;
+        Some(group.pool_left(&pool))
     }
 }
 

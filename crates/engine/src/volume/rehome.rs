@@ -13,32 +13,29 @@
 //!   the volume's policy ([`fill`](super::fill)). The move is a write that is put elsewhere 'once more' (R6): its record has the checksum
 //!   of its data, reads go on beside it (V1), and the blocks given up are freed as any others (R8).
 
+use super::Volume;
 use super::fill::{copy_of, own_account};
+use super::plan::MapPlan;
+use super::plan::Pieces;
+use super::plan::Place;
 use super::state::{Mode, State};
-use super::{MapPlan, Pieces, Place, Volume};
+use super::window::WINDOW;
+use super::window::Watch;
 use crate::core::count;
 use crate::disk::{DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::journal::Pressure;
 use crate::map::{MapError, NodeRef};
 use crate::space::AllocError;
+use crate::space::pools::PoolLeft;
 use crate::units::{BLOCK_SIZE, Seq};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Blocks of a window: 1 MiB, a large request.
-pub const WINDOW: u64 = 256;
 /// A window with more pieces than this is brought together: 256 KiB in each is what a large request can live with.
 pub const MOST_PIECES: usize = 4;
 /// One in so many blocks of the group stays free for others.
 const FREE_SHARE: u64 = 10;
-
-/// A range that is being copied.
-pub struct Watch {
-    start: u64,
-    end: u64,
-    is_touched: bool,
-}
 
 impl State {
     /// A request, or something that concerns the whole volume, changes the range: a copy of it would be old (V4).
@@ -192,7 +189,7 @@ impl Volume {
         first: u64,
         last: u64,
         fill: bool,
-        pool: Option<(u64, u64)>,
+        pool: Option<PoolLeft>,
     ) -> Result<Option<std::result::Result<MapPlan, Refused>>> {
         let _gate = self.core.gate.read();
         let mut guard = self.state.lock();

@@ -1,10 +1,11 @@
 //! Writes for which there is no room: what gives way, and who waits (design section 7).
 
-use super::{MapPlan, Volume};
+use super::Volume;
+use super::plan::MapPlan;
 use crate::core::ROOM_PAUSE;
 use crate::disk::DiskError;
 use crate::error::{Error, Result};
-use crate::group::FullPolicy;
+use crate::model::FullPolicy;
 use crate::space::metadata::Room;
 use crate::space::patience::{Full, Verdict};
 use crate::space::{Account, AllocError};
@@ -18,7 +19,7 @@ const TRIES_FOR_ROOM: u32 = 4;
 impl Volume {
     /// What to do when there is no room for a write: the volume's policy (design section 7).
     pub(super) async fn make_space(&self, error: AllocError) -> Result<()> {
-        let group = self.core.group()?;
+        let group = self.core.space_finder()?;
         match error {
             AllocError::NotAdmitted => {
                 let turn = self.core.space_event.turn();
@@ -34,7 +35,7 @@ impl Volume {
                         Ok(())
                     }
                     // What is being removed gives back metadata, too.
-                    Room::None if group.more_space().await? => Ok(()),
+                    Room::None if group.clone().wait_for_space().await? => Ok(()),
                     Room::None => self.out_of_space(turn, None).await,
                 }
             }
@@ -43,16 +44,16 @@ impl Volume {
                 let turn = self.core.space_event.turn();
                 let free = self.core.meta.lock().free();
                 self.core.metadata_room().await?;
-                if self.core.meta.lock().free() > free || group.more_space().await? {
+                if self.core.meta.lock().free() > free || group.clone().wait_for_space().await? {
                     return Ok(());
                 }
                 self.out_of_space(turn, None).await
             }
-            AllocError::ReserveFull(snapshot) => group.invalidate(snapshot).await,
+            AllocError::ReserveFull(snapshot) => group.invalidate_snapshot(snapshot).await,
             AllocError::PoolFull(wanted) => {
                 let turn = self.core.space_event.turn();
                 let pool = self.state.lock().meta.attributes.pool.clone();
-                let left = group.measure_pool(&pool);
+                let left = group.pool_left(&pool);
                 if left.now >= wanted {
                     return Ok(());
                 }
@@ -62,14 +63,14 @@ impl Volume {
                     self.core.space_event.changed(turn).await;
                     return Ok(());
                 }
-                match group.more_space().await? {
+                match group.clone().wait_for_space().await? {
                     true => Ok(()),
                     false => self.out_of_space(turn, Some(pool)).await,
                 }
             }
             AllocError::Full => {
                 let turn = self.core.space_event.turn();
-                match group.more_space().await? {
+                match group.clone().wait_for_space().await? {
                     true => Ok(()),
                     false => self.out_of_space(turn, None).await,
                 }
@@ -121,11 +122,11 @@ impl Volume {
     /// What to do when the disk has no room for a write (U2). `tries`: how often what is freed was waited for.
     pub(super) async fn no_room(&self, error: DiskError, tries: &mut u32) -> Result<()> {
         self.core.journal.failed()?;
-        let group = self.core.group()?;
+        let group = self.core.space_finder()?;
         // Other volumes free blocks all the time: that alone must not keep the policy from its turn.
-        if *tries < TRIES_FOR_ROOM || group.reclaiming() {
+        if *tries < TRIES_FOR_ROOM || group.is_removing() {
             *tries += 1;
-            if group.more_space().await? {
+            if group.clone().wait_for_space().await? {
                 return Ok(());
             }
         }
@@ -141,11 +142,11 @@ impl Volume {
     }
 
     async fn out_of_space(&self, turn: u64, full: Full) -> Result<()> {
-        let group = self.core.group()?;
+        let group = self.core.space_finder()?;
         let policy = self.state.lock().meta.full;
         match policy {
-            FullPolicy::DropSnapshot => match group.droppable(self.id) {
-                Some(snapshot) => group.invalidate(snapshot).await,
+            FullPolicy::DropSnapshot => match group.droppable_snapshot(self.id) {
+                Some(snapshot) => group.invalidate_snapshot(snapshot).await,
                 None => Err(self.core.no_space(1)),
             },
             FullPolicy::Hold => self.wait_for_room(turn, full).await,

@@ -8,14 +8,14 @@
 //!   that holds another volume's data (promise P9).
 //! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
 
-use super::fill::Redirected;
-use super::rehome::Watch;
+use super::window::Redirected;
+use super::window::Watch;
 use crate::core::{Absorb, Core, Ownership, TreeOwner};
 use crate::dead;
 use crate::format::journal::WriteExtent;
-use crate::format::stream::{TreeMeta, VolumeMeta};
-use crate::group::{VolumeKind, VolumeState};
-use crate::map::{self, Extent, MapError, Tree};
+use crate::format::node::UNWRITTEN;
+use crate::map::{self, Extent, MapError};
+use crate::model::{Tree, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
 use crate::placement::Placement;
 use crate::space::{Run, Runs};
 use crate::units::{Epoch, LvBlock, Seq, VolumeId};
@@ -23,9 +23,6 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
-
-/// Flag of an extent that has a place but was never written: it reads as zeros (rule R11).
-pub const UNWRITTEN: u16 = 1;
 
 /// How a request in flight uses its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

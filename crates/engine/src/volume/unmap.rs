@@ -1,10 +1,12 @@
 //! Discards and write-zeroes: whole blocks leave the map, parts of blocks are written with zeros.
 
-use super::state::{Mode, UNWRITTEN, apply_unmap};
-use super::{Plan, Volume};
+use super::Volume;
+use super::plan::Plan;
+use super::state::{Mode, apply_unmap};
 use crate::disk::PageBuf;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
+use crate::format::node::UNWRITTEN;
 use crate::journal::Pressure;
 use crate::map::{self, Extents};
 use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, blocks_for_runs};
@@ -55,7 +57,7 @@ impl Volume {
                 // A smaller part takes fewer nodes.
                 Err(Error::NoSpace { .. }) if together > LEAST_UNMAPPED => together /= 8,
                 // What is being removed gives back metadata, too.
-                Err(Error::NoSpace { .. }) if self.core.group()?.more_space().await? => {}
+                Err(Error::NoSpace { .. }) if self.core.space_finder()?.wait_for_space().await? => {}
                 outcome => at = outcome?,
             }
         }

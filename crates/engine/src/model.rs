@@ -1,8 +1,10 @@
-//! What can be asked of a group and what it answers. Sizes are in blocks of 4 KiB unless a name says otherwise.
+//! The types that all layers share: what can be asked of a group and what it answers, and what a checkpoint keeps of volumes,
+//! trees and arenas. Sizes are in blocks of 4 KiB unless a name says otherwise.
 
 use crate::disk::PvIndex;
+use crate::format::node::NodeRef;
 use crate::format::superblock::MAX_PVS;
-use crate::units::{Uuid, VolumeId};
+use crate::units::{Epoch, TreeId, Uuid, VolumeId};
 use std::ops::Range;
 
 /// A physical volume that joins a group. The disk must be given to the group at the same index.
@@ -71,7 +73,7 @@ pub enum VolumeKind {
 pub enum FullPolicy {
     /// Invalidate the oldest snapshot of this volume that may be dropped; fail when there is none.
     DropSnapshot,
-    /// Hold the write until space comes, or for too long ([`set_patience`](super::Group::set_patience)): then as below.
+    /// Hold the write until space comes, or for too long ([`set_patience`](crate::group::Group::set_patience)): then as below.
     Hold,
     /// Fail it (ENOSPC).
     Fail,
@@ -147,7 +149,7 @@ pub struct GroupAttributes {
     pub tags: Vec<String>,
     /// Of each physical volume, in their order; those that are not there have none.
     pub pv_tags: Vec<Vec<String>>,
-    /// The physical volumes that no space is taken from: [`Group::set_allocatable`](super::Group::set_allocatable) changes it.
+    /// The physical volumes that no space is taken from: [`Group::set_allocatable`](crate::group::Group::set_allocatable) changes it.
     pub unallocatable: PvFlags,
 }
 
@@ -187,7 +189,7 @@ impl PvFlags {
 
 impl GroupAttributes {
     /// The physical volume is gone, and those behind it have moved up.
-    pub(super) fn forget_pv(&mut self, pv: usize) {
+    pub(crate) fn forget_pv(&mut self, pv: usize) {
         if pv < self.pv_tags.len() {
             self.pv_tags.remove(pv);
         }
@@ -364,4 +366,75 @@ pub struct Stats {
     pub ring_blocks_bad: u64,
     /// The most bytes of dirty nodes that a write met.
     pub dirty_most: u64,
+}
+
+/// A volume as it is kept: everything that a report needs but its counters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeMeta {
+    pub id: VolumeId,
+    pub uuid: Uuid,
+    pub name: String,
+    pub kind: VolumeKind,
+    pub state: VolumeState,
+    pub blocks: u64,
+    pub sector: u32,
+    pub chunk_blocks: u32,
+    pub read_only: bool,
+    pub full: FullPolicy,
+    pub origin: Option<VolumeId>,
+    pub reserve: Option<u64>,
+    pub head: TreeId,
+    pub attributes: Attributes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeKind {
+    /// A volume's writable tree.
+    Head,
+    /// A frozen moment, parent of heads and later points.
+    Point,
+    /// Was a head or a point; its blocks are being given back.
+    Dying,
+}
+
+/// A tree of mappings and its place in the history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeMeta {
+    pub id: TreeId,
+    pub parent: Option<TreeId>,
+    pub kind: TreeKind,
+    /// The epoch in which a point was frozen.
+    pub epoch: Epoch,
+    /// The birth of what a head maps from now on.
+    pub birth: Epoch,
+    pub tree: Tree,
+    /// Blocks mapped, and of these those that were written. A damaged image may say too few: nothing takes them below zero.
+    pub mapped: u64,
+    pub written: u64,
+    /// Blocks born after the parent.
+    pub own: i64,
+    /// The snapshot that was made with this point, and is charged for what the point holds.
+    pub guard: Option<VolumeId>,
+    /// How far removal has come: everything below this block is done.
+    pub cursor: u64,
+    /// Blocks given back so far minus blocks that a child maps anew: settled into the child's counters at the end.
+    pub progress: u64,
+    pub dead: Vec<(Epoch, u64)>,
+}
+
+/// An arena as the checkpoint keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArenaMeta {
+    pub start: u64,
+    pub len: u64,
+    pub used: [u8; 128],
+}
+
+/// A tree, as a root record or a head in memory holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// `None`: the tree is empty.
+    pub root: Option<NodeRef>,
+    /// The root's level; 0 when the root is a leaf or there is none.
+    pub level: u8,
 }

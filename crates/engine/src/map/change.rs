@@ -1,0 +1,34 @@
+//! What the two ways to change a tree share: in place ([`replace`](super::replace)) and with new nodes
+//! ([`rebuild`](super::rebuild)).
+
+use super::{NodeOwner, Place};
+use crate::format::node::{CAPACITY, Extent, Node};
+use smallvec::SmallVec;
+
+/// A node with fewer entries than this looks for a sibling to join, when it has just lost some.
+pub(super) const SPARSE: usize = CAPACITY / 4;
+
+/// What a call of [`replace`] asks for.
+pub(super) struct Change<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) new: &'a [Extent],
+}
+
+/// I6.
+pub(super) fn in_place<O: NodeOwner + ?Sized>(owner: &O, place: &Place) -> bool {
+    place.node.generation == owner.generation() && owner.owned(place.node.birth, place.last_key())
+}
+
+/// I7.
+pub(super) fn owned<O: NodeOwner + ?Sized>(owner: &O, node: &Node) -> bool {
+    owner.owned(node.this().birth, node.entries()[0].key())
+}
+
+/// Appends an extent, as a part of the last one if it continues that (I1).
+pub(super) fn push_joined<A: smallvec::Array<Item = Extent>>(list: &mut SmallVec<A>, e: Extent) {
+    match list.last_mut().and_then(|last| last.joined(&e).map(|both| (last, both))) {
+        Some((last, both)) => *last = both,
+        None => list.push(e),
+    }
+}

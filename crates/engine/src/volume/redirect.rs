@@ -1,0 +1,243 @@
+//! A planned write that changes mappings: data and record, then the map (V2).
+
+use super::Volume;
+use super::plan::Edge;
+use super::plan::MapPlan;
+use crate::disk::DiskError;
+use crate::disk::DiskOp;
+use crate::disk::PageBuf;
+use crate::disk::Segments;
+use crate::disk::start;
+use crate::error::Error;
+use crate::error::Result;
+use crate::format::journal::Record;
+use crate::format::journal::WriteExtent;
+use crate::format::record::crc32c;
+use crate::space::Run;
+use crate::space::Runs;
+use crate::units::BLOCK_SIZE;
+use crate::units::LvBlock;
+use crate::units::Seq;
+use crate::units::VgBlock;
+use crate::volume::state::apply_write;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Volume {
+    pub(super) async fn write_mapped(
+        &self,
+        offset: u64,
+        len: u32,
+        buf: Arc<PageBuf>,
+        plan: MapPlan,
+    ) -> Result<Option<Seq>> {
+        let buf = match self.compose(offset, len, buf, &plan).await {
+            Ok(composed) => composed,
+            Err(error) => {
+                self.give_up(&plan);
+                return Err(error);
+            }
+        };
+        let first = offset / BLOCK_SIZE;
+        let mut extents: SmallVec<[WriteExtent; 2]> = SmallVec::new();
+        let mut segments = Segments::new();
+        let placement = self.state.lock().placement.clone();
+        let mut at = 0u64;
+        for ((vg, blocks), _) in &plan.targets {
+            placement.map_blocks(VgBlock(*vg), *blocks, (at * BLOCK_SIZE) as u32, &mut segments);
+            at += blocks;
+        }
+        let places = segments.clone();
+        let data = start(&*self.core.disks, DiskOp::Write { segments, buf: buf.clone() });
+        // The disk is at work while the checksums are made.
+        at = 0;
+        for ((vg, blocks), named) in &plan.targets {
+            if *named {
+                let bytes = &buf.as_slice()[(at * BLOCK_SIZE) as usize..((at + blocks) * BLOCK_SIZE) as usize];
+                extents.push(WriteExtent {
+                    lv_block: LvBlock(first + at),
+                    vg_block: VgBlock(*vg),
+                    len: *blocks as u32,
+                    data_crc: crc32c(bytes),
+                });
+            }
+            at += blocks;
+        }
+        // Whoever wrote may use the buffer again as soon as the write has returned.
+        drop(buf);
+        // U3: a write that meets no room again and again leaves nothing behind.
+        let (mut data, mut early) = (Some(data), None);
+        if extents.is_empty() || self.core.backing.is_short() {
+            early = data.take();
+        }
+        if let Some(data) = early
+            && let Err(error) = data.await
+        {
+            self.take_back(&plan);
+            return Err(self.not_written(error, places));
+        }
+        if extents.is_empty() {
+            // A partial block in place on a disk with larger sectors: read, changed, and written whole.
+            return Ok(None);
+        }
+        let record = Record::Write { volume: self.id, extents };
+        let journal = &self.core.journal;
+        let seq = journal.append(&record, true);
+        let Record::Write { extents, .. } = record else { unreachable!("it was just made") };
+        if let Some(data) = data
+            && let Err(error) = data.await
+        {
+            self.abort(seq, &plan).await?;
+            return Err(self.not_written(error, places));
+        }
+        if !self.core.planted("early_ack")
+            && let Err(error) = journal.written(seq).await
+        {
+            journal.close(seq);
+            return Err(error);
+        }
+        let flipped = self.flip(seq, &extents, &plan.allocated).await;
+        journal.close(seq);
+        self.core.space_use_changed();
+        self.background_marker(seq, u64::from(len));
+        flipped.map(|()| Some(seq))
+    }
+
+    /// Changes the map: the blocks were written and the record is on the disk (V2). `allocated`: the new places among them.
+    async fn flip(&self, seq: Seq, extents: &[WriteExtent], allocated: &[Run]) -> Result<()> {
+        for extent in extents {
+            let outcome = self
+                .core
+                .with_nodes(|| {
+                    let _gate = self.core.gate.read();
+                    let mut state = self.state.lock();
+                    apply_write(&self.core, &mut state, extent, None)?;
+                    let (start, place) = (extent.lv_block.0, extent.vg_block.0);
+                    let is_part = |(at, len): &Run| (*at..at + len).contains(&place);
+                    let is_moved = allocated.iter().any(is_part);
+                    state.fresh.insert(start, start + u64::from(extent.len), seq, is_moved);
+                    if state.fresh.is_large() {
+                        state.fresh.prune(self.core.journal.marker_durable());
+                    }
+                    let named = (place, u64::from(extent.len));
+                    let holders = state.in_flight.iter_mut().filter(|op| !op.allocated.is_empty());
+                    holders.for_each(|op| remove_run(&mut op.allocated, named));
+                    Ok(())
+                })
+                .await;
+            if let Err(error) = outcome {
+                // The record stands, the map does not show it: nothing but recovery can make this right.
+                self.core.journal.poison(&format!("a mapping could not be changed: {error}"));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The data could not be written: the record must not count.
+    async fn abort(&self, seq: Seq, plan: &MapPlan) -> Result<()> {
+        let journal = &self.core.journal;
+        let abort = journal.append(&Record::Abort { seq }, false);
+        let outcome = journal.written(abort).await;
+        self.give_up(plan);
+        journal.close(seq);
+        outcome
+    }
+
+    fn give_up(&self, plan: &MapPlan) {
+        let _gate = self.core.gate.read();
+        let mut state = self.state.lock();
+        let mut space = self.core.space.lock();
+        for (run, account) in &plan.accounts {
+            // Not straight back: a record may name these blocks until the next checkpoint.
+            space.free_later(*run);
+            space.unsettle(run.1, *account);
+        }
+        state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
+    }
+
+    /// Nobody was told of these blocks: no record names them.
+    fn take_back(&self, plan: &MapPlan) {
+        let _gate = self.core.gate.read();
+        let mut state = self.state.lock();
+        let mut space = self.core.space.lock();
+        for (run, account) in &plan.accounts {
+            space.unalloc(&[*run], *account);
+        }
+        state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
+    }
+
+    fn not_written(&self, error: DiskError, places: Segments) -> Error {
+        if error.is_no_room() {
+            self.core.lacks_room(error, places);
+        }
+        error.into()
+    }
+
+    /// The buffer with whole blocks: the caller's own when the write covers them, else a copy with the edges filled in.
+    async fn compose(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: &MapPlan) -> Result<Arc<PageBuf>> {
+        if plan.edges == [Edge::Whole; 2] {
+            return Ok(buf);
+        }
+        let (first, last) = (offset / BLOCK_SIZE, (offset + u64::from(len)).div_ceil(BLOCK_SIZE));
+        let mut whole = PageBuf::zeroed(((last - first) * BLOCK_SIZE) as usize);
+        for (edge, block) in plan.edges.into_iter().zip([first, last - 1]) {
+            if let Edge::At(vg) = edge {
+                let old = self.core.read_block(VgBlock(vg)).await?;
+                let at = ((block - first) * BLOCK_SIZE) as usize;
+                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize]
+                    .copy_from_slice(&old.as_slice()[..BLOCK_SIZE as usize]);
+            }
+            if edge == Edge::Zeros && self.core.planted("stale_partial") {
+                let vg = plan.targets.first().expect("a write has a target").0.0;
+                let stale = self.core.read_block(VgBlock(vg)).await?;
+                let at = ((block - first) * BLOCK_SIZE) as usize;
+                whole.as_mut_slice()[at..at + BLOCK_SIZE as usize]
+                    .copy_from_slice(&stale.as_slice()[..BLOCK_SIZE as usize]);
+            }
+        }
+        let at = (offset - first * BLOCK_SIZE) as usize;
+        whole.as_mut_slice()[at..at + len as usize].copy_from_slice(&buf.as_slice()[..len as usize]);
+        Ok(Arc::new(whole))
+    }
+
+    /// Keeps small what recovery has to prove by its data: time to open again is bounded by it.
+    fn background_marker(&self, seq: Seq, bytes: u64) {
+        let unproven = self.core.unproven.fetch_add(bytes + RECORD_COST, Ordering::Relaxed) + bytes + RECORD_COST;
+        if unproven < UNPROVEN_BYTES {
+            return;
+        }
+        self.core.unproven.store(0, Ordering::Relaxed);
+        let journal = self.core.journal.clone();
+        let marker = async move {
+            // A failure poisons the journal, and whoever writes next is told.
+            let _ = journal.ensure_marker(seq).await;
+        };
+        self.core.runtime.spawn("marker", Box::pin(marker));
+    }
+}
+
+/// Data whose records recovery would have to prove, at most, before a marker is made in the background.
+const UNPROVEN_BYTES: u64 = 128 << 20;
+
+/// What a record counts beside its data: a read of its own, whatever its size.
+const RECORD_COST: u64 = 60 << 10;
+
+/// Takes a run out of a list of runs that may hold it as a part.
+fn remove_run(runs: &mut Runs, (start, len): Run) {
+    let end = start + len;
+    if runs.iter().all(|(a, n)| a + n <= start || end <= *a) {
+        return;
+    }
+    let mut left = Runs::new();
+    for (a, n) in runs.drain(..) {
+        let b = a + n;
+        for (from, to) in [(a, b.min(start)), (a.max(end), b)] {
+            if from < to {
+                left.push((from, to - from));
+            }
+        }
+    }
+    *runs = left;
+}

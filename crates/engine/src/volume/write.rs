@@ -1,0 +1,108 @@
+//! Writes of a volume: in place, or redirected.
+
+use super::Volume;
+use super::plan::MapPlan;
+use super::plan::Plan;
+use crate::core::count;
+use crate::disk::DiskOp;
+use crate::disk::PageBuf;
+use crate::disk::start;
+use crate::error::Error;
+use crate::error::Result;
+use crate::units::Seq;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+impl Volume {
+    /// Writes `buf[..len]`. The reference is dropped before this returns, so that the caller can reuse the buffer.
+    pub async fn write(&self, offset: u64, len: u32, buf: Arc<PageBuf>) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let (mut unreadable, mut tries) = (None, 0);
+        loop {
+            match poll_fn(|cx| self.plan(cx, offset, u64::from(len))).await? {
+                Plan::InPlace { op, segments } => {
+                    count(&self.core.counters.writes_in_place);
+                    let places = segments.clone();
+                    let outcome = start(&*self.core.disks, DiskOp::Write { segments, buf: buf.clone() }).await;
+                    self.state.lock().finish(op);
+                    match outcome {
+                        Err(error) if error.is_no_room() => {
+                            self.core.lacks_room(error, places);
+                            self.no_room(error, &mut tries).await?;
+                        }
+                        outcome => return outcome.map(drop).map_err(Error::from),
+                    }
+                }
+                Plan::Map(plan) => {
+                    count(&self.core.counters.writes_redirected);
+                    if plan.replaces > 0 {
+                        count(&self.core.counters.writes_again);
+                    }
+                    let is_news = self.core.patience.is_tried() && self.takes_unpromised(&plan);
+                    if plan.wants_metadata {
+                        self.core.grow_ahead();
+                    }
+                    if plan.wants_fill {
+                        self.want_filling();
+                    }
+                    match self.carry_out(offset, len, buf.clone(), plan).await {
+                        Err(Error::NoRoom(error)) => self.no_room(error, &mut tries).await?,
+                        outcome => {
+                            if is_news && outcome.is_ok() {
+                                self.found_room();
+                            }
+                            return outcome.map(drop);
+                        }
+                    }
+                }
+                Plan::Load(node, level) => self.load(node, level, &mut unreadable).await?,
+                other => self.wait_for(other).await?,
+            }
+        }
+    }
+
+    /// Does what was planned, and ends the request. Returns the record's number, if it took one.
+    pub(super) async fn carry_out(
+        &self,
+        offset: u64,
+        len: u32,
+        buf: Arc<PageBuf>,
+        plan: MapPlan,
+    ) -> Result<Option<Seq>> {
+        let (op, replaces) = (plan.op, plan.replaces);
+        let outcome = self.write_mapped(offset, len, buf, plan).await;
+        self.core.meta.lock().write_done();
+        let in_pool = {
+            let mut state = self.state.lock();
+            state.finish(op);
+            !state.meta.attributes.pool.is_empty()
+        };
+        if in_pool && (replaces > 0 || outcome.is_err()) {
+            // It took more of its pool than it has now: others may wait for the rest.
+            self.core.space_event.notify();
+        }
+        outcome
+    }
+
+    pub(super) async fn wait_for(&self, plan: Plan) -> Result<()> {
+        match plan {
+            Plan::Marker(seq) => {
+                count(&self.core.counters.waits_for_marker);
+                self.core.journal.ensure_marker(seq).await?;
+                self.state.lock().fresh.prune(self.core.journal.marker_durable());
+                Ok(())
+            }
+            Plan::Admit => {
+                self.core.want_checkpoint();
+                self.core.journal.admit().await?;
+                self.core.dirty_room().await
+            }
+            Plan::Space(error) => self.make_space(error).await,
+            Plan::InPlace { .. } | Plan::Map(_) | Plan::Load(..) => {
+                unreachable!("these are carried out, not waited for")
+            }
+        }
+    }
+}
