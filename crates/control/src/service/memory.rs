@@ -40,6 +40,8 @@ struct Disk {
 #[derive(Default)]
 pub struct MemoryDisks {
     disks: RwLock<Vec<Disk>>,
+    /// Writes until the server dies: from then on nothing reaches the disks.
+    left: Mutex<Option<u64>>,
 }
 
 impl MemoryDisks {
@@ -60,8 +62,18 @@ impl MemoryDisks {
         }
     }
 
+    /// Counts a write. False: the server is dead.
+    fn lives(&self) -> bool {
+        let mut left = self.left.lock();
+        *left = left.map(|left| left.saturating_sub(1));
+        *left != Some(0)
+    }
+
     fn run(&self, op: DiskOp) -> DiskResult {
         let kind = op.kind();
+        if matches!(op, DiskOp::Write { .. }) && !self.lives() {
+            return Err(DiskError { op: kind, pv: PvIndex(0), offset: 0, errno: 5 });
+        }
         let mut disks = self.disks.write();
         let beyond = |disks: &[Disk], segment: &Segment| {
             let end = segment.offset + u64::from(segment.len);
@@ -539,35 +551,45 @@ impl Memory {
         let spec = NewGroup { uuid: Uuid([0x20; 16]), name: name.to_owned(), extent_blocks: 1024, pvs };
         let executor = Arc::new(OneByOne::default());
         run(&executor, Group::create(set.clone(), spec))?;
-        Memory::open(name, set, executor, settings)
+        Memory::open(set, executor, settings)
     }
 
     fn open(
-        name: &str,
         disks: Arc<MemoryDisks>,
         executor: Arc<OneByOne>,
         settings: Settings,
     ) -> std::result::Result<Memory, Error> {
         let group = run(&executor, Group::open(disks.clone(), executor.clone(), Config::default()))?;
+        let name = group.info().name;
         let devices = Arc::new(MemoryDevices::default());
         let members = MemoryMembers {
             disks: disks.clone(),
             outside: Mutex::default(),
-            groups: Mutex::new(vec![name.to_owned()]),
+            groups: Mutex::new(vec![name.clone()]),
             made: AtomicU8::default(),
         };
         let (members, notes) = (Arc::new(members), Arc::new(MemoryNotes::default()));
         let world = World { devices: devices.clone(), members: members.clone(), notes: notes.clone(), executor };
-        let service = Service::new(name, group, world, &settings, Lists::default());
+        let service = Service::new(&name, group, world, &settings, Lists::default());
         Ok(Memory { service, devices, members, notes, disks, settings })
+    }
+
+    /// The server dies when it writes to the disks for the `count`th time from now on.
+    pub fn die_at(&self, count: u64) {
+        *self.disks.left.lock() = Some(count);
+    }
+
+    /// Whether it has.
+    pub fn is_dead(&self) -> bool {
+        *self.disks.left.lock() == Some(0)
     }
 
     /// The server is killed and another one opens the group: the devices are gone, the disks are as they are.
     pub fn killed(self) -> std::result::Result<Memory, Error> {
         let (disks, settings) = (self.disks.clone(), self.settings.clone());
-        let name = self.service.group.info().name;
         drop(self);
-        Memory::open(&name, disks, Arc::default(), settings)
+        *disks.left.lock() = None;
+        Memory::open(disks, Arc::default(), settings)
     }
 }
 

@@ -312,3 +312,110 @@ fn a_stopped_service_leaves_what_was_active_to_the_next() {
     assert!(world.service.restore_nodes(true).is_empty());
     assert_eq!(volumes(&world), active(&["a"]));
 }
+
+/// The group as its reports show it: names, relations, tags, policies, devices.
+fn state(world: &Memory) -> Vec<String> {
+    let report = report(world);
+    let tags = |tags: &[String]| tags.join(",");
+    let mut lines = vec![format!("{} {} {}", report.name, report.pvs.len(), tags(&report.attributes.tags))];
+    for volume in &report.volumes {
+        assert_eq!(volume.attributes.active, volume.node.active, "{}: SV2", volume.name);
+        let (a, node) = (&volume.attributes, &volume.node);
+        lines.push(format!(
+            "{} of {:?} {} blocks, reserve {:?}, {:?} {:?} merging {} pool {:?} tags {} device {} {}",
+            volume.name,
+            volume.origin,
+            volume.blocks,
+            volume.reserve_blocks,
+            volume.full,
+            volume.read_only,
+            a.merging,
+            a.pool,
+            tags(&a.tags),
+            node.active,
+            node.read_only
+        ));
+    }
+    lines
+}
+
+/// Kills the server at each of its writes to the disks while it carries out `command`, and opens the group again. It is as
+/// it was before, or as it is after the command, or as `between` has it; after an answer of success, as after the command.
+fn killed_everywhere(prepared: &dyn Fn() -> Memory, command: &Request, between: &dyn Fn(&[String]) -> bool) {
+    let whole = prepared();
+    let before = state(&whole);
+    done(&whole, command.clone());
+    let after = state(&whole);
+    assert_ne!(before, after);
+    let mut deaths = 0;
+    for count in 1.. {
+        let world = prepared();
+        world.die_at(count);
+        let outcome = ask(&world, command.clone());
+        let is_dead = world.is_dead();
+        let world = world.killed().unwrap();
+        let failures = world.service.restore_nodes(true);
+        assert!(failures.is_empty(), "{command:?}, killed at write {count}: {failures:?}");
+        let found = state(&world);
+        let is_done = !matches!(outcome, Outcome::Error { .. });
+        let is_right = found == after || !is_done && (found == before || between(&found));
+        assert!(is_right, "{command:?}, killed at write {count}, {outcome:?}:\n{found:#?}\n{before:#?}\n{after:#?}");
+        if !is_dead {
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths > 0, "{command:?} writes nothing");
+}
+
+fn nothing(_: &[String]) -> bool {
+    false
+}
+
+#[test]
+fn a_killed_server_leaves_no_command_half_done() {
+    let prepared = || {
+        let world = memory();
+        done(&world, create("a"));
+        done(&world, create("b"));
+        done(&world, snapshot(&[("a", "s")]));
+        world
+    };
+    let tags = AttributeChange { add_tags: names(&["t"]), ..AttributeChange::default() };
+    let group = GroupChange { add_tags: names(&["t"]), max_volumes: Some(9), ..GroupChange::default() };
+    for command in [
+        create("c"),
+        snapshot(&[("a", "sa"), ("b", "sb")]),
+        Request::Remove { names: names(&["b"]) },
+        Request::Remove { names: names(&["a", "s"]) },
+        Request::Rename { from: "a".into(), to: "z".into() },
+        Request::Resize { name: "a".into(), blocks: 12 * MIB, force: false, on: Vec::new(), seen: None },
+        Request::SetReserve { name: "s".into(), blocks: Some(6 * MIB), seen: None },
+        Request::SetPermission { name: "b".into(), read_only: true },
+        Request::SetFullPolicy { name: "b".into(), full: FullPolicy::Hold },
+        Request::SetAttributes { name: "s".into(), change: tags },
+        Request::ChangeGroup { change: group },
+        Request::Merge { snapshot: "s".into() },
+        Request::Deactivate { names: Some(names(&["b"])) },
+    ] {
+        killed_everywhere(&prepared, &command, &nothing);
+    }
+}
+
+#[test]
+fn a_merge_at_activation_is_done_or_goes_on_waiting() {
+    let prepared = || {
+        let world = memory();
+        done(&world, create("a"));
+        done(&world, snapshot(&[("a", "s")]));
+        world.devices.set_user("a", Some(User::Filesystem));
+        done(&world, Request::Merge { snapshot: "s".into() });
+        world.devices.set_user("a", None);
+        done(&world, Request::Deactivate { names: Some(names(&["a"])) });
+        world
+    };
+    let activate = Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false };
+    // Merged, and not active yet.
+    let merged = |found: &[String]| found.len() == 2 && found[1].contains("device false");
+    killed_everywhere(&prepared, &activate, &merged);
+}
