@@ -1,0 +1,135 @@
+//! Tasks one after the other, in virtual time.
+
+use crate::service::world::Executor;
+use parking_lot::Mutex;
+use rowen_engine::runtime::{Runtime, Task};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// A task, and whether it is queued.
+struct Cell {
+    task: Mutex<Option<Task>>,
+    is_queued: AtomicBool,
+    queue: Arc<Mutex<VecDeque<Arc<Cell>>>>,
+}
+
+impl Wake for Cell {
+    fn wake(self: Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::SeqCst) {
+            self.queue.clone().lock().push_back(self);
+        }
+    }
+}
+
+/// Sleeping tasks, by the virtual microsecond at which they go on.
+#[derive(Default)]
+struct Clock {
+    now: u64,
+    order: u64,
+    sleepers: BTreeMap<(u64, u64), Option<Waker>>,
+}
+
+/// Runs tasks one after the other. The clock moves when nothing else can.
+#[derive(Default)]
+pub struct OneByOne {
+    queue: Arc<Mutex<VecDeque<Arc<Cell>>>>,
+    clock: Arc<Mutex<Clock>>,
+    turn: Mutex<()>,
+}
+
+struct Sleep {
+    key: (u64, u64),
+    clock: Arc<Mutex<Clock>>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match self.clock.lock().sleepers.get_mut(&self.key) {
+            None => Poll::Ready(()),
+            Some(waker) => {
+                *waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.clock.lock().sleepers.remove(&self.key);
+    }
+}
+
+impl OneByOne {
+    fn queued(&self, task: Task) -> Arc<Cell> {
+        let cell = Arc::new(Cell {
+            task: Mutex::new(Some(task)),
+            is_queued: AtomicBool::new(false),
+            queue: self.queue.clone(),
+        });
+        cell.clone().wake();
+        cell
+    }
+
+    /// Lets one task go on. False: there is none, nor will there be.
+    fn step(&self) -> bool {
+        let next = self.queue.lock().pop_front();
+        if let Some(cell) = next {
+            cell.is_queued.store(false, Ordering::SeqCst);
+            let task = cell.task.lock().take();
+            if let Some(mut task) = task
+                && task.as_mut().poll(&mut Context::from_waker(&Waker::from(cell.clone()))).is_pending()
+            {
+                *cell.task.lock() = Some(task);
+            }
+            return true;
+        }
+        let woken = {
+            let mut clock = self.clock.lock();
+            let Some((key, waker)) = clock.sleepers.pop_first() else { return false };
+            clock.now = clock.now.max(key.0);
+            waker
+        };
+        if let Some(waker) = woken {
+            waker.wake();
+        }
+        true
+    }
+}
+
+impl Runtime for OneByOne {
+    fn spawn(&self, _name: &'static str, task: Task) {
+        self.queued(task);
+    }
+
+    fn sleep(&self, pause: Duration) -> Task {
+        let mut clock = self.clock.lock();
+        clock.order += 1;
+        let key = (clock.now + pause.as_micros() as u64, clock.order);
+        clock.sleepers.insert(key, None);
+        drop(clock);
+        Box::pin(Sleep { key, clock: self.clock.clone() })
+    }
+}
+
+impl Executor for OneByOne {
+    fn complete(&self, work: Task) {
+        let _turn = self.turn.lock();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = is_done.clone();
+        self.queued(Box::pin(async move {
+            work.await;
+            done.store(true, Ordering::SeqCst);
+        }));
+        while !is_done.load(Ordering::SeqCst) {
+            assert!(self.step(), "the engine waits for what will not come");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The disks of the group, and others that may join it.
+
+use super::disks::MemoryDisks;
+use crate::protocol::ErrorKind;
+use crate::service::failure::{Failure, Result};
+use crate::service::world::{Candidate, Members};
+use parking_lot::Mutex;
+use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::units::Uuid;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The disks of the group, and others that may join it.
+pub struct MemoryMembers {
+    pub(super) disks: Arc<MemoryDisks>,
+    pub(super) outside: Mutex<BTreeMap<PathBuf, u64>>,
+    pub(super) groups: Mutex<Vec<String>>,
+    pub(super) made: AtomicU8,
+}
+
+impl MemoryMembers {
+    /// A disk of no group.
+    pub fn add_outside(&self, path: &str, size: u64) {
+        self.outside.lock().insert(PathBuf::from(path), size);
+    }
+
+    /// Another group of this name.
+    pub fn add_group(&self, name: &str) {
+        self.groups.lock().push(name.to_owned());
+    }
+}
+
+struct Joining {
+    path: PathBuf,
+    size: u64,
+    uuid: Uuid,
+    disks: Arc<MemoryDisks>,
+}
+
+impl Candidate for Joining {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    fn join(self: Box<Self>) -> Result<()> {
+        self.disks.push(&self.path, self.size);
+        Ok(())
+    }
+}
+
+impl Members for MemoryMembers {
+    fn path(&self, pv: PvIndex) -> Option<PathBuf> {
+        self.disks.disks.read().get(usize::from(pv.0)).map(|disk| disk.path.clone())
+    }
+
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        one == other
+    }
+
+    fn rescan(&self, pv: PvIndex) -> Result<u64> {
+        Ok(self.disks.geometry(pv).size)
+    }
+
+    fn lies_on_group(&self, _path: &Path) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn check(&self, path: &Path) -> Result<Box<dyn Candidate>> {
+        let size = self.outside.lock().get(path).copied();
+        let missing = || Failure::new(ErrorKind::NotFound, format!("No device found for {}.", path.display()));
+        let uuid = Uuid([0x80 | self.made.fetch_add(1, Ordering::SeqCst); 16]);
+        let (path, size) = (path.to_owned(), size.ok_or_else(missing)?);
+        Ok(Box::new(Joining { path, size, uuid, disks: self.disks.clone() }))
+    }
+
+    fn pop(&self) {
+        self.disks.disks.write().pop();
+    }
+
+    fn is_group(&self, name: &str) -> Result<bool> {
+        Ok(self.groups.lock().iter().any(|group| group == name))
+    }
+}

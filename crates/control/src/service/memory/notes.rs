@@ -1,0 +1,69 @@
+//! Notes that can be read again.
+
+use crate::service::world::{Notes, RenamingNote};
+use parking_lot::Mutex;
+use rowen_engine::units::Uuid;
+use std::any::Any;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Notes that can be read again.
+#[derive(Default)]
+pub struct MemoryNotes {
+    /// Lines of the log.
+    pub lines: Mutex<Vec<String>>,
+    /// Commands after which metadata was archived.
+    pub archived: Mutex<Vec<String>>,
+    /// Programs that were run, with their words.
+    pub programs: Mutex<Vec<Vec<String>>>,
+    /// Where the physical volumes are.
+    pub members: Mutex<Vec<PathBuf>>,
+    /// How renames ended: true, all was done or undone.
+    pub renames: Arc<Mutex<Vec<bool>>>,
+}
+
+struct Note(Arc<Mutex<Vec<bool>>>);
+
+impl RenamingNote for Note {
+    fn end(self: Box<Self>) {
+        self.0.lock().push(true);
+    }
+
+    fn leave(self: Box<Self>) {
+        self.0.lock().push(false);
+    }
+}
+
+impl Notes for MemoryNotes {
+    fn log(&self, line: &str) {
+        self.lines.lock().push(line.to_owned());
+    }
+
+    fn changed(&self, command: &str) {
+        self.archived.lock().push(command.to_owned());
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn run(&self, program: &str, words: Vec<String>) {
+        self.programs.lock().push([program.to_owned()].into_iter().chain(words).collect());
+    }
+
+    fn members(&self, paths: &[PathBuf]) -> io::Result<()> {
+        *self.members.lock() = paths.to_vec();
+        Ok(())
+    }
+
+    fn joining(&self, _paths: &[PathBuf]) -> io::Result<Box<dyn Any>> {
+        Ok(Box::new(()))
+    }
+
+    fn renaming(&self, _to: &str, _group: Uuid) -> io::Result<Box<dyn RenamingNote>> {
+        Ok(Box::new(Note(self.renames.clone())))
+    }
+
+    fn ending(&self) {}
+}
