@@ -129,7 +129,7 @@ pub enum Request {
         target: String,
         source: String,
     },
-    /// Adds physical volumes, which must be labelled and belong to no group.
+    /// Adds devices as physical volumes. They must belong to no group; one without a label gets one.
     AddPv {
         paths: Vec<String>,
     },
