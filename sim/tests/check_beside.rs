@@ -5,11 +5,13 @@
 use parking_lot::Mutex;
 use rowen_engine::error::{Error, Result};
 use rowen_engine::group::{CheckReport, Config, FullPolicy, VolumeKind};
+use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::Delays;
 use rowen_sim::exec::World;
 use std::sync::Arc;
+use std::time::Duration;
 
 const BLOCKS: u64 = 4096;
 /// MiB of the group, blocks of an extent (the metadata area has at least one), and rounds of writes with a checkpoint each. There is
@@ -182,4 +184,47 @@ fn it_makes_room_where_there_is_space() {
 #[test]
 fn a_check_that_makes_no_room_is_found() {
     assert!(matches!(checks_of_an_aged_group(Some("no_room_for_looks")), Err(Error::Busy(_))));
+}
+
+/// Windows that were re-homed during a check, and some time after it.
+fn rehomed_beside_a_check(planted: Option<&'static str>) -> (u64, u64) {
+    let world = World::new(12);
+    let config = Config { rehome: true, planted, ..Config::default() };
+    let setup = Setup { config, ..Setup::small(1, 128) };
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+    world.run(async {
+        let vol = client.create(spec).await.unwrap();
+        for block in (0..BLOCKS).step_by(16) {
+            client.write(vol, block * BLOCK, 16 * BLOCK, &[]).await.unwrap();
+        }
+        let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+        for block in (0..BLOCKS).step_by(2) {
+            client.write(vol, block * BLOCK, BLOCK, &[]).await.unwrap();
+        }
+        client.remove(&[snapshot]).await.unwrap();
+        client.group.reclaim_idle().await.unwrap();
+        disks.set_delays(Delays { read: (20_000, 40_000), ..Delays::default() });
+        let before = client.group.stats().windows_rehomed;
+        let report = client.group.check_open().await.unwrap();
+        assert_eq!(report.findings, Vec::<String>::new());
+        let during = client.group.stats().windows_rehomed - before;
+        disks.set_delays(Delays::default());
+        world.handle().sleep(Duration::from_secs(60)).await;
+        (during, client.group.stats().windows_rehomed - before)
+    })
+}
+
+#[test]
+fn rehoming_waits_for_its_end() {
+    let (during, after) = rehomed_beside_a_check(None);
+    // One may have been under way.
+    assert!(during <= 1, "{during} windows were re-homed beside a check");
+    assert!(after > 8, "re-homing did not go on: {after}");
+}
+
+#[test]
+fn rehoming_beside_a_check_is_found() {
+    assert!(rehomed_beside_a_check(Some("rehome_beside_looks")).0 > 1, "the planted bug was not found");
 }

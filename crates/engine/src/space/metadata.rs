@@ -364,6 +364,11 @@ impl MetaSpace {
         look == self.looks_ended
     }
 
+    /// Whether a look keeps blocks: what can wait does.
+    pub fn has_looks(&self) -> bool {
+        self.looks > 0
+    }
+
     /// This look is over.
     pub fn look_done(&mut self, look: u64) {
         if self.is_kept(look) {
