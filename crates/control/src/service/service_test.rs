@@ -402,6 +402,27 @@ fn a_killed_server_leaves_no_command_half_done() {
     }
 }
 
+/// A pool and its members change in one record, so that no member names a pool that is gone.
+#[test]
+fn a_killed_server_leaves_no_pool_half_renamed() {
+    let in_pool = |name: &str| {
+        let Request::CreateVolume { mut spec, activate, on } = create(name) else { unreachable!() };
+        spec.kind = VolumeKind::Thin;
+        spec.attributes.pool = "p".into();
+        Request::CreateVolume { spec, activate: activate && name != "p", on }
+    };
+    let prepared = || {
+        let world = memory();
+        ["p", "a", "b"].iter().for_each(|name| done(&world, in_pool(name)));
+        world
+    };
+    killed_everywhere(&prepared, &Request::Rename { from: "p".into(), to: "q".into() }, &nothing);
+    let world = prepared();
+    done(&world, Request::Rename { from: "p".into(), to: "q".into() });
+    let volumes = world.service.group.volumes();
+    assert!(volumes.iter().all(|volume| volume.attributes.pool == "q"), "{volumes:?}");
+}
+
 #[test]
 fn a_merge_at_activation_is_done_or_goes_on_waiting() {
     let prepared = || {

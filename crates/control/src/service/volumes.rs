@@ -1,9 +1,9 @@
 //! Making, removing, resizing and renaming volumes.
 
 use super::failure::{Failure, Result};
-use super::state::{Service, is_pool};
+use super::state::Service;
 use crate::protocol::{Created, ErrorKind, Outcome, PvPart, VolumeSpec};
-use rowen_engine::group::{Attributes, NewVolume, VolumeInfo};
+use rowen_engine::group::{NewVolume, VolumeInfo};
 use rowen_engine::units::VolumeId;
 
 impl Service {
@@ -122,12 +122,6 @@ impl Service {
                 failure.message.push_str(&format!("\nIts node keeps the new name: {also}."));
             }
             return Err(failure);
-        }
-        if is_pool(&volume) {
-            for member in self.group.volumes_where(|member| member.attributes.pool == from) {
-                let attributes = Attributes { pool: to.to_owned(), ..member.attributes };
-                self.set_attributes(member.id, &member.name, attributes)?;
-            }
         }
         Ok(Outcome::Ok)
     }

@@ -6,6 +6,7 @@ use super::catalog::Catalog;
 use super::checkpoint::{NEW_TREE_BYTES, tag_bytes, volume_bytes};
 use super::holdings::Holdings;
 use super::open::empty_head;
+use super::pools::is_pool;
 use crate::core::{Absorb, Ownership, count};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
@@ -822,7 +823,15 @@ impl Group {
         if self.find(name).is_some_and(|other| other != id) {
             return Err(Error::Exists(format!("volume {name}")));
         }
-        self.update(id, |meta| meta.name = name.to_string()).await
+        self.update(id, |meta| {
+            if is_pool(meta) {
+                meta.attributes.pool = name.to_string();
+            }
+            meta.name = name.to_string();
+        })
+        .await?;
+        self.core.volumes_changed();
+        Ok(())
     }
 
     pub async fn set_read_only(self: &Arc<Self>, id: VolumeId, read_only: bool) -> Result<()> {
@@ -939,6 +948,7 @@ impl Group {
             catalog.names.remove(&state.meta.name);
             catalog.names.insert(meta.name.clone(), meta.id);
         }
+        let pool = (is_pool(&state.meta) && is_pool(meta)).then(|| state.meta.name.clone());
         let reserve_changed = state.meta.reserve != meta.reserve;
         state.meta.name = meta.name.clone();
         state.meta.read_only = meta.read_only;
@@ -946,6 +956,9 @@ impl Group {
         state.meta.full = meta.full;
         state.meta.attributes = meta.attributes.clone();
         drop(state);
+        if let Some(before) = pool.filter(|before| *before != meta.name) {
+            follow_pool(catalog, &before, &meta.name);
+        }
         if reserve_changed {
             let used = Holdings(catalog).held(meta.id);
             let reserve = meta.reserve.map(|blocks| Reserve { blocks, used });
@@ -976,6 +989,16 @@ impl Group {
     /// Takes over what recovery or a merge has to know of a live head's parent under removal.
     pub(super) fn set_absorb(volume: &Volume, absorb: Option<Absorb>) {
         volume.state.lock().set_absorb(absorb);
+    }
+}
+
+/// A pool has another name: so have its volumes, by the same record.
+fn follow_pool(catalog: &Catalog, before: &str, now: &str) {
+    for volume in catalog.volumes.values() {
+        let pool = &mut volume.state.lock().meta.attributes.pool;
+        if pool == before {
+            now.clone_into(pool);
+        }
     }
 }
 
