@@ -99,7 +99,8 @@ deb: build ## the Debian packages rowen and rowen-lvm, in target/debian
 
 experiments: ## published experiments, on the systems that they measured and on Rowen (root; EXPERIMENT=name, FULL=1 for 90 minutes)
 	.ci/packages experiments
-	$(CARGO) build --release -p rowen-cli -p rowen-bench -p rowen-experiments
+	$(CARGO) build --release -p rowen-cli
+	$(CARGO) build --release -p rowen-bench -p rowen-experiments
 	$(SUDO) $(TARGET)/rowen-experiments $(if $(FULL),--full) --out docs/experiments $(OPTIONS) $(EXPERIMENT)
 
 experiments-report: ## make the report and tables of docs/experiments from the stored measurements

@@ -73,6 +73,7 @@ fn open(bench: &Bench, node: &Path) -> Result<Arc<Raw<PvSet>>> {
     Ok(Arc::new(Raw { disks: bench.disks(node)?, pv: PvIndex(0), base: 0 }))
 }
 
+#[expect(clippy::too_many_lines, reason = "half of it is the table of loads")]
 pub fn through(bench: &Bench) -> Result {
     let (span, rounds) = (bench.settings.span, bench.settings.rounds);
     let raw_file = bench.written("raw", span)?;

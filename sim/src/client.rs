@@ -1,8 +1,8 @@
 //! A client of a volume group that remembers: every operation goes to the engine and into the [`Oracle`].
 //!
-//! Data is stamped, so that a read tells which request wrote it. An answer that contradicts the oracle is an
-//! error in words; an operation that the engine refuses leaves the oracle as if it had not been asked, unless
-//! it may have been carried out in part.
+//! Data is stamped, so that a read shows which request wrote it. An answer that contradicts the oracle is an error in
+//! words. An operation that the engine refuses leaves the oracle unchanged, unless the engine may have done a part of
+//! it.
 
 use crate::exec::Handle;
 use crate::oracle::{Oracle, Since, Vol};
@@ -79,7 +79,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Whether a command was done: yes, no, or (its disk failed in the middle) nobody knows before the group is opened again.
+/// Whether a command was done: yes, no, or (its disk failed in the middle) nobody knows before the group is opened
+/// again.
 fn outcome<T>(result: &Result<T>) -> Option<bool> {
     match result {
         Ok(_) => Some(true),

@@ -1,10 +1,10 @@
 //! The crash explorer: cuts a scenario at every disk command, in every way the disks allow, and judges what is there.
 //!
-//! A scenario runs once. Before each event of its disks (a command given, a command completed) their state is kept; from
-//! each such moment crash states are made: six policies of what a volatile cache may keep, and the death of the
-//! program alone. Each state is opened by the real engine in a world of its own, every volume is read
-//! back and judged by the oracle, and the group's own check must find nothing. Some recoveries are cut in turn, at
-//! each of their own commands, and some recovered groups go on working before they are checked again.
+//! A scenario runs once. Before each event of its disks (a command given, a command completed), the explorer keeps
+//! their state. From each such moment it makes crash states: six policies of what a volatile cache may keep, and the
+//! death of the program alone. The real engine opens each state in a world of its own. The oracle judges every volume
+//! that is read back, and the group's own check must find nothing. Some recoveries are cut in turn, at each of their
+//! commands. Some recovered groups continue to work before they are checked again.
 //!
 //! A finding names the state; [`Explorer::only`] with the same numbers makes that state alone.
 
@@ -46,7 +46,7 @@ impl Default for Effort {
     }
 }
 
-/// A volume of single blocks that fails when the group is full, without attributes. `number` tells its UUID from others.
+/// A volume of single blocks that fails when the group is full, without attributes. `number` makes its UUID.
 pub fn plain_volume(name: &str, number: u8, kind: VolumeKind, blocks: u64) -> NewVolume {
     NewVolume {
         name: name.into(),
@@ -506,7 +506,7 @@ async fn resume(client: &Client, seed: u64) -> Result<(), Failure> {
         oracle.volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
     }
     for &vol in &vols {
-        // A snapshot with a reserve may give way to the writes of the volume before.
+        // The writes of the volume before may have dropped a snapshot with a reserve.
         let Ok(volume) = client.volume(vol) else { continue };
         if volume.read_only() {
             client.oracle.lock().volumes.get_mut(&vol).expect("listed").read_only = true;

@@ -1,8 +1,8 @@
 //! A world in one thread: seeded scheduling and virtual time.
 //!
-//! [`World`] owns every task and every event of a simulation. It polls one ready task at a time, chosen by the
-//! seed, and moves its clock only when it likes to, so that a seed replays a run exactly. It promises that a
-//! run which can make no more progress is reported with the names of the tasks that wait, never hangs.
+//! [`World`] owns every task and every event of a simulation. It polls one ready task at a time, chosen by the seed.
+//! Its clock is virtual: the seed moves it, and it jumps to the next event when no task is ready. So a seed replays a
+//! run exactly. A run without progress does not hang: it ends with the names of the tasks that wait.
 
 use crate::rng::Rng;
 use parking_lot::Mutex;

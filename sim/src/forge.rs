@@ -1,7 +1,7 @@
 //! Forging: metadata changed by somebody who knows the format, so that every checksum is right.
 //!
-//! A flipped bit is caught by a checksum and shows nothing of what lies behind it. A forged block gets as far as the
-//! code that believes it: its values must be refused in words there, or do no harm to the program that reads them.
+//! A checksum catches a flipped bit, so that the code behind the checksum is not tested. A forged block reaches that
+//! code. The code must refuse its values in words, or they must do no harm to the program.
 
 use crate::disk::{Image, is_metadata};
 use crate::rng::Rng;

@@ -29,7 +29,7 @@ const STEP: u64 = 256 << 10;
 pub enum Fate {
     /// In words.
     Refused,
-    /// Opened, read as far as that goes, closed.
+    /// Opened, read until something is refused, closed.
     Opened,
 }
 

@@ -2,13 +2,15 @@
 //! a volume may hold, and explorers that cut the power at every disk command.
 //!
 //! [`exec`] is the world (time and tasks), [`disk`] the disks in it. [`oracle`] knows every version of every sector
-//! that was ever written and says which may be read, now or after a crash. [`client`] does operations on the
-//! real engine and tells the oracle. On these stand [`model`] (random operations, with accounting), [`crash`]
-//! (every cut of a scenario), [`steps`] (every cut of
-//! changes that the oracle does not know), [`sweep`] (every request fails once), and [`worlds`] (whole lives of a group). [`forge`] makes images of the hostile kind.
+//! that was ever written, and says which may be read, now or after a crash. [`client`] does operations on the real
+//! engine and records them in the oracle.
 //!
-//! `ROWEN_SIM_SEEDS` (percent) scales the tests' effort. Every failure prints the line that replays it; `ROWEN_TRACE=1` then
-//! shows each step, and `ROWEN_STRICT=N` checks all accounts after step N of a model run (0: after each).
+//! Five modules use these: [`model`] (random operations, with accounting), [`crash`] (every cut of a scenario),
+//! [`steps`] (every cut of changes that the oracle does not know), [`sweep`] (every request fails once), and [`worlds`]
+//! (whole lives of a group). [`forge`] makes hostile images.
+//!
+//! `ROWEN_SIM_SEEDS` (percent) scales the tests' effort. Every failure prints the line that replays it; `ROWEN_TRACE=1`
+//! then shows each step, and `ROWEN_STRICT=N` checks all accounts after step N of a model run (0: after each).
 #![forbid(unsafe_code)]
 
 pub mod accounts;

@@ -90,7 +90,7 @@ fn one(seed: u64, options: &Options) -> bool {
     is_same
 }
 
-/// Time that this process was on a core; what a clock says where the system does not tell.
+/// Processor time of this process; elapsed time where the system does not report it.
 fn on_core(begun: Instant) -> Duration {
     let told = std::fs::read_to_string("/proc/self/schedstat").ok();
     let nanos = told.and_then(|text| text.split_whitespace().next().and_then(|word| word.parse().ok()));
@@ -140,7 +140,7 @@ fn images(arguments: &Arguments, count: u64) -> bool {
             return false;
         }
     };
-    // What panicked is told with the image's number, and where here.
+    // The report names the image's number; this line names the place of the panic.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
             println!("panic at {place}");
@@ -170,7 +170,7 @@ fn images(arguments: &Arguments, count: u64) -> bool {
     failures == 0
 }
 
-/// The most address space that this process ever had; 0 where the system does not tell.
+/// The most address space that this process ever had; 0 where the system does not report it.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));

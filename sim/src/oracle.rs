@@ -415,8 +415,8 @@ impl Oracle {
         let volume = &self.volumes[&vol];
         let must = volume.must(since);
         let current = match volume.pending_of {
-            // Not answered and yet there after power loss: it shares what its origin had when the command began, or later,
-            // which need not be all.
+            // Not answered and yet there after power loss: it shares what its origin had when the command began, or
+            // later, which need not be all.
             Some((origin, began)) if since == Since::PowerLoss => {
                 let origin = &self.volumes[&origin];
                 let must = |version: &Version| version.ended < began && origin.must(since)(version);

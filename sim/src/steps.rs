@@ -1,6 +1,6 @@
-//! A few changes one after the other, cut at every disk event: whenever the power goes or the program dies, what is found
-//! is what was there before the change under way or what is there after it, and what was answered for is there. For changes
-//! that the [`crate::crash`] explorer's oracle knows nothing of.
+//! A few changes one after the other, cut at every disk event. Whenever the power fails or the program dies, the group
+//! has the state before or after the change under way. A change that was answered is there. For changes that the oracle
+//! of [`crate::crash`] does not know.
 
 use crate::disk::{Moment, POLICIES, Policy, SimDisks};
 use crate::exec::World;
@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a group says, in `ask`'s words, that is opened after a crash, with the checks in order and the same answer when it is
-/// opened once more. Panics when it is not so.
+/// Opens the group after a crash and returns what it answers to `ask`. Panics if a check finds something, or if a
+/// second opening answers differently.
 fn found<T: Debug + PartialEq>(moment: &Moment, policy: Option<Policy>, ask: &impl AsyncFn(&Arc<Group>) -> T) -> T {
     let seed = moment.event + 1;
     let image = moment.crash(policy, &mut Rng::new(seed));
@@ -29,8 +29,8 @@ fn found<T: Debug + PartialEq>(moment: &Moment, policy: Option<Policy>, ask: &im
     })
 }
 
-/// Runs `change`, which counts in `done` the steps that were answered for. `states`: what `ask` finds before the first step and
-/// after each. Panics where anything else is found, and when one of them never was.
+/// Runs `change`, which counts in `done` the steps that were answered for. `states`: what `ask` finds before the first
+/// step and after each. Panics where anything else is found, and when one of them never was.
 pub fn each_is_whole<T: Debug + PartialEq>(
     world: &World,
     disks: &SimDisks,

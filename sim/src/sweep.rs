@@ -1,7 +1,7 @@
 //! The error sweep: a scenario in which the n-th request of a kind fails, for every n.
 //!
-//! Whatever fails, nothing panics or hangs, the failure is told, and the group opens again and holds all that
-//! it promised.
+//! Whatever fails, nothing panics or hangs, and the failure is reported. The group opens again and has all that it
+//! promised.
 
 use crate::client::{Client, Failure};
 use crate::crash::{Setup, judge_image, panic_text};

@@ -1,6 +1,5 @@
-//! A write whose data could not be written is not believed afterwards, also where a checkpoint was taken between its record and
-//! the word that it did not happen, and markers say since that all before them is durable.
-#![allow(clippy::unwrap_used)]
+//! Recovery does not believe a write whose data could not be written. This also holds if a checkpoint was taken between
+//! its record and the record that withdraws it, and later markers say that all before them is durable.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{FullPolicy, VolumeKind};
@@ -14,7 +13,7 @@ use rowen_sim::rng::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request of so many blocks, which one record names.
+/// The blocks of a request that one record names.
 const LARGE: u64 = 16;
 
 #[test]

@@ -1,5 +1,5 @@
-//! What opening reads is durable before it writes (B1), and a physical volume that is an older copy of itself is refused (B2).
-#![allow(clippy::unwrap_used)]
+//! What opening reads is durable before it writes (B1), and a physical volume that is an older copy of itself is
+//! refused (B2).
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry, PvIndex};
@@ -104,7 +104,8 @@ fn an_older_copy_that_is_taken_is_found() {
     restored(Some("any_age")).unwrap_err();
 }
 
-/// Power cuts leave physical volumes one superblock apart, which must open; the same states with an older copy of either must not.
+/// Power cuts leave physical volumes one superblock apart, which must open; the same states with an older copy of
+/// either must not.
 #[test]
 fn a_power_cut_is_told_from_an_older_copy() {
     let setup = setup(2, None);

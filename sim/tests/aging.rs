@@ -1,5 +1,4 @@
 //! Groups that are 80 % full, whose snapshots come and go (rule L5).
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::Disks;
@@ -64,8 +63,8 @@ impl Rotation {
         outcomes.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
     }
 
-    /// Three times the free space is overwritten at random, in rounds. Each begins with a snapshot; the oldest goes when there are
-    /// too many. `Err`: what was refused, or which snapshot gave way.
+    /// Three times the free space is overwritten at random, in rounds. Each begins with a snapshot; the oldest goes
+    /// when there are too many. `Err`: what was refused, or which snapshot gave way.
     async fn rounds(&self, client: &Client, vol: Vol, blocks: u64, rng: &mut Rng) -> Result<(), String> {
         let info = client.group.info();
         let free = info.free_blocks;
@@ -154,7 +153,7 @@ fn growth_by_whole_extents_alone_is_found() {
 const BLOCKS: u64 = 1000;
 /// A leaf of its map has more extents than this.
 const LEAF: u64 = 80;
-/// One disk event in so many is cut while metadata grows.
+/// While metadata grows, one disk event in this many is cut.
 const CUT_EACH: u64 = 47;
 
 /// A volume in no order, and another that fills the group and of which every other block is free.
@@ -243,8 +242,8 @@ const PRUNED: u64 = 2000;
 /// Rounds between two looks.
 const LOOK_EACH: u64 = 50;
 
-/// Of snapshots that went counters of dead blocks stay behind by the epochs of those that are there, not by all that there ever
-/// were, and reports say how much a snapshot gives back. What is first wrong.
+/// Counters of dead blocks are bounded by the epochs of the snapshots that exist, not by all that ever existed. Reports
+/// say how much a snapshot gives back. Returns the first error.
 fn pruning(planted: Option<&'static str>) -> Result<(), String> {
     const VOLUME: u64 = 512;
     let world = World::new(93);

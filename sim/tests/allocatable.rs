@@ -1,6 +1,5 @@
-//! Physical volumes that no space is taken from: nothing new lies on them after the change, whenever the power goes; what is
-//! there is read and written in place; and where all others are full, the group is full.
-#![allow(clippy::unwrap_used)]
+//! Physical volumes that no space is taken from: nothing new lies on them after the change, whenever the power goes;
+//! what is there is read and written in place; and where all others are full, the group is full.
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
@@ -84,7 +83,7 @@ async fn sound(group: &Arc<Group>) {
     assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
 }
 
-/// The newest root that a physical volume tells of.
+/// The newest root on a physical volume.
 fn root(image: &Image) -> GroupRoot {
     let slots = COPY_OFFSETS.iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * BLOCK_SIZE));
     let found = slots.filter_map(|offset| {
@@ -227,8 +226,8 @@ fn a_change_is_whole_whenever_the_power_goes() {
     each_is_whole(&world, &disks, &states, &done, change, said);
 }
 
-/// A thick volume that a snapshot shares all blocks of, and so little room for what it writes that the rest is on a
-/// physical volume that is not allocatable.
+/// A thick volume that shares all its blocks with a snapshot. The allocatable space is too small for its writes; the
+/// rest is on a physical volume that is not allocatable.
 async fn little_room(group: &Arc<Group>, full: FullPolicy) -> (VolumeId, VolumeId) {
     let origin = group.create_volume(volume("origin", VolumeKind::Thick, 8, full)).await.unwrap();
     for block in 0..8 * EXTENT {

@@ -1,6 +1,5 @@
-//! What the physical volumes lie on is full (rules U1 to U4): only data can meet that, the volume's policy decides what a write
-//! does then, and the group goes on by itself.
-#![allow(clippy::unwrap_used)]
+//! What the physical volumes lie on is full (rules U1 to U4): only data can meet that, the volume's policy decides what
+//! a write does then, and the group goes on by itself.
 
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
@@ -98,7 +97,7 @@ fn nothing_but_data_meets_a_full_disk() {
             let missing = client.group.missing_room();
             assert_eq!((missing.for_data, missing.for_metadata), (Some(PvIndex(0)), None));
             for round in 0..40u64 {
-                // Each of these writes records, and the journal goes around.
+                // Each of these writes records, and the journal wraps.
                 let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
                 let refused = client.write(vol, round * BLOCK, BLOCK, &[]).await.unwrap_err();
                 assert!(matches!(refused, Error::NoRoom(_)), "{refused:?}");
@@ -166,7 +165,8 @@ fn who_waits_goes_on_when_there_is_room_again() {
     }
 }
 
-/// What a removal frees is room behind the disk (U3): a write that waits goes on, and no more snapshots give way than must.
+/// A removal frees room behind the disk (U3). A write that waits continues, and no more snapshots are dropped than
+/// necessary.
 #[test]
 fn what_is_freed_is_room() {
     for (seed, policy) in (0..3).flat_map(|seed| [(seed, FullPolicy::Hold), (seed, FullPolicy::DropSnapshot)]) {
@@ -199,7 +199,8 @@ fn what_is_freed_is_room() {
     }
 }
 
-/// A map is copied again and again while neither data nor metadata has room to grow. Discards may be refused, and nothing else.
+/// A map is copied again and again while neither data nor metadata has room to grow. Discards may be refused, and
+/// nothing else.
 fn growth(planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = Setup { extent_blocks: 32, ..setup() };
     setup.config.planted = planted;
@@ -245,7 +246,7 @@ fn metadata_does_not_grow_into_nothing() {
     assert!(found.contains("there is no room"), "{found}");
 }
 
-/// A group of a program that did not back its areas: told when it is opened, and done as soon as there is room.
+/// A group of a program that did not back its areas. Opening reports it, and backs them as soon as there is room.
 #[test]
 fn an_older_group_is_backed_when_there_is_room() {
     let setup = setup();
@@ -333,8 +334,8 @@ fn the_power_goes_while_room_is_short() {
     }
 }
 
-/// The power goes at each command of a checkpoint that gives blocks back, beside a write that was flushed and then put elsewhere
-/// once more: if that was not durable yet, the place before it counts.
+/// The power fails at each command of a checkpoint that gives blocks back. Meanwhile a flushed write is redirected once
+/// more: if that was not durable yet, the place before it counts.
 fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;

@@ -1,5 +1,4 @@
 //! Places that can never be written (M7), and nodes that neither copy has any more (D4): they cost what lies on them.
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, PvIndex};
@@ -34,7 +33,8 @@ fn pages(image: &Image, magic: &[u8]) -> Vec<(u64, Vec<u8>)> {
     pages
 }
 
-/// A scenario on a disk that fails all writes to one copy of every third block of metadata, and to the first copy of the superblocks.
+/// A scenario on a disk that fails some writes: to one copy of every third block of metadata, and to the first
+/// superblocks.
 fn on_bad_places(name: &str, planted: Option<&'static str>) -> Result<u64, String> {
     let setup = setup(planted);
     let world = World::new(5);

@@ -1,5 +1,4 @@
 //! Places of the journal's ring that take no write (J7): each costs itself, and the group goes on.
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, DiskOpKind, Disks, PvIndex};
@@ -70,7 +69,7 @@ fn several_rounds(setup: &Setup) -> Result<(u64, u64, Image, Oracle), String> {
     Ok((stats.ring_blocks_bad, stats.journal_frames, image, oracle))
 }
 
-/// The newest root that a physical volume tells of.
+/// The newest root on a physical volume.
 fn root(image: &Image, pv: PvIndex) -> GroupRoot {
     let slots = (0..SLOTS).filter_map(|slot| {
         let mut block = [0; 4096];
@@ -253,7 +252,8 @@ fn frames_out_of_order_are_found() {
     assert!(report.failures > 0);
 }
 
-/// A capture must fall between a frame's writing and its failure: more throws of the dice. The bug is found, or all are sound.
+/// A capture must fall between a frame's writing and its failure: more throws of the dice. The bug is found, or all are
+/// sound.
 fn captures(planted: Option<&'static str>) -> Report {
     let mut all = Report::default();
     for seed in 1..=20 {

@@ -1,6 +1,5 @@
-//! One sector that cannot be read, or is rotten, when a group is opened (J6): what a power cut may leave does not keep the group
-//! from opening; journal records that are missing although they were flushed do.
-#![allow(clippy::unwrap_used)]
+//! One sector that cannot be read, or is rotten, when a group is opened (J6): what a power cut may leave does not keep
+//! the group from opening; journal records that are missing although they were flushed do.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, Disks, PvIndex};

@@ -1,5 +1,4 @@
 //! Superblock slots that cannot be read: each hides itself alone (M7).
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
@@ -112,7 +111,8 @@ fn the_slot_that_was_being_written() {
     }
 }
 
-/// A path that comes back while superblocks are read does not make an older one the newest: each read of a slot fails once.
+/// A path that comes back while superblocks are read does not make an older one the newest: each read of a slot fails
+/// once.
 #[test]
 fn a_path_that_comes_back() {
     let setup = Setup::small(1, 24);

@@ -1,6 +1,5 @@
-//! The check of an open group holds nobody up (L6): checkpoints go on beside it, and it sees none of them. If the group needs the
-//! metadata blocks that it keeps (M6), it ends without a report.
-#![allow(clippy::unwrap_used)]
+//! The check of an open group blocks nothing (L6). Checkpoints continue during it, and it sees none of them. If the
+//! group needs the metadata blocks that the check keeps (M6), the check ends without a report.
 
 use parking_lot::Mutex;
 use rowen_engine::error::{Error, Result};
@@ -14,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const BLOCKS: u64 = 4096;
-/// MiB of the group, blocks of an extent (the metadata area has at least one), and rounds of writes with a checkpoint each. There is
-/// room for what all of them replace, or for what a few do.
+/// MiB of the group, blocks of an extent (the metadata area has at least one), and rounds of writes with a checkpoint
+/// each. There is room for what all of them replace, or for what a few do.
 const ROOMY: [u64; 3] = [128, 1024, 12];
 const SHORT: [u64; 3] = [48, 256, 60];
 
@@ -25,7 +24,8 @@ struct Seen {
     checkpoints: u64,
 }
 
-/// Volumes with a snapshot each; one is checked under random writes with many checkpoints. Afterwards everything is verified.
+/// Volumes with a snapshot each; one is checked under random writes with many checkpoints. Afterwards everything is
+/// verified.
 fn check_beside_writes(
     [mib, extent_blocks, rounds]: [u64; 3],
     repair: bool,

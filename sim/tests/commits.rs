@@ -1,5 +1,5 @@
-//! What a checkpoint freed becomes usable in parts: dirty nodes keep to their bound (L7), and no write waits for all of it (L6).
-#![allow(clippy::unwrap_used)]
+//! What a checkpoint freed becomes usable in parts: dirty nodes keep to their bound (L7), and no write waits for all of
+//! it (L6).
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, FullPolicy, Group, GroupInfo, VolumeKind};
@@ -14,18 +14,19 @@ use std::sync::Arc;
 
 /// Blocks that only a snapshot has, every second one of a volume: when it goes, they are free one by one.
 const BLOCKS: u64 = 20_000;
-/// Writes beside that, at the most, each to a block of its own: what is written again frees blocks, too.
+/// The most writes during that, each to a block of its own: a block that is written again frees blocks, too.
 const WRITES: u64 = 15_000;
 /// Nodes whose bytes start a checkpoint when they are dirty; writes wait at three times as many.
 const DIRTY: u64 = 20;
 
-/// No write beside the commit takes so many microseconds of the disk's time: a commit and a checkpoint take several times as many.
+/// Each write during the commit takes less of the disk's time, in microseconds. A commit and a checkpoint take several
+/// times as many.
 const LONG_WRITE: u64 = 1000;
 
 struct Seen {
     /// The most dirty nodes.
     most_dirty: u64,
-    /// The longest write beside the commit, and how long all of it took, in microseconds of the disk's time.
+    /// The longest write during the commit, and how long all of it took, in microseconds of the disk's time.
     longest_write: u64,
     all: u64,
     checkpoints: u64,

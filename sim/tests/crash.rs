@@ -1,5 +1,4 @@
 //! The power is cut at every disk command of every scenario. `ROWEN_SIM_SEEDS` scales the effort (in percent).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::group::Config;
 use rowen_sim::crash::{Effort, Explorer, Report, Setup, State};
@@ -36,10 +35,10 @@ fn explore(setup: &Setup, effort: Effort, seed: u64, steps: &[Step], skip_steps:
     Explorer { setup, effort, seed, only: None, skip_steps }.explore(steps)
 }
 
-/// Runs numbered explorations on half of the cores (tests run side by side) and sums their reports.
+/// Runs numbered explorations on all cores and sums their reports.
 fn explore_all(count: u64, one: impl Fn(u64) -> (String, Report) + Sync) -> Report {
     let next = AtomicU64::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).div_ceil(2);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = || {
         let mut sum = Report::default();
         loop {
@@ -70,7 +69,7 @@ fn expect_none(report: &Report) {
     assert!(
         report.failures == 0,
         "{} crash states failed; replay one with its variables and \
-         `cargo test -p rowen-sim --test crash replay -- --nocapture --ignored`:\n{}",
+         `cargo test -p rowen-sim --test all crash::replay -- --nocapture --ignored`:\n{}",
         report.failures,
         report.findings.join("\n")
     );
@@ -209,8 +208,8 @@ fn finds_snapshot_not_durable() {
     find_planted("snapshot_not_durable");
 }
 
-/// Explores one scenario, or one state of it: `ROWEN_SCENARIO`, and `ROWEN_STATE=EVENT:POLICY:THROW` (POLICY: a number, or
-/// `death`).
+/// Explores one scenario, or one state of it: `ROWEN_SCENARIO`, and `ROWEN_STATE=EVENT:POLICY:THROW` (POLICY: a number,
+/// or `death`).
 #[test]
 #[ignore = "only with the environment that a failure prints"]
 fn replay() {

@@ -1,5 +1,4 @@
 //! Disks that rot and lie: damage to metadata is repaired from the second copy or refused in words, never served.
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, DiskOpKind, Disks, PvIndex};
@@ -153,7 +152,8 @@ fn any_damage_to_metadata_is_refused_or_harmless() {
     assert!(refused > 0, "some damage must be too much");
 }
 
-/// Numbers of the writes of a scenario whose first page is of checkpoints (the journal, of which there is one copy, apart).
+/// Numbers of the writes of a scenario whose first page is of checkpoints (the journal, of which there is one copy,
+/// apart).
 fn checkpoint_writes(setup: &Setup, steps: &[Step]) -> Vec<u64> {
     let seen = Arc::new(Mutex::new((0u64, Vec::new())));
     let noting = seen.clone();

@@ -1,4 +1,4 @@
-//! Every request of a scenario fails once: no panic, no hang, the error is told, and the group is sound afterwards.
+//! Every request of a scenario fails once: no panic, no hang, the error is reported, and the group is sound afterwards.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::Config;
@@ -6,7 +6,7 @@ use rowen_sim::crash::Setup;
 use rowen_sim::scenario::{self, Step};
 use rowen_sim::sweep::{Extent, Told, fail_at};
 
-/// How many failures were told to somebody.
+/// How many failures an operation reported.
 fn sweep_on(setup: &Setup, kind: DiskOpKind, extent: Extent) -> u32 {
     let mut told = 0;
     let mut failures = Vec::new();
@@ -17,7 +17,7 @@ fn sweep_on(setup: &Setup, kind: DiskOpKind, extent: Extent) -> u32 {
                 Ok(Told::Error) => told += 1,
                 Ok(Told::Nothing) => {}
                 Err(e) => failures.push(format!(
-                    "ROWEN_SCENARIO={name} ROWEN_FAULT={kind:?}:{number}:{extent:?} cargo test -p rowen-sim --test errors replay \
+                    "ROWEN_SCENARIO={name} ROWEN_FAULT={kind:?}:{number}:{extent:?} cargo test -p rowen-sim --test all errors::replay \
                      -- --nocapture --ignored: {e}"
                 )),
             }

@@ -1,9 +1,8 @@
-//! Figures of a group of 10 TiB on a modelled flash disk: how long it takes to open, and how long a write waits beside work in
-//! the background. Not part of the usual run: `docs/testing.md` has the commands and what was measured.
+//! Figures of a group of 10 TiB on a modelled flash disk: how long it takes to open, and how long a write waits during
+//! background work. Not part of the usual run: `docs/testing.md` has the commands and what was measured.
 //!
-//! The disk's time is virtual and exact, and the processor costs nothing in it. Of an opening the processor's time is told beside
-//! it, to 4 ms. Of writes only the disk's time is told: what they wait for, not what they cost.
-#![allow(clippy::unwrap_used)]
+//! The disk's time is virtual and exact, and the processor costs nothing in it. For an opening, the processor's time is
+//! printed separately, to 4 ms. For writes, only the disk's time is printed: what they wait for, not what they cost.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry};
@@ -51,7 +50,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Opens the group in a world of its own, and tells what that took.
+    /// Opens the group in a world of its own, and returns what that took.
     fn open(spill: &Arc<SpillDisks>, what: &str) -> Machine {
         let world = World::new(7);
         let disk = Modelled::new(spill.clone(), world.handle(), FLASH);
@@ -100,8 +99,9 @@ impl Machine {
     }
 }
 
-/// A group of 10 TiB, of which a thick volume has 80 %: a snapshot, so many writes anywhere in the volume, another one, as many
-/// writes, and the first snapshot goes. So a part of the volume, and what is free, is in single blocks.
+/// A group of 10 TiB, of which a thick volume has 80 %. A snapshot, this many writes anywhere in the volume, a second
+/// snapshot, as many writes, and the first snapshot is removed. So a part of the volume, and of the free space, is in
+/// single blocks.
 fn aged(writes: u64) -> (Arc<SpillDisks>, Machine, VolumeId) {
     let geometry = PvGeometry { size: 10 * TIB, sector: 512 };
     let spill = Arc::new(SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap());
@@ -148,8 +148,8 @@ fn opening() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// Writes to the other volume, one at a time, until `work` is done, or a thousand: how long each took in microseconds, and how
-/// many of them there were beside the work.
+/// Writes to the other volume, one at a time, until `work` is done, or a thousand. Returns how long each took in
+/// microseconds, and how many of them were during the work.
 fn writes_beside(machine: &Machine, work: impl Future<Output = ()> + Send + 'static) -> (Vec<u64>, usize) {
     let clock = machine.world.handle();
     let is_done = Arc::new(Mutex::new(false));
@@ -186,7 +186,7 @@ fn tell(what: &str, (took, beside): &(Vec<u64>, usize)) {
     );
 }
 
-/// The longest write beside each kind of work in the background.
+/// The longest write during each kind of background work.
 #[test]
 #[ignore = "a figure"]
 fn writes_beside_work() {

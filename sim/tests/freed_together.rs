@@ -1,5 +1,4 @@
 //! Discards, reductions and removals that free very much leave room for the next checkpoint (rules L1 and L2).
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::error::Error;
@@ -18,7 +17,7 @@ const BLOCKS: u64 = 1000;
 const LEAF: u64 = 80;
 /// Blocks of the volume that is discarded, each an extent of its own.
 const LARGE: u64 = 30_000;
-/// One disk event in so many of an opening is cut.
+/// One disk event in this many of an opening is cut.
 const CUT_EACH: u64 = 101;
 
 /// Metadata grows by whole extents only: it is to be full while there is free space.
@@ -57,7 +56,8 @@ async fn fill_space(client: &Client, single: u64) -> Vol {
     filler
 }
 
-/// Snapshots, and a change of each leaf after each, until metadata has no room. `discard`: by discards, which get the reserve, too.
+/// Snapshots, and a change of each leaf after each, until metadata has no room. `discard`: by discards, which get the
+/// reserve, too.
 async fn fill_metadata(client: &Client, vol: Vol, discard: bool) {
     for round in 0u64.. {
         match client.snapshot(&[vol], SnapshotKind::default()).await {
@@ -160,7 +160,8 @@ fn a_group_that_stopped_by_it_opens() {
     assert_eq!(open(image, 13), Ok(()));
 }
 
-/// The power is cut while such an image is opened, at commands all over the opening: the next opening goes on, and all is there.
+/// The power is cut while such an image is opened, at commands all over the opening: the next opening goes on, and all
+/// is there.
 #[test]
 fn an_opening_in_parts_that_is_cut_is_gone_on_with() {
     let (_, _, image, oracle) = free_all_noted(How::Discard, Some("frees_unbounded"));
@@ -190,7 +191,8 @@ fn an_opening_in_parts_that_is_cut_is_gone_on_with() {
     }
 }
 
-/// A snapshot whose origin discarded every other block of a few large extents: a step of its removal frees thousands of runs.
+/// A snapshot whose origin discarded every other block of a few large extents: a step of its removal frees thousands of
+/// runs.
 #[test]
 fn a_removal_that_frees_much_in_one_leaf_goes_on() {
     let world = World::new(4);

@@ -1,7 +1,6 @@
-//! Any image whatever: physical volumes with random bytes, rotten bytes, and forged metadata. Opening, checking, reading
-//! and closing come to an end, in words where something is wrong, without a panic, without a claim on memory that the
-//! image does not justify, and without a changed disk where the group was refused.
-#![allow(clippy::unwrap_used)]
+//! Any image whatever: physical volumes with random bytes, rotten bytes, and forged metadata. Opening, checking,
+//! reading and closing end, with an error in words if something is wrong. Nothing panics or takes more memory than the
+//! image justifies. A refused group's disks do not change.
 
 use rowen_engine::disk::PvIndex;
 use rowen_engine::format::{journal, node, stream, superblock};
@@ -17,8 +16,8 @@ fn rounds(usual: u64) -> u64 {
     std::env::var("ROWEN_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Judges `rounds` mutants, or the one of `ROWEN_SEED`. At least so many of them must be refused and opened (`least`), or
-/// the mutants do not reach everything. Gives how many were opened.
+/// Judges `rounds` mutants, or the one of `ROWEN_SEED`. `least` is how many must be refused and how many opened: fewer
+/// do not reach everything. Returns how many were opened.
 fn judge(
     what: &str,
     rounds: u64,
@@ -72,9 +71,10 @@ fn hostile_images_are_refused_or_harmless() {
     assert!(opened > 300 && judged.len() - opened > 300, "{opened} of {} opened", judged.len());
 }
 
-/// Images that once ended in a panic or not at all, as long as the engine makes the same sound images: a count of what a child does
-/// not use that was larger than any; a head that two volumes claim; two nodes with one place; counters that were too low; a tree that is its
-/// own parent; two volumes of one number; a number that the journal gives away again.
+/// Images that once ended in a panic or not at all, as long as the engine makes the same sound images: a count of what
+/// a child does not use that was larger than any; a head that two volumes claim; two nodes with one place; counters
+/// that were too low; a tree that is its own parent; two volumes of one number; a number that the journal gives away
+/// again.
 #[test]
 fn images_that_were_found() {
     let hostile = Hostile::new(Setup::small(2, 24)).unwrap();

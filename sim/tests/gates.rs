@@ -1,6 +1,5 @@
-//! Commands that close a volume's gate, beside requests that never end: who waits for the gate is served, and what comes late
-//! is told so.
-#![allow(clippy::unwrap_used)]
+//! Commands that close a volume's gate, during requests that never end. A command that waits for the gate is served,
+//! and a late request gets an error.
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
@@ -32,7 +31,7 @@ fn make(world: &World) -> (Arc<SimDisks>, Client, Vol) {
     (disks, client, vol)
 }
 
-/// Runs `command` while so many readers read the volume that some of their requests is always under way.
+/// Runs `command` while readers keep at least one request to the volume in flight.
 fn beside_readers(seed: u64, of: impl AsyncFnOnce(&Client, Vol) -> Vol, command: impl AsyncFnOnce(&Client, Vol)) {
     let world = World::new(seed);
     let (_, client, origin) = make(&world);

@@ -1,14 +1,13 @@
-//! The golden image of format version 1: a volume group that was written once, is kept beside this file, and must be
-//! opened, read and checked by every later program.
+//! The golden image of format version 1: a volume group that was written once and is kept in `sim/tests/golden`. Every
+//! later program must open, read and check it.
 //!
-//! It holds all that the format has: two physical volumes, thick and thin volumes, writable, read-only, reserved and
-//! invalid snapshots, a snapshot of a snapshot, a reverted volume, a removal under way, and records in the journal that no checkpoint
-//! holds, one of which no flush covered and whose data is not there. `ROWEN_GOLDEN=write` makes one that is missing, for a
-//! new version; what it must hold, in `v1.txt`, is compared and never written by a program.
+//! It has all that the format has: two physical volumes, thick and thin volumes, writable, read-only, reserved and
+//! invalid snapshots. It also has a snapshot of a snapshot, a reverted volume and a removal under way. Its journal has
+//! records that no checkpoint holds; no flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write` makes
+//! a missing image, for a new version. `v1.txt` says what the image must hold; no program writes it.
 //!
-//! Beside it is a small group whose first physical volume left (`FEATURE_GAPS`), with the journal in its second place; and one of whose physical
-//! volumes one is not allocatable (`FEATURE_ALLOCATION`).
-#![allow(clippy::unwrap_used)]
+//! There are two more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
+//! place. One physical volume of the other is not allocatable (`FEATURE_ALLOCATION`).
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
@@ -284,7 +283,8 @@ fn a_group_made_today_is_like_the_golden_one() {
     judge(&image, &std::fs::read_to_string(path(1, "txt")).unwrap());
 }
 
-/// A group of two physical volumes of which the first left, as the death of the program leaves it after some more writes.
+/// A group of two physical volumes of which the first left, as the death of the program leaves it after some more
+/// writes.
 fn make_with_gap() -> Image {
     let world = World::new(1);
     let disks = SimDisks::new(world.handle(), &[PV; 2]);
@@ -349,7 +349,7 @@ fn judge_with_gap(image: &Image) {
     });
 }
 
-/// A group made today, and the one that was kept, which `ROWEN_GOLDEN=write` makes if there is none.
+/// A group made today, and the kept one. `ROWEN_GOLDEN=write` makes the kept one if it is missing.
 fn made_and_kept(name: &str, what: &str, image: &Image) -> [Image; 2] {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var("ROWEN_GOLDEN").is_ok_and(|word| word == "write") && !path.exists() {
@@ -367,8 +367,8 @@ fn a_golden_group_with_a_gap_opens() {
     made_and_kept("v1-gap.image", what, &make_with_gap()).iter().for_each(judge_with_gap);
 }
 
-/// A group of two physical volumes of which nothing is taken from the second, where a part of a volume lies, as the death of the
-/// program leaves it after some more writes.
+/// A group of two physical volumes. The second is not allocatable, and a part of a volume lies on it. The program died
+/// after some more writes.
 fn make_with_barred() -> Image {
     let world = World::new(1);
     let disks = SimDisks::new(world.handle(), &[PV; 2]);

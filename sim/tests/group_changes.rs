@@ -1,6 +1,5 @@
-//! Changes of the group itself, which are checkpoints and no records: whenever the power goes, the group has all of the
-//! old attributes or all of the new ones, and what a command answered for is there.
-#![allow(clippy::unwrap_used)]
+//! Changes of the group itself, which are checkpoints and no records. Whenever the power fails, the group has all of
+//! the old attributes or all of the new ones. A change that a command answered is there.
 
 use rowen_engine::group::{Group, GroupAttributes};
 use rowen_sim::crash::Setup;

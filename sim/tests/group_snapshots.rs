@@ -1,6 +1,5 @@
 //! A group snapshot is closed under happens-before: with a write it holds every write, to any of its volumes, that was
 //! answered before that one began.
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::group::{FullPolicy, VolumeKind};

@@ -1,5 +1,4 @@
 //! A checkpoint during many large writes: blocks in flight whose arena is used up take little of its stream (rule L2).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::error::Error;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
@@ -15,8 +14,8 @@ use std::time::Duration;
 /// Blocks of each write: the largest request of an export.
 const LARGE: u64 = 256;
 
-/// So many large writes under way together on a slow disk, and a checkpoint in the middle. Then the server dies, and the group
-/// is opened again.
+/// So many large writes under way together on a slow disk, and a checkpoint in the middle. Then the server dies, and
+/// the group is opened again.
 fn writes_in_flight(
     mib: u64,
     extent_blocks: u64,

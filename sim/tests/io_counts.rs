@@ -1,5 +1,4 @@
 //! Cost is counted before it is timed: what each operation asks of the disks, exactly.
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
 use rowen_engine::map::NODE_COST;

@@ -1,5 +1,5 @@
-//! A node is read while its physical volume leaves: by the time at which its second copy would be read, that is nowhere.
-#![allow(clippy::unwrap_used)]
+//! A node is read while its physical volume leaves: by the time at which its second copy would be read, that is
+//! nowhere.
 
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// How long the read takes, in microseconds.
 const SLOW: u64 = 1_000_000;
 
-/// A volume is made in a group that was just opened. The `nth` read from then on takes long, and all first copies of metadata are
-/// rotten; meanwhile the last physical volume leaves.
+/// A volume is made in a group that was just opened. The `nth` read from then on takes long, and all first copies of
+/// metadata are rotten; meanwhile the last physical volume leaves.
 fn one_leaves_beside_a_read(nth: u64, planted: Option<&'static str>) {
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(2, 24) };
     let world = World::new(nth);

@@ -1,5 +1,4 @@
-//! A bad copy of a node is written anew only while the block is still that node's (M8).
-#![allow(clippy::unwrap_used)]
+//! A bad copy of a node is restored only while the block is still that node's (M8).
 
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
@@ -16,8 +15,8 @@ const BLOCKS: u64 = 3000;
 /// How long the write takes that repairs a copy, in microseconds.
 const SLOW: u64 = 2_000_000;
 
-/// All first copies of nodes are rotten. One is read, and the next write takes long; meanwhile all nodes are replaced until the
-/// metadata area was used several times. What `check` finds afterwards that is not rot.
+/// All first copies of nodes are rotten. One is read, and the next write takes long; meanwhile all nodes are replaced
+/// until the metadata area was used several times. What `check` finds afterwards that is not rot.
 fn slow_repair(seed: u64, planted: Option<&'static str>) -> Vec<String> {
     let world = World::new(seed);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 48) };

@@ -1,5 +1,4 @@
-//! Writes beside a merge into a child that has dropped whole leaves meanwhile.
-#![allow(clippy::unwrap_used)]
+//! Writes during a merge into a child that has dropped whole leaves meanwhile.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};

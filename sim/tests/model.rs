@@ -1,6 +1,5 @@
 //! Thousands of random runs of the engine against the oracle and the accounts. `ROWEN_SIM_SEEDS` scales their number
 //! (in percent of the usual).
-#![allow(clippy::unwrap_used)]
 
 use rowen_sim::model::{PROFILES, Profile, Seen, run_seed};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +25,7 @@ fn assert_met(met: bool, seen: &Seen) {
 /// Runs the seeds on all cores; panics with the first failures.
 fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
     let next = AtomicU64::new(1);
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).div_ceil(2);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = || {
         let (mut seen, mut failures) = (Seen::default(), Vec::new());
         loop {

@@ -1,6 +1,5 @@
-//! Volumes whose space is taken from physical volumes, or extents of them, that somebody named: from there and from nowhere
-//! else, all of it or nothing, and still so after a crash.
-#![allow(clippy::unwrap_used)]
+//! Volumes whose space is taken from physical volumes, or extents of them, that somebody named: from there and from
+//! nowhere else, all of it or nothing, and still so after a crash.
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
@@ -69,7 +68,7 @@ fn space_comes_from_the_named_physical_volumes_and_extents() {
         assert_eq!((free_extents(&group, &odd).await, free_extents(&group, &even).await), (EXTENTS / 2, EXTENTS / 2));
         let odd_one = group.create_volume_on(volume("odd", VolumeKind::Thick, EXTENTS / 2), &odd).await.unwrap();
         assert_eq!((free_extents(&group, &odd).await, free_extents(&group, &even).await), (0, EXTENTS / 2));
-        // It grows where it is told to; what is left there after that is not enough.
+        // It grows on the physical volume that is named; the rest of that one is not enough after this.
         group.resize_on(odd_one, (EXTENTS / 2 + 3) * EXTENT, &[on(1, 20..24)]).await.unwrap();
         assert_eq!(places(&group, odd_one).await, BTreeMap::from([(1, 3 * EXTENT), (2, EXTENTS / 2 * EXTENT)]));
         assert_eq!(free_extents(&group, &[on(1, 20..24)]).await, 1);
@@ -122,8 +121,73 @@ fn what_makes_no_sense_is_refused() {
     });
 }
 
-/// Volumes come, grow and go in places chosen at random, written and with snapshots meanwhile; what they got lies where it
-/// was to, and what is free is what can be had.
+/// Step number `step` of the run of `seed`: a volume is made, grows or is removed, or a snapshot comes and goes.
+async fn step_at_random(group: &Arc<Group>, rng: &mut Rng, volumes: &mut Vec<VolumeId>, seed: u64, step: u32) {
+    let pv = rng.below(3) as u16;
+    let first = rng.below(EXTENTS);
+    let mut places_named = vec![on(pv, first..rng.range(first + 1, EXTENTS))];
+    if rng.one_in(2) {
+        let pv = rng.below(3) as u16;
+        let first = rng.below(EXTENTS);
+        places_named.push(on(pv, first..rng.range(first + 1, EXTENTS)));
+    }
+    let free = free_extents(group, &places_named).await;
+    let named: Vec<u16> = places_named.iter().map(|place| place.pv.0).collect();
+    match rng.below(5) {
+        0 | 1 => {
+            let extents = rng.range(1, 10);
+            let spec = volume(&format!("v{step}"), VolumeKind::Thick, extents);
+            match group.create_volume_on(spec, &places_named).await {
+                Ok(id) => {
+                    let found = places(group, id).await;
+                    assert!(found.keys().all(|pv| named.contains(pv)), "seed {seed}, step {step}: {found:?}");
+                    volumes.push(id);
+                    write(group, id, rng.below(extents * EXTENT)).await;
+                }
+                Err(Error::NoSpace { .. }) => {
+                    assert!(extents > free, "seed {seed}, step {step}: {free} free")
+                }
+                Err(error) => panic!("seed {seed}, step {step}: {error}"),
+            }
+        }
+        2 if !volumes.is_empty() => {
+            let id = *rng.pick(volumes);
+            let (more, old) = (rng.range(1, 4), places(group, id).await);
+            let blocks = group.volume_info(id).unwrap().blocks + more * EXTENT;
+            if group.resize_on(id, blocks, &places_named).await.is_ok() {
+                for (pv, blocks) in places(group, id).await {
+                    let before = old.get(&pv).copied().unwrap_or(0);
+                    assert!(blocks == before || named.contains(&pv), "seed {seed}, step {step}");
+                }
+            }
+        }
+        3 if volumes.len() > 3 => {
+            let id = volumes.swap_remove(rng.below(volumes.len() as u64) as usize);
+            group.remove(&[id]).await.unwrap();
+        }
+        4 if !volumes.is_empty() => {
+            let origin = *rng.pick(volumes);
+            let spec = NewSnapshot {
+                origin,
+                name: format!("s{step}"),
+                uuid: Uuid([8; 16]),
+                reserve: None,
+                read_only: false,
+                chunk_blocks: 4,
+                attributes: Attributes::default(),
+            };
+            let id = group.snapshot(&[spec]).await.unwrap()[0];
+            for _ in 0..6 {
+                write(group, origin, rng.below(EXTENT)).await;
+            }
+            group.remove(&[id]).await.unwrap();
+        }
+        _ => {}
+    }
+}
+
+/// Volumes come, grow and go in places chosen at random, written and with snapshots meanwhile; what they got lies where
+/// it was to, and what is free is what can be had.
 #[test]
 fn at_random() {
     for seed in 1..=40 {
@@ -133,70 +197,7 @@ fn at_random() {
         world.run(async {
             let mut volumes: Vec<VolumeId> = Vec::new();
             for step in 0..60 {
-                let pv = rng.below(3) as u16;
-                let first = rng.below(EXTENTS);
-                let mut places_named = vec![on(pv, first..rng.range(first + 1, EXTENTS))];
-                if rng.one_in(2) {
-                    let pv = rng.below(3) as u16;
-                    let first = rng.below(EXTENTS);
-                    places_named.push(on(pv, first..rng.range(first + 1, EXTENTS)));
-                }
-                let free = free_extents(&group, &places_named).await;
-                let named: Vec<u16> = places_named.iter().map(|place| place.pv.0).collect();
-                match rng.below(5) {
-                    0 | 1 => {
-                        let extents = rng.range(1, 10);
-                        let spec = volume(&format!("v{step}"), VolumeKind::Thick, extents);
-                        match group.create_volume_on(spec, &places_named).await {
-                            Ok(id) => {
-                                let found = places(&group, id).await;
-                                assert!(
-                                    found.keys().all(|pv| named.contains(pv)),
-                                    "seed {seed}, step {step}: {found:?}"
-                                );
-                                volumes.push(id);
-                                write(&group, id, rng.below(extents * EXTENT)).await;
-                            }
-                            Err(Error::NoSpace { .. }) => {
-                                assert!(extents > free, "seed {seed}, step {step}: {free} free")
-                            }
-                            Err(error) => panic!("seed {seed}, step {step}: {error}"),
-                        }
-                    }
-                    2 if !volumes.is_empty() => {
-                        let id = *rng.pick(&volumes);
-                        let (more, old) = (rng.range(1, 4), places(&group, id).await);
-                        let blocks = group.volume_info(id).unwrap().blocks + more * EXTENT;
-                        if group.resize_on(id, blocks, &places_named).await.is_ok() {
-                            for (pv, blocks) in places(&group, id).await {
-                                let before = old.get(&pv).copied().unwrap_or(0);
-                                assert!(blocks == before || named.contains(&pv), "seed {seed}, step {step}");
-                            }
-                        }
-                    }
-                    3 if volumes.len() > 3 => {
-                        let id = volumes.swap_remove(rng.below(volumes.len() as u64) as usize);
-                        group.remove(&[id]).await.unwrap();
-                    }
-                    4 if !volumes.is_empty() => {
-                        let origin = *rng.pick(&volumes);
-                        let spec = NewSnapshot {
-                            origin,
-                            name: format!("s{step}"),
-                            uuid: Uuid([8; 16]),
-                            reserve: None,
-                            read_only: false,
-                            chunk_blocks: 4,
-                            attributes: Attributes::default(),
-                        };
-                        let id = group.snapshot(&[spec]).await.unwrap()[0];
-                        for _ in 0..6 {
-                            write(&group, origin, rng.below(EXTENT)).await;
-                        }
-                        group.remove(&[id]).await.unwrap();
-                    }
-                    _ => {}
-                }
+                step_at_random(&group, &mut rng, &mut volumes, seed, step).await;
             }
             sound(&group).await;
         });

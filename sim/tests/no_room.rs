@@ -1,5 +1,5 @@
-//! Metadata has no room to grow: who needs more is refused, nothing stops, and what gives space back goes on.
-#![allow(clippy::unwrap_used)]
+//! Metadata has no room to grow. Requests that need more of it are refused, nothing stops, and requests that free space
+//! continue.
 
 use rowen_engine::disk::{Disks, PvGeometry};
 use rowen_engine::error::Error;
@@ -118,7 +118,7 @@ fn space_comes_back_part_by_part() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// Of two snapshots that could give way the second is needed only when the first has given all that it had.
+/// Of two snapshots that may be dropped, the engine drops the second only when the first has given all that it had.
 #[test]
 fn no_more_snapshots_give_way_than_must() {
     let world = World::new(5);
@@ -178,8 +178,8 @@ async fn write_at_random(client: &Client, vol: Vol, blocks: u64, wanted: u64, rn
     }
 }
 
-/// What the checkpoint's stream needs is there, however many volumes, points and tags are made where metadata is full: else the group
-/// could not be opened any more.
+/// What the checkpoint's stream needs is there, however many volumes, points and tags are made where metadata is full:
+/// else the group could not be opened any more.
 #[test]
 fn what_is_only_in_the_stream_is_refused_before_it_is_too_much() {
     for tags in [false, true] {
@@ -223,7 +223,8 @@ fn what_is_only_in_the_stream_is_refused_before_it_is_too_much() {
     }
 }
 
-/// A trim of a whole filesystem changes more leaves than are kept back of metadata, and nothing else starts checkpoints.
+/// A trim of a whole filesystem changes more leaves than are kept back of metadata, and nothing else starts
+/// checkpoints.
 #[test]
 fn a_trim_where_metadata_is_full_is_refused_or_done() {
     const LARGE: u64 = 24_000;
@@ -235,7 +236,8 @@ fn a_trim_where_metadata_is_full_is_refused_or_done() {
     world.run(async {
         let vol = fragmented_of(&client, &mut Rng::new(10), LARGE).await;
         let snapshots = fill_of(&client, vol, 1, LARGE).await;
-        // The snapshots hold the leaves that were: at last there is no room for more new ones, and nothing stops for that.
+        // The snapshots hold the leaves that were: at last there is no room for more new ones, and nothing stops for
+        // that.
         let trim = async || {
             for block in (0..LARGE).step_by(16) {
                 match client.zero(vol, block * BLOCK, BLOCK, false).await {
@@ -259,8 +261,9 @@ fn a_trim_where_metadata_is_full_is_refused_or_done() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// Slots of 16 blocks take all space after a sixteenth of the writes, and are taken back in pieces: by then metadata must have
-/// what the rest needs, for it grows by whole extents. Also where its second copies find no room on another physical volume.
+/// Slots of 16 blocks take all space after a sixteenth of the writes, and are taken back in pieces: by then metadata
+/// must have what the rest needs, for it grows by whole extents. Also where its second copies find no room on another
+/// physical volume.
 #[test]
 fn a_thin_volume_is_written_at_random_as_far_as_its_group_goes() {
     for second in [None, Some(5 << 20)] {

@@ -1,5 +1,4 @@
 //! What a point holds for nobody comes back, though the point has to stay.
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};

@@ -1,6 +1,5 @@
-//! Physical volumes join, grow, shrink and leave, and the power goes at any moment of it: the group opens with the physical volumes
-//! that it had before or after, every block is what it was, and nothing of the space is lost.
-#![allow(clippy::unwrap_used)]
+//! Physical volumes join, grow, shrink and leave, and the power fails at any moment of it. The group opens with the
+//! physical volumes that it had before or after. Every block is what it was, and no space is lost.
 
 use rowen_engine::disk::{DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;

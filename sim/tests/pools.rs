@@ -1,5 +1,5 @@
-//! A pool's volumes together take no more than its size: writes beyond it fail or are held, and others in the group go on.
-#![allow(clippy::unwrap_used)]
+//! A pool's volumes together take no more than its size: writes beyond it fail or are held, and others in the group go
+//! on.
 
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::error::{Error, Result};
@@ -156,7 +156,7 @@ async fn is_done_in_a_second<F: Future + Unpin>(world: &World, future: &mut F) -
     is_done_within(world, 1, future).await.is_some()
 }
 
-/// What the future comes to, if it is done within so many seconds of the world's time.
+/// The future's result, if it is done within this many seconds of the world's time.
 async fn is_done_within<F: Future + Unpin>(world: &World, seconds: u64, future: &mut F) -> Option<F::Output> {
     let mut time = world.handle().sleep(Duration::from_secs(seconds));
     poll_fn(|cx| match (Pin::new(&mut *future).poll(cx), time.as_mut().poll(cx)) {
@@ -259,8 +259,8 @@ fn writes_wait_no_longer_for_the_groups_own_space() {
     });
 }
 
-/// Many writers at once, at the brim: the pool never holds more than its size, nothing that fits is refused once all is quiet,
-/// and what is counted is what is mapped.
+/// Many writers at once, at the brim: the pool never holds more than its size, nothing that fits is refused once all is
+/// quiet, and what is counted is what is mapped.
 #[test]
 fn writers_at_once_never_take_more_than_there_is() {
     const SIZE: u64 = 48;

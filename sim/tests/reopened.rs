@@ -1,5 +1,4 @@
 //! A group whose metadata is full opens again, whatever it has just freed (rule L1).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::Disks;
 use rowen_engine::error::Error;
@@ -54,8 +53,8 @@ async fn scattered(client: &Client, rng: &mut Rng) -> Vol {
     vol
 }
 
-/// A volume that takes the rest of the group and gives 6,000 single blocks back. Its first blocks lie far apart, so that each is
-/// in a leaf of the free tree of its own. Returns how many those are.
+/// A volume that takes the rest of the group and gives 6,000 single blocks back. Its first blocks lie far apart, so
+/// that each is in a leaf of the free tree of its own. Returns how many those are.
 async fn filler(client: &Client) -> (Vol, u64) {
     let rest = client.group.info().free_blocks - 200;
     let filler = client.create(spec(rest)).await.unwrap();

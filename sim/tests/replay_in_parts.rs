@@ -1,7 +1,6 @@
-//! Recovery takes checkpoints in the middle of replay where metadata is short (rule L1). Here it takes one before each record and
-//! between the parts of a record, and the power is cut at every disk command of such openings, too.
+//! Recovery takes checkpoints in the middle of replay where metadata is short (rule L1). Here it takes one before each
+//! record and between the parts of a record. The power is also cut at every disk command of such openings.
 //! `ROWEN_SIM_SEEDS` scales the effort (in percent).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::group::Config;
 use rowen_sim::crash::{Effort, Explorer, Report, Setup};

@@ -1,6 +1,6 @@
-//! A block that recovery maps again, after it took it for the snapshot's alone: while the snapshot goes, a thick origin's discard
-//! keeps the place, and the next write uses it. A power cut may leave a checkpoint from before the removal.
-#![allow(clippy::unwrap_used)]
+//! A block that recovery maps again, after it took it for the snapshot's alone: while the snapshot goes, a thick
+//! origin's discard keeps the place, and the next write uses it. A power cut may leave a checkpoint from before the
+//! removal.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{Config, FullPolicy, VolumeKind};
@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Longer than all else takes, in microseconds.
 const LONG: u64 = 30_000_000;
 
-/// A snapshot is removed, and the `nth` write to the disk from then on takes long: of the checkpoint after the removal, or of
-/// something else. What is wrong with the group after a power cut.
+/// A snapshot is removed, and the `nth` write to the disk from then on takes long: of the checkpoint after the removal,
+/// or of something else. What is wrong with the group after a power cut.
 fn cut_before_a_checkpoint(nth: u64, planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(nth);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };

@@ -1,5 +1,4 @@
 //! A write that needs a run of free blocks does not look through all of free space for it (rule L6).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};
@@ -10,12 +9,14 @@ use std::sync::Arc;
 
 /// Blocks that are free one by one before anything is counted.
 const SINGLES: u64 = 24_000;
-/// Rounds: some more blocks become free, which makes it worth while to look for large runs again, and then writes are counted.
+/// Rounds: some more blocks become free, which makes it worth while to look for large runs again, and then writes are
+/// counted.
 const ROUNDS: u64 = 8;
 const FREED: u64 = 1200;
 const WRITES: u64 = 40;
 
-/// Nodes that were read in each round's writes, in a group without any large free run, whose free tree is much larger than the cache.
+/// Nodes that were read in each round's writes, in a group without any large free run, whose free tree is much larger
+/// than the cache.
 fn nodes_read() -> Vec<u64> {
     let world = World::new(31);
     let (disks, group) = Setup::small(1, 512).make(&world).unwrap();
@@ -34,7 +35,7 @@ fn nodes_read() -> Vec<u64> {
         }
         let mut counts = Vec::new();
         for round in 0..ROUNDS {
-            // All over the volume, and each beside some that are free.
+            // All over the volume, each next to some free blocks.
             for block in (0..FREED).map(|n| n * (2 * SINGLES / FREED) + 2 * round + 1) {
                 client.zero(filler, block * BLOCK, BLOCK, false).await.unwrap();
             }

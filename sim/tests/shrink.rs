@@ -1,5 +1,4 @@
 //! A volume is reduced while a checkpoint is taken, and the power fails: it has its old contents or its new size.
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;

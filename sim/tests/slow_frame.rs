@@ -1,6 +1,5 @@
-//! A frame of the journal that takes a disk very long: frames behind it are written once, not again and again, and a ring that
-//! fills up gets its checkpoint whoever waits for it.
-#![allow(clippy::unwrap_used)]
+//! A frame of the journal that takes a disk very long. Frames behind it are written once, not again and again. A ring
+//! that fills up gets its checkpoint, whatever waits for it.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;
@@ -22,8 +21,8 @@ fn spec(blocks: u64) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// A snapshot is removed, for which removal wants a marker, beside a write; the `nth` request from then on is slow. How many
-/// requests the disks get within a second.
+/// A snapshot is removed, which needs a marker, during a write. The `nth` request from then on is slow. Returns how
+/// many requests the disks get within a second.
 fn written_beside_a_slow_request(nth: u64, planted: Option<&'static str>) -> u64 {
     let world = World::new(7);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };
@@ -78,7 +77,8 @@ fn a_marker_that_is_sent_again_is_found() {
     assert!(most > Some(5 * WRITTEN), "{most:?} requests");
 }
 
-/// Large records of commands that run together fill the ring before any of their frames is on the disk. Then a command waits for room.
+/// Large records of commands that run together fill the ring before any of their frames is on the disk. Then a command
+/// waits for room.
 fn a_command_behind_many(planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(9);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 64) };

@@ -1,5 +1,4 @@
 //! A read that takes a disk very long: its block is given to nobody meanwhile (R8), and nobody else waits for it (L6).
-#![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;
@@ -19,8 +18,8 @@ fn spec(blocks: u64) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// A block is read slowly; meanwhile it is written, which frees the place that is read, and everything free is written to.
-/// What the read finds, and the virtual time at which the writes had ended.
+/// A block is read slowly; meanwhile it is written, which frees the place that is read, and everything free is written
+/// to. What the read finds, and the virtual time at which the writes had ended.
 fn read_beside_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64) {
     let world = World::new(3);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };
@@ -80,7 +79,7 @@ fn a_block_that_is_given_away_early_is_found() {
     assert!(why.contains("MISPLACED"), "{why}");
 }
 
-/// The journal goes around several times beside one slow read of another volume.
+/// The journal wraps several times during one slow read of another volume.
 #[test]
 fn writers_do_not_wait_for_it() {
     let world = World::new(4);

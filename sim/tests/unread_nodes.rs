@@ -1,5 +1,4 @@
 //! Removal while a disk does not read: what cannot be read now is not lost (D5). And removal without room says so (D6).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::error::Error;
@@ -43,7 +42,7 @@ fn closed_group(setup: &Setup) -> (Image, [Vol; 2]) {
     (disks.moment().killed(&mut Rng::new(21)), vols)
 }
 
-/// The group of this image, open. The handle of its world tells the time.
+/// The group of this image, open, and the handle of its world, which has the time.
 fn open(world: &World, setup: &Setup, image: &Image) -> (Arc<SimDisks>, Arc<Group>, Arc<Handle>) {
     let disks = SimDisks::with_image(world.handle(), image.clone());
     let group = world.run(Group::open(disks.clone(), world.handle(), setup.config.clone())).unwrap();
@@ -100,7 +99,7 @@ fn a_node_that_is_given_up_at_once_is_found() {
     }
 }
 
-/// A close beside removal that waits for a disk takes no longer than any other; the next opening goes on.
+/// A close while removal waits for a disk takes no longer than any other. The next opening continues the removal.
 #[test]
 fn a_close_does_not_wait_for_it() {
     let setup = setup(None);

@@ -1,5 +1,4 @@
 //! A write that waits for space ends when the group stops (rule L4).
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{Config, FullPolicy, VolumeKind};
@@ -15,7 +14,8 @@ fn spec(blocks: u64, full: FullPolicy) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full }
 }
 
-/// A write is held, then a request of this kind fails. `close`: the group is closed after that. An error: something waits for ever.
+/// A write is held, then a request of this kind fails. `close`: the group is closed after that. An error: something
+/// waits for ever.
 fn held(
     kind: DiskOpKind,
     patience: Option<Duration>,

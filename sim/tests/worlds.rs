@@ -1,6 +1,6 @@
-//! Whole worlds from numbered seeds: clients, commands, deaths, power cuts and faults. `ROWEN_SIM_SEEDS` scales their number (in
-//! percent). A world that fails is replayed by the line that it prints; docs/testing.md says what a world is.
-#![allow(clippy::unwrap_used)]
+//! Whole worlds from numbered seeds: clients, commands, deaths, power cuts and faults. `ROWEN_SIM_SEEDS` scales their
+//! number (in percent). A world that fails is replayed by the line that it prints; docs/testing.md says what a world
+//! is.
 
 use rowen_sim::worlds::shrink::shrink;
 use rowen_sim::worlds::tally::Tally;
@@ -11,10 +11,10 @@ fn percent() -> u64 {
     std::env::var("ROWEN_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
 }
 
-/// Runs `one` for numbers from 1 on, on half of the cores (tests run side by side), until one of them says that it is enough.
+/// Runs `one` for numbers from 1 on, on all cores, until one of them says that it is enough.
 fn each<T: Send>(count: u64, one: impl Fn(u64) -> Option<T> + Sync) -> Vec<T> {
     let next = AtomicU64::new(1);
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).div_ceil(2);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = || {
         let mut all = Vec::new();
         loop {

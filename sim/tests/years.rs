@@ -1,9 +1,8 @@
 //! Years of a group that is nearly full: hourly snapshots, pruned to 24 hourly, 30 daily and 12 monthly ones (rule L5).
 //!
-//! Nothing may be refused and no snapshot dropped. What operations cost is counted in disk commands, and compared with a young group: as large
-//! volumes, as many snapshots, and those writes whose contents are still there, each made once, in their order. `ROWEN_SIM_SEEDS` scales the
-//! time (in percent of 13 months).
-#![allow(clippy::unwrap_used)]
+//! Nothing may be refused and no snapshot dropped. What operations cost is counted in disk commands, and compared with
+//! a young group: as large volumes, as many snapshots, and those writes whose contents are still there, each made once,
+//! in their order. `ROWEN_SIM_SEEDS` scales the time (in percent of 13 months).
 
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::group::{
@@ -141,7 +140,7 @@ impl Life {
         }
     }
 
-    /// A place for so many blocks, aligned, in the first `most` of the volume.
+    /// A place for this many blocks, aligned, in the first `most` of the volume.
     fn place(&mut self, origin: usize, len: u64, most: u64) -> u64 {
         let blocks = self.origins[origin].blocks.len() as u64;
         self.rng.below(blocks.min(most) / len) * len
@@ -166,12 +165,13 @@ impl Life {
         Ok(())
     }
 
-    /// One hour's work: a snapshot of both volumes, writes to files and to a database, discards, volumes that come and go.
+    /// One hour's work: a snapshot of both volumes, writes to files and to a database, discards, volumes that come and
+    /// go.
     async fn hour(&mut self, hour: u64) -> Result<(), String> {
         self.snapshot(hour).await?;
         let thick = self.origins[0].blocks.len() as u64;
         match hour % 4 {
-            // Files: one is written anew.
+            // Files: one is replaced.
             0 => {
                 let at = self.place(0, 16, 256);
                 self.write(0, at, 16).await?;

@@ -1,6 +1,6 @@
 //! Where a command's words go, and where answers come from. Two leading blanks stand before every line, as in LVM. A
-//! reader that went away ends nothing: what cannot be written is dropped. Answers to questions, and the lines of a shell, are
-//! read from standard input, screen or not, as LVM does: `echo y | lvremove ...` works.
+//! reader that went away ends nothing: what cannot be written is dropped. Answers to questions, and the lines of a
+//! shell, are read from standard input, screen or not, as LVM does: `echo y | lvremove ...` works.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -44,7 +44,7 @@ impl<'a> Console<'a> {
     /// Text on standard output as it is.
     pub fn raw_out(&mut self, text: &str) {
         self.clear_progress();
-        // Nobody is left to read it, and there is nobody else to tell.
+        // The reader has gone, and nothing else can be done with the text.
         let _unread = self.out.write_all(text.as_bytes());
     }
 

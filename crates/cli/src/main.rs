@@ -1,6 +1,6 @@
-//! `rowen COMMAND ...`, the same by a symlink of the command's name, and `lvm COMMAND ...`. This crate owns what a user types
-//! and reads: the table of commands, options, reports, sentences and exit codes. It decides nothing about volumes: requests
-//! go to the group's server, and devices to the host.
+//! `rowen COMMAND ...`, the same by a symlink of the command's name, and `lvm COMMAND ...`. This crate owns what a user
+//! types and reads: the table of commands, options, reports, sentences and exit codes. It decides nothing about
+//! volumes: requests go to the group's server, and devices to the host.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -19,10 +19,12 @@ mod table;
 mod world;
 
 #[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "a list of requests")]
 mod fake;
 #[cfg(test)]
 mod fuzz_test;
 #[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod transcript_test;
 
 use console::Console;
@@ -106,7 +108,7 @@ fn run_command(session: &mut Session<'_>, command: &'static table::Command, word
             for line in failure.lines(&help::called(command)) {
                 session.console.raw_err(&format!("{line}\n"));
             }
-            // A command with one form tells it; which of several was meant is anybody's guess.
+            // A command with one form prints it. If there are several, it is not known which one was meant.
             if let (Failure::NoForm, [form]) = (&failure, command.forms) {
                 session.console.complain("Correct command syntax is:");
                 session.console.raw_out(&format!("  {} {form}\n\n", help::called(command)));

@@ -1,5 +1,6 @@
-//! Reads a command line as getopt_long does: options after positionals, joined letters (`-prw`, `-L40960K`), `--option=value`,
-//! unique beginnings of long options, `--` before what is no option. Values are checked against their kind here.
+//! Reads a command line as getopt_long does: options after positionals, joined letters (`-prw`, `-L40960K`),
+//! `--option=value`, unique beginnings of long options, `--` before what is no option. Values are checked against their
+//! kind here.
 
 use crate::failure::{Failure, Result};
 use crate::options::{COMMON, Kind, Opt, Spec};
@@ -82,8 +83,8 @@ impl Args {
         self.text(Opt::UnitsShown).or(setting.as_deref()).and_then(Units::parse).unwrap_or_default()
     }
 
-    /// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about that
-    /// kind alone; what comes before it is about a command's one report.
+    /// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about
+    /// that kind alone; what comes before it is about a command's one report.
     pub fn of_report(&self, kind: ReportKind, is_only: bool) -> Vec<(Opt, String)> {
         let is_own = |key: &str| match kind {
             ReportKind::Volume | ReportKind::Segment if is_only => key == "lv" || key == "seg",
@@ -175,7 +176,7 @@ pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
     Ok(args)
 }
 
-/// As LVM: who says two things is asked which.
+/// As LVM: an option with two values is refused, unless it may repeat.
 fn refuse_repeated(args: &Args) -> Result {
     for (at, (option, _)) in args.options.iter().enumerate() {
         if !option.may_repeat() && args.options[..at].iter().any(|(other, _)| other == option) {

@@ -56,7 +56,7 @@ impl Room {
     }
 }
 
-/// What a selection's reports have to tell.
+/// What a selection's reports must include.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Detail {
     /// All volumes of their groups, because somebody counts them; else those that have to do with the named ones.
@@ -126,7 +126,8 @@ impl Session<'_> {
         Ok(self.ask(group, request)?)
     }
 
-    /// Asks for a change that was worked out from a report. False: what was reported is not so any more, and nothing was done.
+    /// Asks for a change that was worked out from a report. False: what was reported is not so any more, and nothing
+    /// was done.
     pub fn change_unless_overtaken(&mut self, group: &str, request: Request) -> Result<bool> {
         if self.is_test {
             return Ok(true);
@@ -148,8 +149,8 @@ impl Session<'_> {
         self.report_by(group, Request::Report { with_use })
     }
 
-    /// The same with these volumes and their relatives only, but not with all volumes of pools, and not whether devices are
-    /// open ([`Request::ReportOf`]).
+    /// The same with these volumes and their relatives only, but not with all volumes of pools, and not whether devices
+    /// are open ([`Request::ReportOf`]).
     pub fn report_of(&mut self, group: &str, volumes: Vec<String>) -> Result<GroupReport> {
         self.report_by(group, Request::ReportOf { volumes, with_members: false, with_use: false })
     }
@@ -161,8 +162,8 @@ impl Session<'_> {
         }
     }
 
-    /// The group's free extents. Where they are fewer than `wanted`, space that removals are still giving back is waited
-    /// for: who removes a volume and makes another at once finds the room, as with LVM.
+    /// The group's free extents. If these are fewer than `wanted`, this waits for space that removals still give back.
+    /// So a script that removes a volume and creates another finds the space, as with LVM.
     pub fn free_extents(&mut self, report: &GroupReport, wanted: u64) -> Result<u64> {
         Ok(self.room(report, wanted)?.free)
     }
@@ -205,8 +206,8 @@ impl Session<'_> {
         }
     }
 
-    /// The reports of the named groups, or of all; `with_use`: and whether devices are open. What cannot be reported is
-    /// told, and the second value says so.
+    /// The reports of the named groups, or of all; `with_use`: and whether devices are open. The second value is true
+    /// if a group could not be reported; the reason has been printed.
     pub fn reports(&mut self, names: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
         let is_all = names.is_empty();
         let names = if is_all { self.backend.groups()? } else { names.to_vec() };
@@ -242,7 +243,7 @@ impl Session<'_> {
         unless_exported(self.report(group)?)
     }
 
-    /// The groups that have the tag. One that cannot be asked is told.
+    /// The groups that have the tag. A group that cannot be asked is printed.
     pub fn tagged_groups(&mut self, tag: &str) -> Result<Vec<String>> {
         let mut tagged = Vec::new();
         for group in self.backend.groups()? {
@@ -314,7 +315,7 @@ impl Session<'_> {
             return Ok(selection);
         }
         let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
-        // As LVM: who names nothing but a tag that is none gets what nothing named would.
+        // As LVM: a command line whose only name is an empty tag is read as one without names.
         if words.iter().all(|word| matches!(Target::parse(word), Some(Target::Tag(tag)) if names::tag(&tag).is_none()))
         {
             words.iter().for_each(|word| self.skip_tag(&word[1..]));
@@ -367,7 +368,7 @@ impl Session<'_> {
         Ok(selection)
     }
 
-    /// The group's place in the selection; it is reported once, and its absence told once.
+    /// The group's index in the selection. It is reported once, and its absence printed once.
     fn open_selected(
         &mut self,
         group: &str,
@@ -391,7 +392,7 @@ impl Session<'_> {
                 selection.groups.push(SelectedGroup { report, volumes: Vec::new(), is_whole: false });
                 Some(selection.groups.len() - 1)
             }
-            // As LVM: who looks for a tag, in all groups, is not told of a name that none of them has.
+            // As LVM: a search for a tag in all groups prints nothing about a name that none of them has.
             Err(_) if seeks_tag() && self.is_gone(group) => None,
             Err(failure) => {
                 self.tell(&failure);
@@ -403,8 +404,8 @@ impl Session<'_> {
         place
     }
 
-    /// The group and volume that `word` names, which must be there, with whether its device is open; `missing` words the
-    /// refusal.
+    /// The group and volume that `word` names, which must be there, with whether its device is open; `missing` words
+    /// the refusal.
     pub fn one_volume(
         &mut self,
         word: &str,
@@ -457,7 +458,7 @@ fn volumes_of(group: &str, words: &[String]) -> Option<Vec<String>> {
 }
 
 impl Selection {
-    /// The command's end: told already, or well.
+    /// The command's result: success, or a failure that has been printed.
     pub fn end(&self) -> Result {
         if self.is_incomplete { Err(Failure::Told) } else { Ok(()) }
     }

@@ -1,5 +1,5 @@
-//! The commands: names, forms, options, examples, all in one table. Parsing, help, the list of symlinks and the dispatch
-//! come from it, so a command that is not here does not exist, and what is here has help.
+//! The table of commands: names, forms, options, examples. Parsing, help, the list of symlinks and the dispatch come
+//! from it. So each command is here, and each has help.
 
 use crate::commands::{
     config, display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit,
@@ -88,8 +88,8 @@ const RESIZE: &[Opt] = resize!();
 const EXTEND: &[Opt] = resize!(UsePolicies);
 
 impl Command {
-    /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a group or
-    /// rescue it do not.
+    /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a
+    /// group or rescue it do not.
     pub fn heeds_settings(&self) -> bool {
         self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
     }
@@ -1000,7 +1000,7 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Commands that help, completion and manual pages do not tell of: they make those.
+/// Commands that make help, completion and manual pages. These do not list them.
 pub const HIDDEN: &[Command] = &[
     Command {
         name: "man",

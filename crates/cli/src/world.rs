@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A process that is no command: the keeper, which a server starts, or a helper. It has to be told apart before anything else
-/// happens.
+/// A process that is no command: the keeper, which a server starts, or a helper. This is checked before anything else.
 pub fn special_role(words: &[String]) -> Option<u8> {
     if helper::is_one(words) {
         return Some(helper::main(|_| {}));
@@ -57,8 +56,8 @@ fn server_process(group: &str) -> Option<u32> {
     std::fs::read_to_string(rowen_host::paths::pid_file(group)).ok()?.trim().parse().ok()
 }
 
-/// A server that was told to end still holds its devices when it answers. The next command, which may well be pvremove,
-/// must find them free.
+/// A server still holds its devices when it answers a request to stop. The next command, for instance pvremove, must
+/// find them free.
 fn wait_for_end(group: &str, process: u32) -> Answer<()> {
     let deadline = Instant::now() + LAST_WORK;
     while is_alive(process) {

@@ -1,5 +1,5 @@
-//! Which volumes may be activated on this host, and how: `activation/volume_list` and its like, with LVM's meaning. An item is
-//! `VG`, `VG/LV`, `@tag` (of the volume or its group), or `@*` (a tag that this host has, too).
+//! Which volumes may be activated on this host, and how: `activation/volume_list` and its like, with LVM's meaning. An
+//! item is `VG`, `VG/LV`, `@tag` (of the volume or its group), or `@*` (a tag that this host has, too).
 
 use crate::config::Config;
 use serde::{Deserialize, Serialize};
@@ -14,11 +14,12 @@ pub struct Lists {
     pub auto: Option<Vec<String>>,
     /// What is activated read-only, whatever its permission.
     pub read_only: Option<Vec<String>>,
-    /// The tags of this host. Where it has some and there is no list of what may be activated, only what has one of them may.
+    /// The tags of this host. Where it has some and there is no list of what may be activated, only what has one of
+    /// them may.
     pub host_tags: Vec<String>,
 }
 
-/// A volume, as far as lists look at it.
+/// The properties of a volume that lists compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub group: &'a str,
@@ -85,7 +86,8 @@ impl Lists {
     }
 }
 
-/// The tags that files of settings give to a host of this name: `tags { hosttags = 1  always { }  sometimes { host_list = ["one", "two"] } }`.
+/// The tags that files of settings give to a host of this name: `tags { hosttags = 1  always { }  sometimes { host_list
+/// = ["one", "two"] } }`.
 pub fn host_tags(config: &Config, host: &str) -> Vec<String> {
     let mut tags = Vec::new();
     if config.is_on("tags/hosttags") == Some(true) && !host.is_empty() {

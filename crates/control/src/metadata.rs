@@ -1,10 +1,10 @@
-//! A group's metadata as a document that people read and programs keep: what `vgcfgbackup` writes, the archive collects and
-//! `vgcfgrestore` reads. The syntax and the names in it are those of LVM's text format, as far as they fit. What LVM writes
-//! about places (stripes) is missing on purpose: where blocks are changes with every redirected write, and only Rowen's own
-//! maps on the physical volumes know it. So a document can give back names and properties, never contents.
+//! A group's metadata as a document that people read and programs keep: what `vgcfgbackup` writes, the archive collects
+//! and `vgcfgrestore` reads. Syntax and names are those of LVM's text format where Rowen has the same thing. LVM's
+//! stripes are left out on purpose: each redirected write moves a block, and only Rowen's maps on the physical volumes
+//! know where it is. So a document can restore names and properties, never contents.
 //!
-//! Promise: [`Document::read`] of [`Document::write`] gives the same document; any other text gives a document or an error
-//! with a line number.
+//! Promise: [`Document::read`] of [`Document::write`] gives the same document; any other text gives a document or an
+//! error with a line number.
 
 use crate::protocol::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
 use crate::syntax::{self, Error, Section, wrong};
@@ -120,8 +120,8 @@ impl Document {
         text
     }
 
-    /// The part of a text that says what the group was, without who wrote it and when, and without the sequence number,
-    /// which also rises when nothing was changed by anybody.
+    /// The part of a text that says what the group was, without its author and time. The sequence number is left out,
+    /// too: it also rises without a change.
     pub fn substance(text: &str) -> &str {
         text.split_once("\n# Volume group\n").map_or(text, |(_, body)| body)
     }

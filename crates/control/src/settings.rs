@@ -1,7 +1,7 @@
-//! What an administrator may set, in `rowen.conf` and with `--config`: sections and keys in LVM's syntax, and LVM's names where
-//! LVM has the setting. Everything has a default, and no file is needed. [`KNOWN`] is all there is. In Rowen's own file a key
-//! that is not there is refused: a setting that is misspelt must not be ignored in silence. In a file of LVM's it is: that has
-//! hundreds of settings about things which Rowen does not have.
+//! What an administrator may set, in `rowen.conf` and with `--config`: sections and keys in LVM's syntax, and LVM's
+//! names where LVM has the setting. Everything has a default, and no file is needed. [`KNOWN`] is all there is. In
+//! Rowen's own file a key that is not there is refused: a setting that is misspelt must not be ignored in silence. In a
+//! file of LVM's it is: that has hundreds of settings about things which Rowen does not have.
 
 use crate::config::{self, Config, Entry};
 use crate::syntax::{Error, Value, wrong};
@@ -140,7 +140,7 @@ pub const KNOWN: &[Setting] = &[
     setting("tags/hosttags", Kind::Switch, "0"),
 ];
 
-/// What a string setting is where nobody has set it.
+/// The default of a string setting.
 pub fn default_text(path: &str) -> &'static str {
     let known = KNOWN.iter().find(|setting| setting.path == path).and_then(|setting| setting.default);
     known.unwrap_or_default().trim_matches('"')
@@ -199,8 +199,8 @@ pub fn read(text: &str) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Reads a file of LVM's. What is not known stays, for who asks what the file says; what is known but cannot be is left out, and
-/// the second value tells of it, in LVM's words.
+/// Reads a file of LVM's. Unknown settings are kept, because `dumpconfig` prints the file. Known settings with
+/// impossible values are dropped. The second value reports these in LVM's words.
 pub fn read_lvms(text: &str) -> Result<(Config, Vec<String>), Error> {
     let mut config = Config::read(text)?;
     let mut warnings = Vec::new();
@@ -256,8 +256,8 @@ impl Autoextend {
     /// Nothing is extended before half of it is in use.
     pub const LEAST_THRESHOLD: u64 = 50;
 
-    /// By how many percent of its size something grows of which so much is in use: at least so many that it is at the threshold
-    /// then. `None`: it stays as it is. (LVM's `_adjust_amount` in lib/metadata/lv_manip.c.)
+    /// By how many percent of its size a volume grows, given the share in use: at least enough that its use falls to
+    /// the threshold. `None`: it does not grow. (LVM's `_adjust_amount` in lib/metadata/lv_manip.c.)
     pub fn growth(&self, used: u64, size: u64) -> Option<u64> {
         let threshold = u128::from(self.threshold.max(Self::LEAST_THRESHOLD));
         let (used, size) = (u128::from(used), u128::from(size));
@@ -293,7 +293,8 @@ pub struct Settings {
     pub snapshot_threshold: u64,
     /// `monitor/command`: a program that is run when a threshold is crossed.
     pub command: Option<String>,
-    /// `server/no_space_timeout`: for how many seconds writes wait for room, where they do not fail at once; 0: for ever.
+    /// `server/no_space_timeout`: for how many seconds writes wait for room, where they do not fail at once; 0: for
+    /// ever.
     pub no_space_timeout: u64,
     /// `server/processor_latency`: how long processors may take to wake while requests come densely.
     pub processor_latency: ProcessorLatency,

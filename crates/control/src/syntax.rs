@@ -1,9 +1,10 @@
-//! The syntax of LVM's text files, metadata and configuration alike: `key = value`, `section { ... }`, comments from `#` to
-//! the end of the line, numbers, strings with quotes of either kind or (as a value) without, and lists of these. It is LVM's
-//! to the letter: what its reader takes is taken, and where it stops, this stops with the same words at the same byte.
+//! The syntax of LVM's text files, metadata and configuration alike: `key = value`, `section { ... }`, and comments
+//! from `#` to the end of the line. Values are numbers, strings with quotes of either kind or without, and lists of
+//! these. The syntax is LVM's to the letter: this reader takes what LVM's takes, and stops with the same words at the
+//! same byte.
 //!
-//! Promise: any text gives a tree or an [`Error`] that names the place; depth and size are bounded by the text's length and
-//! [`DEEPEST`].
+//! Promise: any text gives a tree or an [`Error`] that names the place. The text's length and [`DEEPEST`] bound depth
+//! and size.
 
 use std::fmt;
 

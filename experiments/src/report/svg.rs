@@ -141,8 +141,15 @@ pub fn plot(table: &Table, axis: &str, part: &Part) -> String {
                 write!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"/>", x(*at), y(*value), line.colour);
         }
     }
-    out += "</svg><ul class=\"legend\">";
-    for line in &lines {
+    out += &legend(&lines);
+    let scale = if is_log { "; the scale is logarithmic" } else { "" };
+    let _ = write!(out, "</ul><p class=\"axis\">{} in {} by {axis}{scale}</p>", table.metric, table.unit);
+    out
+}
+
+fn legend(lines: &[Line]) -> String {
+    let mut out = String::from("</svg><ul class=\"legend\">");
+    for line in lines {
         let _ = write!(
             out,
             "<li><svg viewBox=\"0 0 34 8\" class=\"key\" aria-hidden=\"true\"><line x1=\"0\" x2=\"34\" y1=\"4\" y2=\"4\" \
@@ -152,8 +159,6 @@ pub fn plot(table: &Table, axis: &str, part: &Part) -> String {
             super::html::escape(&line.name)
         );
     }
-    let scale = if is_log { "; the scale is logarithmic" } else { "" };
-    let _ = write!(out, "</ul><p class=\"axis\">{} in {} by {axis}{scale}</p>", table.metric, table.unit);
     out
 }
 

@@ -105,8 +105,8 @@ impl Cache {
         self.held = kept;
     }
 
-    /// Carries out on `image` what `policy` lets survive of this cache and of `under_way`, commands that
-    /// were given and not completed, of which any part may have been carried out.
+    /// Applies to `image` what `policy` keeps of this cache and of `under_way`. These are commands in flight: any part
+    /// of them may have been carried out.
     pub fn survive(&self, under_way: &[Held], policy: Policy, image: &mut Image, rng: &mut Rng) {
         let mut late: Vec<&Held> = under_way.iter().collect();
         for at in (1..late.len()).rev() {

@@ -18,7 +18,7 @@ fn pages(segment: &Segment) -> impl Iterator<Item = (PvIndex, u64)> + use<> {
 }
 
 impl Room {
-    /// These pages have their room, and so many more can have it.
+    /// These pages have their room, and this many more can have it.
     pub fn new(backed: impl IntoIterator<Item = (PvIndex, u64)>, left: u64) -> Room {
         Room { backed: backed.into_iter().collect(), left }
     }

@@ -1,4 +1,4 @@
-//! Images as text: small enough to be kept beside the tests, plain enough to be read in a diff.
+//! Images as text: small enough to be kept with the tests, plain enough to be read in a diff.
 //!
 //! A line `pv SIZE SECTOR` begins a physical volume. A line `OFFSET PIECES` is a page that is not all zeros: its pieces
 //! are hexadecimal bytes, or `N*XX` for N times the same byte; zeros at its end are left out. `#` begins a comment.

@@ -268,7 +268,7 @@ impl Age {
         self.answered(if whole { Asked::Request } else { Asked::Write }, &[vol], done).map(drop)
     }
 
-    /// Reads beside whatever else happens, and judges what was read.
+    /// Reads during everything else, and judges what was read.
     async fn read(&self, rng: &mut Rng) -> Outcome {
         let Some((vol, sector, count)) = self.target(rng, false) else { return Ok(()) };
         self.begin_request(vol);

@@ -1,8 +1,8 @@
 //! Whole worlds: from one seed a group, its clients, their commands, deaths, power cuts and faults.
 //!
-//! A world is a few *lives* of one group, each from an opening to a close, a power cut or the death of the server. In a life
-//! several clients work on several volumes at a time. After each life the group is opened again and everything in it
-//! is read and judged by the [oracle](crate::oracle). At the end every volume is removed, and nothing may be left.
+//! A world is a few *lives* of one group, each from an opening to a close, a power cut or the death of the server. In a
+//! life several clients work on several volumes at a time. After each life the group is opened again and everything in
+//! it is read and judged by the [oracle](crate::oracle). At the end every volume is removed, and nothing may be left.
 //!
 //! * SW1 A seed decides everything: [`run`] does the same each time, down to each disk command ([`Seen::trace`]).
 //! * SW2 A world that goes wrong ends with a sentence ([`Broken`]), never with a panic or without an end.
@@ -44,7 +44,7 @@ pub struct Options {
     /// A bug planted in the engine.
     pub planted: Option<&'static str>,
     pub faults: Vec<Fault>,
-    /// More states of each crash are judged aside, up to so many.
+    /// The most states of each crash that are judged apart from the one that continues.
     pub aside: u64,
 }
 
@@ -190,7 +190,7 @@ impl History {
         !is_stuck && (self.is_void || self.is_misdirected && !is_old)
     }
 
-    /// Runs `future` until it ends or the disks have met so many events.
+    /// Runs `future` until it ends or the disks have reached this number of events.
     fn until<T>(
         world: &World,
         disks: &SimDisks,

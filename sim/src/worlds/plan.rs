@@ -1,7 +1,7 @@
 //! What happens in a world: everything that a seed decides before the first request.
 //!
-//! A plan is a list of numbered [`Item`]s. Each has a seed of its own, so that a world without some of them ([`Plan::keep`])
-//! does the others as it did before: this is what makes a failing seed small.
+//! A plan is a list of numbered [`Item`]s. Each has a seed of its own, so that a world without some of them
+//! ([`Plan::keep`]) does the others as it did before: this is what makes a failing seed small.
 
 use super::faults::Fault;
 use crate::crash::Setup;
@@ -58,7 +58,7 @@ pub enum End {
 pub enum What {
     /// A client asks for something.
     Client(u32, Act),
-    /// A disk misbehaves from so many microseconds after the beginning of the life.
+    /// A disk misbehaves from this time on, in microseconds after the beginning of the life.
     Fault(u64, Fault),
     /// The life ends this many disk events after it began.
     End(u64, End),

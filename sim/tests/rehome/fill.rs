@@ -1,4 +1,5 @@
-//! Filling (rule R13): what a volume shares is copied to what was redirected beside it, while the snapshot is held.
+//! Filling (rule R13): blocks that a volume shares are copied to the redirected blocks next to them, while the snapshot
+//! is held.
 
 use super::{WINDOW, idle, overwrite, run, segments, setup, thick};
 use rowen_engine::disk::PageBuf;
@@ -145,7 +146,7 @@ fn a_tag_says_what_a_volume_is_laid_out_for() {
             overwrite(client, vol, BLOCKS, 50, &mut Rng::new(4)).await;
             idle(client).await;
             assert_eq!(client.group.stats().windows_filled > 0, is_filled, "{usual:?} {tags:?}");
-            // It is looked at when it is told.
+            // The engine examines the volume when it is asked to.
             set(&["layout=read"]).await;
             idle(client).await;
             assert!(client.group.stats().windows_filled > 0, "{usual:?} {tags:?}");
@@ -177,7 +178,7 @@ fn a_volume_is_filled_after_an_opening() {
     });
 }
 
-/// How much of the group is free after a volume in it was filled as far as it may, and how often it ended for want of room.
+/// How much of the group is free after filling took all that it may, and how often it ended because no room was left.
 fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
     let mut setup = filling(44, Layout::Read);
     setup.config.planted = planted;

@@ -1,4 +1,4 @@
-//! What `lvm` tells about itself and this host: kinds of volume, formats, tags. Most of it is short here.
+//! What `lvm` reports about itself and this host: kinds of volume, formats, tags. Rowen's lists are short.
 
 use crate::failure::Result;
 use crate::options::TYPES;

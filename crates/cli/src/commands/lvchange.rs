@@ -106,7 +106,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     selection.end()
 }
 
-/// Snapshots that wait to be merged are not changed; that is told, and the others are.
+/// Changes all but snapshots that wait to be merged, and reports each of these.
 fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
     let report = &selected.report;
     let (hidden, others): (Vec<String>, Vec<String>) =
@@ -115,8 +115,8 @@ fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
     hidden.iter().filter_map(|name| report.volume(name)).try_for_each(|volume| refuse_waiting(report, volume))
 }
 
-/// A device is as its volume is, but for what lists make read-only; and a merge that waited for the origin to be closed can be
-/// made good.
+/// A device is as its volume is, but for what lists make read-only; and a merge that waited for the origin to be closed
+/// can be made good.
 pub fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
     let active = selected.volumes.iter().filter_map(|name| selected.report.volume(name)).filter(|v| v.node.active);
     let waiting = active.flat_map(|origin| selected.report.snapshots_of(&origin.name));
@@ -222,7 +222,8 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     end
 }
 
-/// What is active is not activated again. LVM asks all the same; programs that make sure of a state, and have nobody to ask, fail there.
+/// What is active is not activated again. LVM asks all the same; programs that make sure of a state, and have nobody to
+/// ask, fail there.
 fn changes_nothing(report: &GroupReport, name: &str, activation: Activation) -> bool {
     let Some(volume) = report.volume(name) else { return false };
     let is_origin_active =
@@ -230,8 +231,8 @@ fn changes_nothing(report: &GroupReport, name: &str, activation: Activation) -> 
     !matches!(activation, Activation::No) && volume.node.active && is_origin_active
 }
 
-/// A snapshot that goes with its origin (it has a size) takes that, and the origin's other such snapshots, along: asks whether
-/// that is meant. One whose origin was named, too, is not asked about.
+/// A snapshot that goes with its origin (it has a size) takes that, and the origin's other such snapshots, along: asks
+/// whether that is meant. One whose origin was named, too, is not asked about.
 fn agrees_to_all(session: &mut Session<'_>, report: &GroupReport, name: &str, named: &[String]) -> bool {
     let follows = |volume: &&VolumeReport| role(volume) == Role::Snapshot && volume.reserve_blocks.is_some();
     let Some(volume) = report.volume(name).filter(follows) else { return true };

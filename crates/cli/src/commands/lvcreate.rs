@@ -1,7 +1,7 @@
 //! lvcreate: plain volumes, snapshots, thin pools and thin volumes.
 //!
-//! What LVM calls a thin pool is here a named allotment: thin volumes are counted in it, and together they hold no
-//! more than its size. It holds no space back from the group. A snapshot without a size shares the group's free space, of
+//! What LVM calls a thin pool is here a named allotment: thin volumes are counted in it, and together they hold no more
+//! than its size. It holds no space back from the group. A snapshot without a size shares the group's free space, of
 //! thick volumes too; where LVM would refuse, this is the better way.
 
 use super::places;
@@ -25,7 +25,7 @@ use std::fs::File;
 const MOST_EXTENTS: u64 = u32::MAX as u64;
 const LEAST_CHUNK: u64 = 4 << 10;
 const MOST_CHUNK: u64 = 512 << 10;
-/// Neighbours of a redirected write land beside it within this much, unless `-c` says otherwise.
+/// Neighbours of a redirected write are placed next to it within this much, unless `-c` says otherwise.
 const DEFAULT_CHUNK: u64 = 64 << 10;
 
 /// What the command line asks for.
@@ -78,7 +78,7 @@ fn naming_turn(session: &mut Session<'_>, args: &Args) -> Result<Option<File>> {
         Some(Target::Tag(_)) | None => None,
     });
     match groups.collect::<Vec<_>>().first() {
-        // A group that is not there is told of by who looks for it in earnest.
+        // A missing group is reported later, by the code that needs it.
         Some(group) if !session.is_test && session.report_of(group, Vec::new()).is_ok() => {
             Ok(session.backend.turn(group)?)
         }
@@ -329,8 +329,8 @@ fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) ->
     Ok(())
 }
 
-/// The chunk size of a thin pool, in blocks. LVM's may be much larger, and any multiple of 64 KiB (of a RAID's stripe, say);
-/// nothing is copied here, so the largest power of two that is not larger will do.
+/// The chunk size of a thin pool, in blocks. LVM's may be much larger, and any multiple of 64 KiB (of a RAID's stripe,
+/// say); nothing is copied here, so the largest power of two that is not larger will do.
 pub fn pool_chunk_blocks(args: &Args) -> Result<u32> {
     const LEAST: u64 = 64 << 10;
     match args.size(Opt::ChunkSize).map(|size| size.bytes) {
@@ -395,8 +395,8 @@ fn masked(report: &GroupReport, name: &str, what: &str) -> Failure {
     ))
 }
 
-/// Whether a thick volume gets a device now. As in LVM, one that may not have one cannot be made: its beginning is wiped
-/// through it, unless nobody wants that.
+/// Whether a thick volume gets a device now. As in LVM, one that may not have one cannot be made: its beginning is
+/// wiped through it, unless nobody wants that.
 fn activate_thick(
     session: &mut Session<'_>,
     args: &Args,
@@ -693,7 +693,8 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let reserve = if has_size { Some(reserve(session, args, &report, origin)?) } else { None };
     let mut spec = new_snapshot(session, args, origin, name.clone(), reserve, chunk_blocks);
     if let Some(pool) = pool {
-        // A thin volume of its own in that pool, whatever its origin is: active at once but for a snapshot of a thin one.
+        // A thin volume of its own in that pool, whatever its origin is: active at once but for a snapshot of a thin
+        // one.
         spec.attributes.pool = pool;
     }
     refuse_full_pool(&report, &spec.attributes.pool)?;

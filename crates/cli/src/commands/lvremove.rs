@@ -1,5 +1,6 @@
-//! lvremove: volumes, and what goes with them. A snapshot with a size, or one that waits to be merged, goes with its
-//! origin, and a pool's volumes with the pool, as in LVM. Other snapshots without a size stay whole when their origin goes.
+//! lvremove: removes volumes, and what LVM removes with them. An origin takes its snapshots with a size, and one that
+//! waits to be merged. A pool takes its volumes. Other snapshots without a size stay whole when their origin is
+//! removed.
 
 use super::volumes::{Role, dependent_snapshots, members, role};
 use crate::failure::{Failure, Result};

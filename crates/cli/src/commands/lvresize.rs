@@ -1,8 +1,8 @@
-//! lvextend, lvreduce and lvresize. Of a snapshot with a size, the size is what is set aside for it. Physical volumes that are
-//! named are where a thick volume grows; without a size it grows by all that they have.
+//! lvextend, lvreduce and lvresize. The size of a snapshot with a size is its reserve. A thick volume grows on the
+//! physical volumes that are named. Without a size, it grows by all the free space that they have.
 //!
-//! A new size is worked out from the old one, and the request says from which: the server refuses it when the volume has another
-//! by then, and all is worked out anew. So of many who resize one volume at once none undoes what another did.
+//! The new size is computed from the old one, and the request carries the old one. If the volume has another size by
+//! then, the server refuses, and the command computes again. So no caller undoes the change of another.
 
 use super::filesystem::{self, Filesystem};
 use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
@@ -96,7 +96,7 @@ enum Attempt {
     Overtaken,
 }
 
-/// How often a size is worked out anew. Of those who resize one volume at once, one gets on in each round.
+/// How often a size is computed again. If several callers resize one volume at once, one succeeds in each round.
 const ATTEMPTS: usize = 1000;
 
 /// How a command line says how large a volume is to be.
@@ -308,8 +308,8 @@ fn share_of(
     })
 }
 
-/// How much of the group's free extents the volume can grow by. A pool has a claim on them already: by as much as its volumes
-/// do not hold yet of its size.
+/// How much of the group's free extents the volume can grow by. A pool has a claim on them already: by as much as its
+/// volumes do not hold yet of its size.
 fn room_for(report: &GroupReport, volume: &VolumeReport, free: u64) -> u64 {
     match role(volume) {
         Role::Pool => {
@@ -320,8 +320,8 @@ fn room_for(report: &GroupReport, volume: &VolumeReport, free: u64) -> u64 {
     }
 }
 
-/// By how many extents the volume can grow in these places, or anywhere if there are none. As many as are `wanted` are waited
-/// for.
+/// By how many extents the volume can grow in these places, or anywhere if there are none. As many as are `wanted` are
+/// waited for.
 fn can_grow_by(
     session: &mut Session<'_>,
     report: &GroupReport,

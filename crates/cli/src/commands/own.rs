@@ -27,7 +27,7 @@ pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
     verify(session, args, false)
 }
 
-/// Writes damaged copies of metadata anew from the good ones, and verifies everything.
+/// Restores damaged copies of metadata from the good ones, and verifies everything.
 pub fn repair(session: &mut Session<'_>, args: &Args) -> Result {
     verify(session, args, true)
 }

@@ -1,7 +1,7 @@
-//! Physical volumes, or extents of them, that the command line names to take space from: `PV[:PE[-PE]]...` and `@Tag`, with
-//! LVM's sentences. A thick volume's extents are then taken from nowhere else. What takes its blocks as it is written to
-//! (thin volumes, snapshots) takes them where the group has room: for such a volume a choice is refused, unless it leaves
-//! none.
+//! Physical volumes, or extents of them, that the command line names to take space from: `PV[:PE[-PE]]...` and `@Tag`,
+//! with LVM's sentences. A thick volume's extents are then taken from nowhere else. What takes its blocks as it is
+//! written to (thin volumes, snapshots) takes them where the group has room: for such a volume a choice is refused,
+//! unless it leaves none.
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
@@ -68,8 +68,8 @@ fn split(word: &str) -> (String, Option<&str>) {
     (path, None)
 }
 
-/// The first and the last extent of `PE`, `PE-PE`, `PE+Count`, `-PE`, `PE-`; no last one: to the end. The error is what cannot
-/// be read.
+/// The first and the last extent of `PE`, `PE-PE`, `PE+Count`, `-PE`, `PE-`; no last one: to the end. The error is what
+/// cannot be read.
 fn extents(range: &str) -> std::result::Result<(u64, Option<u64>), &str> {
     let digits = |text: &str| text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let number = |text: &str| text.parse::<u32>().map(u64::from).ok();
@@ -107,7 +107,8 @@ fn add(parts: &mut Vec<PvPart>, pv: &PvReport, first_extent: u64, extents: u64) 
     Ok(())
 }
 
-/// Of what is named, that from which space is taken and can be; the rest is told. An error, if that is nothing.
+/// The named physical volumes that are allocatable and have free space. The others are reported. An error if none is
+/// left.
 pub fn usable(session: &mut Session<'_>, report: &GroupReport, parts: Vec<PvPart>) -> Result<Vec<PvPart>> {
     let mut left = parts.clone();
     for pv in &report.pvs {

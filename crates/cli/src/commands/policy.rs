@@ -1,5 +1,5 @@
-//! What `lvextend --use-policies` does to a volume: LVM's settings for snapshots with a size and for thin pools, and the
-//! share of the volume that is in use, say by how much it grows. The server goes by the same settings, without being asked.
+//! What `lvextend --use-policies` does to a snapshot with a size or a thin pool. LVM's settings, and the share that is
+//! in use, decide by how much it grows. The server follows the same settings by itself.
 
 use super::volumes::{Role, role};
 use crate::failure::{Failure, Result};
@@ -8,8 +8,8 @@ use crate::session::Session;
 use rowen_control::protocol::{GroupReport, VolumeReport, VolumeState};
 use rowen_control::settings::{Autoextend, Settings};
 
-/// By how many percent of its size the volume is to grow; none: it has room, or is not to grow by itself. `is_again`: what is said
-/// about the settings has been said.
+/// By how many percent of its size the volume is to grow; none: it has room, or is not to grow by itself. `is_again`:
+/// what is said about the settings has been said.
 pub fn growth(
     session: &mut Session<'_>,
     args: &Args,
@@ -60,7 +60,7 @@ mod tests {
 
     const HALF: &str = "--config activation/snapshot_autoextend_threshold=50";
 
-    /// A snapshot of 16 MiB (4096 blocks) with so many blocks in use, and a pool of 40 MiB.
+    /// A snapshot of 16 MiB (4096 blocks) with this number of blocks in use, and a pool of 40 MiB.
     fn world(used: u64) -> Fake {
         let mut world = Fake::new();
         for line in [

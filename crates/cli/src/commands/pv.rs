@@ -64,7 +64,7 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
                 with_questions(session, consent(args), |session, consent| session.backend.pvremove(path, consent));
             match removed {
                 Ok(notes) => notes.iter().for_each(|note| session.console.complain(note)),
-                // As LVM: who insists is content with a device that has no label.
+                // As LVM: with `--force`, a device without a label is no error.
                 Err(failure)
                     if args.has(Opt::Force) && failure == Failure::failed(format!("No PV found on device {path}.")) => {
                 }

@@ -1,5 +1,5 @@
-//! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report is about. What it shows of them is the report
-//! module's.
+//! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report is about. What it shows of them is the
+//! report module's.
 
 use super::vg::known_group;
 use crate::backend::LabelledPv;
@@ -50,9 +50,9 @@ fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> 
     indexed.collect()
 }
 
-/// The end of a command that only shows. Something that was named and is not there is a failure. A group among all of them
-/// that cannot be opened is told and is none, as in LVM: programs that list everything must not lose their own groups over
-/// a disk that another group misses.
+/// The result of a command that only shows. A named object that does not exist is a failure. If the command lists all
+/// groups, one that cannot be opened is reported and is no failure, as in LVM: programs that list everything must not
+/// lose their own groups over a disk that another group misses.
 pub fn end_of_query(args: &Args, is_incomplete: bool) -> Result {
     match is_incomplete && args.positionals.iter().any(|word| !word.starts_with('@')) {
         true => Err(Failure::Told),
@@ -81,7 +81,8 @@ fn of_volumes(session: &mut Session<'_>, shape: &Shape, selected: &[SelectedGrou
     Ok(shape.render(shape.rows(volumes)))
 }
 
-/// The reports of the named groups, sorted, and whether something was missing; `with_use`: they tell whether devices are open.
+/// The reports of the named groups, sorted, and whether something was missing; `with_use`: they say whether devices are
+/// open.
 pub fn named_reports(session: &mut Session<'_>, words: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
     let mut names = Vec::new();
     for word in words {
@@ -127,8 +128,8 @@ impl Devices {
     }
 }
 
-/// The devices that the words name, by path or by the tag of a physical volume; without words all of them. `with_use`: the
-/// reports of their groups tell whether volumes' devices are open.
+/// The devices that the words name, by path or by the tag of a physical volume; without words all of them. `with_use`:
+/// the reports of their groups say whether volumes' devices are open.
 pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> Result<Devices> {
     let mut labels = session.backend.labels()?;
     labels.sort_by(|a, b| a.path.cmp(&b.path));

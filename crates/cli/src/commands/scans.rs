@@ -1,5 +1,5 @@
-//! lvscan, vgscan and pvscan: what there is, a line each. There is nothing to scan into: these only tell, and with
-//! `pvscan --cache -aay` activate what belongs together, as rules of udev ask.
+//! lvscan, vgscan and pvscan: one line for each volume, group or device. Rowen keeps no cache to fill, so these only
+//! print. `pvscan --cache -aay` also activates a group that is complete, as udev rules ask.
 
 use super::reports::{Devices, end_of_query, named_devices, named_reports};
 use super::volumes::{Role, extent_bytes, role, shown_blocks};

@@ -100,8 +100,8 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// Whether /dev/NAME, where a group's devices will be, is there already. What a group of that name left which is gone with its disks
-/// is cleared away.
+/// Whether /dev/NAME, where a group's devices will be, is there already. What a group of that name left which is gone
+/// with its disks is cleared away.
 pub fn has_nodes(session: &mut Session<'_>, name: &str) -> Result<bool> {
     let nodes = format!("/dev/{name}");
     if session.backend.exists(&nodes) && !session.is_test {
@@ -189,7 +189,8 @@ pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 /// The server joins a device to a group without asking, and so refuses one that holds something. With `-y` the user has
-/// agreed to lose that, so such devices become physical volumes first. Members of any group are left to the server's refusal.
+/// agreed to lose that, so such devices become physical volumes first. Members of any group are left to the server's
+/// refusal.
 fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
     let labels = session.backend.labels()?;
     for path in paths.iter().filter(|path| !labels.iter().any(|label| label.path == **path)) {
@@ -220,7 +221,7 @@ pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<Strin
     Ok(chosen)
 }
 
-/// `--alloc` as it is kept. What is inherited is normal.
+/// `--alloc` as it is kept: `inherit` becomes `normal`.
 fn alloc(args: &Args) -> Option<AllocPolicy> {
     Some(match args.text(Opt::Alloc)? {
         "contiguous" => AllocPolicy::Contiguous,
@@ -334,29 +335,37 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
             session.change(name, Request::ChangeGroup { change: change.clone() })?;
             session.console.say(format!("Volume group \"{name}\" successfully changed"));
         }
-        let Some(activation) = activation else { return Ok(()) };
-        // A group that is not to be activated at boot is passed over, without a word.
-        if activation == Activation::Auto && !report.attributes.autoactivate {
-            return Ok(());
-        }
         match activation {
-            Activation::No => {
-                session.change(name, Request::Deactivate { names: None })?;
-            }
-            Activation::Yes | Activation::Auto => {
-                let ignore_skip = args.has(Opt::IgnoreSkip);
-                let auto = activation == Activation::Auto;
-                session.change(name, Request::Activate { names: None, ignore_skip, auto })?;
-            }
+            Some(activation) => switch(session, args, &report, activation),
+            None => Ok(()),
         }
-        let report = session.report(name)?;
-        // Who has just switched all off is told of no pools, which have no devices to switch.
-        let counts = |volume: &&VolumeReport| match activation {
-            Activation::No => volume.node.active,
-            Activation::Yes | Activation::Auto => is_active(volume),
-        };
-        let active = report.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).filter(counts).count();
-        session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
-        Ok(())
     })
+}
+
+/// Activates or deactivates all volumes of a group, and prints how many are active then.
+fn switch(session: &mut Session<'_>, args: &Args, report: &GroupReport, activation: Activation) -> Result {
+    let name = &report.name;
+    // A group that is not to be activated at boot is passed over, without a word.
+    if activation == Activation::Auto && !report.attributes.autoactivate {
+        return Ok(());
+    }
+    match activation {
+        Activation::No => {
+            session.change(name, Request::Deactivate { names: None })?;
+        }
+        Activation::Yes | Activation::Auto => {
+            let ignore_skip = args.has(Opt::IgnoreSkip);
+            let auto = activation == Activation::Auto;
+            session.change(name, Request::Activate { names: None, ignore_skip, auto })?;
+        }
+    }
+    let after = session.report(name)?;
+    // After a deactivation the count leaves out pools: they have no devices.
+    let counts = |volume: &&VolumeReport| match activation {
+        Activation::No => volume.node.active,
+        Activation::Yes | Activation::Auto => is_active(volume),
+    };
+    let active = after.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).filter(counts).count();
+    session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
+    Ok(())
 }

@@ -8,7 +8,7 @@ use crate::session::{Detail, Session, unexpected, unless_exported};
 use rowen_control::names;
 use rowen_control::protocol::{GroupChange, GroupReport, Outcome, Request};
 
-/// LVM gives a group no name of so many characters when it renames it, though it makes longer ones.
+/// vgrename refuses names of this length, as in LVM; vgcreate takes longer ones.
 const LONGEST_NEW_NAME: usize = 121;
 
 pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
@@ -37,7 +37,7 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     }
     session.change(&from, Request::RenameGroup { to: to.to_owned() })?;
     if !session.is_test {
-        // Its server goes on under the new name; whoever asks next finds it there.
+        // Its server continues under the new name, and the next request finds it there.
         session.report(to)?;
     }
     session.console.say(format!("Volume group \"{from}\" successfully renamed to \"{to}\""));

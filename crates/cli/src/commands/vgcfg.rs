@@ -1,5 +1,6 @@
 //! vgcfgbackup and vgcfgrestore. A document holds names and properties, never contents, so restoring gives back what a
-//! document can truthfully give back: it says what it cannot, and refuses where contents that the document speaks of are gone.
+//! document can truthfully give back: it says what it cannot, and refuses where contents that the document speaks of
+//! are gone.
 
 use super::vg::group_name;
 use crate::failure::{Failure, Result};
@@ -99,7 +100,7 @@ fn list(session: &mut Session<'_>, group: &str, file: Option<&str>) -> Result {
     Ok(())
 }
 
-/// One change and the sentence that tells it.
+/// One change, and the sentence that reports it.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     request: Request,
@@ -115,7 +116,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// What makes the group what the document says, as far as that can be; or why it cannot be.
+    /// The changes that make the group match the document, or why that is impossible.
     fn new(document: &Document, report: &GroupReport, is_forced: bool) -> std::result::Result<Plan, Vec<String>> {
         let group = &report.name;
         if document.uuid != report.uuid {

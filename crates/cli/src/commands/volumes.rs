@@ -1,5 +1,5 @@
-//! What volumes are to each other in LVM's terms: pools, members, snapshots with and without a reserve. The engine knows
-//! fewer kinds; the rules by which LVM's kinds are seen in them are here, once.
+//! What volumes are to each other in LVM's terms: pools, members, snapshots with and without a reserve. The engine
+//! knows fewer kinds; the rules by which LVM's kinds are seen in them are here, once.
 
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, TYPES};
@@ -26,8 +26,8 @@ const NOT_THERE: &[(&str, &[Opt])] = &[
     ("is no VDO", &[Opt::Compression, Opt::Deduplication, Opt::VdoSettings, Opt::VdoPool]),
 ];
 
-/// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be to
-/// lose data that the caller believes safe.
+/// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be
+/// to lose data that the caller believes safe.
 pub fn refuse_redundancy(args: &Args) -> Result {
     if let Some(kind) = args.text(Opt::Type).filter(|kind| !TYPES.contains(kind)) {
         return Err(Failure::failed(format!(
@@ -143,7 +143,7 @@ pub fn extent_bytes(report: &GroupReport) -> u64 {
     report.extent_blocks.max(1) * BLOCK_SIZE
 }
 
-/// Extents that so many blocks take.
+/// The number of extents that hold this number of blocks.
 pub fn extents_of(report: &GroupReport, blocks: u64) -> u64 {
     blocks.div_ceil(report.extent_blocks.max(1))
 }

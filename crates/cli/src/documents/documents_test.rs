@@ -30,7 +30,7 @@ fn every_command_and_option_has_a_place_on_a_page() {
     }
 }
 
-/// Runs bash; nothing where there is none.
+/// Runs bash; `None` if bash is not installed.
 fn bash_says(script: &str) -> Option<(bool, String)> {
     let mut bash = Process::new("bash")
         .arg("-s")

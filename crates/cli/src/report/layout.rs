@@ -45,7 +45,8 @@ pub struct Part {
     text: String,
 }
 
-/// The cells of all rows, one after the other: with ten thousand rows a text for each would take longer than all the rest.
+/// The cells of all rows, one after the other: with ten thousand rows a text for each would take longer than all the
+/// rest.
 pub struct Cells {
     rows: usize,
     columns: usize,
@@ -54,7 +55,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// For so many rows, which are there even without columns.
+    /// For this number of rows, which exist even without columns.
     pub fn new(rows: usize, columns: usize) -> Cells {
         Cells { rows, columns, text: String::new(), ends: Vec::with_capacity(rows * columns) }
     }

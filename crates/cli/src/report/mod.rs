@@ -1,5 +1,5 @@
-//! Reports: which columns and which rows, in what order and form. What a field holds is in [`fields`], what is chosen in
-//! [`select`], the text is made in [`layout`]; all of it as LVM has it.
+//! Reports: which columns and which rows, in what order and form. What a field holds is in [`fields`], what is chosen
+//! in [`select`], the text is made in [`layout`]; all of it as LVM has it.
 
 pub mod fields;
 pub mod index;
@@ -231,7 +231,7 @@ impl Shape {
         self.used().any(Field::counts_all)
     }
 
-    /// Whether a field tells if devices are open.
+    /// Whether a field shows if devices are open.
     pub fn tells_use(&self) -> bool {
         self.used().any(Field::tells_use)
     }
@@ -256,7 +256,7 @@ impl Shape {
         }
     }
 
-    /// A volume has a row for each of its segments where a column tells them apart.
+    /// A volume has a row for each of its segments if a column differs between them.
     fn knows_segments(&self) -> bool {
         self.kind == Kind::Segment || self.used().any(Field::needs_places)
     }
@@ -302,7 +302,8 @@ impl Shape {
 
     /// The rows' places, in the order of the report.
     fn in_order(&self, rows: &[Row<'_>]) -> Vec<usize> {
-        // Each row's keys once, not for each comparison; and none that are the same in all rows, as often the group's name.
+        // Each row's keys once, not for each comparison; and none that are the same in all rows, as often the group's
+        // name.
         let mut keys: Vec<(Vec<Value<'_>>, bool)> = Vec::with_capacity(self.sort.len());
         for (field, is_reversed) in &self.sort {
             let column: Vec<Value<'_>> = rows.iter().map(|row| field.of(row)).collect();

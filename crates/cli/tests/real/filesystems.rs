@@ -11,7 +11,7 @@ struct Filesystem {
     mkfs: &'static [&'static str],
     /// The read-only checker, which must find nothing.
     check: &'static [&'static str],
-    /// Needed to mount the snapshot beside its origin, which has the same identity.
+    /// Needed to mount the snapshot together with its origin, which has the same UUID.
     mount_snapshot: &'static str,
 }
 
@@ -135,7 +135,7 @@ fn is_kept(dir: &Path, seed: u64) {
     }
 }
 
-/// Makes, changes, renames and removes files until told to stop.
+/// Makes, changes, renames and removes files until it is stopped.
 fn stir(dir: &Path, seed: u64, stop: &AtomicBool, steps: &AtomicU64) {
     let mut random = Random(seed);
     while !stop.load(Ordering::Relaxed) {

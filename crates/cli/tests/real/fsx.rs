@@ -1,6 +1,6 @@
-//! Random I/O through the devices against a model in memory: writes, reads, flushes, discards, zeroes of any aligned
-//! range, on a volume and on writable snapshots of it, while snapshots are made and removed, the volume is extended and
-//! reverted, and its server is killed. `ROWEN_FSX_SEED` and `ROWEN_FSX_STEPS` choose another run.
+//! Random I/O through the devices against a model in memory: writes, reads, flushes, discards and zeroes of any aligned
+//! range. It goes to a volume and to writable snapshots of it. Meanwhile snapshots are made and removed, the volume is
+//! extended and reverted, and its server is killed. `ROWEN_FSX_SEED` and `ROWEN_FSX_STEPS` choose another run.
 
 use crate::world::{MIB, Random, World};
 use rustix::fs::{FallocateFlags, OFlags};

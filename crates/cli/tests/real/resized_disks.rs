@@ -87,7 +87,7 @@ fn a_disk_between_others_grows_and_shrinks_while_its_filesystem_is_mounted() {
     world.unmount("lv");
     world.ok("check VG");
 
-    // Cut too far, it is told, nothing is changed, and made as large again it is as it was.
+    // If the file is cut too far, pvresize refuses and changes nothing. At its old size, the disk works as before.
     world.ok("vgchange -an VG");
     world.ok("stop VG");
     between.resize(570);

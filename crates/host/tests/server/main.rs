@@ -8,6 +8,7 @@
 
 mod devices;
 mod freezing;
+mod groups;
 mod life;
 mod planted;
 mod socket;
@@ -23,7 +24,7 @@ use std::time::Instant;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [devices::TESTS, freezing::TESTS, life::TESTS, socket::TESTS, stacks::TESTS, usage::TESTS, volumes::TESTS].concat()
+    [devices::TESTS, freezing::TESTS, groups::TESTS, life::TESTS, socket::TESTS, stacks::TESTS, usage::TESTS, volumes::TESTS].concat()
 }
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
-//! The table of fields: every field of every report, once, with its section, name, heading, type, least width, meaning and
-//! where its value comes from. `-o`, `-O`, `-S`, the list of fields, and the documents that are made from it all read this.
-//! Names, headings and order are LVM's. A field of LVM's that Rowen has nothing to say for is there and blank, as LVM shows
-//! it for volumes without the thing.
+//! The table of fields: every field of every report, once, with its section, name, heading, type, least width, meaning
+//! and where its value comes from. `-o`, `-O`, `-S`, the list of fields, and the documents that are made from it all
+//! read this. Names, headings and order are LVM's. A field of LVM's that Rowen has nothing to say for is there and
+//! blank, as LVM shows it for volumes without the thing.
 
 mod group;
 mod pv;
@@ -188,7 +188,7 @@ impl Field {
         ["lv_count", "snap_count"].contains(&self.name)
     }
 
-    /// Whether its value tells if devices are open.
+    /// Whether its value shows if devices are open.
     pub fn tells_use(&self) -> bool {
         ["lv_attr", "lv_device_open"].contains(&self.name)
     }

@@ -1,4 +1,4 @@
-//! Fields that LVM does not have, because it has nothing like them: who holds which space.
+//! Fields that LVM does not have, because it has nothing like them: which volume holds which space.
 
 use super::group::vg;
 use super::volume::lv;

@@ -1,4 +1,5 @@
-//! What a volume's device is, and how full it is. Of a volume without a device, as in LVM, little is told.
+//! The state of a volume's device, and how full the volume is. As in LVM, a volume without a device shows little of
+//! this.
 
 use super::fields;
 use super::volume::{Lv, attr, is_active, lv};

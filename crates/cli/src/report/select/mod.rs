@@ -182,7 +182,7 @@ fn text<'v>(value: &'v Value<'_>) -> &'v str {
     if let Value::Text(text) = value { text } else { "" }
 }
 
-/// The value as a number; none where there is none, or one that is below zero.
+/// The value as a number; `None` if it has no number, or one below zero.
 fn number(value: &Value<'_>) -> Option<u64> {
     match value {
         Value::Number(number) => u64::try_from(*number).ok(),

@@ -34,6 +34,7 @@ fn chosen(world: &mut Fake, criteria: &str) -> Result<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of criteria")]
 fn what_lvm_chooses() {
     let mut world = world();
     const ALL: &str = "big lin pool snap thin tsnap";
@@ -133,6 +134,7 @@ fn what_lvm_chooses() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of criteria")]
 fn what_lvm_refuses() {
     let mut world = world();
     let at = |place: &str| format!("Selection syntax error at '{place}'.\nUse 'help' for selection to get more help.");

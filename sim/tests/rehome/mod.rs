@@ -1,6 +1,5 @@
-//! A volume of which a part was overwritten under snapshots comes back to one place: when they are gone, and where it is filled while
-//! they are held.
-#![allow(clippy::unwrap_used)]
+//! A volume of which a part was overwritten under snapshots comes back to one place: when they are gone, and where it
+//! is filled while they are held.
 
 mod fill;
 
@@ -34,7 +33,7 @@ async fn idle(client: &Client) {
     client.group.rehome_idle().await.unwrap();
 }
 
-/// Overwrites so many percent of a volume's blocks, at random.
+/// Overwrites this percentage of a volume's blocks, at random.
 async fn overwrite(client: &Client, vol: Vol, blocks: u64, percent: u64, rng: &mut Rng) {
     for _ in 0..blocks * percent / 100 {
         let block = rng.below(blocks);
@@ -95,8 +94,8 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
     }
 }
 
-/// What is written, flushed and frozen while windows are copied and moved is there afterwards. Returns how many were: moved, and
-/// filled.
+/// What is written, flushed and frozen while windows are copied and moved is there afterwards. Returns how many were:
+/// moved, and filled.
 fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
     let blocks = 8 * WINDOW;
     let mut setup = setup(64, true);

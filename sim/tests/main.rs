@@ -1,0 +1,67 @@
+//! All tests on simulated disks, as one program: the engine's code is compiled once for all of them, and while one test
+//! uses one processor, others use the rest. A file is named here, or its tests do not run; a test of its own sees to
+//! that. `cargo test -p rowen-sim --test all gates` runs the tests of `gates.rs`.
+#![allow(clippy::unwrap_used)]
+
+mod aborted;
+mod ages;
+mod aging;
+mod allocatable;
+mod backing;
+mod bad_places;
+mod bad_ring;
+mod bad_sectors;
+mod bad_slots;
+mod check_beside;
+mod commits;
+mod crash;
+mod damage;
+mod disk;
+mod errors;
+mod exec;
+mod figures;
+mod freed_together;
+mod fuzz_image;
+mod gates;
+mod golden;
+mod group_changes;
+mod group_snapshots;
+mod in_flight;
+mod io_counts;
+mod late_reads;
+mod late_repairs;
+mod merge_races;
+mod model;
+mod named_places;
+mod no_room;
+mod oracle;
+mod orphans;
+mod physical_volumes;
+mod pools;
+mod rehome;
+mod reopened;
+mod replay_in_parts;
+mod revived;
+mod searches;
+mod shrink;
+mod slow_frame;
+mod slow_reads;
+mod unread_nodes;
+mod waiting_merges;
+mod woken;
+mod worlds;
+mod years;
+
+use std::collections::BTreeSet;
+
+#[test]
+fn every_file_of_tests_is_named_here() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_test = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "rs") || path.join("mod.rs").exists();
+    let names = entries.filter(is_test).map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    let files: BTreeSet<String> = names.filter(|name| name != "main").collect();
+    let lines = include_str!("main.rs").lines();
+    let named = lines.filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).map(str::to_owned).collect();
+    assert_eq!(files, named);
+}
