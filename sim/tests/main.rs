@@ -46,6 +46,7 @@ mod searches;
 mod shrink;
 mod slow_frame;
 mod slow_reads;
+mod three_years;
 mod unread_nodes;
 mod waiting_merges;
 mod woken;
@@ -58,7 +59,8 @@ use std::collections::BTreeSet;
 fn every_file_of_tests_is_named_here() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let is_test = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "rs") || path.join("mod.rs").exists();
+    let is_test =
+        |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "rs") || path.join("mod.rs").exists();
     let names = entries.filter(is_test).map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
     let files: BTreeSet<String> = names.filter(|name| name != "main").collect();
     let lines = include_str!("main.rs").lines();

@@ -4,7 +4,6 @@
 //! A group is filled to a share that stays the same. Each hour a snapshot is taken, blocks are overwritten at random and in
 //! order, and snapshots are pruned to 24 hourly, 30 daily and 12 monthly ones. Each day there are discards, and a filler comes
 //! or goes when the fill has moved. The disk's time is virtual and exact, the processor costs nothing: noise there is none.
-#![allow(clippy::unwrap_used)]
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry};
 use rowen_engine::group::{

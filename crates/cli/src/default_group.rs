@@ -1,25 +1,8 @@
 //! `LVM_VG_NAME`: the volume group that is meant where a command line names a logical volume without one, or none at all.
 
+use crate::command::{Command, Operands};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::table::Command;
-
-/// Which operands of a command are logical volumes.
-enum Volumes {
-    All,
-    First,
-    /// The first when it starts from one; else a group, which may be left out.
-    Origin,
-}
-
-fn volumes(command: &Command) -> Option<Volumes> {
-    match command.name {
-        "lvs" | "lvdisplay" | "lvchange" | "lvremove" => Some(Volumes::All),
-        "lvextend" | "lvreduce" | "lvresize" | "lvconvert" => Some(Volumes::First),
-        "lvcreate" => Some(Volumes::Origin),
-        _ => None,
-    }
-}
 
 /// Reads the command line as if the group stood where it was left out.
 pub fn apply(command: &Command, group: &str, args: &mut Args) {
@@ -28,17 +11,17 @@ pub fn apply(command: &Command, group: &str, args: &mut Args) {
             *word = format!("{group}/{word}");
         }
     };
-    match volumes(command) {
-        Some(Volumes::All) => args.positionals.iter_mut().for_each(complete),
-        Some(Volumes::First) => args.positionals.iter_mut().take(1).for_each(complete),
+    match command.operands {
+        Operands::Volumes => args.positionals.iter_mut().for_each(complete),
+        Operands::VolumeFirst => args.positionals.iter_mut().take(1).for_each(complete),
         // A sparse volume starts from nothing.
-        Some(Volumes::Origin) if args.has(Opt::Snapshot) && !args.has(Opt::VirtualSize) => {
+        Operands::OriginOrGroup if args.has(Opt::Snapshot) && !args.has(Opt::VirtualSize) => {
             args.positionals.iter_mut().take(1).for_each(complete);
         }
-        Some(Volumes::Origin) if args.positionals.is_empty() && !names_group(args) => {
+        Operands::OriginOrGroup if args.positionals.is_empty() && !names_group(args) => {
             args.positionals.push(group.to_owned());
         }
-        Some(Volumes::Origin) | None => {}
+        _ => {}
     }
 }
 
@@ -55,7 +38,7 @@ mod tests {
     fn read(line: &str) -> Vec<String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let command = table::find(&words[0]).unwrap();
-        let mut args = parse::parse(command, &words[1..]).unwrap();
+        let mut args = parse::parse(command.name, command.options, &words[1..]).unwrap();
         apply(command, "g", &mut args);
         args.positionals
     }

@@ -1,19 +1,14 @@
 //! Help, made from the table.
 
+use crate::command::Command;
 use crate::options::{COMMON, Kind, Opt};
-use crate::table::{COMMANDS, Command};
 use std::fmt::Write;
-
-/// How a command is called: LVM's commands have names of their own.
-pub fn called(command: &Command) -> String {
-    if command.is_lvm { command.name.to_owned() } else { format!("rowen {}", command.name) }
-}
 
 /// A command's help.
 pub fn of_command(command: &Command) -> String {
     let mut text = format!("  {} - {}\n\n", command.name, command.summary);
     for form in command.forms {
-        let line = format!("  {} {form}", called(command));
+        let line = format!("  {} {form}", command.called());
         let _infallible = writeln!(text, "{}", line.trim_end());
     }
     if !command.options.is_empty() {
@@ -41,13 +36,13 @@ fn of_option(option: Opt) -> String {
 }
 
 /// The list of commands.
-pub fn overview() -> String {
+pub fn overview(commands: &[Command]) -> String {
     let mut text = String::from(
         "  Rowen: volume groups in user space, whose snapshots cost nothing.\n\n  rowen COMMAND [OPTIONS] ..., or COMMAND by its own \
          name where it is installed.\n  Use 'rowen COMMAND --help' for more information.\n\n",
     );
-    let width = COMMANDS.iter().map(|command| command.name.len()).max().unwrap_or_default();
-    for command in COMMANDS {
+    let width = commands.iter().map(|command| command.name.len()).max().unwrap_or_default();
+    for command in commands {
         let _infallible = writeln!(text, "  {:<width$}  {}", command.name, command.summary);
     }
     text
@@ -56,10 +51,11 @@ pub fn overview() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::COMMANDS;
 
     #[test]
     fn each_command_has_its_line_in_two_columns() {
-        let text = overview();
+        let text = overview(COMMANDS);
         let columns: Vec<usize> = COMMANDS
             .iter()
             .map(|command| {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod command;
 mod commands;
 mod console;
 mod default_group;
@@ -13,6 +14,7 @@ mod help;
 mod options;
 mod parse;
 mod report;
+mod roles;
 mod session;
 mod shell;
 mod table;
@@ -66,9 +68,9 @@ pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, prog
 
 fn run_multi_call(session: &mut Session<'_>, called: &str, words: &[String]) -> u8 {
     let (name, rest) = match words {
-        [] if called == "lvm" => return shell::run(session),
+        [] if called == "lvm" => return shell::run(session, run_named),
         [] => {
-            session.console.raw_out(&help::overview());
+            session.console.raw_out(&help::overview(table::COMMANDS));
             return exit::OK;
         }
         [name, rest @ ..] => (name.as_str(), rest),
@@ -87,7 +89,7 @@ fn run_named(session: &mut Session<'_>, name: &str, rest: &[String]) -> Option<u
         return Some(run_command(session, command, rest));
     }
     let text = match rest {
-        [] => help::overview(),
+        [] => help::overview(table::COMMANDS),
         [about, ..] => match table::find(about) {
             Some(command) => help::of_command(command),
             None => {
@@ -101,31 +103,31 @@ fn run_named(session: &mut Session<'_>, name: &str, rest: &[String]) -> Option<u
     Some(exit::OK)
 }
 
-fn run_command(session: &mut Session<'_>, command: &'static table::Command, words: &[String]) -> u8 {
+fn run_command(session: &mut Session<'_>, command: &'static command::Command, words: &[String]) -> u8 {
     match try_command(session, command, words) {
         Ok(()) => exit::OK,
         Err(failure) => {
-            for line in failure.lines(&help::called(command)) {
+            for line in failure.lines(&command.called()) {
                 session.console.raw_err(&format!("{line}\n"));
             }
             // A command with one form prints it. If there are several, it is not known which one was meant.
             if let (Failure::NoForm, [form]) = (&failure, command.forms) {
                 session.console.complain("Correct command syntax is:");
-                session.console.raw_out(&format!("  {} {form}\n\n", help::called(command)));
+                session.console.raw_out(&format!("  {} {form}\n\n", command.called()));
             }
             failure.exit_code()
         }
     }
 }
 
-fn try_command(session: &mut Session<'_>, command: &'static table::Command, words: &[String]) -> failure::Result {
+fn try_command(session: &mut Session<'_>, command: &'static command::Command, words: &[String]) -> failure::Result {
     // Control characters have no place in a name, and would make a mess of the sentence that refuses them.
     if let Some(word) =
         words.iter().find(|word| word.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER))
     {
         return Err(Failure::usage(format!("The argument {word:?} contains characters that cannot be used.")));
     }
-    let mut args = parse::parse(command, words)?;
+    let mut args = parse::parse(command.name, command.options, words)?;
     if let Some(group) = session.backend.default_group() {
         default_group::apply(command, &group, &mut args);
     }

@@ -98,6 +98,9 @@ macro_rules! options {
 }
 
 /// The kinds of volume that can be made; the others are LVM's and refused with a reason.
+/// What `--type` of lvmconfig takes.
+const CONFIG_TYPES: &[&str] = &["current", "default", "diff", "full", "list", "missing", "new"];
+
 pub const TYPES: &[&str] = &["linear", "striped", "snapshot", "thin", "thin-pool"];
 const ALL_TYPES: &[&str] = &[
     "linear",
@@ -220,8 +223,8 @@ options! {
     MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
     UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata anew.";
-    ConfigType None, "type", Kind::Word(crate::commands::config::TYPES), "Which: those in force, all defaults, what differs, everything, names, what is not set.";
-    TypeConfig None, "typeconfig", Kind::Word(crate::commands::config::TYPES), "As --type.";
+    ConfigType None, "type", Kind::Word(CONFIG_TYPES), "Which: those in force, all defaults, what differs, everything, names, what is not set.";
+    TypeConfig None, "typeconfig", Kind::Word(CONFIG_TYPES), "As --type.";
     ListSettings None, "list", Kind::Flag, "The names of all settings.";
     Validate None, "validate", Kind::Flag, "Only check that the files can be read.";
     MergedConfig None, "mergedconfig", Kind::Flag, "Accepted for LVM's clients: settings are always shown as they lie over each other.";

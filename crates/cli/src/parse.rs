@@ -4,8 +4,6 @@
 
 use crate::failure::{Failure, Result};
 use crate::options::{COMMON, Kind, Opt, Spec};
-use crate::report::Kind as ReportKind;
-use crate::table::Command;
 use rowen_control::config::Config;
 use rowen_control::sizes::{Extents, Sign, Size, SizeError};
 use rowen_control::{names, units::Units};
@@ -83,26 +81,9 @@ impl Args {
         self.text(Opt::UnitsShown).or(setting.as_deref()).and_then(Units::parse).unwrap_or_default()
     }
 
-    /// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about
-    /// that kind alone; what comes before it is about a command's one report.
-    pub fn of_report(&self, kind: ReportKind, is_only: bool) -> Vec<(Opt, String)> {
-        let is_own = |key: &str| match kind {
-            ReportKind::Volume | ReportKind::Segment if is_only => key == "lv" || key == "seg",
-            ReportKind::Pv | ReportKind::Piece if is_only => key == "pv" || key == "pvseg",
-            _ => key == kind.key(),
-        };
-        let mut is_about_it = is_only;
-        let mut own = Vec::new();
-        for (option, value) in &self.options {
-            match option {
-                Opt::ConfigReport => is_about_it = is_own(value),
-                // Criteria hold for every part of a full report that does not have its own.
-                Opt::Select if !self.has(Opt::ConfigReport) => own.push((*option, value.clone())),
-                Opt::Fields | Opt::Sort | Opt::Select if is_about_it => own.push((*option, value.clone())),
-                _ => {}
-            }
-        }
-        own
+    /// The options that were given, in order, each with its value.
+    pub fn given(&self) -> &[(Opt, String)] {
+        &self.options
     }
 
     /// Whether anything is named: by operands or by criteria.
@@ -135,8 +116,16 @@ fn activation(value: &str) -> Option<Activation> {
     }
 }
 
-/// Reads `words`, which follow the command's name.
-pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
+/// What a command line is read against: the command's name, for sentences, and the options of its own.
+#[derive(Clone, Copy)]
+struct Grammar<'a> {
+    tool: &'a str,
+    options: &'a [Opt],
+}
+
+/// Reads `words`, which follow the name of the command `tool`. It takes these options and those of every command.
+pub fn parse(tool: &str, options: &[Opt], words: &[String]) -> Result<Args> {
+    let grammar = Grammar { tool, options };
     let mut args = Args::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -151,21 +140,21 @@ pub fn parse(command: &Command, words: &[String]) -> Result<Args> {
                 args.positionals.extend(words.by_ref().cloned());
                 break;
             }
-            let spec = find_long(command, &name)?;
+            let spec = find_long(grammar, &name)?;
             let value = match (spec.kind, joined) {
                 (Kind::Flag, Some(_)) => {
-                    let (tool, long) = (command.name, spec.long);
+                    let long = spec.long;
                     return Err(Failure::Getopt(format!("{tool}: option '--{long}' doesn't allow an argument")));
                 }
                 (Kind::Flag, None) => String::new(),
                 (_, Some(value)) => value,
                 (_, None) => words.next().cloned().ok_or_else(|| {
-                    Failure::Getopt(format!("{}: option '--{}' requires an argument", command.name, spec.long))
+                    Failure::Getopt(format!("{}: option '--{}' requires an argument", grammar.tool, spec.long))
                 })?,
             };
             args.options.push((spec.id, checked(spec, value)?));
         } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            parse_letters(command, letters, &mut words, &mut args)?;
+            parse_letters(grammar, letters, &mut words, &mut args)?;
         } else {
             args.positionals.push(word.clone());
         }
@@ -190,15 +179,15 @@ fn refuse_repeated(args: &Args) -> Result {
 }
 
 fn parse_letters(
-    command: &Command,
+    grammar: Grammar<'_>,
     letters: &str,
     words: &mut std::slice::Iter<'_, String>,
     args: &mut Args,
 ) -> Result {
     for (at, letter) in letters.char_indices() {
-        let spec = all(command)
+        let spec = all(grammar)
             .find(|spec| spec.short == Some(letter))
-            .ok_or_else(|| Failure::Getopt(format!("{}: invalid option -- '{letter}'", command.name)))?;
+            .ok_or_else(|| Failure::Getopt(format!("{}: invalid option -- '{letter}'", grammar.tool)))?;
         if spec.kind == Kind::Flag {
             args.options.push((spec.id, String::new()));
             continue;
@@ -206,7 +195,7 @@ fn parse_letters(
         let rest = &letters[at + letter.len_utf8()..];
         let value = match rest {
             "" => words.next().cloned().ok_or_else(|| {
-                Failure::Getopt(format!("{}: option requires an argument -- '{letter}'", command.name))
+                Failure::Getopt(format!("{}: option requires an argument -- '{letter}'", grammar.tool))
             })?,
             joined => joined.to_owned(),
         };
@@ -216,28 +205,28 @@ fn parse_letters(
     Ok(())
 }
 
-fn all(command: &Command) -> impl Iterator<Item = &'static Spec> {
-    command.options.iter().chain(COMMON).map(|option| option.spec())
+fn all(grammar: Grammar<'_>) -> impl Iterator<Item = &'static Spec> {
+    grammar.options.iter().chain(COMMON).map(|option| option.spec())
 }
 
-fn find_long(command: &Command, name: &str) -> Result<&'static Spec> {
-    if let Some(exact) = all(command).find(|spec| spec.long == name) {
+fn find_long(grammar: Grammar<'_>, name: &str) -> Result<&'static Spec> {
+    if let Some(exact) = all(grammar).find(|spec| spec.long == name) {
         return Ok(exact);
     }
     let mut candidates: Vec<&Spec> =
-        all(command).filter(|spec| !name.is_empty() && spec.long.starts_with(name)).collect();
+        all(grammar).filter(|spec| !name.is_empty() && spec.long.starts_with(name)).collect();
     // As LVM lists them: those without a letter first, then by letter.
     candidates.sort_by_key(|spec| {
         (spec.short.map(|short| (short.to_ascii_lowercase(), short.is_ascii_uppercase())), spec.long)
     });
     match candidates[..] {
         [only] => Ok(only),
-        [] => Err(Failure::Getopt(format!("{}: unrecognized option '--{name}'", command.name))),
+        [] => Err(Failure::Getopt(format!("{}: unrecognized option '--{name}'", grammar.tool))),
         _ => {
             let longs: Vec<String> = candidates.iter().map(|spec| format!(" '--{}'", spec.long)).collect();
             Err(Failure::Getopt(format!(
                 "{}: option '--{name}' is ambiguous; possibilities:{}",
-                command.name,
+                grammar.tool,
                 longs.concat()
             )))
         }

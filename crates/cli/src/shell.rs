@@ -5,8 +5,11 @@ use crate::failure::exit;
 use crate::session::Session;
 use std::io::{self, IsTerminal};
 
-/// Reads and runs commands until there are no more.
-pub fn run(session: &mut Session<'_>) -> u8 {
+/// Runs the command of a name with these words, or shows help; `None`: there is no such command.
+pub type RunNamed = fn(&mut Session<'_>, &str, &[String]) -> Option<u8>;
+
+/// Reads commands and runs them with `run_named`, until there are no more.
+pub fn run(session: &mut Session<'_>, run_named: RunNamed) -> u8 {
     let is_interactive = io::stdin().is_terminal();
     loop {
         session.console.flush();
@@ -29,7 +32,7 @@ pub fn run(session: &mut Session<'_>) -> u8 {
         session.is_test = false;
         session.console.set_silent(false);
         session.command_line = words.join(" ");
-        if crate::run_named(session, name, rest).is_none() {
+        if run_named(session, name, rest).is_none() {
             session.console.complain(format!("No such command '{name}'.  Try 'help'."));
         }
     }

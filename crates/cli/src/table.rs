@@ -1,6 +1,7 @@
 //! The table of commands: names, forms, options, examples. Parsing, help, the list of symlinks and the dispatch come
 //! from it. So each command is here, and each has help.
 
+use crate::command::{Command, Operands};
 use crate::commands::{
     config, display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit,
     refused, reports, scans, vg, vg_edit, vgcfg,
@@ -9,20 +10,6 @@ use crate::failure::Result;
 use crate::options::Opt::{self, *};
 use crate::parse::Args;
 use crate::session::Session;
-
-/// A command's entry.
-pub struct Command {
-    pub name: &'static str,
-    pub summary: &'static str,
-    /// It has LVM's name, and may be called by it.
-    pub is_lvm: bool,
-    /// What may follow the options, a form each.
-    pub forms: &'static [&'static str],
-    pub options: &'static [Opt],
-    /// Each with what it does.
-    pub examples: &'static [(&'static str, &'static str)],
-    pub run: fn(&mut Session<'_>, &Args) -> Result,
-}
 
 /// The options of every report, and those of one.
 macro_rules! report {
@@ -87,14 +74,6 @@ macro_rules! resize {
 const RESIZE: &[Opt] = resize!();
 const EXTEND: &[Opt] = resize!(UsePolicies);
 
-impl Command {
-    /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a
-    /// group or rescue it do not.
-    pub fn heeds_settings(&self) -> bool {
-        self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
-    }
-}
-
 /// Every command, in the order of help.
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -102,6 +81,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Initialize physical volume(s) for use by Rowen",
         is_lvm: true,
         forms: &["PV ..."],
+        operands: Operands::Devices,
         options: &[
             Force,
             Zero,
@@ -125,6 +105,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Remove label(s) from physical volume(s)",
         is_lvm: true,
         forms: &["PV ..."],
+        operands: Operands::Devices,
         options: &[Force],
         examples: &[("pvremove /dev/sdb", "make the disk a plain disk again")],
         run: pv::remove,
@@ -134,6 +115,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about physical volumes",
         is_lvm: true,
         forms: &["[ PV ... ]"],
+        operands: Operands::Devices,
         options: report!(Segments),
         examples: &[("pvs --noheadings -o pv_name,vg_name", "names alone, for a script")],
         run: reports::pvs,
@@ -143,6 +125,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Manage the devices file",
         is_lvm: true,
         forms: &["[ --adddev PV | --deldev PV ]"],
+        operands: Operands::Devices,
         options: &[AddDev, DelDev],
         examples: &[
             ("lvmdevices", "the files and devices that are known as physical volumes"),
@@ -155,6 +138,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Create a volume group",
         is_lvm: true,
         forms: &["VG_new PV ..."],
+        operands: Operands::GroupAndDevices,
         options: &[
             ExtentSize,
             AddTag,
@@ -191,6 +175,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Remove volume group(s)",
         is_lvm: true,
         forms: &["VG|Tag|Select ..."],
+        operands: Operands::Groups,
         options: &[NoUdevSync, Select, Force, AutoBackup, ReportFormat],
         examples: &[("vgremove -f vg0", "with all its volumes, without asking")],
         run: vg::remove,
@@ -200,6 +185,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Add physical volumes to a volume group",
         is_lvm: true,
         forms: &["VG PV ..."],
+        operands: Operands::GroupAndDevices,
         options: &[
             Force,
             Zero,
@@ -222,6 +208,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about volume groups",
         is_lvm: true,
         forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
         options: report!(),
         examples: &[("vgs --units b --nosuffix -o vg_size,vg_free vg0", "exact figures")],
         run: reports::vgs,
@@ -235,6 +222,7 @@ pub const COMMANDS: &[Command] = &[
             "--addtag|--deltag Tag VG|@Tag ...",
             "--setautoactivation y|n|-l Number|-p Number|-x y|n|--alloc Policy VG ...",
         ],
+        operands: Operands::Groups,
         options: &[
             Select,
             Activate,
@@ -283,6 +271,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Backup volume group configuration(s)",
         is_lvm: true,
         forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
         options: &[File],
         examples: &[
             ("vgcfgbackup vg0", "names and properties, not contents"),
@@ -295,6 +284,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Restore volume group configuration",
         is_lvm: true,
         forms: &["VG"],
+        operands: Operands::Groups,
         options: &[File, List, ForceLong, MetadataType],
         examples: &[
             ("vgcfgrestore --list vg0", "the copies that were kept, oldest first"),
@@ -316,6 +306,7 @@ pub const COMMANDS: &[Command] = &[
             "-L Size|-l Extents -T VG/POOL [-V Size -n LV]",
             "--type thin-pool -L Size|-l Extents [-n LV] VG",
         ],
+        operands: Operands::OriginOrGroup,
         options: &[
             Name,
             Size,
@@ -387,6 +378,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Remove logical volume(s) from the system",
         is_lvm: true,
         forms: &["VG|LV|Tag|Select ..."],
+        operands: Operands::Volumes,
         options: &[NoUdevSync, Select, Force, AutoBackup, NoHistory, ReportFormat],
         examples: &[
             ("lvremove vg0/before", "asks first when the volume is active"),
@@ -399,6 +391,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about logical volumes",
         is_lvm: true,
         forms: &["[ VG|VG/LV|@Tag ... ]"],
+        operands: Operands::Volumes,
         options: report!(Segments),
         examples: &[
             ("lvs vg0", "the volumes of one group"),
@@ -412,6 +405,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display everything about volume groups and all that is in them",
         is_lvm: false,
         forms: &["[ VG|@Tag ... ]"],
+        operands: Operands::Groups,
         options: report!(),
         examples: &[(
             "rowen fullreport --reportformat json --configreport seg -o, vg0",
@@ -424,6 +418,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display information about a logical volume",
         is_lvm: true,
         forms: &["[ VG|VG/LV|@Tag ... ]"],
+        operands: Operands::Volumes,
         options: report!(Colon, Columns, Maps),
         examples: &[
             ("lvdisplay vg0/original", "a page"),
@@ -436,6 +431,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display volume group information",
         is_lvm: true,
         forms: &["[ VG|@Tag ... ]"],
+        operands: Operands::Groups,
         options: report!(Colon, Columns, Short, ActiveGroups),
         examples: &[("vgdisplay vg0", "a page"), ("vgdisplay -s", "a line for each group")],
         run: display::vgdisplay,
@@ -445,6 +441,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display various attributes of physical volume(s)",
         is_lvm: true,
         forms: &["[ PV|@Tag ... ]"],
+        operands: Operands::Devices,
         options: report!(Colon, Columns, Short, Maps),
         examples: &[("pvdisplay /dev/sdb", "a page"), ("pvdisplay -m /dev/sdb", "also what lies on it")],
         run: display::pvdisplay,
@@ -454,6 +451,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List all logical volumes in all volume groups",
         is_lvm: true,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[All, BlockDevice, Cache, UnitsShown, Partial, ReadOnlyView, IgnoreLockingFailure, ReportFormat],
         examples: &[("lvscan", "a line for each volume")],
         run: scans::lvscan,
@@ -463,6 +461,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Search for all volume groups",
         is_lvm: true,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[MakeNodes, Cache, Partial, IgnoreLockingFailure, ReportFormat],
         examples: &[("vgscan", "a line for each group")],
         run: scans::vgscan,
@@ -472,6 +471,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List all physical volumes",
         is_lvm: true,
         forms: &["[ PV ... ]"],
+        operands: Operands::Devices,
         options: &[
             ExportedOnly,
             FreeOnly,
@@ -502,6 +502,7 @@ pub const COMMANDS: &[Command] = &[
             "LV PV ...",
             "--usepolicies LV",
         ],
+        operands: Operands::VolumeFirst,
         options: EXTEND,
         examples: &[
             ("lvextend -L +10G vg0/original", "10 GiB more, while it is mounted"),
@@ -515,6 +516,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Reduce the size of a logical volume",
         is_lvm: true,
         forms: &["-L|--size [-]Size[m|UNIT] LV"],
+        operands: Operands::VolumeFirst,
         options: RESIZE,
         examples: &[("lvreduce -L 5G vg0/original", "what lies beyond 5 GiB is lost")],
         run: lvresize::reduce,
@@ -528,6 +530,7 @@ pub const COMMANDS: &[Command] = &[
             "-l|--extents [+|-]Number[%VG|FREE|PVS|ORIGIN] LV [PV ...]",
             "LV PV ...",
         ],
+        operands: Operands::VolumeFirst,
         options: RESIZE,
         examples: &[("lvresize -L 20G vg0/original", "larger or smaller")],
         run: lvresize::resize,
@@ -537,6 +540,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Rename a logical volume",
         is_lvm: true,
         forms: &["VG LV LV_new", "VG/LV VG/LV_new|LV_new"],
+        operands: Operands::GroupAndVolumes,
         options: &[NoUdevSync, AutoBackup, ReportFormat],
         examples: &[("lvrename vg0 original current", "its device is renamed with it, also while in use")],
         run: lvrename::run,
@@ -546,6 +550,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Change the attributes of logical volume(s)",
         is_lvm: true,
         forms: &["-a|--activate y|n|ay VG|LV|Tag|Select ...", "VG|LV|Tag|Select ..."],
+        operands: Operands::Volumes,
         options: &[
             Select,
             Activate,
@@ -606,6 +611,7 @@ pub const COMMANDS: &[Command] = &[
             "--type snapshot VG/LV_origin LV",
             "--type thin --thinpool LV [--originname LV_new] VG/LV",
         ],
+        operands: Operands::VolumeFirst,
         options: &[
             Merge,
             MergeSnapshot,
@@ -673,6 +679,7 @@ pub const COMMANDS: &[Command] = &[
             "-a -x|--allocatable y|n",
             "-a --addtag|--deltag Tag",
         ],
+        operands: Operands::Devices,
         options: &[
             Select,
             AddTag,
@@ -696,6 +703,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Resize physical volume(s)",
         is_lvm: true,
         forms: &["PV ..."],
+        operands: Operands::Devices,
         options: &[PvSizeLimit, ReportFormat],
         examples: &[
             ("pvresize /dev/sdb", "after the disk or file has grown"),
@@ -708,6 +716,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Check the labels of physical volume(s)",
         is_lvm: true,
         forms: &["PV ..."],
+        operands: Operands::Devices,
         options: &[LabelSector],
         examples: &[("pvck /dev/sdb", "exit code 0: its label is sound")],
         run: pv_edit::check,
@@ -717,6 +726,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Refused: blocks that snapshots share cannot be moved yet",
         is_lvm: true,
         forms: &["PV [ PV ... ]"],
+        operands: Operands::Devices,
         options: &[Name, Alloc, Background, Interval, AutoBackup, ReportFormat],
         examples: &[("pvmove /dev/sdb", "exits with 5")],
         run: refused::pvmove,
@@ -726,6 +736,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Remove physical volume(s) from a volume group",
         is_lvm: true,
         forms: &["VG PV|@Tag ...", "-a VG", "--removemissing VG"],
+        operands: Operands::GroupAndDevices,
         options: &[AllEmpty, RemoveMissing, MirrorsOnly, Force, AutoBackup, ReportFormat],
         examples: &[("vgreduce vg0 /dev/sdd", "one that no volume uses")],
         run: vg_edit::reduce,
@@ -735,6 +746,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Rename a volume group",
         is_lvm: true,
         forms: &["VG VG_new"],
+        operands: Operands::Groups,
         options: &[Force, AutoBackup, ReportFormat],
         examples: &[("vgrename vg0 archive", "its devices are renamed with it, also while in use")],
         run: vg_edit::rename,
@@ -744,6 +756,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Mark volume group(s) as leaving this host: nothing is activated",
         is_lvm: true,
         forms: &["VG|@Tag ...", "-a"],
+        operands: Operands::Groups,
         options: &[AllGroups, ReportFormat],
         examples: &[("vgexport vg0", "before its disks are taken out")],
         run: vg_edit::export,
@@ -753,6 +766,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Take exported volume group(s) into use again",
         is_lvm: true,
         forms: &["VG|@Tag ...", "-a"],
+        operands: Operands::Groups,
         options: &[AllGroups, Force, ReportFormat],
         examples: &[("vgimport vg0", "on the host that has its disks now")],
         run: vg_edit::import,
@@ -762,6 +776,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Check the metadata of volume group(s)",
         is_lvm: true,
         forms: &["[ VG|@Tag ... ]", "--updatemetadata VG"],
+        operands: Operands::Groups,
         options: &[UpdateMetadata, ReportFormat],
         examples: &[("vgck vg0", "silent when it is sound; rowen check tells more")],
         run: vg_edit::check,
@@ -771,6 +786,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Make the names under /dev of active volumes that are missing",
         is_lvm: true,
         forms: &["[ VG|VG/LV|@Tag ... ]"],
+        operands: Operands::GroupAndVolumes,
         options: &[Refresh, IgnoreLockingFailure, ReportFormat],
         examples: &[("vgmknodes", "after something has cleared /dev")],
         run: vg_edit::make_nodes,
@@ -780,6 +796,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Refused: a group's volumes share its space",
         is_lvm: true,
         forms: &["VG VG_new PV ..."],
+        operands: Operands::GroupAndDevices,
         options: &[
             Name,
             Alloc,
@@ -799,6 +816,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Refused: each group has one history of its own",
         is_lvm: true,
         forms: &["VG VG"],
+        operands: Operands::Groups,
         options: &[PoolMetadataSpare, AutoBackup],
         examples: &[("vgmerge vg0 vg1", "exits with 5")],
         run: refused::vgmerge,
@@ -808,6 +826,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Refused: two copies of one group are never open at once",
         is_lvm: true,
         forms: &["PV ..."],
+        operands: Operands::Devices,
         options: &[],
         examples: &[("vgimportclone /dev/sdc", "exits with 5")],
         run: refused::vgimportclone,
@@ -817,6 +836,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Refused: there is one format of metadata",
         is_lvm: true,
         forms: &["VG ..."],
+        operands: Operands::Groups,
         options: &[Force, LabelSector, MetadataType, PvMetadataCopies, MetadataCopies, BootAreaSize],
         examples: &[("vgconvert vg0", "exits with 5")],
         run: refused::vgconvert,
@@ -826,6 +846,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display the settings in force, or all there are",
         is_lvm: true,
         forms: &["[ Name ... ]"],
+        operands: Operands::Nothing,
         options: &[ConfigType, TypeConfig, ListSettings, File, Validate, MergedConfig],
         examples: &[
             ("lvmconfig activation/volume_list", "as it is set; exits with 5 where it is not"),
@@ -838,6 +859,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List the devices that hold physical volumes",
         is_lvm: true,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[IgnoreLockingFailure],
         examples: &[("lvmdiskscan", "devices, sizes and how many")],
         run: info::diskscan,
@@ -847,6 +869,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List the kinds of volume (lvm segtypes)",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen segtypes", "what --type makes")],
         run: info::segtypes,
@@ -856,6 +879,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List the formats of metadata (lvm formats)",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen formats", "lvm2, as LVM's clients expect")],
         run: info::formats,
@@ -865,6 +889,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List the kinds of device that can be physical volumes (lvm devtypes)",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen devtypes", "any block device, and files")],
         run: info::devtypes,
@@ -874,6 +899,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "List the tags of this host (lvm tags)",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen tags", "those that the settings give it")],
         run: info::host_tags,
@@ -883,6 +909,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Display the system ID; there is none (lvm systemid)",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen systemid", "an empty one")],
         run: info::system_id,
@@ -892,6 +919,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "The same as lvmconfig (lvm dumpconfig)",
         is_lvm: false,
         forms: &["[ Name ... ]"],
+        operands: Operands::Nothing,
         options: &[ConfigType, TypeConfig, ListSettings, File, Validate, MergedConfig],
         examples: &[("rowen dumpconfig --type diff", "what is set to something else than its default")],
         run: config::show,
@@ -901,6 +929,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "The same as lvmconfig (lvm config)",
         is_lvm: false,
         forms: &["[ Name ... ]"],
+        operands: Operands::Nothing,
         options: &[ConfigType, TypeConfig, ListSettings, File, Validate, MergedConfig],
         examples: &[("rowen config --type diff", "what is set to something else than its default")],
         run: config::show,
@@ -910,6 +939,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Take one atomic snapshot of many logical volumes",
         is_lvm: false,
         forms: &["VG [ LV ... ]"],
+        operands: Operands::Groups,
         options: &[Suffix, Permission, Activate, SetSkip, AddTag, ChunkSize],
         examples: &[
             ("rowen snapshot vg0", "of all volumes that are no snapshots, in one moment"),
@@ -922,6 +952,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Give a logical volume the contents of a snapshot; all snapshots stay",
         is_lvm: false,
         forms: &["VG/LV SNAPSHOT"],
+        operands: Operands::GroupAndVolumes,
         options: &[Force],
         examples: &[("rowen revert vg0/data data-nightly", "newer snapshots stay too")],
         run: own::revert,
@@ -931,6 +962,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Verify a volume group, in use or not, without changing it",
         is_lvm: false,
         forms: &["VG"],
+        operands: Operands::Groups,
         options: &[],
         examples: &[("rowen check vg0", "exit code 0: sound; 5: what is wrong is listed")],
         run: own::check,
@@ -940,6 +972,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Restore damaged copies of a volume group's metadata from the good ones",
         is_lvm: false,
         forms: &["VG"],
+        operands: Operands::Groups,
         options: &[],
         examples: &[("rowen repair vg0", "what both copies have lost is told and left alone")],
         run: own::repair,
@@ -949,6 +982,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Show the counters of a volume group's server",
         is_lvm: false,
         forms: &["VG"],
+        operands: Operands::Groups,
         options: &[ReportFormat],
         examples: &[("rowen stats vg0", "how many writes went in place, how many were redirected")],
         run: own::stats,
@@ -958,6 +992,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "End a volume group's server; refused while a volume is in use",
         is_lvm: false,
         forms: &["VG"],
+        operands: Operands::Groups,
         options: &[],
         examples: &[("rowen stop vg0", "deactivates, checkpoints and closes the group")],
         run: own::stop,
@@ -967,6 +1002,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Serve a volume group (commands start this when it is needed)",
         is_lvm: false,
         forms: &["VG"],
+        operands: Operands::Groups,
         options: &[],
         examples: &[("rowen serve vg0", "in the foreground, until SIGTERM")],
         run: own::serve,
@@ -976,6 +1012,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Print what udev should know about a block device",
         is_lvm: false,
         forms: &["PATH"],
+        operands: Operands::Devices,
         options: &[],
         examples: &[("rowen udev /dev/sdb", "what the udev rules run")],
         run: own::udev,
@@ -985,15 +1022,17 @@ pub const COMMANDS: &[Command] = &[
         summary: "List the commands that may be called by their own name",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("for c in $(rowen commands); do ln -s rowen \"$c\"; done", "what `make install` does")],
-        run: own::commands,
+        run: list,
     },
     Command {
         name: "version",
         summary: "Display software version information",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen version", "also with --version after any command")],
         run: own::version,
@@ -1007,31 +1046,39 @@ pub const HIDDEN: &[Command] = &[
         summary: "Write the manual pages into a directory",
         is_lvm: false,
         forms: &["DIR"],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen man target/man", "what `make man` does")],
-        run: documents::man,
+        run: |session, args| documents::man(session, args, COMMANDS),
     },
     Command {
         name: "completion",
         summary: "Print the completion for a shell",
         is_lvm: false,
         forms: &["bash|zsh"],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen completion bash", "for /usr/share/bash-completion/completions/rowen")],
-        run: documents::completion,
+        run: |session, args| documents::completion(session, args, COMMANDS),
     },
     Command {
         name: "compatibility",
         summary: "Print the page about what is there of LVM",
         is_lvm: false,
         forms: &[""],
+        operands: Operands::Nothing,
         options: &[],
         examples: &[("rowen compatibility", "what `make docs` writes to docs/lvm.md")],
-        run: documents::compatibility,
+        run: |session, _args| documents::compatibility(session, COMMANDS),
     },
 ];
 
 /// The command of this name.
 pub fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().chain(HIDDEN).find(|command| command.name == name)
+}
+
+/// The command `commands`: it lists the table that it stands in.
+fn list(session: &mut Session<'_>, _args: &Args) -> Result {
+    own::commands(session, COMMANDS)
 }

@@ -7,9 +7,6 @@ use crate::session::Session;
 use rowen_control::config::Config;
 use rowen_control::settings::{KNOWN, defaults};
 
-/// What `--type` takes.
-pub const TYPES: &[&str] = &["current", "default", "diff", "full", "list", "missing", "new"];
-
 pub fn show(session: &mut Session<'_>, args: &Args) -> Result {
     let kind = args.text(Opt::ConfigType).or_else(|| args.text(Opt::TypeConfig));
     if kind.is_some() && args.has(Opt::ListSettings) {

@@ -2,7 +2,6 @@
 //! order of lines are LVM's.
 
 use super::reports::{self, end_of_query, named_devices, named_reports, places};
-use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -13,6 +12,7 @@ use crate::report::index::Indexed;
 use crate::report::select::Criteria;
 use crate::report::time::TimeFormat;
 use crate::report::value::Value;
+use crate::roles::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::session::Session;
 use rowen_control::paths::node_path;
 use rowen_control::protocol::{GroupReport, PvReport, VolumePlaces, VolumeState};
@@ -183,7 +183,7 @@ fn volume_page(page: &mut Page, lv: &Lv<'_>) {
     if lv.group.is_origin(&volume.name) {
         page.item(WIDTH, "LV snapshot status", "source of");
         for snapshot in
-            lv.group.snapshots(&volume.name).filter(|snapshot| super::volumes::role(snapshot) == Role::Snapshot)
+            lv.group.snapshots(&volume.name).filter(|snapshot| crate::roles::role(snapshot) == Role::Snapshot)
         {
             let is_usable = snapshot.node.active && snapshot.state == VolumeState::Ok;
             page.item(WIDTH, "", format!("{} [{}]", snapshot.name, if is_usable { "active" } else { "INACTIVE" }));

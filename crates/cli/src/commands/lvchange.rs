@@ -1,9 +1,9 @@
 //! lvchange: activation, permission, tags and flags.
 
-use super::volumes::{Role, refuse_waiting, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
+use crate::roles::{Role, refuse_waiting, role};
 use crate::session::{SelectedGroup, Session, is_volume_named};
 use rowen_control::protocol::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
 
@@ -56,7 +56,7 @@ impl Change {
 }
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
-    super::volumes::refuse_redundancy(args)?;
+    super::redundancy::refuse(args)?;
     let change = Change::from(args);
     let activation = args.activation();
     let asks_nothing = change.is_nothing() && activation.is_none();

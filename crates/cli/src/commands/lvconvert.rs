@@ -2,10 +2,10 @@
 //! of their own. What a conversion destroys in LVM it destroys here, after the same question; the others are refused.
 
 use super::lvcreate;
-use super::volumes::{Role, extents_of, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::roles::{Role, extents_of, role};
 use crate::session::{Detail, Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
@@ -16,7 +16,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if args.has(Opt::Merge) || args.has(Opt::MergeSnapshot) || args.has(Opt::MergeThin) {
         return merge_all(session, args);
     }
-    super::volumes::refuse_redundancy(args)?;
+    super::redundancy::refuse(args)?;
     match args.text(Opt::Type) {
         _ if args.has(Opt::MergeMirrors) => Err(Failure::failed("There are no mirrors that could be merged.")),
         _ if args.has(Opt::SplitSnapshot) => split(session, args),

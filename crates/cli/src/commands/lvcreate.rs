@@ -5,10 +5,10 @@
 //! thick volumes too; where LVM would refuse, this is the better way.
 
 use super::places;
-use super::volumes::{Role, extent_bytes, extents_of, refuse_full_pool, role};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
+use crate::roles::{Role, extent_bytes, extents_of, refuse_full_pool, role};
 use crate::session::{Session, unless_exported};
 use rowen_control::lists::Subject;
 use rowen_control::names::{self, Refusal};
@@ -53,7 +53,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if args.extents(Opt::Extents).is_some_and(|extents| extents.count == 0) {
         return Err(Failure::usage("--extents may not be zero."));
     }
-    super::volumes::refuse_redundancy(args)?;
+    super::redundancy::refuse(args)?;
     let what = what(args)?;
     if args.number(Opt::Stripes).is_some_and(|stripes| stripes > 1) && !args.has(Opt::StripeSize) {
         session.console.say("Using default stripesize 64.00 KiB.");
@@ -146,7 +146,7 @@ fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String
         }
         None => (None, None),
     };
-    let group = match (positional.map(super::vg::group_name).transpose()?, named_group) {
+    let group = match (positional.map(super::groups::group_name).transpose()?, named_group) {
         (Some(group), Some(named)) if group != named => {
             return Err(Failure::usage(format!("Inconsistent volume group names given: \"{named}\" and \"{group}\"")));
         }

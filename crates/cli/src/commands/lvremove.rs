@@ -2,9 +2,9 @@
 //! waits to be merged. A pool takes its volumes. Other snapshots without a size stay whole when their origin is
 //! removed.
 
-use super::volumes::{Role, dependent_snapshots, members, role};
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
+use crate::roles::{Role, dependent_snapshots, members, role};
 use crate::session::Session;
 use rowen_control::protocol::{GroupReport, Request, VolumeReport};
 

@@ -9,7 +9,7 @@ use rowen_control::protocol::Request;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     let (group, from, to) = match &args.positionals[..] {
-        [group, from, to] => (super::vg::group_name(group)?, last_part(from), to),
+        [group, from, to] => (super::groups::group_name(group)?, last_part(from), to),
         [from, to] => match Target::parse(from) {
             Some(Target::Volume { group, volume }) => (group, volume, to),
             _ => {

@@ -5,11 +5,11 @@
 //! then, the server refuses, and the command computes again. So no caller undoes the change of another.
 
 use super::filesystem::{self, Filesystem};
-use super::volumes::{Role, extent_bytes, extents_of, role, shown_blocks};
 use super::{places, policy};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Args, refuse_sign};
+use crate::roles::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::session::Session;
 use rowen_control::protocol::{GroupReport, PvPart, Request, VolumeReport};
 use rowen_control::sizes::{self, Extents, ShareOf, Sign};
@@ -61,7 +61,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     if args.size(Opt::MorePoolMetadata).is_some_and(|size| size.sign == Sign::Minus) {
         return Err(Failure::usage("Can't reduce pool metadata size."));
     }
-    super::volumes::refuse_redundancy(args)?;
+    super::redundancy::refuse(args)?;
     let asked = if has_size { Asked::Size } else { Asked::Nothing };
     let wish = Wish { args, direction, word, pvs, asked };
     // The filesystem's tools work on what the volume was found to be: nobody else is to change both meanwhile.

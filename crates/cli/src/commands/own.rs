@@ -1,14 +1,14 @@
 //! The commands that LVM has not.
 
+use super::groups::group_name;
 use super::lvcreate::{chunk_blocks, new_snapshot};
-use super::vg::group_name;
-use super::volumes::{Role, role};
 use crate::backend::Trouble;
+use crate::command::Command;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::roles::{Role, role};
 use crate::session::{Session, no_volume, unexpected};
-use crate::table::COMMANDS;
 use rowen_control::names;
 use rowen_control::paths::Target;
 use rowen_control::protocol::{CheckOutcome, ErrorKind, GroupReport, Outcome, Request, VolumeReport};
@@ -225,9 +225,9 @@ pub fn udev(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-pub fn commands(session: &mut Session<'_>, _args: &Args) -> Result {
+pub fn commands(session: &mut Session<'_>, commands: &[Command]) -> Result {
     session.console.raw_out("lvm\n");
-    for command in COMMANDS.iter().filter(|command| command.is_lvm) {
+    for command in commands.iter().filter(|command| command.is_lvm) {
         session.console.raw_out(&format!("{}\n", command.name));
     }
     Ok(())

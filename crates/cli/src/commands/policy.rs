@@ -1,9 +1,9 @@
 //! What `lvextend --use-policies` does to a snapshot with a size or a thin pool. LVM's settings, and the share that is
 //! in use, decide by how much it grows. The server follows the same settings by itself.
 
-use super::volumes::{Role, role};
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
+use crate::roles::{Role, role};
 use crate::session::Session;
 use rowen_control::protocol::{GroupReport, VolumeReport, VolumeState};
 use rowen_control::settings::{Autoextend, Settings};

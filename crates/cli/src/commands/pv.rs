@@ -36,7 +36,7 @@ fn each(session: &mut Session<'_>, args: &Args, act: impl Fn(&mut Session<'_>, &
     }
     let mut end = Ok(());
     for path in &args.positionals {
-        let is_there = super::vg::refuse_missing(session, std::slice::from_ref(path));
+        let is_there = super::groups::refuse_missing(session, std::slice::from_ref(path));
         if let Err(failure) = is_there.and_then(|()| act(session, path)) {
             session.tell(&failure);
             end = Err(Failure::Told);

@@ -1,7 +1,7 @@
 //! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report is about. What it shows of them is the
 //! report module's.
 
-use super::vg::known_group;
+use super::groups::known_group;
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;

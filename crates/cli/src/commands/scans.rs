@@ -2,11 +2,11 @@
 //! print. `pvscan --cache -aay` also activates a group that is complete, as udev rules ask.
 
 use super::reports::{Devices, end_of_query, named_devices, named_reports};
-use super::volumes::{Role, extent_bytes, role, shown_blocks};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
 use crate::report::fields::is_active;
+use crate::roles::{Role, extent_bytes, role, shown_blocks};
 use crate::session::Session;
 use rowen_control::paths::node_path;
 use rowen_control::protocol::{PvReport, Request};
@@ -29,7 +29,7 @@ pub fn lvscan(session: &mut Session<'_>, args: &Args) -> Result {
             let state = if is_active(volume) { "ACTIVE" } else { "inactive" };
             let kind = match role(volume) {
                 Role::Snapshot => "Snapshot",
-                _ if super::volumes::is_origin(group, &volume.name) => "Original",
+                _ if crate::roles::is_origin(group, &volume.name) => "Original",
                 _ => "",
             };
             let size = args.units().words(shown_blocks(volume).saturating_mul(BLOCK_SIZE));

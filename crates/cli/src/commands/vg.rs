@@ -1,17 +1,15 @@
 //! vgcreate, vgremove, vgextend and vgchange.
 
+use super::groups::{chosen_groups, each, has_nodes, known_group, refuse_missing};
 use super::lvchange::refresh;
 use super::pv::{consent, with_questions};
 use crate::backend::Consent;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
-use crate::report::Kind;
 use crate::report::fields::is_active;
-use crate::report::select::Criteria;
 use crate::session::{SelectedGroup, Session, unless_exported};
 use rowen_control::names;
-use rowen_control::paths::{Target, bad_group};
 use rowen_control::protocol::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
@@ -19,35 +17,6 @@ use std::collections::BTreeSet;
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
 const LEAST_EXTENT_BYTES: u64 = 4 << 10;
 const MOST_EXTENT_BYTES: u64 = 1 << 30;
-
-/// The group that a word names.
-pub fn group_name(word: &str) -> Result<String> {
-    match Target::parse(word) {
-        Some(Target::Group(name)) => Ok(name),
-        _ => Err(Failure::usage("Volume group name expected (no slash)")),
-    }
-}
-
-/// The group that a word names, where groups are looked up.
-pub fn known_group(word: &str) -> Result<String> {
-    let name = word.strip_prefix("/dev/").unwrap_or(word);
-    match Target::parse(word) {
-        Some(Target::Group(name)) => Ok(name),
-        _ if name.is_empty() => Err(Failure::failed(bad_group(name))),
-        _ => Err(Failure::usage(format!("Invalid volume group name {name}."))),
-    }
-}
-
-/// Refuses what is to be a physical volume and is not there, by the name that it was given.
-pub fn refuse_missing(session: &mut Session<'_>, paths: &[String]) -> Result {
-    for path in paths {
-        let full = session.backend.absolute(path);
-        if path.is_empty() || !session.backend.exists(&full) {
-            return Err(Failure::failed(format!("No device found for {path}.")));
-        }
-    }
-    Ok(())
-}
 
 pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     let Some((name, paths)) = args.positionals.split_first().filter(|(_, paths)| !paths.is_empty()) else {
@@ -98,38 +67,6 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     }
     session.console.say(format!("Volume group \"{name}\" successfully created"));
     Ok(())
-}
-
-/// Whether /dev/NAME, where a group's devices will be, is there already. What a group of that name left which is gone
-/// with its disks is cleared away.
-pub fn has_nodes(session: &mut Session<'_>, name: &str) -> Result<bool> {
-    let nodes = format!("/dev/{name}");
-    if session.backend.exists(&nodes) && !session.is_test {
-        session.backend.clear_remains(name)?;
-    }
-    Ok(session.backend.exists(&nodes))
-}
-
-/// Each of the groups that the command line stands for in turn; one that fails does not stop the others.
-pub fn each(
-    session: &mut Session<'_>,
-    args: &Args,
-    groups: &[String],
-    act: impl Fn(&mut Session<'_>, &str) -> Result,
-) -> Result {
-    let mut end = Ok(());
-    for group in groups {
-        let name = known_group(group)?;
-        match act(session, &name) {
-            Ok(()) => {}
-            Err(_) if args.positionals.is_empty() && session.is_gone(&name) => {}
-            Err(failure) => {
-                session.tell(&failure);
-                end = Err(Failure::Told);
-            }
-        }
-    }
-    end
 }
 
 pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
@@ -202,25 +139,6 @@ fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
     Ok(())
 }
 
-/// The groups that the command line names, those of them that meet its criteria.
-pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
-    let criteria = Criteria::of_command(args, Kind::Group)?;
-    let names = named_groups(session, &args.positionals)?;
-    let Some(criteria) = criteria else { return Ok(names) };
-    let tells_use = criteria.tells_use();
-    let mut chosen = Vec::new();
-    for name in names {
-        match session.report_with(&name, tells_use) {
-            Ok(report) if criteria.takes_group(&report) => chosen.push(name),
-            Ok(_) => {}
-            Err(failure) if !args.positionals.is_empty() => return Err(failure),
-            Err(_) if session.is_gone(&name) => {}
-            Err(failure) => session.tell(&failure),
-        }
-    }
-    Ok(chosen)
-}
-
 /// `--alloc` as it is kept: `inherit` becomes `normal`.
 fn alloc(args: &Args) -> Option<AllocPolicy> {
     Some(match args.text(Opt::Alloc)? {
@@ -266,24 +184,6 @@ fn refuse_no_change(report: &GroupReport, change: &GroupChange) -> Result {
         )));
     }
     Ok(())
-}
-
-/// The groups that the words name: by name or by tag. Without words: all of them.
-pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<String>> {
-    if words.is_empty() {
-        return Ok(session.backend.groups()?);
-    }
-    let mut names: Vec<String> = Vec::with_capacity(words.len());
-    for word in words {
-        let found = match Target::parse(word) {
-            Some(Target::Tag(tag)) => session.tagged_groups(&tag)?,
-            _ => vec![known_group(word)?],
-        };
-        names.extend(found);
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    Ok(names)
 }
 
 pub fn change(session: &mut Session<'_>, args: &Args) -> Result {

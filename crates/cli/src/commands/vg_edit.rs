@@ -1,6 +1,6 @@
 //! vgreduce, vgrename, vgexport, vgimport, vgck and vgmknodes: changes of a group as a whole.
 
-use super::vg::{each, has_nodes, known_group, named_groups};
+use super::groups::{each, has_nodes, known_group, named_groups};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;

@@ -2,7 +2,7 @@
 //! document can truthfully give back: it says what it cannot, and refuses where contents that the document speaks of
 //! are gone.
 
-use super::vg::group_name;
+use super::groups::group_name;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;

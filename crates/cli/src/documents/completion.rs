@@ -1,26 +1,25 @@
 //! Completion for bash, and for zsh by its emulation of bash's: commands, options, words of values, fields, names.
 
-use super::{options, words};
+use super::values::{options, words};
+use crate::command::{Command, Operands};
 use crate::options::Kind;
 use crate::report::fields;
-use crate::table::{COMMANDS, Command};
 use std::fmt::Write;
 
-/// What operands of a command are, by its forms.
+/// The script's word for what a command's operands are.
 fn operands(command: &Command) -> &'static str {
-    let has = |what: &str| command.forms.iter().any(|form| form.contains(what));
-    match () {
-        () if has("VG/LV") || has("|LV") || command.forms.iter().any(|form| form.ends_with(" LV")) => "lvs",
-        () if has("PV") && has("VG") => "vgs_and_files",
-        () if has("PV") || has("PATH") => "files",
-        () if has("VG") => "vgs",
-        () => "nothing",
+    match command.operands {
+        Operands::Nothing => "nothing",
+        Operands::Groups => "vgs",
+        Operands::Devices => "files",
+        Operands::GroupAndDevices => "vgs_and_files",
+        Operands::GroupAndVolumes | Operands::Volumes | Operands::VolumeFirst | Operands::OriginOrGroup => "lvs",
     }
 }
 
 /// The function that completes for `rowen`, `lvm` and each command by its own name.
-pub fn bash() -> String {
-    let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+pub fn bash(commands: &[Command]) -> String {
+    let names: Vec<&str> = commands.iter().map(|command| command.name).collect();
     let fields: Vec<&str> = fields::all().map(|field| field.name).collect();
     let mut text = format!(
         "# Completion of rowen's commands; made by `rowen completion bash`.\n\
@@ -30,17 +29,17 @@ pub fn bash() -> String {
         fields.join(" ")
     );
     text.push_str("_rowen_options() {\n    case $1 in\n");
-    for command in COMMANDS {
+    for command in commands {
         let mut longs: Vec<String> = options(command).map(|spec| format!("--{}", spec.long)).collect();
         longs.sort();
         let _infallible = writeln!(text, "    {}) echo '{}' ;;", command.name, longs.join(" "));
     }
     text.push_str("    esac\n}\n\n_rowen_operands() {\n    case $1 in\n");
-    for command in COMMANDS.iter().filter(|command| operands(command) != "nothing") {
+    for command in commands.iter().filter(|command| operands(command) != "nothing") {
         let _infallible = writeln!(text, "    {}) echo {} ;;", command.name, operands(command));
     }
     text.push_str("    esac\n}\n\n_rowen_values() {\n    case $1:$2 in\n");
-    for command in COMMANDS {
+    for command in commands {
         for spec in options(command) {
             let values = words(spec.kind);
             let short = spec.short.map_or_else(String::new, |letter| format!("|{}:-{letter}", command.name));
@@ -56,7 +55,7 @@ pub fn bash() -> String {
     }
     text.push_str("    esac\n}\n");
     text.push_str(FUNCTION);
-    let own: Vec<&str> = COMMANDS.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
+    let own: Vec<&str> = commands.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
     let _infallible = writeln!(text, "complete -F _rowen rowen lvm {}", own.join(" "));
     text
 }
@@ -115,9 +114,10 @@ _rowen() {
 "#;
 
 /// The same for zsh.
-pub fn zsh() -> String {
-    let own: Vec<&str> = COMMANDS.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
-    let bash =
-        bash().replace("mapfile -t COMPREPLY < <(", "COMPREPLY=($(").replace(" -- \"$word\")\n", " -- \"$word\"))\n");
+pub fn zsh(commands: &[Command]) -> String {
+    let own: Vec<&str> = commands.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
+    let bash = bash(commands)
+        .replace("mapfile -t COMPREPLY < <(", "COMPREPLY=($(")
+        .replace(" -- \"$word\")\n", " -- \"$word\"))\n");
     format!("#compdef rowen lvm {}\nautoload -U +X bashcompinit && bashcompinit\n{bash}", own.join(" "))
 }

@@ -1,3 +1,4 @@
+use super::values::options;
 use super::*;
 use crate::table::COMMANDS;
 use std::io::Write;
@@ -7,12 +8,12 @@ use std::process::{Command as Process, Stdio};
 fn the_page_about_lvm_is_what_the_tables_say() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lvm.md");
     let kept = std::fs::read_to_string(path).unwrap();
-    assert!(kept == compatibility(), "docs/lvm.md is stale: run `make docs`");
+    assert!(kept == compatibility(COMMANDS), "docs/lvm.md is stale: run `make docs`");
 }
 
 #[test]
 fn every_command_and_option_has_a_place_on_a_page() {
-    let pages = pages();
+    let pages = pages(COMMANDS);
     for command in COMMANDS {
         let name = if command.is_lvm { format!("{}.8", command.name) } else { format!("rowen-{}.8", command.name) };
         let page = pages.iter().find(|page| page.file == name).unwrap_or_else(|| panic!("{name} is missing"));
@@ -51,7 +52,7 @@ fn bash_completes() {
         let script = format!(
             "rowen() {{ if [ \"$1\" = lvs ]; then echo '  vg0/data'; else echo '  vg0'; fi; }}\n{}\n\
              COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n_rowen\necho \"${{COMPREPLY[@]}}\"\n",
-            bash()
+            bash(COMMANDS)
         );
         let (is_well, said) = bash_says(&script).expect("bash is on every Debian");
         assert!(is_well, "{said}");

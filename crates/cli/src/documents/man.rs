@@ -1,12 +1,11 @@
 //! Manual pages, in man(7)'s macros: one for each command, one for all of them, one for the fields.
 
 use super::notes::{NOTES, Note};
-use super::{options, words};
-use crate::help;
+use super::values::{options, words};
+use crate::command::Command;
 use crate::options::{COMMON, Kind, Spec};
 use crate::report::fields::{self, Section};
 use crate::report::listing;
-use crate::table::{COMMANDS, Command};
 use std::fmt::Write;
 
 /// A page: the name of its file, and its text.
@@ -16,9 +15,9 @@ pub struct Page {
 }
 
 /// All pages.
-pub fn pages() -> Vec<Page> {
-    let mut pages: Vec<Page> = COMMANDS.iter().map(of_command).collect();
-    pages.push(overview());
+pub fn pages(commands: &[Command]) -> Vec<Page> {
+    let mut pages: Vec<Page> = commands.iter().map(|command| of_command(command, commands)).collect();
+    pages.push(overview(commands));
     pages.push(of_fields());
     pages
 }
@@ -79,12 +78,12 @@ fn option_term(spec: &Spec) -> String {
     }
 }
 
-fn of_command(command: &Command) -> Page {
+fn of_command(command: &Command, commands: &[Command]) -> Page {
     let name = page_name(command);
     let mut page = Roff::new(&name, command.summary);
     page.section("SYNOPSIS");
     for form in command.forms {
-        let called = help::called(command);
+        let called = command.called();
         page.macro_line(format!("\\fB{}\\fR {}", escaped(&called), escaped(form)).trim_end());
         page.macro_line(".br");
     }
@@ -114,7 +113,7 @@ fn of_command(command: &Command) -> Page {
         page.term(example, what);
     }
     exit_status(&mut page);
-    see_also(&mut page, command);
+    see_also(&mut page, command, commands);
     Page { file: format!("{name}.8"), text: page.0 }
 }
 
@@ -130,7 +129,7 @@ fn exit_status(page: &mut Roff) {
     }
 }
 
-fn see_also(page: &mut Roff, command: &Command) {
+fn see_also(page: &mut Roff, command: &Command, commands: &[Command]) {
     page.section("SEE ALSO");
     let takes_fields = options(command).any(|spec| spec.long == "options");
     let family = |other: &&Command| {
@@ -138,12 +137,12 @@ fn see_also(page: &mut Roff, command: &Command) {
     };
     let mut pages: Vec<String> = vec!["rowen".to_owned()];
     pages.extend(takes_fields.then(|| "rowen-fields".to_owned()));
-    pages.extend(COMMANDS.iter().filter(family).map(page_name));
+    pages.extend(commands.iter().filter(family).map(page_name));
     let pages: Vec<String> = pages.iter().map(|page| format!("\\fB{}\\fR(8)", escaped(page))).collect();
     page.macro_line(&pages.join(", "));
 }
 
-fn overview() -> Page {
+fn overview(commands: &[Command]) -> Page {
     let mut page = Roff::new("rowen", "volume groups in user space, with LVM's commands");
     page.section("SYNOPSIS");
     page.macro_line("\\fBrowen\\fR COMMAND [OPTIONS] ...");
@@ -153,9 +152,9 @@ fn overview() -> Page {
          make writes slower. One server for each volume group holds the group's devices and shows its volumes as block devices; \
          commands start it when it is needed.",
     );
-    for (title, is_lvm) in [("LVM'S COMMANDS", true), ("ROWEN'S OWN COMMANDS", false)] {
+    for (title, is_lvm) in [("LVM'S commands", true), ("ROWEN'S OWN commands", false)] {
         page.section(title);
-        for command in COMMANDS.iter().filter(|command| command.is_lvm == is_lvm) {
+        for command in commands.iter().filter(|command| command.is_lvm == is_lvm) {
             page.term(command.name, &format!("{}. See {}(8).", command.summary, page_name(command)));
         }
     }

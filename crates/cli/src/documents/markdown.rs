@@ -1,9 +1,8 @@
 //! `docs/lvm.md`: which of LVM's commands Rowen has, which it does not have and why, and where it differs.
 
 use super::notes::{DIFFERENCES, REFUSED};
-use crate::help;
+use crate::command::Command;
 use crate::report::fields::{self, Section};
-use crate::table::{COMMANDS, Command};
 use std::fmt::Write;
 
 /// In a cell of a table a bar ends the cell.
@@ -16,7 +15,7 @@ fn code(text: &str) -> String {
 }
 
 /// The whole document.
-pub fn compatibility() -> String {
+pub fn compatibility(all: &[Command]) -> String {
     let mut text = String::from(
         "# Rowen and LVM\n\n<!-- Made by `make docs` from the tables of commands, options and fields. Do not edit. -->\n\n\
          This page lists the commands of LVM that Rowen has, as `rowen COMMAND` or under LVM's own names\n(`make install`). \
@@ -25,9 +24,9 @@ pub fn compatibility() -> String {
          not listed is refused by name, never ignored. An\n*accepted* option has no effect, and is there for programs that pass \
          it.\n\n## Commands\n\n",
     );
-    commands(&mut text, true);
+    commands(&mut text, all, true);
     text.push_str("\nRowen's own:\n\n");
-    commands(&mut text, false);
+    commands(&mut text, all, false);
     text.push_str("\n## Not there, and why\n\n| in LVM | why not |\n|---|---|\n");
     rows(&mut text, REFUSED);
     text.push_str("\n## Where Rowen differs\n\n| in LVM | in Rowen |\n|---|---|\n");
@@ -58,14 +57,14 @@ fn rows(text: &mut String, rows: &[(&str, &str)]) {
     }
 }
 
-fn commands(text: &mut String, is_lvm: bool) {
+fn commands(text: &mut String, all: &[Command], is_lvm: bool) {
     text.push_str("| command | forms | options | what |\n|---|---|---|---|\n");
-    for command in COMMANDS.iter().filter(|command| command.is_lvm == is_lvm) {
+    for command in all.iter().filter(|command| command.is_lvm == is_lvm) {
         let forms: Vec<String> = command.forms.iter().map(|form| code(form)).collect();
         let _infallible = writeln!(
             text,
             "| {} | {} | {} | {} |",
-            code(&help::called(command)),
+            code(&command.called()),
             forms.join("<br>"),
             options(command),
             cell(command.summary)

@@ -1,6 +1,6 @@
 //! A group's report with where its volumes' blocks are. Reports that show no such thing do not ask for it.
 
-use crate::commands::volumes::is_origin;
+use crate::roles::is_origin;
 use rowen_control::protocol::{GroupReport, PvReport, VolumePlaces, VolumeReport};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! The text of a report: aligned columns, separated columns, `NAME='value'`, columns as rows, JSON. Trailing blanks are
 //! kept, as in LVM.
 
-use super::fields::Field;
+use super::field::Field;
 use std::fmt::Write;
 
 /// Text or JSON.

@@ -1,6 +1,7 @@
 //! The list of fields, as `-o help` shows it and as a wrong name brings it up; and with types, for `-S help`.
 
-use super::fields::{self, Section};
+use super::field::Section;
+use super::fields;
 
 fn list(is_for_select: bool) -> Vec<String> {
     let mut lines = Vec::new();

@@ -1,117 +1,31 @@
 //! Reports: which columns and which rows, in what order and form. What a field holds is in [`fields`], what is chosen
 //! in [`select`], the text is made in [`layout`]; all of it as LVM has it.
 
+pub mod field;
 pub mod fields;
 pub mod index;
+mod kind;
 mod layout;
 pub mod listing;
+mod row;
 pub mod rows;
 pub mod select;
 mod settings;
 pub mod time;
 pub mod value;
 
-use crate::backend::LabelledPv;
+pub use kind::Kind;
+pub use row::Row;
+
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use fields::{About, Field, Section, Segment};
-use index::{Indexed, Share};
+use field::{About, Field, Section};
 use layout::{Cells, Form, Layout};
-use rowen_control::protocol::{PvReport, VolumeReport};
 use select::Criteria;
 use settings::{Extent, Settings};
 use std::cmp::Ordering;
 use value::{Style, Value};
-
-/// The kinds of report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Volume,
-    Segment,
-    Group,
-    Pv,
-    Piece,
-}
-
-impl Kind {
-    /// In JSON, and for `--configreport`.
-    pub fn key(self) -> &'static str {
-        match self {
-            Kind::Volume => "lv",
-            Kind::Segment => "seg",
-            Kind::Group => "vg",
-            Kind::Pv => "pv",
-            Kind::Piece => "pvseg",
-        }
-    }
-
-    /// What a field's name may leave out.
-    fn prefix(self) -> &'static str {
-        match self {
-            Kind::Volume => "lv_",
-            Kind::Segment => "seg_",
-            Kind::Group => "vg_",
-            Kind::Pv => "pv_",
-            Kind::Piece => "pvseg_",
-        }
-    }
-
-    /// The command's, which words the refusal of fields that do not go together.
-    fn family(self) -> &'static str {
-        match self {
-            Kind::Volume | Kind::Segment => "lv",
-            Kind::Group => "vg",
-            Kind::Pv | Kind::Piece => "pv",
-        }
-    }
-
-    /// What its rows are about when no field asks for more.
-    fn about(self) -> About {
-        match self {
-            Kind::Volume => About::Volume,
-            Kind::Segment => About::Segment,
-            Kind::Group => About::Group,
-            Kind::Pv => About::Pv,
-            Kind::Piece => About::Piece,
-        }
-    }
-
-    /// As settings of its columns and its order name it.
-    fn setting(self) -> &'static str {
-        match self {
-            Kind::Volume => "lvs",
-            Kind::Segment => "segs",
-            Kind::Group => "vgs",
-            Kind::Pv => "pvs",
-            Kind::Piece => "pvsegs",
-        }
-    }
-
-    /// The sections that `-o all` stands for.
-    fn all_sections(self) -> &'static [&'static str] {
-        match self {
-            Kind::Volume => &["lv_all", "vg_all"],
-            Kind::Segment => &["seg_all", "lv_all", "vg_all"],
-            Kind::Group => &["vg_all"],
-            Kind::Pv => &["pv_all", "vg_all"],
-            Kind::Piece => &["pvseg_all", "pv_all", "vg_all"],
-        }
-    }
-}
-
-/// What a row can draw on.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Row<'a> {
-    pub group: Option<&'a Indexed<'a>>,
-    pub volume: Option<&'a VolumeReport>,
-    pub segment: Option<Segment>,
-    pub pv: Option<&'a PvReport>,
-    pub label: Option<&'a LabelledPv>,
-    pub piece: Option<Share>,
-    /// It meets the criteria.
-    pub is_selected: bool,
-}
 
 /// Which options a report obeys: those of a command with one report, or those of a part of a full report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +65,7 @@ impl Shape {
             Scope::Full => Extent::Full,
         };
         let usual = settings.columns(kind, extent);
-        let wanted = args.of_report(kind, scope == Scope::One);
+        let wanted = given(args, kind, scope == Scope::One);
         let mut fields = Vec::new();
         let mut compact = None;
         add_fields(kind, &usual, &mut fields)?;
@@ -261,6 +175,30 @@ impl Shape {
         self.kind == Kind::Segment || self.used().any(Field::needs_places)
     }
 
+    /// The rows that the report shows of these, each with whether it meets the criteria.
+    pub fn rows<'a>(&self, coarse: impl IntoIterator<Item = Row<'a>>) -> Vec<Row<'a>> {
+        let about = self.rows_about();
+        let mut fine: Vec<Row<'a>> = Vec::new();
+        for row in coarse {
+            match rows::is_fine(&row, about) {
+                true => fine.push(row),
+                false => fine.extend(rows::refine(row, about)),
+            }
+        }
+        for row in &mut fine {
+            row.is_selected = self.is_met(*row);
+        }
+        fine
+    }
+
+    /// What the row is about is chosen when any part of it is.
+    fn is_met(&self, row: Row<'_>) -> bool {
+        let Some(criteria) = &self.criteria else { return true };
+        // For who asks about `selected` itself.
+        let row = Row { is_selected: true, ..row };
+        rows::refine(row, self.about(self.used())).iter().any(|part| criteria.is_met(part))
+    }
+
     /// The text of the report.
     pub fn render(&self, rows: Vec<Row<'_>>) -> String {
         let cells = self.cells(rows);
@@ -326,6 +264,28 @@ impl Shape {
     pub fn join(&self, groups: Vec<Vec<layout::Part>>) -> String {
         self.layout.join(groups)
     }
+}
+
+/// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about
+/// that kind alone; what comes before it is about a command's one report.
+fn given(args: &Args, kind: Kind, is_only: bool) -> Vec<(Opt, String)> {
+    let is_own = |key: &str| match kind {
+        Kind::Volume | Kind::Segment if is_only => key == "lv" || key == "seg",
+        Kind::Pv | Kind::Piece if is_only => key == "pv" || key == "pvseg",
+        _ => key == kind.key(),
+    };
+    let mut is_about_it = is_only;
+    let mut own = Vec::new();
+    for (option, value) in args.given() {
+        match option {
+            Opt::ConfigReport => is_about_it = is_own(value),
+            // Criteria hold for every part of a full report that does not have its own.
+            Opt::Select if !args.has(Opt::ConfigReport) => own.push((*option, value.clone())),
+            Opt::Fields | Opt::Sort | Opt::Select if is_about_it => own.push((*option, value.clone())),
+            _ => {}
+        }
+    }
+    own
 }
 
 fn names(list: &str) -> impl Iterator<Item = &str> {

@@ -4,7 +4,8 @@ use crate::table;
 
 fn shape(line: &str, kind: Kind) -> Result<Shape> {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    Shape::from(&crate::parse::parse(table::find(&words[0]).unwrap(), &words[1..])?, kind)
+    let command = table::find(&words[0]).unwrap();
+    Shape::from(&crate::parse::parse(command.name, command.options, &words[1..])?, kind)
 }
 
 fn names(line: &str) -> Vec<&'static str> {

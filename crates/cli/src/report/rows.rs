@@ -1,35 +1,11 @@
 //! Which rows there are: a row about a group or a volume becomes as many as what the columns ask for has parts.
 
-use super::fields::{About, Lv, segments};
+use super::field::About;
+use super::fields::{Lv, segments};
 use super::index::Indexed;
-use super::{Kind, Row, Shape};
+use super::kind::Kind;
+use super::row::Row;
 use crate::backend::LabelledPv;
-
-impl Shape {
-    /// The rows that the report shows of these, each with whether it meets the criteria.
-    pub fn rows<'a>(&self, coarse: impl IntoIterator<Item = Row<'a>>) -> Vec<Row<'a>> {
-        let about = self.rows_about();
-        let mut rows: Vec<Row<'a>> = Vec::new();
-        for row in coarse {
-            match is_fine(&row, about) {
-                true => rows.push(row),
-                false => rows.extend(refine(row, about)),
-            }
-        }
-        for row in &mut rows {
-            row.is_selected = self.is_met(*row);
-        }
-        rows
-    }
-
-    /// What the row is about is chosen when any part of it is.
-    fn is_met(&self, row: Row<'_>) -> bool {
-        let Some(criteria) = &self.criteria else { return true };
-        // For who asks about `selected` itself.
-        let row = Row { is_selected: true, ..row };
-        refine(row, self.about(self.used())).iter().any(|part| criteria.is_met(part))
-    }
-}
 
 /// One row about the whole group.
 pub fn of_group<'a>(group: &'a Indexed<'a>) -> Row<'a> {
@@ -66,7 +42,7 @@ pub fn of_kind<'a>(kind: Kind, group: &'a Indexed<'a>) -> Vec<Row<'a>> {
 }
 
 /// Whether the row has no parts of that kind but itself.
-fn is_fine(row: &Row<'_>, about: About) -> bool {
+pub fn is_fine(row: &Row<'_>, about: About) -> bool {
     match about {
         _ if row.group.is_none() => true,
         About::Group | About::Nothing => true,

@@ -1,8 +1,9 @@
 //! What the command line says about a report's form: its options, and those settings that are about reports, of `--config` and
 //! of the files. An option comes before a setting.
 
-use super::Kind;
-use super::fields::{self, Field};
+use super::field::Field;
+use super::fields;
+use super::kind::Kind;
 use super::layout::{Form, Headings, Layout};
 use super::time::TimeFormat;
 use super::value::Style;

@@ -3,8 +3,10 @@
 use super::Test;
 use super::volumes::{create_refusal, device_size, starts_with, write};
 use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, die_at, file, run, snapshot, wait_for};
+use rowen_control::protocol::{
+    AttributeChange, ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState,
+};
 use rowen_control::uuids;
-use rowen_control::wire::{AttributeChange, ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
 use rustix::process::Signal;
@@ -218,14 +220,14 @@ fn space_is_taken_where_it_is_named_and_allowed() {
         Outcome::Free { extents } => extents,
         other => panic!("no answer to that: {other:?}"),
     };
-    let spec = |name: &str, mib: u64| rowen_control::wire::VolumeSpec {
+    let spec = |name: &str, mib: u64| rowen_control::protocol::VolumeSpec {
         name: name.into(),
         uuid: uuids::fresh(),
         kind: VolumeKind::Thick,
         blocks: mib * MIB_BLOCKS,
         sector: 512,
         chunk_blocks: 16,
-        full: rowen_control::wire::FullPolicy::Fail,
+        full: rowen_control::protocol::FullPolicy::Fail,
         attributes: Default::default(),
     };
     let create =

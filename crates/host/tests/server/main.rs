@@ -24,7 +24,17 @@ use std::time::Instant;
 type Test = (&'static str, fn());
 
 fn tests() -> Vec<Test> {
-    [devices::TESTS, freezing::TESTS, groups::TESTS, life::TESTS, socket::TESTS, stacks::TESTS, usage::TESTS, volumes::TESTS].concat()
+    [
+        devices::TESTS,
+        freezing::TESTS,
+        groups::TESTS,
+        life::TESTS,
+        socket::TESTS,
+        stacks::TESTS,
+        usage::TESTS,
+        volumes::TESTS,
+    ]
+    .concat()
 }
 
 fn main() -> ExitCode {

@@ -2,8 +2,10 @@
 
 use super::Test;
 use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, die_at, file, run, snapshot, wait_for};
+use rowen_control::protocol::{
+    AttributeChange, ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState,
+};
 use rowen_control::uuids;
-use rowen_control::wire::{AttributeChange, ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
 use rustix::process::Signal;
@@ -72,14 +74,14 @@ fn a_new_volume_has_its_nodes_at_once() {
 }
 
 pub fn create_refusal(vg: &Vg, name: &str, size: u64) -> (ErrorKind, String) {
-    let spec = rowen_control::wire::VolumeSpec {
+    let spec = rowen_control::protocol::VolumeSpec {
         name: name.into(),
         uuid: uuids::fresh(),
         kind: VolumeKind::Thick,
         blocks: size / 4096,
         sector: 512,
         chunk_blocks: 16,
-        full: rowen_control::wire::FullPolicy::Fail,
+        full: rowen_control::protocol::FullPolicy::Fail,
         attributes: Default::default(),
     };
     vg.refusal(Request::CreateVolume { spec, activate: true, on: Vec::new() })
@@ -312,7 +314,7 @@ fn reserved_snapshots_follow_their_origin() {
     vg.ask(Request::Remove { names: vec!["deep".into()] });
     // The reserve runs out: the snapshot is invalid, the origin goes on.
     write(&origin, 1, 0, 12 << 20);
-    let is_invalid = || vg.report().volume("cow").unwrap().state == rowen_control::wire::VolumeState::Invalid;
+    let is_invalid = || vg.report().volume("cow").unwrap().state == rowen_control::protocol::VolumeState::Invalid;
     wait_for("the snapshot's end", is_invalid);
     write(&origin, 2, 0, 1 << 20);
     assert!(starts_with(&origin, 2, 1 << 20));

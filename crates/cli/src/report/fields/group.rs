@@ -1,9 +1,9 @@
 //! What a group is.
 
-use super::{blocks, fields};
-use crate::commands::volumes::{Role, extent_bytes, role};
-use crate::report::Row;
+use crate::report::field::{blocks, fields};
+use crate::report::row::Row;
 use crate::report::value::Value;
+use crate::roles::{Role, extent_bytes, role};
 use rowen_control::protocol::{AllocPolicy, GroupReport};
 use rowen_control::uuids::lvm_text;
 

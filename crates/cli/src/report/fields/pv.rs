@@ -1,8 +1,8 @@
 //! What a physical volume is: by its label, which is there without a server, and by its group.
 
-use super::fields;
 use super::group::extents;
-use crate::report::Row;
+use crate::report::field::fields;
+use crate::report::row::Row;
 use crate::report::value::Value;
 use rowen_control::uuids::lvm_text;
 use rowen_engine::format::superblock::DATA_OFFSET;

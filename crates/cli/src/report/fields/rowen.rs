@@ -1,10 +1,10 @@
 //! Fields that LVM does not have, because it has nothing like them: which volume holds which space.
 
 use super::group::vg;
-use super::volume::lv;
-use super::{blocks, fields};
+use super::volume::{lv, when_full};
+use crate::report::field::{blocks, fields};
 use crate::report::value::Value;
-use rowen_control::protocol::{FullPolicy, Layout, VolumeReport};
+use rowen_control::protocol::{Layout, VolumeReport};
 
 fields! { VOLUME: RowenVolume, lv;
     "lv_referenced", "Refs", Size 4, "Space mapped and written, shared space included.",
@@ -38,13 +38,5 @@ fn laid_out_for(volume: &VolumeReport) -> &'static str {
         Some(Layout::Space) => "space",
         Some(Layout::Read) => "read",
         None => "auto",
-    }
-}
-
-pub fn when_full(volume: &VolumeReport) -> &'static str {
-    match volume.full {
-        FullPolicy::DropSnapshot => "drop snapshot",
-        FullPolicy::Hold => "queue",
-        FullPolicy::Fail => "error",
     }
 }

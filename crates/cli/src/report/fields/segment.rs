@@ -2,13 +2,13 @@
 //! coarser than in LVM: the part of a volume that is on one physical volume, named by the extent with its first block there.
 //! For a volume that was never redirected that is exact.
 
-use super::fields;
 use super::pv::path;
 use super::volume::{Lv, lv};
-use crate::commands::volumes::{Role, extent_bytes, extents_of, is_sparse, role, shown_blocks};
-use crate::report::Row;
+use crate::report::field::{blocks, fields};
 use crate::report::index::Share;
+use crate::report::row::{Row, Segment};
 use crate::report::value::Value;
+use crate::roles::{Role, extent_bytes, extents_of, is_sparse, role, shown_blocks};
 use rowen_control::protocol::VolumeReport;
 
 fields! { FIELDS: Segment, of_row;
@@ -80,16 +80,6 @@ fields! { PIECES: Piece, of_row;
         |row| row.piece.map_or(Value::Number(0), |piece| Value::number(piece.extents));
 }
 
-/// A part of a volume that is on one physical volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Where in the volume it begins, in extents.
-    pub start: u64,
-    pub extents: u64,
-    /// Where it lies; nothing for what LVM would not place either.
-    pub share: Option<Share>,
-}
-
 /// The segments of a volume. There is always one, and together they are the volume.
 pub fn segments(lv: &Lv<'_>) -> Vec<Segment> {
     let mut left = extents_of(lv.group.report, shown_blocks(lv.volume));
@@ -150,7 +140,7 @@ fn stripes(row: &Row<'_>) -> Value<'static> {
 
 fn chunk(row: &Row<'_>) -> Value<'static> {
     row.volume.map_or(Value::None, |volume| match role(volume) {
-        Role::Pool | Role::Snapshot => super::blocks(u64::from(volume.chunk_blocks)),
+        Role::Pool | Role::Snapshot => blocks(u64::from(volume.chunk_blocks)),
         Role::Thin | Role::Plain => Value::Size(0),
     })
 }

@@ -1,10 +1,10 @@
 //! The state of a volume's device, and how full the volume is. As in LVM, a volume without a device shows little of
 //! this.
 
-use super::fields;
 use super::volume::{Lv, attr, is_active, lv};
-use crate::commands::volumes::{Role, is_full_pool, role, shown_blocks};
+use crate::report::field::fields;
 use crate::report::value::Value;
+use crate::roles::{Role, is_full_pool, role, shown_blocks};
 use rowen_control::protocol::VolumeState;
 
 fields! { DEVICE: VolumeDevice, lv;

@@ -1,12 +1,12 @@
 //! What a volume is by its group's metadata.
 
-use super::{blocks, fields};
-use crate::commands::volumes::{Role, is_full_pool, is_sparse, role, shown_blocks};
-use crate::report::Row;
+use crate::report::field::{blocks, fields};
 use crate::report::index::Indexed;
+use crate::report::row::Row;
 use crate::report::value::Value;
+use crate::roles::{Role, is_full_pool, is_sparse, role, shown_blocks};
 use rowen_control::paths::{mapper_path, node_path};
-use rowen_control::protocol::{VolumeReport, VolumeState};
+use rowen_control::protocol::{FullPolicy, VolumeReport, VolumeState};
 use rowen_control::uuids::lvm_text;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ fields! { FIELDS: Volume, lv;
     "lv_autoactivation", "AutoAct", Flag 7, "Set if it is activated with its group at boot.",
         |lv| Value::flag(lv.volume.attributes.autoactivate, "enabled");
     "lv_when_full", "WhenFull", Text 15, "Of a thin pool: what a write does when there is no space.",
-        |lv| if role(lv.volume) == Role::Pool { Value::text(super::rowen::when_full(lv.volume)) } else { Value::text("") };
+        |lv| if role(lv.volume) == Role::Pool { Value::text(when_full(lv.volume)) } else { Value::text("") };
     "lv_active", "Active", Text 6, "Whether it has a block device.",
         |lv| Value::text(if is_active(lv.volume) { "active" } else { "" });
     "lv_active_locally", "ActLocal", Flag 10, "Set if it has a block device on this machine.",
@@ -267,4 +267,13 @@ pub fn attr(lv: &Lv<'_>) -> String {
     let mut letters = String::with_capacity(10);
     letters.extend([kind, permission, 'i', '-', state, open, target, zero, health, skip]);
     letters
+}
+
+/// What a write to the volume does when there is no space.
+pub fn when_full(volume: &VolumeReport) -> &'static str {
+    match volume.full {
+        FullPolicy::DropSnapshot => "drop snapshot",
+        FullPolicy::Hold => "queue",
+        FullPolicy::Fail => "error",
+    }
 }

@@ -1,8 +1,10 @@
 //! The grammar of criteria. Refusals are LVM's, with the place where the text stops making sense.
 
-use super::{Comparison, Criteria, Node, Operand, Operator, moment};
+use super::moment;
+use super::tree::{Comparison, Node, Operand, Operator};
 use crate::failure::{Failure, Result};
-use crate::report::fields::{self, Field};
+use crate::report::field::Field;
+use crate::report::fields;
 use crate::report::listing;
 use crate::report::value::Type;
 use regex_lite::Regex;
@@ -17,7 +19,7 @@ struct Reader<'a> {
     depth: usize,
 }
 
-pub fn parse(text: &str, prefix: &'static str) -> Result<Option<Criteria>> {
+pub fn parse(text: &str, prefix: &'static str) -> Result<Option<Node>> {
     // Who chooses all chooses as if nothing was said.
     if text.is_empty() || text.trim() == "all" {
         return Ok(None);
@@ -32,7 +34,7 @@ pub fn parse(text: &str, prefix: &'static str) -> Result<Option<Criteria>> {
     if !reader.rest().is_empty() {
         return Err(reader.wrong_here("Expecting logical operator"));
     }
-    Ok(Some(Criteria { root }))
+    Ok(Some(root))
 }
 
 impl<'a> Reader<'a> {

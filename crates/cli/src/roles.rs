@@ -2,52 +2,8 @@
 //! knows fewer kinds; the rules by which LVM's kinds are seen in them are here, once.
 
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, TYPES};
-use crate::parse::Args;
 use rowen_control::protocol::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
-
-/// Kinds of volume that are not there, and their options.
-const NOT_THERE: &[(&str, &[Opt])] = &[
-    (
-        "are no caches",
-        &[
-            Opt::MakeCache,
-            Opt::CachePool,
-            Opt::CacheVol,
-            Opt::CacheDevice,
-            Opt::CacheMode,
-            Opt::CachePolicy,
-            Opt::CacheSettings,
-            Opt::SplitCache,
-            Opt::Uncache,
-        ],
-    ),
-    ("is no VDO", &[Opt::Compression, Opt::Deduplication, Opt::VdoSettings, Opt::VdoPool]),
-];
-
-/// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be
-/// to lose data that the caller believes safe.
-pub fn refuse_redundancy(args: &Args) -> Result {
-    if let Some(kind) = args.text(Opt::Type).filter(|kind| !TYPES.contains(kind)) {
-        return Err(Failure::failed(format!(
-            "Segment type \"{kind}\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical \
-             volumes on RAID."
-        )));
-    }
-    let given = |(what, options): &(&'static str, &[Opt])| {
-        options.iter().find(|option| args.has(**option)).map(|option| (*what, option.spec().long))
-    };
-    if let Some((what, long)) = NOT_THERE.iter().find_map(given) {
-        return Err(Failure::failed(format!("--{long} makes no sense here: there {what}.")));
-    }
-    match args.number(Opt::Mirrors) {
-        None | Some(0) => Ok(()),
-        Some(_) => Err(Failure::failed(
-            "Mirrored logical volumes are not supported. For redundancy put the physical volumes on RAID.",
-        )),
-    }
-}
 
 /// What a volume is in LVM's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
