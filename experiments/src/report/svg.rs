@@ -73,6 +73,7 @@ pub fn lines(table: &Table, axis: &str, part: &Part) -> (Vec<Line>, Vec<String>)
 }
 
 /// The plot, with its legend as text under it. Empty when there is nothing to draw.
+#[expect(clippy::too_many_lines, reason = "one picture, drawn from top to bottom")]
 pub fn plot(table: &Table, axis: &str, part: &Part) -> String {
     let (lines, ticks) = lines(table, axis, part);
     let figures: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|v| *v > 0.0).collect();

@@ -21,13 +21,9 @@ pub use spill::{SpillDisks, is_metadata};
 
 use crate::exec::Handle;
 use crate::rng::Rng;
-use crate::stamp::{self, Found};
 use cache::{Cache, Held};
-use image::Bytes;
 use parking_lot::Mutex;
-use rowen_engine::disk::{
-    Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PageBuf, PvGeometry, PvIndex, Segment, Segments,
-};
+use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

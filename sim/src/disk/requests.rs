@@ -3,9 +3,10 @@
 
 use super::cache::Held;
 use super::image::Bytes;
-use super::{Mishap, Moment, State, no_room};
+use super::{Counts, Mishap, Moment, State, is_metadata, no_room};
 use crate::stamp::{self, Found};
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, DiskResult, PageBuf, PvIndex, Segment, Segments};
+use std::sync::Arc;
 
 /// A request on its way.
 pub(super) struct Ticket {

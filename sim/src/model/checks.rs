@@ -1,20 +1,18 @@
 //! The checks of a run. After a close, a crash or an opening, every volume has what the oracle allows, and the accounts
 //! agree.
 
-use super::{Model, Step, wrong};
-use crate::accounts::Accounts;
-use crate::client::{BLOCK, Client, Failure, Op, SnapshotKind, VolumeSpec, number};
-use crate::crash::{Setup, add_stats, judge_group, panic_text};
+use super::{Model, Seen, Step, count_wraps, wrong};
+use crate::client::{BLOCK, Client, Failure, Op, number};
+use crate::crash::{add_stats, judge_group};
 use crate::disk::{Image, POLICIES, Policy, SimDisks};
 use crate::exec::World;
 use crate::oracle::{Since, Vol};
-use crate::rng::Rng;
-use rowen_engine::disk::{DiskOp, Disks, PvIndex};
+use rowen_engine::disk::Disks;
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, Group, Stats, VolumeInfo, VolumeKind, VolumeState};
+use rowen_engine::group::{Group, VolumeInfo, VolumeState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 impl Model {
     /// On a physical volume that is not allocatable nothing is taken: what is free there can only become more.

@@ -1,19 +1,11 @@
 //! The operations of a run. Each goes to the engine, and the oracle and the accounts record its result.
 
-use super::{Model, Step, wrong};
-use crate::accounts::Accounts;
-use crate::client::{BLOCK, Client, Failure, Op, SnapshotKind, VolumeSpec, number};
-use crate::crash::{Setup, add_stats, judge_group, panic_text};
-use crate::disk::{Image, POLICIES, Policy, SimDisks};
-use crate::exec::World;
-use crate::oracle::{Since, Vol};
-use crate::rng::Rng;
-use rowen_engine::disk::{DiskOp, Disks, PvIndex};
+use super::{Model, Profile, Step};
+use crate::client::{BLOCK, Failure, Op, SnapshotKind, VolumeSpec};
+use crate::oracle::Vol;
+use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, Group, Stats, VolumeInfo, VolumeKind, VolumeState};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use rowen_engine::group::{FullPolicy, VolumeKind};
 
 impl Model {
     pub(super) fn write(&mut self, vol: Vol) -> Step {

@@ -11,9 +11,7 @@ pub use scripted::scripted;
 
 use crate::client::{BLOCK, Client, Failure, Op, SnapshotKind, VolumeSpec};
 use crate::oracle::{Life, Vol};
-use crate::rng::Rng;
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, VolumeKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which volume: `A` and `B` are the first and second that were made, `Snap(n)` the n-th newest snapshot that

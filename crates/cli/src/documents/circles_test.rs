@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Circles that exist, by one of their files, and how many files they have. They shrink: the test fails if a circle has more
 /// files than it says here, or fewer, or is gone.
-const KNOWN: [(&str, &str, usize); 2] = [("cli", "options.rs", 47), ("cli", "main.rs", 2)];
+const KNOWN: [(&str, &str, usize); 0] = [];
 const CRATES: [&str; 3] = ["engine", "control", "cli"];
 /// Names in a path that begin somewhere else than in the module itself.
 const ROOTS: [&str; 3] = ["crate", "self", "super"];

@@ -1,19 +1,15 @@
 //! A group as a whole: names, tags, limits, and physical volumes that come, grow and leave while it is used.
 
 use super::Test;
-use super::volumes::{create_refusal, device_size, starts_with, write};
+use super::volumes::{create_refusal, starts_with, write};
 use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, die_at, file, run, snapshot, wait_for};
-use rowen_control::protocol::{
-    AttributeChange, ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState,
-};
+use rowen_control::protocol::{ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
 use rustix::process::Signal;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
-use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("groups::a_running_group_grows", a_running_group_grows),
