@@ -9,6 +9,7 @@ use rowen_host::devices::{self, Consent};
 use rowen_host::server;
 use rustix::process::Signal;
 use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 pub const TESTS: &[Test] = &[

@@ -1,12 +1,12 @@
 //! What commands ask a server for, down to the block devices.
 
 use super::Test;
-use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, file, run, snapshot, wait_for};
-use rowen_control::protocol::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind, VolumeState};
+use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, run, snapshot, wait_for};
+use rowen_control::protocol::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
 use rowen_control::uuids;
-use rowen_host::devices;
 use rustix::process::Signal;
 use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::time::Instant;
 
