@@ -10,11 +10,10 @@ use super::record::{block_crc, on_disk, seal};
 use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS};
 use crate::error::{Error, Result};
 use crate::map::NodeRef;
-use crate::model::ArenaMeta;
-use crate::model::TreeKind;
-use crate::model::TreeMeta;
-use crate::model::VolumeMeta;
-use crate::model::{AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, Tree, VolumeKind, VolumeState};
+use crate::model::{
+    AllocPolicy, ArenaMeta, Attributes, FullPolicy, GroupAttributes, PvFlags, Tree, TreeKind, TreeMeta, VolumeKind,
+    VolumeMeta, VolumeState,
+};
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
 
 const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"ROWENIDX");

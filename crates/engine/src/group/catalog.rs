@@ -9,7 +9,7 @@
 
 use crate::dead::{self, Points};
 use crate::error::{Error, Result};
-use crate::model::{GroupAttributes, TreeKind, TreeMeta};
+use crate::model::{GroupAttributes, Tree, TreeKind, TreeMeta};
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet};
@@ -267,5 +267,24 @@ fn forget<K: Ord, V: Ord>(families: &mut BTreeMap<K, BTreeSet<V>>, of: Option<K>
         if family.is_empty() {
             families.remove(&of);
         }
+    }
+}
+
+/// A head that maps nothing.
+pub(super) fn empty_head(id: TreeId, birth: Epoch) -> TreeMeta {
+    TreeMeta {
+        id,
+        parent: None,
+        kind: TreeKind::Head,
+        epoch: Epoch(0),
+        birth,
+        tree: Tree::default(),
+        mapped: 0,
+        written: 0,
+        own: 0,
+        guard: None,
+        cursor: 0,
+        progress: 0,
+        dead: Vec::new(),
     }
 }

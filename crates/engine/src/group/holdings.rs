@@ -3,9 +3,7 @@
 use super::catalog::Catalog;
 use crate::dead;
 use crate::model::TreeKind;
-use crate::units::Epoch;
-use crate::units::TreeId;
-use crate::units::VolumeId;
+use crate::units::{Epoch, TreeId, VolumeId};
 
 /// What is held for snapshots, and for others through them. A volume's lock is held for a moment only: two reports that
 /// held one while they took another would wait for each other.

@@ -15,11 +15,15 @@
 
 mod age;
 mod ahead;
+mod apply;
 pub mod backing;
 mod catalog;
 mod check;
 mod checkpoint;
 mod checkpoint_lock;
+mod close;
+mod create;
+mod create_group;
 mod evidence;
 mod holdings;
 mod label;
@@ -33,10 +37,13 @@ mod pvs;
 mod read;
 mod reclaim;
 mod rehome;
+mod remove;
 mod replay;
 mod replay_position;
 mod report;
+mod resize;
 mod retry;
+mod snapshot;
 mod space_finder;
 
 pub use check::CheckReport;

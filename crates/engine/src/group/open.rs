@@ -9,43 +9,32 @@
 //!   disk's cache. Recovery writes over what only the superblock before that one needs, and a power cut may leave just that one.
 
 use super::age::find_root;
-use super::ahead::blocks_taken;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, empty_head};
 use super::evidence::{prove, scan_journal};
-use super::holdings::Holdings;
-use super::read::{read_stream, replay_corrupt, stream_corrupt};
+use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
 use super::{Group, Root};
-use crate::core::{Absorb, Core, count};
+use crate::core::{Absorb, Core};
 use crate::dead::Points;
-use crate::disk::{DiskOp, Disks, PvIndex, start};
-use crate::error::{Error, Result};
-use crate::format::journal::Record;
+use crate::disk::{DiskOp, Disks, start};
+use crate::error::Result;
 use crate::format::stream::Stream;
-use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
-use crate::journal::places::BadPlaces;
+use crate::format::superblock::GroupRoot;
 use crate::journal::{Journal, Ring};
-use crate::model::{
-    Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState,
-};
+use crate::model::{Config, PvFlags, TreeKind, TreeMeta, VolumeKind, VolumeState};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
-use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::Space;
+use crate::space::metadata::MetaSpace;
 use crate::space::pvs::Pvs;
-use crate::space::{Reserve, Space};
-use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock, VolumeId};
+use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock};
 use crate::volume::Volume;
-use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
+use crate::volume::state::State;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
-/// Journal size: a 64th of the group, within these bounds.
-const JOURNAL_MIN: u64 = 1 << 20;
-const JOURNAL_MAX: u64 = 64 << 20;
 /// The first eight bytes of the group's UUID: carried by every metadata block.
 fn tag_of(uuid: Uuid) -> u64 {
     u64::from_le_bytes(*uuid.0.first_chunk().expect("a UUID has 16 bytes"))
@@ -56,128 +45,8 @@ fn is_planted(config: &Config, bug: &str) -> bool {
     cfg!(feature = "planted") && config.planted == Some(bug)
 }
 
-/// Runs no background work: for creation and for read-only checks, which need none.
-struct NoRuntime;
-
-impl Runtime for NoRuntime {
-    fn spawn(&self, _name: &'static str, task: crate::runtime::Task) {
-        drop(task);
-    }
-    fn sleep(&self, _pause: std::time::Duration) -> crate::runtime::Task {
-        Box::pin(async {})
-    }
-}
-
-/// Puts physical volumes behind those of the table: `pvs[0]` is the disk behind the table's.
-pub(super) async fn extend_table(
-    disks: &dyn Disks,
-    table: &mut Vec<PvEntry>,
-    extent_blocks: u64,
-    pvs: &[NewPv],
-) -> Result<()> {
-    let first = table.len();
-    for (i, pv) in pvs.iter().enumerate() {
-        let index = u16::try_from(first + i).expect("at most 64 physical volumes");
-        let size = super::label::usable(disks, PvIndex(index)).await;
-        let extents = size.saturating_sub(DATA_OFFSET) / (extent_blocks * BLOCK_SIZE);
-        if extents == 0 {
-            return Err(Error::Invalid(format!(
-                "physical volume {index} of {size} bytes is too small for one extent of {} bytes",
-                extent_blocks * BLOCK_SIZE
-            )));
-        }
-        let first_extent = superblock::place_behind(table, extent_blocks, extents).ok_or_else(|| {
-            Error::Invalid(format!("there are no numbers for the {extents} extents of physical volume {index}"))
-        })?;
-        table.push(PvEntry { uuid: pv.uuid, first_extent, extents, size });
-    }
-    Ok(())
-}
-
 impl Group {
-    /// Writes a group's metadata to the given disks. They must carry no group (the caller checks labels).
-    pub async fn create(disks: Arc<dyn Disks>, spec: NewGroup) -> Result<()> {
-        if !spec.extent_blocks.is_power_of_two() || !EXTENT_BLOCKS.contains(&spec.extent_blocks) {
-            return Err(Error::Invalid("an extent must be a power of two from 4 KiB to 1 TiB".into()));
-        }
-        if spec.pvs.is_empty() || spec.pvs.len() > MAX_PVS || spec.pvs.len() > disks.count() {
-            return Err(Error::Invalid(format!("a volume group has 1 to {MAX_PVS} physical volumes")));
-        }
-        if spec.name.is_empty() || spec.name.len() > 127 {
-            return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
-        }
-        let mut pvs = Vec::new();
-        extend_table(&*disks, &mut pvs, spec.extent_blocks, &spec.pvs).await?;
-        let placement = Arc::new(Placement::new(spec.extent_blocks, pvs.clone()));
-        let journal_bytes = (placement.count() * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
-        let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
-        let pairs = (LEAST_METADATA / spec.extent_blocks).max(1);
-        let metadata = pairs * spec.extent_blocks;
-        // What is not free at the beginning of each. The second copy belongs on another physical volume, where one has room.
-        let mut taken = vec![0; pvs.len()];
-        taken[0] = journal_blocks + metadata;
-        let of_second = (1..pvs.len()).find(|pv| pvs[*pv].extents * spec.extent_blocks >= metadata).unwrap_or(0);
-        let second = pvs[of_second].first_extent * spec.extent_blocks + taken[of_second];
-        taken[of_second] += metadata;
-        if taken[0] > pvs[0].extents * spec.extent_blocks {
-            return Err(Error::Invalid(format!(
-                "the physical volumes are too small: the journal and the metadata need {} extents",
-                journal_blocks / spec.extent_blocks + 2 * pairs
-            )));
-        }
-        let root = GroupRoot {
-            uuid: spec.uuid,
-            name: spec.name,
-            extent_blocks: spec.extent_blocks,
-            pvs: pvs.clone(),
-            journal_start: 0,
-            journal_blocks,
-            journal_id: 1,
-            journal_position: 0,
-            journal_seq: 1,
-            capture_seq: 1,
-            generation: 0,
-            features: 0,
-            index: [0; 2],
-            stream_len: 0,
-            clean: true,
-            bad: BadPlaces::default(),
-        };
-        let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
-        let starts = (0..metadata).step_by(spec.extent_blocks as usize);
-        let places: Vec<[u64; 2]> = starts.map(|at| [journal_blocks + at, second + at]).collect();
-        let parts = Parts {
-            placement: placement.clone(),
-            meta: MetaSpace::new(&places, &[], spec.extent_blocks),
-            space: Space::new(Tree::default(), 0, Pvs::new(pv_free)),
-            next_seq: Seq(1),
-            catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(Points::new(true))),
-            sequence: 1,
-            stream_blocks: Vec::new(),
-        };
-        let group = Group::assemble(disks.clone(), Arc::new(NoRuntime), Config::default(), root, parts);
-        group.back_areas().await?;
-        for (i, taken) in taken.into_iter().enumerate() {
-            let pv = PvIndex(i as u16);
-            let Range { start, end } = placement.range_of(pv);
-            group.add_free(start + taken, end).await?;
-            super::label::erase(&*disks, pv).await?;
-        }
-        group.checkpoint_turn(group.final_ticket(), true).await
-    }
-
-    pub(super) async fn add_free(&self, mut start: u64, end: u64) -> Result<()> {
-        while start < end {
-            let step = || {
-                let _gate = self.core.gate.read();
-                self.core.space.lock().add_free(self.core.hands(), (start, end - start))
-            };
-            start += self.core.with_nodes_privileged(step).await?;
-        }
-        Ok(())
-    }
-
-    fn assemble(
+    pub(super) fn assemble(
         disks: Arc<dyn Disks>,
         runtime: Arc<dyn Runtime>,
         config: Config,
@@ -387,213 +256,17 @@ impl Group {
             false => Err(stream_corrupt("two volumes have one head")),
         }
     }
-
-    /// Applies what the journal kept. First all places that records name are taken, so that nothing else is put there.
-    async fn replay(self: &Arc<Self>, records: Vec<(Seq, Record, bool)>) -> Result<()> {
-        let applied: Vec<_> = records
-            .into_iter()
-            .filter(|(_, _, good)| {
-                if !good {
-                    count(&self.core.counters.recovery_skipped);
-                }
-                *good
-            })
-            .collect();
-        let placement = self.core.placement();
-        let window = self.window();
-        let inside = |start: u64, len: u64| placement.holds(start, len);
-        for (at, (_, record, _)) in applied.iter().enumerate() {
-            if at % window == 0 {
-                let records = &applied[at..applied.len().min(at + window)];
-                self.free_ahead(|| blocks_taken(records)).await;
-            }
-            let runs: Vec<(u64, u64)> = match record {
-                Record::Write { extents, .. } => extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect(),
-                Record::Create { placed, .. } | Record::Resize { placed, .. } => {
-                    placed.iter().map(|p| (p.vg_block.0, p.len)).collect()
-                }
-                _ => Vec::new(),
-            };
-            for (start, len) in runs {
-                if !inside(start, len) || len == 0 {
-                    return Err(Error::Corrupt {
-                        what: "journal record",
-                        place: "the journal".into(),
-                        detail: format!("blocks {start}+{len} lie outside the group"),
-                    });
-                }
-                self.core
-                    .with_nodes_privileged(|| self.core.space.lock().mark_used(self.core.hands(), (start, len)))
-                    .await?;
-            }
-        }
-        // What is not free by now waits for recovery's own checkpoint.
-        self.core.space.lock().abort_commit();
-        for (at, (seq, record, _)) in applied.iter().enumerate() {
-            if at % window == 0 {
-                self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;
-            }
-            self.replay_reached(*seq);
-            self.replay_room().await?;
-            self.apply(record).await?;
-            count(&self.core.counters.recovered);
-        }
-        *self.replay.lock() = None;
-        Ok(())
-    }
-
-    /// Carries out one record on the state in memory.
-    async fn apply(self: &Arc<Self>, record: &Record) -> Result<()> {
-        let core = &self.core;
-        match record {
-            Record::Write { volume, extents } => {
-                let volume = self.replay_volume(*volume)?;
-                let parent = volume.state.lock().head.parent;
-                let parent = parent.and_then(|p| self.catalog.read().trees.get(&p).map(|t| t.tree));
-                for extent in extents {
-                    let end = extent.lv_block.0.saturating_add(u64::from(extent.len));
-                    if end > volume.state.lock().meta.blocks || extent.len == 0 {
-                        return Err(replay_corrupt("a write beyond the volume's end"));
-                    }
-                    let write = || apply_write(core, &mut volume.state.lock(), extent, parent.as_ref());
-                    core.with_nodes_privileged(write).await?;
-                }
-            }
-            Record::Unmap { volume, start, len } => {
-                let volume = self.replay_volume(*volume)?;
-                let (thick, blocks) = {
-                    let state = volume.state.lock();
-                    (state.thick(), state.meta.blocks)
-                };
-                let end = start.0.checked_add(*len).filter(|end| *end <= blocks);
-                let end = end.ok_or_else(|| replay_corrupt("a discard beyond the volume's end"))?;
-                self.replay_unmap(&volume, start.0, end, thick).await?;
-            }
-            Record::Abort { .. } => {}
-            Record::Create { volume: meta, placed } => {
-                let volume = {
-                    let mut catalog = self.catalog_mut();
-                    match catalog.volumes.get(&meta.id) {
-                        Some(volume) => volume.clone(),
-                        None => self.insert_new(&mut catalog, meta.clone())?,
-                    }
-                };
-                for p in placed {
-                    let place = || apply_place(core, &mut volume.state.lock(), p.lv_block, (p.vg_block.0, p.len));
-                    core.with_nodes_privileged(place).await?;
-                }
-            }
-            Record::Snapshot { parts } => self.apply_snapshot(&mut self.catalog_mut(), parts)?,
-            Record::Resize { volume, blocks, placed } => {
-                let volume = self.replay_volume(*volume)?;
-                let old = volume.state.lock().meta.blocks;
-                self.replay_unmap(&volume, *blocks, old, false).await?;
-                for p in placed {
-                    let place = || apply_place(core, &mut volume.state.lock(), p.lv_block, (p.vg_block.0, p.len));
-                    core.with_nodes_privileged(place).await?;
-                }
-                volume.state.lock().meta.blocks = *blocks;
-            }
-            Record::Remove { volumes } => {
-                let mut catalog = self.catalog_mut();
-                for id in volumes {
-                    self.apply_remove(&mut catalog, *id)?;
-                }
-            }
-            Record::Revert { target, source, consume, point, head } => {
-                self.apply_revert(&mut self.catalog_mut(), *target, *source, *consume, *point, *head)?;
-            }
-            Record::Update { volume } => self.apply_update(&mut self.catalog_mut(), volume)?,
-            Record::Invalidate { volume } => self.apply_invalidate(&mut self.catalog_mut(), *volume)?,
-        }
-        Ok(())
-    }
-
-    async fn replay_unmap(self: &Arc<Self>, volume: &Volume, start: u64, end: u64, keep_place: bool) -> Result<()> {
-        let core = &self.core;
-        let mut at = start;
-        while at < end {
-            let to = self.part_to_free(volume, at, end).await?;
-            core.with_nodes_privileged(|| apply_unmap(core, &mut volume.state.lock(), at, to, keep_place)).await?;
-            at = to;
-            if at < end {
-                self.replay_part_room().await?;
-            }
-        }
-        Ok(())
-    }
-
-    fn replay_volume(&self, id: VolumeId) -> Result<Arc<Volume>> {
-        let volume = self.catalog.read().volumes.get(&id).cloned();
-        volume.ok_or_else(|| replay_corrupt("a record of an unknown volume"))
-    }
-
-    /// Puts an empty volume into the catalog.
-    pub(super) fn insert_new(&self, catalog: &mut Catalog, meta: VolumeMeta) -> Result<Arc<Volume>> {
-        let id = meta.id;
-        catalog.refuse_known(Some(id), &[meta.head])?;
-        catalog.next_volume = catalog.next_volume.max(id.0 + 1);
-        catalog.next_tree = catalog.next_tree.max(meta.head.0 + 1);
-        if catalog.names.insert(meta.name.clone(), id).is_some() {
-            return Err(replay_corrupt("two volumes of one name"));
-        }
-        let head = empty_head(meta.head, Epoch(1));
-        catalog.heads.insert(head.id, id);
-        let state = State::new(meta, head, None, self.core.placement());
-        let volume = Arc::new(Volume { core: self.core.clone(), id, state: Mutex::new(state) });
-        catalog.insert_volume(volume.clone());
-        Ok(volume)
-    }
-
-    /// Recomputes promises and reserves from the counters.
-    pub(super) fn settle_promises(&self) {
-        let catalog = self.catalog.read();
-        let holdings = Holdings(&catalog);
-        let mut shortfall = 0;
-        let mut reserves = Vec::new();
-        for volume in catalog.volumes.values() {
-            let state = volume.state.lock();
-            shortfall += state.shortfall();
-            reserves.extend(state.meta.reserve.filter(|_| !state.invalid()).map(|blocks| (volume.id, blocks)));
-        }
-        let reserves: Vec<_> =
-            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: holdings.held(id) })).collect();
-        let mut space = self.core.space.lock();
-        space.promise_anew(shortfall);
-        for (id, reserve) in reserves {
-            space.set_reserve(id, Some(reserve));
-        }
-    }
-}
-
-/// A head that maps nothing.
-pub(super) fn empty_head(id: TreeId, birth: Epoch) -> TreeMeta {
-    TreeMeta {
-        id,
-        parent: None,
-        kind: TreeKind::Head,
-        epoch: Epoch(0),
-        birth,
-        tree: Tree::default(),
-        mapped: 0,
-        written: 0,
-        own: 0,
-        guard: None,
-        cursor: 0,
-        progress: 0,
-        dead: Vec::new(),
-    }
 }
 
 /// The pieces that opening and creating assemble a group from.
-struct Parts {
-    placement: Arc<Placement>,
-    meta: MetaSpace,
-    space: Space,
-    next_seq: Seq,
-    catalog: Catalog,
-    sequence: u64,
-    stream_blocks: Vec<MetaBlock>,
+pub(super) struct Parts {
+    pub placement: Arc<Placement>,
+    pub meta: MetaSpace,
+    pub space: Space,
+    pub next_seq: Seq,
+    pub catalog: Catalog,
+    pub sequence: u64,
+    pub stream_blocks: Vec<MetaBlock>,
 }
 
 fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
@@ -668,40 +341,5 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     match checks.iter().find(|(good, _)| !good) {
         Some((_, what)) => Err(stream_corrupt(what)),
         None => Ok(()),
-    }
-}
-
-impl Group {
-    /// Drains, checkpoints and marks the group clean. Volumes answer [`Error::Closed`] afterwards.
-    pub async fn close(self: &Arc<Self>) -> Result<()> {
-        if !self.quiesce().await {
-            return Ok(());
-        }
-        let outcome = match self.core.config.read_only {
-            true => Ok(()),
-            false => self.checkpoint_turn(self.final_ticket(), true).await,
-        };
-        self.end_background();
-        outcome
-    }
-
-    /// Lets what is under way finish, and nothing begin. False: that has been done already.
-    pub(super) async fn quiesce(&self) -> bool {
-        let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
-        if self.core.closed.swap(true, Ordering::AcqRel) {
-            return false;
-        }
-        for volume in volumes {
-            let gate = volume.close_gate(true).await;
-            volume.state.lock().closed = true;
-            drop(gate);
-        }
-        true
-    }
-
-    /// A group that is closed has nothing to do in the background.
-    pub(super) fn end_background(&self) {
-        self.background.notify();
-        self.core.space_event.notify();
     }
 }

@@ -10,8 +10,8 @@
 
 use super::Group;
 use super::catalog::Catalog;
+use super::create_group::extend_table;
 use super::leave::{in_use, journal_on};
-use super::open::extend_table;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};

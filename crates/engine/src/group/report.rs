@@ -1,13 +1,12 @@
 //! What reports show: the group, its volumes, and counters.
 
-use super::Volume;
 use super::catalog::Catalog;
-use super::{Group, pools};
+use super::holdings::Holdings;
+use super::{Group, Volume, pools};
 use crate::dead;
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::superblock::DATA_OFFSET;
-use crate::group::holdings::Holdings;
 use crate::model::{GroupInfo, PvInfo, Stats, TreeKind, TreeMeta, VolumeInfo, VolumeMeta};
 use crate::units::{Epoch, VolumeId};
 use std::collections::BTreeSet;

@@ -28,11 +28,11 @@
 
 //! * M8 A bad copy is written anew only while nothing else writes metadata: beside that, its block might be another node's by then.
 
+use super::Run;
 use crate::error::{Error, Result};
 use crate::format::node::CAPACITY;
 use crate::format::stream::{INDEX_ENTRIES, PAGE_PAYLOAD, PairRecord, RunRecord};
 use crate::map::{NodeCache, NodeRef};
-use crate::space::Run;
 use crate::units::{MetaBlock, VgBlock};
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Short runs of free space for metadata, where no whole extent is free (M9).
 
+use super::metadata::LEAST_METADATA;
 use super::{Hands, Run, Space};
 use crate::map::{self, MapError};
-use crate::space::metadata::LEAST_METADATA;
 use std::cmp::Reverse;
 use std::ops::Range;
 

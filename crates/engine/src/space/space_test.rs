@@ -1,4 +1,7 @@
+use super::longest::all_leaves;
 use super::*;
+use crate::map::{self, Extent, Fit};
+use std::ops::Range;
 
 const CACHE: u64 = 64 << 20;
 

@@ -10,11 +10,9 @@
 //! * F4 It takes no more than copying a chunk for each place that was redirected would take.
 
 use super::Volume;
-use super::plan::Piece;
-use super::plan::Place;
+use super::plan::{Piece, Place};
 use super::state::State;
-use super::window::Redirected;
-use super::window::WINDOW;
+use super::window::{Redirected, WINDOW};
 use crate::model::Layout;
 use crate::space::Account;
 use crate::space::pools::PoolLeft;

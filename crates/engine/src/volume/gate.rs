@@ -1,7 +1,7 @@
 //! The gate of a volume: a closed gate keeps new requests out, and closing it waits for those in flight.
 
 use super::Volume;
-use crate::volume::state::Mode;
+use super::state::Mode;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;

@@ -2,10 +2,7 @@
 
 use crate::disk::Segments;
 use crate::map::NodeRef;
-use crate::space::Account;
-use crate::space::AllocError;
-use crate::space::Run;
-use crate::space::Runs;
+use crate::space::{Account, AllocError, Run, Runs};
 use crate::units::Seq;
 use smallvec::SmallVec;
 

@@ -2,31 +2,17 @@
 
 use super::Volume;
 use super::fill::own_account;
-use super::plan::Edge;
-use super::plan::MapPlan;
-use super::plan::Piece;
-use super::plan::Pieces;
-use super::plan::Place;
-use super::plan::Plan;
-use super::state::State;
+use super::plan::{Edge, MapPlan, Piece, Pieces, Place, Plan};
+use super::state::{Mode, State};
 use crate::disk::Segments;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::node::UNWRITTEN;
 use crate::journal::Pressure;
-use crate::map;
-use crate::map::Extents;
-use crate::map::MapError;
-use crate::space::Account;
-use crate::space::AllocError;
-use crate::space::Runs;
-use crate::units::BLOCK_SIZE;
-use crate::units::SECTOR_SIZE;
-use crate::units::Seq;
-use crate::volume::state::Mode;
+use crate::map::{self, Extents, MapError};
+use crate::space::{Account, AllocError, Runs};
+use crate::units::{BLOCK_SIZE, SECTOR_SIZE, Seq};
 use smallvec::SmallVec;
-use std::task::Context;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 impl Volume {
     /// Plans a write: in place without touching anything that volumes share, else again under the checkpoint's gate.

@@ -2,20 +2,15 @@
 
 use super::Volume;
 use super::plan::ReadPlan;
-use crate::disk::PageBuf;
-use crate::disk::Segments;
+use super::state::Mode;
+use crate::disk::{PageBuf, Segments};
 use crate::error::Result;
 use crate::format::node::UNWRITTEN;
-use crate::map;
-use crate::map::Extents;
-use crate::map::MapError;
-use crate::units::BLOCK_SIZE;
-use crate::units::SECTOR_SIZE;
-use crate::volume::state::Mode;
+use crate::map::{self, Extents, MapError};
+use crate::units::{BLOCK_SIZE, SECTOR_SIZE};
 use smallvec::SmallVec;
 use std::future::poll_fn;
-use std::task::Context;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 impl Volume {
     /// Fills `buf[..len]` and gives it back. Ranges past the end fail with [`Error::Invalid`].

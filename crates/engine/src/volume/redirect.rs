@@ -1,25 +1,14 @@
 //! A planned write that changes mappings: data and record, then the map (V2).
 
 use super::Volume;
-use super::plan::Edge;
-use super::plan::MapPlan;
-use crate::disk::DiskError;
-use crate::disk::DiskOp;
-use crate::disk::PageBuf;
-use crate::disk::Segments;
-use crate::disk::start;
-use crate::error::Error;
-use crate::error::Result;
-use crate::format::journal::Record;
-use crate::format::journal::WriteExtent;
+use super::plan::{Edge, MapPlan};
+use super::state::apply_write;
+use crate::disk::{DiskError, DiskOp, PageBuf, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::journal::{Record, WriteExtent};
 use crate::format::record::crc32c;
-use crate::space::Run;
-use crate::space::Runs;
-use crate::units::BLOCK_SIZE;
-use crate::units::LvBlock;
-use crate::units::Seq;
-use crate::units::VgBlock;
-use crate::volume::state::apply_write;
+use crate::space::{Run, Runs};
+use crate::units::{BLOCK_SIZE, LvBlock, Seq, VgBlock};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -15,12 +15,9 @@
 
 use super::Volume;
 use super::fill::{copy_of, own_account};
-use super::plan::MapPlan;
-use super::plan::Pieces;
-use super::plan::Place;
+use super::plan::{MapPlan, Pieces, Place};
 use super::state::{Mode, State};
-use super::window::WINDOW;
-use super::window::Watch;
+use super::window::{WINDOW, Watch};
 use crate::core::count;
 use crate::disk::{DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};

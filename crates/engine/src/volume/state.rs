@@ -8,8 +8,7 @@
 //!   that holds another volume's data (promise P9).
 //! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
 
-use super::window::Redirected;
-use super::window::Watch;
+use super::window::{Redirected, Watch};
 use crate::core::{Absorb, Core, Ownership, TreeOwner};
 use crate::dead;
 use crate::format::journal::WriteExtent;

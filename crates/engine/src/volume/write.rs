@@ -1,14 +1,10 @@
 //! Writes of a volume: in place, or redirected.
 
 use super::Volume;
-use super::plan::MapPlan;
-use super::plan::Plan;
+use super::plan::{MapPlan, Plan};
 use crate::core::count;
-use crate::disk::DiskOp;
-use crate::disk::PageBuf;
-use crate::disk::start;
-use crate::error::Error;
-use crate::error::Result;
+use crate::disk::{DiskOp, PageBuf, start};
+use crate::error::{Error, Result};
 use crate::units::Seq;
 use std::future::poll_fn;
 use std::sync::Arc;

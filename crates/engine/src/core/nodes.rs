@@ -1,0 +1,247 @@
+//! Nodes and blocks of the metadata: read, repaired, and steps that need them.
+
+use super::{Core, count};
+use crate::disk::{Completion, DiskOp, PageBuf, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::node::{Node, UNWRITTEN};
+use crate::map::{MapError, NodeRef};
+use crate::placement::Placement;
+use crate::units::{BLOCK_SIZE, VgBlock};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+impl Core {
+    /// Runs `step` until it has all the nodes it needs in memory, reading those that are missing, and makes room for
+    /// metadata when it has too little.
+    pub async fn with_nodes<T>(&self, mut step: impl FnMut() -> std::result::Result<T, MapError>) -> Result<T> {
+        for _ in 0..3 {
+            let outcome = self
+                .with_nodes_privileged(|| match step() {
+                    Err(MapError::NoSpace) => Ok(None),
+                    outcome => outcome.map(Some),
+                })
+                .await?;
+            if let Some(value) = outcome {
+                return Ok(value);
+            }
+            self.metadata_room().await?;
+        }
+        Err(self.no_space(1))
+    }
+
+    /// The same for work that gives space back: it has the metadata reserve, and must not wait for a checkpoint.
+    pub async fn with_nodes_privileged<T>(
+        &self,
+        mut step: impl FnMut() -> std::result::Result<T, MapError>,
+    ) -> Result<T> {
+        let (mut unreadable, mut displaced) = (None, None);
+        loop {
+            match step() {
+                Ok(value) => return Ok(value),
+                Err(MapError::Corrupt(error)) => return Err(error),
+                Err(MapError::NoSpace) => return Err(self.no_space(1)),
+                // Who asked before the block was given to the newer node has another name for what it wants by now.
+                Err(MapError::Missing(node, _)) if displaced == Some(node) => {
+                    let (what, place) = ("tree node", node.to_string());
+                    return Err(Error::Corrupt { what, place, detail: "another tree has a newer node there".into() });
+                }
+                Err(MapError::Missing(node, level)) => match self.load(node, level).await {
+                    Ok(()) => {
+                        unreadable = None;
+                        displaced = self.cache.is_displaced(node).then_some(node);
+                    }
+                    Err(error) if unreadable == Some(node) => return Err(error),
+                    Err(_) => unreadable = Some(node),
+                },
+            }
+        }
+    }
+
+    /// The same for a walk that can do without a node: `Err` within is one that it did not get.
+    pub async fn with_nodes_there<T>(
+        &self,
+        mut step: impl FnMut() -> std::result::Result<T, MapError>,
+    ) -> Result<std::result::Result<T, Absent>> {
+        let mut missing = None;
+        let walk = || match step() {
+            Err(MapError::Missing(node, level)) => {
+                missing = Some(node);
+                Err(MapError::Missing(node, level))
+            }
+            outcome => outcome,
+        };
+        match self.with_nodes_privileged(walk).await {
+            Ok(value) => Ok(Ok(value)),
+            Err(error) => match (error, missing) {
+                (Error::Corrupt { .. }, Some(node)) => Ok(Err(Absent::Lost(node))),
+                (Error::Disk(_), Some(node)) => Ok(Err(Absent::Unread(node))),
+                (error, _) => Err(error),
+            },
+        }
+    }
+
+    /// Reads a node into the cache: from its first copy, or from the second. Then the next checkpoint repairs the first (M8).
+    /// A disk's error goes before damage: the copy that could not be read may be the good one.
+    pub async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
+        count(&self.counters.node_loads);
+        let copies = self.meta.lock().locate(node.addr);
+        let Some(copies) = copies else {
+            return Err(Error::Corrupt {
+                what: "tree node",
+                place: node.to_string(),
+                detail: "there is no such metadata block".into(),
+            });
+        };
+        let mut first = None;
+        // A node that is being replaced while it is read may still name blocks that a physical volume lost meanwhile.
+        let there = self.placement();
+        for (i, place) in copies.into_iter().enumerate() {
+            let Some(read) = self.start_read(place) else { continue };
+            let outcome = match read.await {
+                Ok(block) => self.decode(&block.expect("a read gives its buffer back"), node, level, &there),
+                Err(error) => Err(error.into()),
+            };
+            match outcome {
+                Ok(decoded) => {
+                    if i == 1 && !self.config.read_only {
+                        self.repair_later(node, level, &decoded).await;
+                    }
+                    self.cache.insert_clean(decoded);
+                    return Ok(());
+                }
+                Err(error @ Error::Disk(_)) if !matches!(first, Some(Error::Disk(_))) => first = Some(error),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.unwrap_or_else(|| Error::Corrupt {
+            what: "tree node",
+            place: node.to_string(),
+            detail: "its physical volume has left".into(),
+        }))
+    }
+
+    async fn repair_later(&self, node: NodeRef, level: u8, good: &Node) {
+        if self.planted("repairs_at_once") {
+            let Some([first, _]) = self.meta.lock().locate(node.addr) else { return };
+            let _ = self.write_blocks(first, Arc::new(PageBuf::from_slice(&good.encode(self.tag)))).await;
+            return;
+        }
+        let mut to_repair = self.to_repair.lock();
+        if to_repair.len() < REPAIRS_TOGETHER {
+            to_repair.insert((node, level));
+        }
+    }
+
+    /// Writes the first copies anew of nodes that were read from their second one. Only a checkpoint does this, before it writes
+    /// anything: nothing else writes metadata then, so a second copy that is good still says what the first has to be (M8).
+    pub async fn repair_copies(&self) {
+        let to_repair = std::mem::take(&mut *self.to_repair.lock());
+        for (node, level) in to_repair {
+            let Some([first, second]) = self.meta.lock().locate(node.addr) else { continue };
+            let Ok(block) = self.read_block(second).await else { continue };
+            if let Ok(good) = Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag) {
+                // A repair that fails changes nothing: the good copy is still there.
+                let _ = self.write_blocks(first, Arc::new(PageBuf::from_slice(&good.encode(self.tag)))).await;
+            }
+        }
+    }
+
+    /// Reads many nodes into the cache, some reads under way together. False: one of them cannot be read.
+    pub async fn load_together(&self, nodes: &BTreeSet<(NodeRef, u8)>) -> bool {
+        let mut under_way = VecDeque::with_capacity(READS_TOGETHER);
+        let mut rest = nodes.iter();
+        let there = self.placement();
+        loop {
+            while under_way.len() < READS_TOGETHER
+                && let Some((node, level)) = rest.next()
+            {
+                let place = self.meta.lock().locate(node.addr);
+                let Some([place, _]) = place else { return false };
+                let Some(read) = self.start_read(place) else { return false };
+                under_way.push_back((*node, *level, read));
+            }
+            let Some((node, level, read)) = under_way.pop_front() else { return true };
+            let block = read.await.ok().flatten();
+            match block.and_then(|block| self.decode(&block, node, level, &there).ok()) {
+                Some(decoded) => {
+                    count(&self.counters.node_loads);
+                    self.cache.insert_clean(decoded);
+                }
+                // Its second copy, and what follows from having to use that.
+                None if self.load(node, level).await.is_ok() => {}
+                None => return false,
+            }
+        }
+    }
+
+    /// `there`: the blocks that there were when the reading began.
+    fn decode(&self, block: &PageBuf, node: NodeRef, level: u8, there: &Placement) -> Result<Node> {
+        let decoded = Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag)?;
+        self.plausible(node, decoded, there)
+    }
+
+    /// What a node's own block cannot tell: that the bitmap knows it, and that it maps to blocks that there are.
+    fn plausible(&self, name: NodeRef, node: Node, there: &Placement) -> Result<Node> {
+        let corrupt = |detail: String| Error::Corrupt { what: "tree node", place: name.to_string(), detail };
+        if !self.meta.lock().is_used(name.addr) {
+            return Err(corrupt("the metadata bitmap calls its block free".into()));
+        }
+        let wild = node.extents().find(|e| !there.holds(e.value, u64::from(e.len)) || e.flags & !UNWRITTEN != 0);
+        match wild {
+            Some(e) => Err(corrupt(format!("it maps block {} to {}+{}, which are not there", e.key, e.value, e.len))),
+            None => Ok(node),
+        }
+    }
+
+    pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {
+        let mut segments = Segments::new();
+        self.placement().map_blocks(place, 1, 0, &mut segments);
+        self.read_twice(segments, PageBuf::zeroed(BLOCK_SIZE as usize)).await
+    }
+
+    /// Reads, and once more if that fails: a path that broke or a drive that was reset may be there again.
+    pub async fn read_twice(&self, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
+        let bytes = buf.capacity();
+        let read = match start(&*self.disks, DiskOp::Read { segments: segments.clone(), buf }).await {
+            Err(_) if !self.planted("reads_once") => {
+                start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(bytes) }).await
+            }
+            read => read,
+        };
+        Ok(read?.expect("a read gives its buffer back"))
+    }
+
+    /// `None`: the block was there when its place was looked up, and is not any more. Its physical volume has left, or is smaller now.
+    fn start_read(&self, place: VgBlock) -> Option<Completion> {
+        let placement = self.placement();
+        if !placement.holds(place.0, 1) && !self.planted("reads_what_left") {
+            return None;
+        }
+        let mut segments = Segments::new();
+        placement.map_blocks(place, 1, 0, &mut segments);
+        Some(start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(BLOCK_SIZE as usize) }))
+    }
+
+    /// Writes a whole buffer at consecutive VG blocks.
+    pub async fn write_blocks(&self, place: VgBlock, buf: Arc<PageBuf>) -> Result<()> {
+        let mut segments = Segments::new();
+        self.placement().map_blocks(place, buf.capacity() as u64 / BLOCK_SIZE, 0, &mut segments);
+        start(&*self.disks, DiskOp::Write { segments, buf }).await?;
+        Ok(())
+    }
+}
+
+/// Why a walk did not get a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Both copies were read, and neither is this node any more.
+    Lost(NodeRef),
+    /// A copy that may be good cannot be read now.
+    Unread(NodeRef),
+}
+
+/// Bad copies that a checkpoint writes anew, at most; the others are met again.
+const REPAIRS_TOGETHER: usize = 256;
+
+/// Nodes that are read together where many are wanted.
+pub const READS_TOGETHER: usize = 32;

@@ -1,0 +1,128 @@
+//! How fast the background works, and when a checkpoint is wanted.
+
+use super::Core;
+use crate::error::{Error, Result};
+use crate::journal::Pressure;
+use crate::runtime::yield_now;
+use crate::space::metadata::RUNS_TOGETHER;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Core {
+    /// Volumes changed, and with them perhaps what pools have left: who waits for that looks again.
+    pub fn volumes_changed(&self) {
+        self.pools.lock().forget();
+        self.space_event.notify();
+    }
+
+    /// Starts a checkpoint when much is dirty or much waits to be freed.
+    pub fn space_use_changed(&self) {
+        let pending = self.space.lock().pending_runs();
+        if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || pending > 2 * self.pending_bound() {
+            self.want_checkpoint();
+        }
+    }
+
+    /// Freed runs with which removal takes a checkpoint. The foreground's bound is twice that.
+    pub fn pending_bound(&self) -> usize {
+        let runs = self.meta.lock().total() * PENDING_RUNS_TO_A_BLOCK;
+        runs.clamp(*PENDING_RUNS.start(), *PENDING_RUNS.end()) as usize
+    }
+
+    /// Whether there are too few metadata blocks for freeing as much as one part of a removal or a reduction does (M2).
+    pub fn is_short_of_room_to_free(&self) -> bool {
+        let is_short = !self.planted("frees_unbounded") && !self.meta.lock().has_room_to_free(RUNS_TOGETHER);
+        is_short || self.has_no_room_to_free()
+    }
+
+    /// For tests: metadata has no room until the group has taken so many checkpoints.
+    pub fn has_no_room_to_free(&self) -> bool {
+        cfg!(feature = "planted")
+            && self.config.planted.is_some_and(|bug| bug.starts_with("no_room_to_free"))
+            && self.counters.checkpoints.load(Ordering::Relaxed) < NO_ROOM_UNTIL
+    }
+
+    /// Lets others run after a step in the background, and rests now and then while there are writes: one step after the other
+    /// would take a processor and the disk's queue from them. Who waits for what the background gives back writes nothing, and it
+    /// does not rest; nor when the journal fills up.
+    pub async fn pace(&self, pace: &mut Pace) {
+        yield_now().await;
+        pace.steps += 1;
+        if pace.steps < STEPS_BETWEEN_RESTS {
+            return;
+        }
+        let counters = &self.counters;
+        let writes = [&counters.writes_in_place, &counters.writes_redirected];
+        let writes = writes.map(|counter| counter.load(Ordering::Relaxed)).iter().sum();
+        let busy = std::mem::replace(&mut pace.writes, writes) != writes;
+        pace.steps = 0;
+        let waited_for = self.journal.pressure() != Pressure::Low || self.too_dirty();
+        if busy && !waited_for && !self.closed.load(Ordering::Acquire) {
+            self.runtime.sleep(REST).await;
+        }
+    }
+
+    /// Whether changes have to wait: dirty nodes cannot leave memory before a checkpoint, and come faster than it writes
+    /// them where every write meets another leaf.
+    pub fn too_dirty(&self) -> bool {
+        self.dirty_bytes() > DIRTY_BOUND * self.config.dirty_bytes as u64
+    }
+
+    /// Bytes of dirty nodes now. The most that was met is counted.
+    pub fn dirty_bytes(&self) -> u64 {
+        let dirty = self.cache.dirty_bytes();
+        if dirty > self.counters.dirty_most.load(Ordering::Relaxed) {
+            self.counters.dirty_most.fetch_max(dirty, Ordering::Relaxed);
+        }
+        dirty
+    }
+
+    /// Waits while there are too many dirty nodes. The caller has nothing under way that a checkpoint waits for.
+    pub async fn dirty_room(&self) -> Result<()> {
+        loop {
+            let turn = self.space_event.turn();
+            if !self.too_dirty() {
+                return Ok(());
+            }
+            self.journal.failed()?;
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            self.want_checkpoint();
+            self.space_event.changed(turn).await;
+        }
+    }
+
+    /// Asks the background for a checkpoint, without waiting for it.
+    pub fn want_checkpoint(&self) {
+        self.journal.want_checkpoint();
+    }
+}
+
+/// The gait of work in the background: see [`Core::pace`].
+#[derive(Default)]
+pub struct Pace {
+    steps: u32,
+    writes: u64,
+}
+
+/// Writes that change a map wait while this many times the bytes that start a checkpoint are dirty: what one checkpoint
+/// writes, what became dirty meanwhile, and some room so that nobody waits who need not.
+const DIRTY_BOUND: u64 = 3;
+
+/// Freed runs that may wait for a checkpoint before one is taken for them: the more, the fewer checkpoints a removal needs, each
+/// of which may have to write most of the free tree anew. They are in memory, and in the checkpoint's stream.
+const PENDING_RUNS: RangeInclusive<u64> = 16 << 10..=64 << 10;
+
+/// So many of them to a metadata block, that is, a 32nd of the metadata area for the stream.
+const PENDING_RUNS_TO_A_BLOCK: u64 = 8;
+
+/// Work in the background rests after so many steps, of some tens of microseconds each...
+const STEPS_BETWEEN_RESTS: u32 = 4;
+
+/// ... for this long, if there were writes meanwhile.
+const REST: Duration = Duration::from_micros(500);
+
+/// For tests: see [`Core::has_no_room_to_free`].
+const NO_ROOM_UNTIL: u64 = 40;

@@ -1,0 +1,41 @@
+//! The end of an open group.
+
+use super::Group;
+use crate::error::Result;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Group {
+    /// Drains, checkpoints and marks the group clean. Volumes answer [`Error::Closed`] afterwards.
+    pub async fn close(self: &Arc<Self>) -> Result<()> {
+        if !self.quiesce().await {
+            return Ok(());
+        }
+        let outcome = match self.core.config.read_only {
+            true => Ok(()),
+            false => self.checkpoint_turn(self.final_ticket(), true).await,
+        };
+        self.end_background();
+        outcome
+    }
+
+    /// Lets what is under way finish, and nothing begin. False: that has been done already.
+    pub(super) async fn quiesce(&self) -> bool {
+        let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
+        if self.core.closed.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        for volume in volumes {
+            let gate = volume.close_gate(true).await;
+            volume.state.lock().closed = true;
+            drop(gate);
+        }
+        true
+    }
+
+    /// A group that is closed has nothing to do in the background.
+    pub(super) fn end_background(&self) {
+        self.background.notify();
+        self.core.space_event.notify();
+    }
+}

@@ -1,0 +1,217 @@
+//! Creation of volumes, and the space of thick ones.
+
+use super::Group;
+use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
+use super::ops::{Trouble, check_name};
+use crate::error::{Error, Result};
+use crate::format::journal::{Placed, Record};
+use crate::map::MapError;
+use crate::model::{NewVolume, PvExtents, VolumeKind, VolumeMeta, VolumeState};
+use crate::space::Run;
+use crate::units::{LvBlock, Seq, TreeId, VgBlock, VolumeId};
+use crate::volume::state::apply_place;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Group {
+    pub async fn create_volume(self: &Arc<Self>, spec: NewVolume) -> Result<VolumeId> {
+        self.create_volume_on(spec, &[]).await
+    }
+
+    /// The same with all of a thick volume's space taken from these places; from everywhere, if there are none. Those of the
+    /// volume's blocks that are redirected later go where the group has room.
+    pub async fn create_volume_on(self: &Arc<Self>, spec: NewVolume, on: &[PvExtents]) -> Result<VolumeId> {
+        check_sizes(spec.blocks, spec.sector, spec.chunk_blocks)?;
+        check_name(&spec.name, &spec.attributes)?;
+        if spec.kind == VolumeKind::Thin {
+            refuse_places(on)?;
+        }
+        let places = self.places_on(on)?;
+        loop {
+            match self.create_once(&spec, &places).await {
+                Err(error @ Error::NoSpace { .. }) => {
+                    if !self.more_space().await? {
+                        return Err(error);
+                    }
+                }
+                outcome => {
+                    let (id, seq) = outcome?;
+                    self.durable(seq).await?;
+                    return Ok(id);
+                }
+            }
+        }
+    }
+
+    async fn create_once(&self, spec: &NewVolume, places: &[Range<u64>]) -> Result<(VolumeId, Seq)> {
+        self.core.journal.admit().await?;
+        let core = &self.core;
+        self.change(|| {
+            let _gate = core.gate.read();
+            let mut catalog = self.catalog_mut();
+            if catalog.names.contains_key(&spec.name) {
+                return Err(Error::Exists(format!("volume {}", spec.name)).into());
+            }
+            let runs = self.lay_out(spec.kind, spec.blocks, places)?;
+            let placed = place_runs(0, &runs);
+            let meta = VolumeMeta {
+                id: VolumeId(catalog.next_volume),
+                uuid: spec.uuid,
+                name: spec.name.clone(),
+                kind: spec.kind,
+                state: VolumeState::Ok,
+                blocks: spec.blocks,
+                sector: spec.sector,
+                chunk_blocks: spec.chunk_blocks,
+                read_only: false,
+                full: spec.full,
+                origin: None,
+                reserve: None,
+                head: TreeId(catalog.next_tree),
+                attributes: spec.attributes.clone(),
+            };
+            let record = Record::Create { volume: meta.clone(), placed };
+            let fits = self.check_fits(&record).and_then(|()| {
+                let bytes = volume_bytes(&spec.attributes) + NEW_TREE_BYTES;
+                self.admit_change(bytes).map_err(Trouble::from)
+            });
+            fits.inspect_err(|_| self.give_back(&runs))?;
+            let Record::Create { placed, .. } = &record else { unreachable!("it was just made") };
+            let volume = self.insert_new(&mut catalog, meta)?;
+            for p in placed {
+                let outcome = apply_place(core, &mut volume.state.lock(), p.lv_block, (p.vg_block.0, p.len));
+                outcome.expect("a new map's few nodes are in memory and their room was checked");
+            }
+            Ok((volume.id, self.append(&record)))
+        })
+        .await
+    }
+
+    /// Space for new blocks of a volume, if it gets any before it is written, and the metadata that mapping its pieces takes.
+    pub(super) fn lay_out(
+        &self,
+        kind: VolumeKind,
+        blocks: u64,
+        places: &[Range<u64>],
+    ) -> std::result::Result<Vec<Run>, Trouble> {
+        let has_nodes = |pieces: usize| {
+            let nodes = NODES_FOR_CHANGE + pieces as u64 / PIECES_TO_A_NODE;
+            self.core.meta.lock().can_alloc(nodes, false)
+        };
+        if !has_nodes(0) {
+            return Err(MapError::NoSpace.into());
+        }
+        let runs = match kind {
+            VolumeKind::Thick => self.large(blocks, places)?,
+            VolumeKind::Thin => Vec::new(),
+        };
+        // Taking them has changed the free tree, which takes nodes, too.
+        if !has_nodes(runs.len()) {
+            self.give_back(&runs);
+            return Err(MapError::NoSpace.into());
+        }
+        Ok(runs)
+    }
+
+    fn large(&self, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, Trouble> {
+        let taken = self.core.space.lock().alloc_large(self.core.hands(), blocks, places)?;
+        taken.map_err(|free| Error::NoSpace { needed: blocks, free }.into())
+    }
+
+    /// The blocks of these extents, in their order and each once.
+    pub(super) fn places_on(&self, on: &[PvExtents]) -> Result<Vec<Range<u64>>> {
+        let placement = self.core.placement();
+        let mut places = Vec::with_capacity(on.len());
+        for PvExtents { pv, extents } in on {
+            let has = placement.pvs.get(usize::from(pv.0)).map_or(0, |pv| pv.extents);
+            if extents.is_empty() || extents.end > has {
+                let Range { start, end } = extents;
+                return Err(Error::Invalid(format!("physical volume {} has no extents {start} to {end}", pv.0)));
+            }
+            let first = placement.range_of(*pv).start;
+            let blocks = |extent: u64| first + extent * placement.extent_blocks;
+            places.push(blocks(extents.start)..blocks(extents.end));
+        }
+        places.sort_unstable_by_key(|place| place.start);
+        places.dedup_by(|next, place| {
+            let meets = next.start <= place.end;
+            place.end = if meets { place.end.max(next.end) } else { place.end };
+            meets
+        });
+        Ok(places)
+    }
+
+    /// The free blocks of these extents, as far as they are promised to nobody. What is taken or given back meanwhile may be
+    /// counted or not.
+    pub async fn free_on(&self, on: &[PvExtents]) -> Result<u64> {
+        let mut free = 0;
+        for mut place in self.places_on(on)? {
+            free += self.core.space.lock().unused_in(&place);
+            loop {
+                let count = || self.core.space.lock().count_free(self.core.hands(), &place);
+                let (counted, next) = self.core.with_nodes_privileged(count).await?;
+                free += counted;
+                let Some(next) = next else { break };
+                place.start = next;
+            }
+        }
+        Ok(free.min(self.core.space.lock().available()))
+    }
+
+    /// Puts runs back that no record names: nothing was freed that somebody could wait for.
+    pub(super) fn give_back(&self, runs: &[Run]) {
+        let mut space = self.core.space.lock();
+        for (mut start, len) in runs.iter().copied() {
+            let end = start + len;
+            while start < end {
+                match space.add_free(self.core.hands(), (start, end - start)) {
+                    Ok(part) => start += part,
+                    Err(_) => {
+                        space.free_later((start, end - start));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn check_sizes(blocks: u64, sector: u32, chunk_blocks: u32) -> Result<()> {
+    if blocks == 0 || blocks >= MAX_BLOCKS {
+        return Err(Error::Invalid(format!("a volume cannot have {blocks} blocks")));
+    }
+    if !matches!(sector, 512 | 4096) {
+        return Err(Error::Invalid(format!("a sector of {sector} bytes: it must be 512 or 4096")));
+    }
+    if !chunk_blocks.is_power_of_two() || chunk_blocks > 1024 {
+        return Err(Error::Invalid(format!("a chunk of {chunk_blocks} blocks: it must be a power of two up to 1024")));
+    }
+    Ok(())
+}
+
+/// Blocks that are placed when they are written have no place before.
+pub(super) fn refuse_places(on: &[PvExtents]) -> Result<()> {
+    match on {
+        [] => Ok(()),
+        _ => Err(Error::Invalid("space for this volume is taken as it is written to, wherever there is room".into())),
+    }
+}
+
+/// Runs laid out one after the other from an LV block on.
+pub(super) fn place_runs(mut at: u64, runs: &[Run]) -> Vec<Placed> {
+    let mut placed = Vec::with_capacity(runs.len());
+    for (start, len) in runs {
+        placed.push(Placed { lv_block: LvBlock(at), vg_block: VgBlock(*start), len: *len });
+        at += len;
+    }
+    placed
+}
+
+/// Blocks in a volume, at most: 2^47 blocks of 4 KiB are half a zettabyte.
+const MAX_BLOCKS: u64 = 1 << 47;
+
+/// Metadata blocks that a change of the catalog may need at once...
+pub(super) const NODES_FOR_CHANGE: u64 = 64;
+
+/// ... and one more for so many pieces that a thick volume is laid out in.
+const PIECES_TO_A_NODE: u64 = 64;

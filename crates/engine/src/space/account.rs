@@ -1,0 +1,27 @@
+//! On whose account blocks are taken.
+
+use crate::units::VolumeId;
+
+/// A snapshot's reserve and what is charged to it, in blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reserve {
+    pub blocks: u64,
+    pub used: u64,
+}
+
+impl Reserve {
+    pub fn promise(&self) -> i64 {
+        self.blocks.saturating_sub(self.used) as i64
+    }
+}
+
+/// On whose account blocks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// From what is free and promised to nobody.
+    Open,
+    /// A promise made to a thick volume, which shrinks by as much.
+    Thick,
+    /// The reserve of this snapshot.
+    Reserve(VolumeId),
+}

@@ -1,0 +1,120 @@
+//! The free tree: how runs are taken out and put back, and what it counts.
+
+use super::metadata::MetaSpace;
+use super::{ARENA_BLOCKS, Hands, Run, SEARCH_LEAVES, Space};
+use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef};
+use crate::units::{Epoch, MetaBlock};
+use std::ops::Range;
+
+impl Space {
+    /// The first blocks at or after `at` that may be taken (S6): where they begin and end.
+    pub(super) fn open_from(&self, at: u64) -> Option<Range<u64>> {
+        #[cfg(feature = "planted")]
+        if self.take_barred {
+            return Some(at..u64::MAX);
+        }
+        self.pvs.open().iter().find(|open| open.end > at).cloned()
+    }
+
+    /// Free blocks in `place` that may be taken, from its start on, some leaves' worth of them, and where those not counted
+    /// begin; none: that is all. What arenas hold apart.
+    pub fn count_free(&self, hands: Hands<'_>, place: &Range<u64>) -> Result<(u64, Option<u64>), MapError> {
+        let (mut at, mut free) = (place.start, 0);
+        let open = |e: &Extent| -> u64 {
+            let parts = self.pvs.open().iter().filter_map(|open| e.cut(open.start, open.end.min(place.end)));
+            parts.map(|part| u64::from(part.len)).sum()
+        };
+        for _ in 0..COUNTED_TOGETHER {
+            match map::first_fit(hands.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
+                Fit::Found(e) => {
+                    free += open(&e);
+                    at = e.end();
+                }
+                Fit::Continue(next) => at = next,
+                Fit::None => return Ok((free, None)),
+            }
+            if at >= place.end {
+                return Ok((free, None));
+            }
+        }
+        Ok((free, Some(at)))
+    }
+
+    pub(super) fn take_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
+        self.will_take(hands, run)?;
+        let mut meta = hands.meta.lock();
+        let mut owner = hands.owner(&mut meta);
+        let mut removed = Vec::new();
+        map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
+        let taken: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
+        if taken != run.1 {
+            return Err(self.contradiction("S1", run, "were to be free"));
+        }
+        self.free -= taken;
+        let in_pieces = if run.1 < ARENA_BLOCKS { taken } else { 0 };
+        self.scattered = self.scattered.saturating_sub(in_pieces).min(self.free);
+        self.pvs.count(run, false);
+        Ok(())
+    }
+
+    pub(super) fn put_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
+        self.will_put(hands, run)?;
+        let mut meta = hands.meta.lock();
+        let mut owner = hands.owner(&mut meta);
+        let mut removed = Vec::new();
+        let extent = [run_extent(run)];
+        map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
+        if !removed.is_empty() {
+            return Err(self.contradiction("S3", run, "were free already"));
+        }
+        self.free += run.1;
+        if run.1 < ARENA_BLOCKS {
+            self.scattered = (self.scattered + run.1).min(self.free);
+        }
+        self.pvs.count(run, true);
+        Ok(())
+    }
+}
+
+/// The free tree's writer: all its nodes are its own.
+struct FreeOwner<'a> {
+    meta: &'a mut MetaSpace,
+    cache: &'a NodeCache,
+    generation: u64,
+    keep: u64,
+}
+
+impl NodeOwner for FreeOwner<'_> {
+    fn can_alloc(&self, nodes: usize) -> bool {
+        self.meta.can_take(nodes as u64 + self.keep)
+    }
+    fn alloc(&mut self) -> MetaBlock {
+        self.meta.alloc()
+    }
+    fn release(&mut self, node: NodeRef) {
+        self.meta.release(node, self.generation, self.cache);
+    }
+    fn owned(&self, _: Epoch, _: u64) -> bool {
+        true
+    }
+    fn birth(&self) -> Epoch {
+        Epoch(0)
+    }
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+impl<'a> Hands<'a> {
+    fn owner(self, meta: &'a mut MetaSpace) -> FreeOwner<'a> {
+        FreeOwner { meta, cache: self.cache, generation: self.generation, keep: self.keep }
+    }
+}
+
+fn run_extent((start, len): Run) -> Extent {
+    let len = u32::try_from(len).expect("runs in the free tree are at most 2^32 - 1 blocks");
+    Extent { key: start, len, value: start, birth: Epoch(0), flags: 0 }
+}
+
+/// Free extents counted in one step.
+const COUNTED_TOGETHER: usize = 256;
