@@ -1,4 +1,6 @@
 //! The examples of every target, and a few thousand changes of them, the same on every run.
+//!
+//! Rule FU4.
 #![allow(clippy::unwrap_used)]
 
 use rowen_fuzz::driver::{Fuzzer, Target, corpus};

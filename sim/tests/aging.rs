@@ -1,4 +1,6 @@
 //! Groups that are 80 % full, whose snapshots come and go (rule L5).
+//!
+//! Rules N2, M5 and M9.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::Disks;

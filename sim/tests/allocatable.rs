@@ -1,5 +1,7 @@
 //! Physical volumes that no space is taken from: nothing new lies on them after the change, whenever the power goes;
 //! what is there is read and written in place; and where all others are full, the group is full.
+//!
+//! Rule S6.
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;

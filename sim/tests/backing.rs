@@ -1,5 +1,7 @@
 //! What the physical volumes lie on is full (rules U1 to U4): only data can meet that, the volume's policy decides what
 //! a write does then, and the group goes on by itself.
+//!
+//! Rule U2.
 
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;

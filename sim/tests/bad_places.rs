@@ -1,4 +1,6 @@
 //! Places that can never be written (M7), and nodes that neither copy has any more (D4): they cost what lies on them.
+//!
+//! Rule L3.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, PvIndex};

@@ -1,5 +1,7 @@
 //! One sector that cannot be read, or is rotten, when a group is opened (J6): what a power cut may leave does not keep
 //! the group from opening; journal records that are missing although they were flushed do.
+//!
+//! Rule L3.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, Disks, PvIndex};

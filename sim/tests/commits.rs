@@ -1,5 +1,7 @@
 //! What a checkpoint freed becomes usable in parts: dirty nodes keep to their bound (L7), and no write waits for all of
 //! it (L6).
+//!
+//! Rule S7.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, FullPolicy, Group, GroupInfo, VolumeKind};

@@ -1,4 +1,6 @@
 //! The power is cut at every disk command of every scenario. `ROWEN_SIM_SEEDS` scales the effort (in percent).
+//!
+//! Rules J1, J2, J3, J4, G1, G2, G3, D2, D3, V2, V3, S2 and M1.
 
 use rowen_engine::group::Config;
 use rowen_sim::crash::{Effort, Explorer, Report, Setup, State};

@@ -1,4 +1,6 @@
 //! Every request of a scenario fails once: no panic, no hang, the error is reported, and the group is sound afterwards.
+//!
+//! Rule J5.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::Config;

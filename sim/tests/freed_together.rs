@@ -1,4 +1,6 @@
 //! Discards, reductions and removals that free very much leave room for the next checkpoint (rules L1 and L2).
+//!
+//! Rule M2.
 
 use parking_lot::Mutex;
 use rowen_engine::error::Error;

@@ -1,4 +1,6 @@
 //! Writes during a merge into a child that has dropped whole leaves meanwhile.
+//!
+//! Rule D1.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};

@@ -1,5 +1,7 @@
 //! Metadata has no room to grow. Requests that need more of it are refused, nothing stops, and requests that free space
 //! continue.
+//!
+//! Rules M3 and M9.
 
 use rowen_engine::disk::{Disks, PvGeometry};
 use rowen_engine::error::Error;

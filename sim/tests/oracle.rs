@@ -1,4 +1,6 @@
 //! The oracle's rules, each on the smallest history that needs it.
+//!
+//! Rules OR1, OR2, OR3, OR4, OR5 and OR6.
 
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::stamp::{self, Found};

@@ -1,4 +1,6 @@
 //! What a point holds for nobody comes back, though the point has to stay.
+//!
+//! Rules O1, O2, O3 and O4.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};

@@ -1,5 +1,7 @@
 //! A pool's volumes together take no more than its size: writes beyond it fail or are held, and others in the group go
 //! on.
+//!
+//! Rules Q1, Q2 and W1.
 
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::error::{Error, Result};

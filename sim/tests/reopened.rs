@@ -1,4 +1,6 @@
 //! A group whose metadata is full opens again, whatever it has just freed (rule L1).
+//!
+//! Rules M2 and M4.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::error::Error;

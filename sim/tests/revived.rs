@@ -1,6 +1,8 @@
 //! A block that recovery maps again, after it took it for the snapshot's alone: while the snapshot goes, a thick
 //! origin's discard keeps the place, and the next write uses it. A power cut may leave a checkpoint from before the
 //! removal.
+//!
+//! Rule N1.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{Config, FullPolicy, VolumeKind};

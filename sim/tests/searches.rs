@@ -1,4 +1,6 @@
 //! A write that needs a run of free blocks does not look through all of free space for it (rule L6).
+//!
+//! Rule LR2.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};

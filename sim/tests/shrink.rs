@@ -1,4 +1,6 @@
 //! A volume is reduced while a checkpoint is taken, and the power fails: it has its old contents or its new size.
+//!
+//! Rule V2.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;

@@ -1,5 +1,7 @@
 //! A frame of the journal that takes a disk very long. Frames behind it are written once, not again and again. A ring
 //! that fills up gets its checkpoint, whatever waits for it.
+//!
+//! Rules J8 and J9.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;

@@ -1,4 +1,6 @@
 //! A read that takes a disk very long: its block is given to nobody meanwhile (R8), and nobody else waits for it (L6).
+//!
+//! Rule V1.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;

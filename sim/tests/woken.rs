@@ -1,4 +1,6 @@
 //! A write that waits for space ends when the group stops (rule L4).
+//!
+//! Rule W2.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{Config, FullPolicy, VolumeKind};

@@ -1,6 +1,8 @@
 //! Whole worlds from numbered seeds: clients, commands, deaths, power cuts and faults. `ROWEN_SIM_SEEDS` scales their
 //! number (in percent). A world that fails is replayed by the line that it prints; docs/testing.md says what a world
 //! is.
+//!
+//! Rules SW1, SW2 and SW3.
 
 use rowen_sim::worlds::shrink::shrink;
 use rowen_sim::worlds::tally::Tally;

@@ -1,4 +1,6 @@
 //! The commands on a real host: files as physical volumes, a server, block devices. Needs root, FUSE and loop devices.
+//!
+//! Rules A1, A2 and A3.
 #![allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
 
 use std::fs::{self, File};

@@ -1,4 +1,6 @@
 //! Volumes as block devices, with the kernel and everyday tools on top. Needs root, fuse, loop, fio and e2fsprogs.
+//!
+//! Rules FU1, E1, E2 and E3.
 
 #![allow(clippy::unwrap_used, reason = "this is test code")]
 

@@ -1,4 +1,6 @@
 //! A server that is killed, ends or fails under load: the applications above see a pause, and nothing else.
+//!
+//! Rules FU2, FU3, E4, K1 and K3.
 
 #![allow(clippy::unwrap_used, reason = "this is test code")]
 

@@ -1,5 +1,7 @@
 //! Filling (rule R13): blocks that a volume shares are copied to the redirected blocks next to them, while the snapshot
 //! is held.
+//!
+//! Rules F2 and F3.
 
 use super::{WINDOW, idle, overwrite, run, segments, setup, thick};
 use rowen_engine::disk::PageBuf;

@@ -1,5 +1,7 @@
 //! A volume of which a part was overwritten under snapshots comes back to one place: when they are gone, and where it
 //! is filled while they are held.
+//!
+//! Rules V4, V5 and L5b.
 
 mod fill;
 

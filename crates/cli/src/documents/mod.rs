@@ -20,3 +20,6 @@ mod pages_test;
 
 #[cfg(test)]
 mod circles_test;
+
+#[cfg(test)]
+mod invariants_test;

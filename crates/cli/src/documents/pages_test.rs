@@ -128,7 +128,7 @@ fn the_tour_names_what_is_there() {
 #[test]
 fn a_name_that_is_gone_is_noticed() {
     let page = std::env::temp_dir().join(format!("rowen-tour-{}.md", std::process::id()));
-    let source = root().join("crates/engine/src/core.rs");
+    let source = root().join("crates/engine/src/core/ownership.rs");
     let line = format!("- [crates/x]({}): `owns`, `own`, `Ownership`, `disowns`\n", source.display());
     fs::write(&page, line).unwrap();
     let found = strangers(&page);

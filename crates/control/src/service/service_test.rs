@@ -1,4 +1,6 @@
 //! What a server decides, on an engine over disks in memory.
+//!
+//! Rules SV1 and SV3.
 
 use super::memory::Memory;
 use super::world::{Devices, User};

@@ -1,6 +1,6 @@
 //! Places of the ring that take no write, and where a frame goes beside them.
 //!
-//! * J7 A frame lies on no bad place of the newest superblock, and begins at the first of the [`starts`](BadPlaces::starts) that has
+//! * For J7 a frame lies on no bad place of the newest superblock, and begins at the first of the [`starts`](BadPlaces::starts) that has
 //!   room for it. Writer and reader ask the same function.
 
 use crate::units::BLOCK_SIZE;

@@ -1,4 +1,6 @@
 //! The trees against plain arrays: random changes, snapshots, checkpoints and evictions, replayable from a seed.
+//!
+//! Rule I6.
 
 use super::*;
 use crate::format::node::NODE_SIZE;

@@ -1,7 +1,7 @@
 //! The physical volumes as free space sees them: where each ends, how much of it is free, and whether space may be taken
 //! from it.
 //!
-//! * S6 No allocation that is made after the change is durable lies on a physical volume that is not allocatable: neither
+//! * In full (S6), no allocation that is made after the change is durable lies on a physical volume that is not allocatable: neither
 //!   blocks of volumes, laid out or redirected, nor extents of metadata, nor a new place of the journal. What lies there
 //!   already is read and written in place, an extent of metadata as a whole; what is freed there stays free.
 //!

@@ -1,4 +1,6 @@
 //! A group as a whole: names, tags, limits, and physical volumes that come, grow and leave while it is used.
+//!
+//! Rules RN1, RN2 and RN3.
 
 use super::Test;
 use super::volumes::{create_refusal, starts_with, write};

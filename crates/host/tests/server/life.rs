@@ -1,4 +1,6 @@
 //! Starting, ending, dying and coming back.
+//!
+//! Rules K2 and K4.
 
 use super::Test;
 use super::world::{MIB, Mounted, Vg, dir, file, lives, run, wait_for};
