@@ -2,9 +2,8 @@
 //! another if a path in it leads to something that is defined there. A module that only passes a name on (`pub use`) does not
 //! count. Methods of a type can lie in several files; a call does not count, a type's name does.
 
+use super::pages_test::{root, sources};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
 /// Circles that exist, by one of their files, and how many files they have. They shrink: the test fails if a circle has more
 /// files than it says here, or fewer, or is gone.
@@ -173,22 +172,9 @@ impl Files {
     }
 
     fn of(name: &str) -> Files {
-        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-        let mut found = Vec::new();
-        let mut folders = vec![src.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let file = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false if file.ends_with(".rs") && !file.ends_with("_test.rs") => {
-                        found.push((file, fs::read_to_string(path).unwrap()));
-                    }
-                    false => {}
-                }
-            }
-        }
+        let src = root().join("crates").join(name).join("src");
+        let mut found = sources(&src, &src);
+        found.retain(|(file, _)| !file.ends_with("_test.rs"));
         assert!(found.len() > 10, "where is the crate {name}?");
         Files::new(found.iter().map(|(file, text)| (file.as_str(), text.as_str())))
     }

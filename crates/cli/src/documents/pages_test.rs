@@ -4,8 +4,25 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The Rust files below a folder of the repository: their path from `base`, which is above them, and their text.
+pub(super) fn sources(folder: &Path, base: &Path) -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.strip_prefix(base).unwrap().to_str().unwrap().to_owned();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if file.ends_with(".rs") => found.push((file, fs::read_to_string(path).unwrap())),
+                false => {}
+            }
+        }
+    }
+    found
 }
 
 /// Files of this kind in these folders of the repository, but not in those below them.
