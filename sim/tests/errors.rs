@@ -4,6 +4,7 @@
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::Config;
+use rowen_engine::planted::must_be_found;
 use rowen_sim::crash::Setup;
 use rowen_sim::scenario::{self, Step};
 use rowen_sim::sweep::{Extent, Told, fail_at};
@@ -63,6 +64,12 @@ fn a_read_that_is_tried_once_is_found() {
 #[test]
 fn one_flush_fails() {
     sweep(DiskOpKind::Flush, Extent::One);
+}
+
+/// Writes that a disk has lost with a flush that failed are not there after one that succeeds.
+#[test]
+fn a_flush_that_is_tried_again_is_found() {
+    must_be_found("flush_tried_again", one_flush_fails);
 }
 
 #[test]

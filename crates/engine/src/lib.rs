@@ -18,6 +18,7 @@ pub mod journal;
 pub mod map;
 pub mod model;
 pub mod placement;
+pub mod planted;
 pub mod runtime;
 pub mod space;
 pub mod units;

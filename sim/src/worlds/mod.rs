@@ -82,6 +82,7 @@ impl std::fmt::Display for Broken {
 
 /// Runs the world of this seed.
 pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
+    rowen_engine::planted::plant(options.planted);
     let live = || {
         let mut plan = Plan::new(seed, &options.faults);
         plan.setup.config.planted = options.planted;

@@ -101,7 +101,9 @@ impl Core {
             if back(&*self.disks, segments).await.is_ok() {
                 self.backing.state.lock().short = None;
                 self.backing.is_short.store(false, Ordering::Release);
-                self.space_event.notify();
+                if !self.planted("room_untold") {
+                    self.space_event.notify();
+                }
             }
         }
         if unbacked.is_some()

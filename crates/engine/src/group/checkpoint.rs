@@ -20,6 +20,7 @@ use crate::format::superblock::{GroupRoot, Superblock};
 use crate::journal::places::BadPlaces;
 use crate::journal::{Capture, Keeper};
 use crate::model::{Attributes, GroupAttributes, TreeMeta};
+use crate::planted;
 use crate::space::{COMMIT_STEP, Hands, OpenArenas, Run, join_runs};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use std::future::{Future, poll_fn};
@@ -55,6 +56,14 @@ pub(super) fn tag_bytes(attributes: &GroupAttributes) -> u64 {
 /// What a tree takes of the stream, at the most.
 fn tree_bytes(tree: &TreeMeta) -> u64 {
     NEW_TREE_BYTES + tree.dead.len() as u64 * 16
+}
+
+/// A tree as the stream has it.
+fn kept_tree(tree: &TreeMeta) -> TreeMeta {
+    match planted::is("cursor_not_kept") {
+        true => TreeMeta { cursor: 0, ..tree.clone() },
+        false => tree.clone(),
+    }
 }
 
 /// What a run in flight takes of it, with its record's number.
@@ -316,7 +325,7 @@ impl Group {
             next_tree: catalog.next_tree,
             open_records: journal.open.clone(),
             pv_free: Vec::new(),
-            trees: catalog.trees.values().cloned().collect(),
+            trees: catalog.trees.values().map(kept_tree).collect(),
             attributes: catalog.attributes.clone(),
             ..Stream::default()
         };

@@ -82,7 +82,23 @@ impl Group {
     }
 
     pub(super) fn append(&self, record: &Record) -> Seq {
+        #[cfg(feature = "planted")]
+        if self.core.planted("record_later") {
+            return self.append_later(record.clone());
+        }
         self.core.journal.append(record, false)
+    }
+
+    /// Planted bug: the record follows the change when others had their turn, against G1.
+    #[cfg(feature = "planted")]
+    fn append_later(&self, record: Record) -> Seq {
+        let journal = self.core.journal.clone();
+        let later = async move {
+            crate::runtime::yield_now().await;
+            journal.append(&record, false);
+        };
+        self.core.runtime.spawn("late record", Box::pin(later));
+        self.core.journal.next_seq()
     }
 
     /// Waits for space that comes back soon; false: none will.

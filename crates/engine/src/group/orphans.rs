@@ -127,10 +127,18 @@ impl Group {
                     ownership: Ownership { parent_epoch: lower, absorb: None },
                     privileged: true,
                 };
-                map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;
+                match step.leaf_range {
+                    (from, to) if core.planted("leaf_is_joined") => {
+                        let to = to.unwrap_or(u64::MAX);
+                        map::replace(&core.cache, &mut tree, &mut owner, from, to, &stay, &mut Vec::new())?;
+                    }
+                    (from, _) => map::shrink_leaf(&core.cache, &mut tree, &mut owner, from, &stay)?,
+                }
                 drop(metadata);
                 // From here on nothing can fail: a step is done whole or not at all.
-                catalog.with_tree_mut(point, |point| point.tree = tree);
+                if !core.planted("orphans_stay_mapped") {
+                    catalog.with_tree_mut(point, |point| point.tree = tree);
+                }
                 forget(&mut catalog, point, &children, &gone);
                 let blocks = gone.iter().map(|e| u64::from(e.len)).sum();
                 core.counters.orphans_freed.fetch_add(blocks, Ordering::Relaxed);

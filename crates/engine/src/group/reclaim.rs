@@ -182,7 +182,8 @@ impl Group {
 
     /// A checkpoint was taken: removal that stands still goes on where there is room again (D6).
     pub(super) fn end_standstill(&self) {
-        if self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
+        let is_asked = !self.core.planted("stands_for_ever");
+        if is_asked && self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
             self.want_reclaim();
         }
     }
@@ -221,7 +222,7 @@ impl Group {
     /// Marks a tree as dying and tells its child (D1, D3).
     async fn begin_removal(self: &Arc<Self>, id: TreeId) -> Result<()> {
         let newest = self.core.journal.next_seq();
-        if newest.0 > 0 {
+        if newest.0 > 0 && !self.core.planted("merged_at_once") {
             let last = Seq(newest.0 - 1);
             self.core.journal.ensure_marker(last).await?;
         }
@@ -267,7 +268,9 @@ impl Group {
                     self.want_rehoming(volume.id);
                     return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.guard)));
                 };
-                state.set_absorb(Some(Absorb { cursor: next, lower }));
+                if !core.planted("cursor_untold") {
+                    state.set_absorb(Some(Absorb { cursor: next, lower }));
+                }
             }
             None => {
                 let Some(mut heir) = catalog.trees.get(&child).cloned() else { return Ok(Stepped::TreeDone) };

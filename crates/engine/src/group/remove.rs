@@ -58,7 +58,9 @@ impl Group {
 
     /// A head that no volume has any more.
     fn bury(&self, catalog: &mut Catalog, head: TreeMeta) {
-        catalog.heads.remove(&head.id);
+        if !self.core.planted("head_kept") {
+            catalog.heads.remove(&head.id);
+        }
         catalog.insert_tree(TreeMeta { kind: TreeKind::Dying, ..head });
     }
 

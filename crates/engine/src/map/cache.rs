@@ -15,6 +15,7 @@
 
 use crate::fixed_hash::Map;
 use crate::format::node::{Node, NodeRef};
+use crate::planted;
 use crate::units::MetaBlock;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ impl NodeCache {
     fn find<R>(&self, name: NodeRef, take: impl FnOnce(&Arc<Node>) -> R) -> Option<R> {
         let slots = self.shard(name.addr).0.read();
         let slot = slots.get(name.addr)?;
-        if slot.node.this() != name {
+        if slot.node.this() != name && !planted::is("found_by_address") {
             return None; // NC2
         }
         if !slot.used.load(Relaxed) {
@@ -151,7 +152,7 @@ impl NodeCache {
         let mut slots = self.shard(name.addr).0.write();
         let slot = slots.get_mut(name.addr).filter(|slot| slot.node.this() == name)?;
         let changed = change(Arc::make_mut(&mut slot.node)); // NC3
-        if changed && slots.relist(name.addr, true) {
+        if changed && !planted::is("changed_stays_clean") && slots.relist(name.addr, true) {
             self.dirty.fetch_add(1, Relaxed);
         }
         Some(changed)

@@ -1,5 +1,6 @@
 use super::*;
 use crate::format::node::{Entry, Extent};
+use crate::planted::must_be_found;
 use crate::units::Epoch;
 
 fn name(addr: u64, generation: u64) -> NodeRef {
@@ -112,4 +113,27 @@ fn forgotten_nodes_are_gone_and_not_counted() {
     cache.drop_clean(|name| name.addr.0 < 130);
     assert_eq!((cache.len(), cache.dirty_bytes()), (30, 25 * NODE_COST));
     assert!(!cache.is_empty());
+}
+
+/// NC4: who changes a node holds its shard and no other, and afterwards none.
+#[test]
+fn no_two_shards_are_held() {
+    let cache = NodeCache::new(0);
+    let held = || cache.shards.iter().filter(|shard| shard.0.try_write().is_none()).count();
+    // Above its bound, so that each of these evicts.
+    (0..1000).for_each(|addr| drop(cache.insert_clean(node(addr, 1))));
+    assert_eq!(held(), 0, "NC4");
+    cache.insert_clean(node(7, 1));
+    let (edited, looked) = (cache.edit(name(7, 1), |_| held() == 1), cache.with(name(7, 1), |_| held()));
+    assert_eq!((edited, looked), (Some(true), Some(1)), "NC4");
+    cache.mark_clean(MetaBlock(7), 1);
+    cache.forget(MetaBlock(7));
+    cache.drop_clean(|_| held() == 1);
+    assert_eq!(held(), 0, "NC4");
+}
+
+#[test]
+fn faults_of_the_cache_are_found() {
+    must_be_found("changed_stays_clean", a_node_that_is_held_does_not_change);
+    must_be_found("found_by_address", a_node_answers_only_to_its_exact_name);
 }

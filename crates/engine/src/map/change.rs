@@ -3,6 +3,7 @@
 
 use super::{NodeOwner, Place};
 use crate::format::node::{CAPACITY, Extent, Node};
+use crate::planted;
 use smallvec::SmallVec;
 
 /// A node with fewer entries than this looks for a sibling to join, when it has just lost some.
@@ -17,7 +18,8 @@ pub(super) struct Change<'a> {
 
 /// I6.
 pub(super) fn in_place<O: NodeOwner + ?Sized>(owner: &O, place: &Place) -> bool {
-    place.node.generation == owner.generation() && owner.owned(place.node.birth, place.last_key())
+    place.node.generation == owner.generation() && planted::is("shared_in_place")
+        || place.node.generation == owner.generation() && owner.owned(place.node.birth, place.last_key())
 }
 
 /// I7.
@@ -27,7 +29,8 @@ pub(super) fn owned<O: NodeOwner + ?Sized>(owner: &O, node: &Node) -> bool {
 
 /// Appends an extent, as a part of the last one if it continues that (I1).
 pub(super) fn push_joined<A: smallvec::Array<Item = Extent>>(list: &mut SmallVec<A>, e: Extent) {
-    match list.last_mut().and_then(|last| last.joined(&e).map(|both| (last, both))) {
+    let last = list.last_mut().filter(|_| !planted::is("neighbours_apart"));
+    match last.and_then(|last| last.joined(&e).map(|both| (last, both))) {
         Some((last, both)) => *last = both,
         None => list.push(e),
     }

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::format::node::NODE_SIZE;
+use crate::planted::must_be_found;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -549,6 +550,28 @@ fn whole_children_go() {
     }
 }
 
+/// A node whose first child has gone is joined to its left sibling. What its new first child has below its own key is still
+/// found there (I3).
+#[test]
+fn a_first_child_comes_to_stand_behind_another() {
+    let mut world = World::new(9, 90_000);
+    let dense: Vec<_> = (0..90_000).map(|key| single(key, key * 2, 1)).collect();
+    world.replace(0, 0, 90_000, &dense);
+    let tree = world.volumes[0].tree;
+    assert_eq!(tree.level, 2);
+    let nodes: Vec<_> = world.node(tree.root.unwrap(), 2).children().collect();
+    let leaves = |i: usize| world.node(nodes[i].1, 1).children().map(|(key, _)| key).collect::<Vec<u64>>();
+    let (left, right, end) = (leaves(0), leaves(1), nodes[2].0);
+    world.replace(0, right[0], right[1], &[]);
+    world.replace(0, right[0] + 5, right[0] + 6, &[single(right[0] + 5, 7, 1)]);
+    world.unmap(0, left[60], right[0]);
+    world.unmap(0, right[30], end);
+    let root = world.node(world.volumes[0].tree.root.unwrap(), 2);
+    assert!(root.entries().len() < nodes.len(), "they are one node now");
+    world.check_all();
+    world.lookup(0, right[0], right[2]);
+}
+
 #[test]
 fn thinning_a_tree_joins_its_nodes() {
     let mut world = World::new(4, 60_000);
@@ -754,4 +777,17 @@ fn a_snapshot_is_read_while_its_origin_changes() {
         }
     });
     assert!(cache.bytes() - cache.dirty_bytes() <= 300 * NODE_COST);
+}
+
+/// I1 to I8, one after the other.
+#[test]
+fn faults_of_trees_are_found() {
+    must_be_found("neighbours_apart", filling_in_order_with_one_value_stays_one_extent);
+    must_be_found("last_child_open", random_histories_of_tall_trees_agree_with_the_model);
+    must_be_found("first_key_stays", a_first_child_comes_to_stand_behind_another);
+    must_be_found("end_of_leaf_off", random_histories_agree_with_the_model);
+    must_be_found("lone_root_stays", emptying_a_tree_gives_back_every_node);
+    must_be_found("shared_in_place", random_histories_agree_with_the_model);
+    must_be_found("older_node_kept", random_histories_agree_with_the_model);
+    must_be_found("half_found", random_histories_agree_with_the_model);
 }

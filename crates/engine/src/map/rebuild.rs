@@ -9,6 +9,7 @@
 use super::change::{Change, SPARSE, in_place, push_joined};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
 use crate::format::node::{CAPACITY, Entry, Extent, Node, corrupt};
+use crate::planted;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -99,6 +100,7 @@ impl Span {
         let mut take = |entries: &mut dyn Iterator<Item = Entry>, first: Option<&Held>| {
             let at = all.len();
             all.extend(entries);
+            let first = first.filter(|_| !planted::is("first_key_stays"));
             if let (Some(entry), Some(first)) = (all.get_mut(at), first) {
                 *entry = entry.with_key(first.place.first);
             }
@@ -234,7 +236,7 @@ fn plan<O: NodeOwner + ?Sized>(
             _ => own + joined,
         };
         span.sizes = deal_sizes(total, appending);
-        let lone_root = upper.is_empty() && level > 0 && total == 1; // To be dropped: I5.
+        let lone_root = upper.is_empty() && level > 0 && total == 1 && !planted::is("lone_root_stays"); // To be dropped: I5.
         if span.absorbs() && !lone_root {
             spans.truncate(level + 1);
             return Ok(false);
@@ -432,7 +434,7 @@ fn release_rest<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &mut O, span: &
 
 /// I7. A node that no checkpoint has seen leaves the cache at once.
 fn release<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &mut O, held: &Held) {
-    if held.owned {
+    if held.owned && (held.in_place || !planted::is("older_node_kept")) {
         if held.in_place {
             cache.forget(held.place.node.addr);
         }

@@ -5,6 +5,7 @@ use super::{Hands, Run, Space};
 use crate::format::packed::packed_len;
 use crate::format::stream::RunRecord;
 use crate::map::MapError;
+use crate::planted;
 
 impl Space {
     #[cfg(feature = "planted")]
@@ -94,7 +95,8 @@ impl Space {
             self.count_unused(base, part as i64);
             return Ok(part);
         }
-        let next_arena = self.arenas.range(start..).next().map_or(u64::MAX, |(base, _)| *base);
+        let arena_behind = self.arenas.range(start..).next().filter(|_| !planted::is("freed_over_arena"));
+        let next_arena = arena_behind.map_or(u64::MAX, |(base, _)| *base);
         let part = len.min(next_arena - start).min(self.pvs.end_of(start) - start).min(u64::from(u32::MAX));
         self.put_run(hands, (start, part))?;
         Ok(part)

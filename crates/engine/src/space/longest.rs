@@ -5,6 +5,7 @@
 //! * LR2 Of a chunk without a bound nothing is known: it has to be looked at. Chunks are looked at when a search comes to them, and
 //!   pages are dropped when there are too many. So memory is bounded: 4 MiB at the most, for 64 TiB.
 
+use crate::planted;
 use std::collections::BTreeMap;
 
 /// Leaves of which nothing is known that are looked at for one arena. Whoever opens it goes on writing in smaller runs then, and
@@ -97,7 +98,8 @@ impl Longest {
             *bound = class.max(*bound);
             page.most = page.most.max(*bound);
         }
-        if let Some(look) = self.look.as_mut().filter(|look| look.chunk == start / CHUNK) {
+        let look = self.look.as_mut().filter(|_| !planted::is("look_not_told"));
+        if let Some(look) = look.filter(|look| look.chunk == start / CHUNK) {
             look.most = look.most.max(class);
         }
     }

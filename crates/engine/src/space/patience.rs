@@ -10,6 +10,7 @@
 //! [`Core::space_event`]: crate::core::Core
 
 use crate::fixed_hash::Map;
+use crate::planted;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -91,7 +92,7 @@ impl Patience {
     pub fn room(&self, pool: &str) -> bool {
         let mut inner = self.inner.lock();
         let in_pool = !pool.is_empty() && inner.begun.remove(&Some(pool.to_owned())).is_some();
-        let in_group = inner.begun.remove(&None).is_some();
+        let in_group = !(in_pool && planted::is("one_time_ends")) && inner.begun.remove(&None).is_some();
         self.any.store(!inner.begun.is_empty(), Ordering::Relaxed);
         in_pool || in_group
     }
@@ -107,32 +108,5 @@ impl Patience {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn a_time_begins_once_and_ends_with_room() {
-        let (patience, pool) = (Patience::default(), Some("p".to_owned()));
-        assert_eq!(patience.hold(&pool), Verdict::Wait, "without a limit nothing ever fails");
-        assert!(!patience.is_tried());
-        patience.set_limit(Some(MINUTE));
-        assert_eq!(patience.hold(&pool), Verdict::First(1, MINUTE));
-        assert_eq!(patience.hold(&pool), Verdict::Wait);
-        assert_eq!(patience.hold(&None), Verdict::First(2, MINUTE), "the group's space is another matter");
-        assert!(patience.end(&pool, 1) && patience.is_tried());
-        assert_eq!((patience.hold(&pool), patience.hold(&None)), (Verdict::Fail, Verdict::Wait));
-        assert_eq!(patience.over(), vec![pool.clone()]);
-        assert!(patience.room("p") && !patience.room("p"));
-        assert!(!patience.is_tried() && patience.over().is_empty());
-        // Another time has begun: the first one's end is nothing to it.
-        assert_eq!(patience.hold(&pool), Verdict::First(3, MINUTE));
-        assert!(!patience.end(&pool, 1));
-        assert_eq!(patience.hold(&pool), Verdict::Wait);
-        assert!(!patience.room("other") && patience.is_tried());
-        patience.set_limit(None);
-        assert_eq!(patience.hold(&pool), Verdict::Wait);
-        assert!(!patience.end(&pool, 3));
-    }
-}
+#[path = "patience_test.rs"]
+mod tests;

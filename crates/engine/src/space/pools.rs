@@ -9,6 +9,7 @@
 //! [`Group::measure_pool`]: crate::group::Group
 
 use crate::fixed_hash::Map;
+use crate::planted;
 
 /// What a pool has left, in blocks.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,7 @@ impl Pools {
             Some(_) => {
                 // A measure that began before this one was used up must not count (Q1).
                 self.left.remove(pool);
-                self.changes += 1;
+                self.changes += u64::from(!planted::is("stale_measure"));
                 false
             }
             None => false,
@@ -60,35 +61,13 @@ impl Pools {
 
     /// What a measure found, unless another one came first and blocks may have been taken since.
     pub fn measured(&mut self, pool: &str, changes: u64, left: u64) {
-        if changes == self.changes && !self.left.contains_key(pool) {
+        let is_fresh = changes == self.changes || planted::is("any_measure");
+        if is_fresh && !self.left.contains_key(pool) {
             self.left.insert(pool.to_owned(), left);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_measure_counts_only_if_nothing_happened_meanwhile() {
-        let mut pools = Pools::default();
-        assert!(!pools.take("p", 1), "nothing is known yet");
-        let early = pools.changes();
-        pools.measured("p", early, 10);
-        // One that was taken at the same time knows nothing of what was handed out since.
-        assert!(pools.take("p", 8));
-        pools.measured("p", early, 10);
-        assert!(!pools.take("p", 3));
-        pools.measured("p", early, 10);
-        assert!(!pools.take("p", 1), "a stale measure counted");
-        let now = pools.changes();
-        pools.measured("p", now, 2);
-        assert!(pools.take("p", 2) && !pools.take("p", 1));
-        // Volumes changed while it was measured.
-        let before = pools.changes();
-        pools.forget();
-        pools.measured("p", before, 5);
-        assert!(!pools.take("p", 1));
-    }
-}
+#[path = "pools_test.rs"]
+mod tests;

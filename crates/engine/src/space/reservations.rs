@@ -1,6 +1,7 @@
 //! Reservations: free blocks that only one volume or snapshot may take (S4).
 
 use super::{Account, AllocError, Reserve, Space};
+use crate::planted;
 use crate::units::VolumeId;
 
 impl Space {
@@ -51,6 +52,7 @@ impl Space {
 
     pub(super) fn admit(&self, blocks: u64, account: Account) -> Result<(), AllocError> {
         let limit = match account {
+            Account::Open if planted::is("promised_to_all") => self.allocatable_blocks(),
             Account::Open => self.available(),
             Account::Thick => self.allocatable_blocks(),
             Account::Reserve(snapshot) => match self.reserves.get(&snapshot) {

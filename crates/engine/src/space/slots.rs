@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::runs::push_run;
 use super::{ARENA_BLOCKS, Account, AllocError, Hands, MAX_ARENAS, MAX_SLOTS, Run, Runs, Space};
 use crate::map::MapError;
+use crate::planted;
 use crate::units::VolumeId;
 use std::collections::BTreeSet;
 
@@ -93,7 +94,7 @@ impl Space {
     ) -> Result<Run, AllocError> {
         let (number, offset) = (at / chunk, at % chunk);
         if let Some((serial, slot)) = self.slots.get(&(volume, chunk, number)).copied()
-            && self.arena_of(slot).is_some_and(|(_, arena)| arena.serial == serial)
+            && self.arena_of(slot).is_some_and(|(_, arena)| arena.serial == serial || planted::is("slot_of_another"))
             && let Some(run) = self.take_at(slot + offset, want)
         {
             return Ok(run);
@@ -116,7 +117,8 @@ impl Space {
         let (base, arena) = self.arena_of(start)?;
         let first = start - base;
         let end = (first + want).min(arena.len);
-        let len = (first..end).take_while(|i| !arena.is_used(*i)).count() as u64;
+        let is_believed = planted::is("slot_is_whole") && !arena.is_used(first);
+        let len = (first..end).take_while(|i| !arena.is_used(*i) || is_believed).count() as u64;
         (first..first + len).for_each(|i| arena.set(i));
         let done = arena.unused == 0;
         self.count_unused(base, -(len as i64));

@@ -1,6 +1,7 @@
 use super::longest::all_leaves;
 use super::*;
 use crate::map::{self, Extent, Fit};
+use crate::planted::must_be_found;
 use std::ops::Range;
 
 const CACHE: u64 = 64 << 20;
@@ -143,4 +144,9 @@ fn a_look_that_is_not_done_hears_of_what_becomes_free() {
     assert_eq!(search(&mut space, 2, all_leaves()), Some((1, 3)));
     // Now all is known, and no leaf of which nothing is known is left to look at.
     assert_eq!(search(&mut space, 8, 0), None);
+}
+
+#[test]
+fn a_look_that_hears_of_nothing_is_found() {
+    must_be_found("look_not_told", a_look_that_is_not_done_hears_of_what_becomes_free);
 }

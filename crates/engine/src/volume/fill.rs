@@ -14,6 +14,7 @@ use super::plan::{Piece, Place};
 use super::state::State;
 use super::window::{Redirected, WINDOW};
 use crate::model::Layout;
+use crate::planted;
 use crate::space::Account;
 use crate::space::pools::PoolLeft;
 use crate::units::{Seq, VolumeId};
@@ -76,7 +77,7 @@ impl Volume {
             }
         }
         let chunk = u64::from(state.meta.chunk_blocks).max(LEAST_CHUNK);
-        shared > 0 && shared <= redirected * chunk
+        shared > 0 && (shared <= redirected * chunk || self.core.planted("fills_any"))
     }
 
     /// Whether so many blocks may be copied (F2). `pool`: how many blocks the volume's pool has, and has left.
@@ -112,6 +113,7 @@ impl Volume {
 pub(super) fn copy_of(place: Place) -> Option<Place> {
     match place {
         // F3: a snapshot without a reserve is charged nothing.
+        Place::New { old: Some(old), .. } if planted::is("shared_taken_over") => Some(Place::Unwritten(old)),
         Place::New { old: Some(old), account } => Some(Place::Copy { old, account }),
         _ => None,
     }

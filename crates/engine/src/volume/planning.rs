@@ -47,7 +47,7 @@ impl Volume {
             Err(MapError::Corrupt(error)) => return Some(Poll::Ready(Err(error))),
             Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
         };
-        let fresh = self.fresh_in(state, &pieces);
+        let fresh = self.fresh_in(state, &pieces).filter(|_| !self.core.planted("fresh_in_place"));
         let waits = fresh.filter(|_| !self.place_again(state, &mut pieces));
         let sector = u64::from(self.core.sector());
         let aligned = sector == SECTOR_SIZE || (offset % sector == 0 && len % sector == 0);

@@ -16,6 +16,7 @@ use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, MapError};
 use crate::model::{Tree, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
 use crate::placement::Placement;
+use crate::planted;
 use crate::space::{Run, Runs};
 use crate::units::{Epoch, LvBlock, Seq, VolumeId};
 use smallvec::SmallVec;
@@ -38,7 +39,10 @@ pub enum Mode {
 impl Mode {
     pub fn conflicts(self, other: Mode) -> bool {
         match (self, other) {
-            (Mode::Exclusive, _) | (_, Mode::Exclusive) => true,
+            (Mode::InPlace, Mode::Exclusive) | (Mode::Exclusive, Mode::InPlace) if planted::is("freed_in_flight") => {
+                false
+            }
+            (Mode::Exclusive, _) | (_, Mode::Exclusive) => !planted::is("freed_beside_all"),
             (Mode::Read, _) | (_, Mode::Read) | (Mode::InPlace, Mode::InPlace) => false,
             _ => true,
         }
