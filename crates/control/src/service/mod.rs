@@ -23,8 +23,8 @@ pub mod failure;
 mod group;
 mod handle;
 mod life;
-#[cfg(test)]
-mod memory;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
 mod merge;
 mod nodes;
 mod permits;

@@ -2,16 +2,19 @@
 //!
 //! Rules SV1 and SV3.
 
-use super::memory::Memory;
+use super::memory::{Cut, Memory, Outside};
 use super::world::{Devices, User};
 use crate::protocol::*;
 use crate::settings::Settings;
+use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
 
 const MIB: u64 = 256;
 
 fn with_settings(settings: Settings) -> Memory {
-    Memory::create("vg", &[("/dev/a", 256 << 20), ("/dev/b", 256 << 20)], settings).unwrap()
+    let pvs = [0x40, 0x41].map(|byte| NewPv { uuid: Uuid([byte; 16]) }).to_vec();
+    let group = NewGroup { uuid: Uuid([0x20; 16]), name: "vg".into(), extent_blocks: 1024, pvs };
+    Memory::create(group, &[("/dev/a", 256 << 20), ("/dev/b", 256 << 20)], settings).unwrap()
 }
 
 fn memory() -> Memory {
@@ -265,7 +268,7 @@ fn what_changes_metadata_is_archived_and_nothing_else() {
 #[test]
 fn a_physical_volume_joins_and_leaves() {
     let world = memory();
-    world.members.add_outside("/dev/c", 256 << 20);
+    world.members.add_outside("/dev/c", Outside { size: 256 << 20, uuid: Uuid([0x80; 16]), refused: None });
     let unknown = refusal(&world, Request::AddPv { paths: names(&["/dev/c", "/dev/d"]) });
     assert_eq!(unknown, (ErrorKind::NotFound, "No device found for /dev/d.".into()));
     assert_eq!(report(&world).pvs.len(), 2, "all are checked before one joins");
@@ -276,7 +279,8 @@ fn a_physical_volume_joins_and_leaves() {
     assert_eq!(report(&world).pvs.len(), 2);
     // One whose leaving changes the others' numbers is left to the successor.
     assert_eq!(ask(&world, Request::RemovePv { path: "/dev/a".into() }), Outcome::HandsOver);
-    assert!(world.service.ending.leaving().is_some());
+    let world = world.successor().unwrap().unwrap();
+    assert_eq!(report(&world).pvs.iter().map(|pv| pv.path.as_str()).collect::<Vec<_>>(), ["/dev/b"]);
 }
 
 #[test]
@@ -288,13 +292,7 @@ fn a_snapshot_that_fills_up_is_extended_and_told() {
     done(&world, snapshot(&[("a", "s")]));
     world.service.look_around();
     assert_eq!(report(&world).volume("s").unwrap().reserve_blocks, Some(4 * MIB));
-    let origin = world.service.group.find("a").unwrap();
-    let volume = world.service.group.volume(origin).unwrap();
-    let bytes = 3 << 20;
-    world.service.run(async move {
-        let data = std::sync::Arc::new(rowen_engine::disk::PageBuf::zeroed(bytes as usize));
-        volume.write(0, bytes, data).await.unwrap();
-    });
+    world.write("a", 3 * MIB).unwrap();
     world.service.look_around();
     assert_eq!(report(&world).volume("s").unwrap().reserve_blocks, Some(8 * MIB));
     let lines = world.notes.lines.lock().join("\n");
@@ -341,33 +339,53 @@ fn state(world: &Memory) -> Vec<String> {
     lines
 }
 
-/// Kills the server at each of its writes to the disks while it carries out `command`, and opens the group again. It is as
-/// it was before, or as it is after the command, or as `between` has it; after an answer of success, as after the command.
-fn killed_everywhere(prepared: &dyn Fn() -> Memory, command: &Request, between: &dyn Fn(&[String]) -> bool) {
-    let whole = prepared();
-    let before = state(&whole);
-    done(&whole, command.clone());
-    let after = state(&whole);
-    assert_ne!(before, after);
-    let mut deaths = 0;
-    for count in 1.. {
-        let world = prepared();
-        world.die_at(count);
-        let outcome = ask(&world, command.clone());
-        let is_dead = world.is_dead();
-        let world = world.killed().unwrap();
-        let failures = world.service.restore_nodes(true);
-        assert!(failures.is_empty(), "{command:?}, killed at write {count}: {failures:?}");
-        let found = state(&world);
-        let is_done = !matches!(outcome, Outcome::Error { .. });
-        let is_right = found == after || !is_done && (found == before || between(&found));
-        assert!(is_right, "{command:?}, killed at write {count}, {outcome:?}:\n{found:#?}\n{before:#?}\n{after:#?}");
-        if !is_dead {
-            break;
+/// Ends the server at each of its writes to the disks while it carries out `command`, by a kill and by power cuts, and opens
+/// the group again. It is as it was before, or as it is after the command, or as `between` has it; after an answer of success,
+/// as after the command.
+fn ended_everywhere(prepared: &dyn Fn() -> Memory, command: &Request, between: &dyn Fn(&[String]) -> bool) {
+    for cut in [None, Some(Cut::None), Some(Cut::Some(1)), Some(Cut::Some(2))] {
+        let again = |world: Memory, place: &str| {
+            let world = match cut {
+                None => world.killed(),
+                Some(cut) => world.cut(cut),
+            };
+            let world = world.unwrap_or_else(|error| panic!("{command:?}, {place}: {error}"));
+            // After a power cut the host has booted: nothing is active.
+            let failures = world.service.restore_nodes(cut.is_none());
+            assert!(failures.is_empty(), "{command:?}, {place}: {failures:?}");
+            world
+        };
+        let whole = || {
+            let world = prepared();
+            world.service.checkpoint().unwrap();
+            world
+        };
+        let before = state(&again(whole(), "before"));
+        let world = whole();
+        done(&world, command.clone());
+        let after = state(&again(world, "after"));
+        let mut deaths = 0;
+        for count in 1.. {
+            let world = prepared();
+            world.die_at(count);
+            let outcome = ask(&world, command.clone());
+            let is_dead = world.is_dead();
+            let place = format!("{cut:?}, write {count}, {outcome:?}");
+            let world = again(world, &place);
+            let found = state(&world);
+            let is_done = !matches!(outcome, Outcome::Error { .. });
+            let is_right = found == after || !is_done && (found == before || between(&found));
+            assert!(is_right, "{command:?}, {place}:\n{found:#?}\n{before:#?}\n{after:#?}");
+            let checked = ask(&world, Request::Check);
+            let Outcome::Check(checked) = checked else { panic!("{command:?}, {place}: {checked:?}") };
+            assert!(checked.findings.is_empty(), "{command:?}, {place}: {:?}", checked.findings);
+            if !is_dead {
+                break;
+            }
+            deaths += 1;
         }
-        deaths += 1;
+        assert!(deaths > 0, "{command:?} writes nothing");
     }
-    assert!(deaths > 0, "{command:?} writes nothing");
 }
 
 fn nothing(_: &[String]) -> bool {
@@ -375,7 +393,7 @@ fn nothing(_: &[String]) -> bool {
 }
 
 #[test]
-fn a_killed_server_leaves_no_command_half_done() {
+fn a_server_that_ends_leaves_no_command_half_done() {
     let prepared = || {
         let world = memory();
         done(&world, create("a"));
@@ -400,13 +418,13 @@ fn a_killed_server_leaves_no_command_half_done() {
         Request::Merge { snapshot: "s".into() },
         Request::Deactivate { names: Some(names(&["b"])) },
     ] {
-        killed_everywhere(&prepared, &command, &nothing);
+        ended_everywhere(&prepared, &command, &nothing);
     }
 }
 
 /// A pool and its members change in one record, so that no member names a pool that is gone.
 #[test]
-fn a_killed_server_leaves_no_pool_half_renamed() {
+fn a_server_that_ends_leaves_no_pool_half_renamed() {
     let in_pool = |name: &str| {
         let Request::CreateVolume { mut spec, activate, on } = create(name) else { unreachable!() };
         spec.kind = VolumeKind::Thin;
@@ -418,7 +436,7 @@ fn a_killed_server_leaves_no_pool_half_renamed() {
         ["p", "a", "b"].iter().for_each(|name| done(&world, in_pool(name)));
         world
     };
-    killed_everywhere(&prepared, &Request::Rename { from: "p".into(), to: "q".into() }, &nothing);
+    ended_everywhere(&prepared, &Request::Rename { from: "p".into(), to: "q".into() }, &nothing);
     let world = prepared();
     done(&world, Request::Rename { from: "p".into(), to: "q".into() });
     let volumes = world.service.group.volumes();
@@ -440,5 +458,5 @@ fn a_merge_at_activation_is_done_or_goes_on_waiting() {
     let activate = Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false };
     // Merged, and not active yet.
     let merged = |found: &[String]| found.len() == 2 && found[1].contains("device false");
-    killed_everywhere(&prepared, &activate, &merged);
+    ended_everywhere(&prepared, &activate, &merged);
 }

@@ -1,11 +1,15 @@
-//! Disks that hold what is written to them, until their server dies.
+//! Disks that hold what is written to them, until their server dies or the power fails.
 
 use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvGeometry, PvIndex, Segment};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 const PAGE: u64 = 4096;
+
+/// The unit that a disk writes whole.
+const SECTOR: usize = 512;
 
 /// A disk.
 pub(super) struct Disk {
@@ -13,6 +17,42 @@ pub(super) struct Disk {
     size: u64,
     /// What was ever written, by page.
     pages: HashMap<u64, Box<[u8]>>,
+    /// Of each page that was written since the last flush, what it held then.
+    flushed: HashMap<u64, Box<[u8]>>,
+}
+
+/// What a power cut leaves of the writes since the last flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// None of them.
+    None,
+    /// Some sectors of them, chosen by this number.
+    Some(u64),
+}
+
+impl Cut {
+    /// Whether this sector holds what was written last.
+    fn keeps(self, pv: usize, page: u64, sector: usize) -> bool {
+        match self {
+            Cut::None => false,
+            Cut::Some(seed) => {
+                let mut hasher = DefaultHasher::new();
+                (seed, pv, page, sector).hash(&mut hasher);
+                hasher.finish() & 1 == 1
+            }
+        }
+    }
+}
+
+impl Disk {
+    fn cut(&mut self, pv: usize, cut: Cut) {
+        for (page, old) in self.flushed.drain() {
+            let now = self.pages.get_mut(&page).expect("what was flushed once is there");
+            for (sector, old) in old.chunks(SECTOR).enumerate().filter(|(sector, _)| !cut.keeps(pv, page, *sector)) {
+                now[sector * SECTOR..][..SECTOR].copy_from_slice(old);
+            }
+        }
+    }
 }
 
 /// The disks of a group. Each request is done on the spot.
@@ -25,7 +65,13 @@ pub struct MemoryDisks {
 
 impl MemoryDisks {
     pub(super) fn push(&self, path: &Path, size: u64) {
-        self.disks.write().push(Disk { path: path.to_owned(), size, pages: HashMap::new() });
+        let (pages, flushed) = (HashMap::new(), HashMap::new());
+        self.disks.write().push(Disk { path: path.to_owned(), size, pages, flushed });
+    }
+
+    /// The power fails: each disk loses what was not flushed, as `cut` says.
+    pub(super) fn cut(&self, cut: Cut) {
+        self.disks.write().iter_mut().enumerate().for_each(|(pv, disk)| disk.cut(pv, cut));
     }
 
     /// Carries out `each` for every part of a page that the segment has: its page, where in it, where in the buffer.
@@ -45,7 +91,12 @@ impl MemoryDisks {
     fn lives(&self) -> bool {
         let mut left = self.left.lock();
         *left = left.map(|left| left.saturating_sub(1));
-        *left != Some(0)
+        drop(left);
+        self.is_alive()
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        *self.left.lock() != Some(0)
     }
 
     fn run(&self, op: DiskOp) -> DiskResult {
@@ -77,15 +128,18 @@ impl MemoryDisks {
             DiskOp::Write { segments, buf } => {
                 for segment in &segments {
                     beyond(&disks, segment)?;
-                    let pages = &mut disks[usize::from(segment.pv.0)].pages;
+                    let Disk { pages, flushed, .. } = &mut disks[usize::from(segment.pv.0)];
                     Self::parts(segment, |page, within, at| {
                         let bytes = pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+                        flushed.entry(page).or_insert_with(|| bytes.clone());
                         let len = within.len();
                         bytes[within].copy_from_slice(&buf.as_slice()[at..at + len]);
                     });
                 }
             }
-            DiskOp::Flush | DiskOp::Discard { .. } => {}
+            DiskOp::Flush if self.is_alive() => disks.iter_mut().for_each(|disk| disk.flushed.clear()),
+            DiskOp::Flush => return Err(DiskError { op: kind, pv: PvIndex(0), offset: 0, errno: 5 }),
+            DiskOp::Discard { .. } => {}
         }
         Ok(None)
     }

@@ -68,6 +68,14 @@ impl Drop for Sleep {
 }
 
 impl OneByOne {
+    /// Lets what runs in the background go on for this long.
+    pub fn pass(&self, time: Duration) {
+        let _turn = self.turn.lock();
+        let until = self.clock.lock().now + time.as_micros() as u64;
+        while self.step(until) {}
+        self.clock.lock().now = until;
+    }
+
     fn queued(&self, task: Task) -> Arc<Cell> {
         let cell = Arc::new(Cell {
             task: Mutex::new(Some(task)),
@@ -78,8 +86,8 @@ impl OneByOne {
         cell
     }
 
-    /// Lets one task go on. False: there is none, nor will there be.
-    fn step(&self) -> bool {
+    /// Lets one task go on. False: there is none, nor will there be until the clock shows `until`.
+    fn step(&self, until: u64) -> bool {
         let next = self.queue.lock().pop_front();
         if let Some(cell) = next {
             cell.is_queued.store(false, Ordering::SeqCst);
@@ -93,7 +101,8 @@ impl OneByOne {
         }
         let woken = {
             let mut clock = self.clock.lock();
-            let Some((key, waker)) = clock.sleepers.pop_first() else { return false };
+            let Some(first) = clock.sleepers.first_entry().filter(|first| first.key().0 <= until) else { return false };
+            let (key, waker) = first.remove_entry();
             clock.now = clock.now.max(key.0);
             waker
         };
@@ -129,7 +138,7 @@ impl Executor for OneByOne {
             done.store(true, Ordering::SeqCst);
         }));
         while !is_done.load(Ordering::SeqCst) {
-            assert!(self.step(), "the engine waits for what will not come");
+            assert!(self.step(u64::MAX), "the engine waits for what will not come");
         }
     }
 }

@@ -10,20 +10,28 @@ use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The disks of the group, and others that may join it.
 pub struct MemoryMembers {
     pub(super) disks: Arc<MemoryDisks>,
-    pub(super) outside: Mutex<BTreeMap<PathBuf, u64>>,
+    pub(super) outside: Mutex<BTreeMap<PathBuf, Outside>>,
     pub(super) groups: Mutex<Vec<String>>,
-    pub(super) made: AtomicU8,
+}
+
+/// A disk that is no member.
+#[derive(Clone, Debug)]
+pub struct Outside {
+    /// Bytes.
+    pub size: u64,
+    pub uuid: Uuid,
+    /// Why it may not join.
+    pub refused: Option<(ErrorKind, String)>,
 }
 
 impl MemoryMembers {
-    /// A disk of no group.
-    pub fn add_outside(&self, path: &str, size: u64) {
-        self.outside.lock().insert(PathBuf::from(path), size);
+    /// There is such a disk from now on.
+    pub fn add_outside(&self, path: &str, disk: Outside) {
+        self.outside.lock().insert(PathBuf::from(path), disk);
     }
 
     /// Another group of this name.
@@ -72,11 +80,13 @@ impl Members for MemoryMembers {
     }
 
     fn check(&self, path: &Path) -> Result<Box<dyn Candidate>> {
-        let size = self.outside.lock().get(path).copied();
+        let found = self.outside.lock().get(path).cloned();
         let missing = || Failure::new(ErrorKind::NotFound, format!("No device found for {}.", path.display()));
-        let uuid = Uuid([0x80 | self.made.fetch_add(1, Ordering::SeqCst); 16]);
-        let (path, size) = (path.to_owned(), size.ok_or_else(missing)?);
-        Ok(Box::new(Joining { path, size, uuid, disks: self.disks.clone() }))
+        let Outside { size, uuid, refused } = found.ok_or_else(missing)?;
+        match refused {
+            Some((kind, why)) => Err(Failure::new(kind, why)),
+            None => Ok(Box::new(Joining { path: path.to_owned(), size, uuid, disks: self.disks.clone() })),
+        }
     }
 
     fn pop(&self) {

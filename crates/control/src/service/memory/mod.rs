@@ -1,5 +1,5 @@
-//! A world in memory, for tests of the service: disks that hold what is written to them, devices that are but names with
-//! users, and notes that can be read again. Time is virtual and everything happens in one order.
+//! A world in memory: disks that hold what is written to them, devices that are but names with users, and notes that can be
+//! read again. Time is virtual and everything happens in one order. The tests of the service and of the commands run on it.
 
 mod devices;
 mod disks;
@@ -11,19 +11,23 @@ use super::state::Service;
 use super::world::{Executor, World};
 use crate::lists::Lists;
 use crate::settings::Settings;
-use devices::MemoryDevices;
+pub use devices::MemoryDevices;
+pub use disks::Cut;
 use disks::MemoryDisks;
 use executor::OneByOne;
-use members::MemoryMembers;
-use notes::MemoryNotes;
+pub use members::{MemoryMembers, Outside};
+pub use notes::MemoryNotes;
 use parking_lot::Mutex;
+use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
-use rowen_engine::group::{Config, Group, NewGroup, NewPv};
-use rowen_engine::units::Uuid;
+use rowen_engine::group::{Config, Group, NewGroup};
+use rowen_engine::units::BLOCK_SIZE;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, Error>;
 
 /// A service and the world under it.
 pub struct Memory {
@@ -32,39 +36,39 @@ pub struct Memory {
     pub members: Arc<MemoryMembers>,
     pub notes: Arc<MemoryNotes>,
     disks: Arc<MemoryDisks>,
+    executor: Arc<OneByOne>,
     settings: Settings,
 }
 
 impl Memory {
-    /// A new group over disks of these paths and sizes, and its service.
-    pub fn create(name: &str, disks: &[(&str, u64)], settings: Settings) -> std::result::Result<Memory, Error> {
+    /// A new group over disks of these paths and sizes (bytes), and its service.
+    pub fn create(group: NewGroup, disks: &[(&str, u64)], settings: Settings) -> Result<Memory> {
         let set = Arc::new(MemoryDisks::default());
         disks.iter().for_each(|(path, size)| set.push(Path::new(path), *size));
-        let pvs = (0..disks.len()).map(|index| NewPv { uuid: Uuid([0x40 | index as u8; 16]) }).collect();
-        let spec = NewGroup { uuid: Uuid([0x20; 16]), name: name.to_owned(), extent_blocks: 1024, pvs };
         let executor = Arc::new(OneByOne::default());
-        run(&executor, Group::create(set.clone(), spec))?;
-        Memory::open(set, executor, settings)
+        run(&executor, Group::create(set.clone(), group))?;
+        Memory::open(set, Arc::default(), executor, settings)
     }
 
     fn open(
         disks: Arc<MemoryDisks>,
+        devices: Arc<MemoryDevices>,
         executor: Arc<OneByOne>,
         settings: Settings,
-    ) -> std::result::Result<Memory, Error> {
+    ) -> Result<Memory> {
         let group = run(&executor, Group::open(disks.clone(), executor.clone(), Config::default()))?;
         let name = group.info().name;
-        let devices = Arc::new(MemoryDevices::default());
-        let members = MemoryMembers {
-            disks: disks.clone(),
-            outside: Mutex::default(),
-            groups: Mutex::new(vec![name.clone()]),
-            made: AtomicU8::default(),
-        };
+        let groups = Mutex::new(vec![name.clone()]);
+        let members = MemoryMembers { disks: disks.clone(), outside: Mutex::default(), groups };
         let (members, notes) = (Arc::new(members), Arc::new(MemoryNotes::default()));
-        let world = World { devices: devices.clone(), members: members.clone(), notes: notes.clone(), executor };
+        let world = World {
+            devices: devices.clone(),
+            members: members.clone(),
+            notes: notes.clone(),
+            executor: executor.clone(),
+        };
         let service = Service::new(&name, group, world, &settings, Lists::default());
-        Ok(Memory { service, devices, members, notes, disks, settings })
+        Ok(Memory { service, devices, members, notes, disks, executor, settings })
     }
 
     /// The server dies when it writes to the disks for the `count`th time from now on.
@@ -74,15 +78,66 @@ impl Memory {
 
     /// Whether it has.
     pub fn is_dead(&self) -> bool {
-        *self.disks.left.lock() == Some(0)
+        !self.disks.is_alive()
     }
 
     /// The server is killed and another one opens the group: the devices are gone, the disks are as they are.
-    pub fn killed(self) -> std::result::Result<Memory, Error> {
+    pub fn killed(self) -> Result<Memory> {
+        self.opened_again(None)
+    }
+
+    /// The power fails, and a server opens the group: the devices are gone, and so is what `cut` takes of the disks.
+    pub fn cut(self, cut: Cut) -> Result<Memory> {
+        self.opened_again(Some(cut))
+    }
+
+    fn opened_again(self, cut: Option<Cut>) -> Result<Memory> {
         let (disks, settings) = (self.disks.clone(), self.settings.clone());
         drop(self);
         *disks.left.lock() = None;
-        Memory::open(disks, Arc::default(), settings)
+        cut.into_iter().for_each(|cut| disks.cut(cut));
+        Memory::open(disks, Arc::default(), Arc::default(), settings)
+    }
+
+    /// The next server, after this one was asked to end: the devices stay. None: the group was removed.
+    pub fn successor(self) -> Result<Option<Memory>> {
+        let service = &self.service;
+        if service.ending.is_destroyed() {
+            return Ok(None);
+        }
+        let group = service.group.clone();
+        match service.ending.leaving() {
+            Some(pv) => {
+                service.close_without(pv).expect("a physical volume that was vacated leaves");
+                self.disks.disks.write().remove(usize::from(pv.0));
+            }
+            None => service.run(async move { group.close().await })?,
+        }
+        let (disks, devices, settings) = (self.disks.clone(), self.devices.clone(), self.settings.clone());
+        drop(self);
+        let next = Memory::open(disks, devices, Arc::default(), settings)?;
+        assert!(next.service.restore_nodes(true).is_empty(), "a successor has the nodes");
+        Ok(Some(next))
+    }
+
+    /// Time passes, in which the group does what it does in the background.
+    pub fn pass(&self, time: Duration) {
+        self.executor.pass(time);
+    }
+
+    /// Writes the first `blocks` blocks of a volume.
+    pub fn write(&self, volume: &str, blocks: u64) -> Result<()> {
+        const PART: u64 = 256;
+        let id = self.service.group.find(volume).ok_or_else(|| Error::NotFound(volume.to_owned()))?;
+        let volume = self.service.group.volume(id)?;
+        self.service.run(async move {
+            for first in (0..blocks).step_by(PART as usize) {
+                let bytes = (PART.min(blocks - first) * BLOCK_SIZE) as u32;
+                let data = Arc::new(PageBuf::zeroed(bytes as usize));
+                volume.write(first * BLOCK_SIZE, bytes, data).await?;
+            }
+            Ok(())
+        })
     }
 }
 
