@@ -1,24 +1,34 @@
-//! A world in memory for the tests of commands: it keeps volumes as reports show them and obeys requests as a server does,
-//! as far as the commands can tell. It holds no data.
+//! A host in memory for the tests of commands: devices, labels, files and settings, and for each group the real service on the
+//! real engine, over disks in memory.
 
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::console::Console;
 use crate::session::no_group;
 use rowen_control::protocol::*;
-use rowen_control::settings::Loaded;
+use rowen_control::service::memory::{Memory, Outside};
+use rowen_control::service::world::{Members, User};
+use rowen_control::settings::{Loaded, Settings};
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::time::Duration;
 
 pub const EXTENT_BLOCKS: u64 = 1024;
 
-/// The world.
+/// What passes between two requests of a command: enough that what was removed is free.
+const BETWEEN: Duration = Duration::from_secs(2);
+
+/// The host.
 #[derive(Default)]
 pub struct Fake {
-    pub groups: Vec<GroupReport>,
+    /// The groups that are served, by name.
+    groups: BTreeMap<String, Memory>,
     /// Devices and their bytes.
     pub devices: Vec<(String, u64)>,
     pub labels: Vec<LabelledPv>,
+    /// What a check finds besides what the engine finds; a repair mends it.
     pub findings: Vec<String>,
     /// What is on each device, and where it is mounted.
     pub filesystem: Option<&'static str>,
@@ -54,15 +64,11 @@ pub struct Fake {
     made: u8,
 }
 
-/// A server's check of what a size was worked out from; before that, `another` caller may have added an extent.
-fn refuse_changed(another: bool, seen: Option<u64>, now: &mut u64) -> Answer<()> {
-    if another {
-        *now += EXTENT_BLOCKS;
-    }
-    match seen.is_none_or(|seen| seen == *now) {
-        true => Ok(()),
-        false => Err(Trouble::other(ErrorKind::Changed, "It has changed.")),
-    }
+/// The smallest physical volume, in bytes.
+const LEAST: u64 = 8 << 20;
+
+fn too_small(path: &str) -> String {
+    format!("Cannot use {path}: device is too small.")
 }
 
 /// What a command printed, and its exit code.
@@ -95,288 +101,139 @@ impl Fake {
         Printed { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), code }
     }
 
-    pub fn volume(&mut self, name: &str) -> &mut VolumeReport {
-        self.groups.iter_mut().flat_map(|group| &mut group.volumes).find(|volume| volume.name == name).unwrap()
+    /// The group as its server reports it.
+    pub fn report(&self, group: &str) -> GroupReport {
+        let memory = &self.groups[group];
+        let report = Request::Report { with_use: true };
+        match memory.service.handle(report, &Caller::default(), &mut |_| {}) {
+            Outcome::Report(report) => *report,
+            outcome => panic!("{outcome:?}"),
+        }
     }
 
-    fn group(&mut self, name: &str) -> Answer<&mut GroupReport> {
-        let missing = Trouble::other(ErrorKind::NotFound, no_group(name));
-        self.groups.iter_mut().find(|group| group.name == name).ok_or(missing)
+    fn memory_of(&self, volume: &str) -> &Memory {
+        let has = |memory: &&Memory| memory.service.group.find(volume).is_some();
+        self.groups.values().find(has).unwrap_or_else(|| panic!("no volume {volume}"))
     }
 
-    fn obey(&mut self, name: &str, request: Request) -> Answer<Outcome> {
-        let is_size = matches!(request, Request::Resize { .. } | Request::SetReserve { .. });
-        let another = is_size && self.others > 0;
-        self.others -= u32::from(another);
-        let group = self.group(name)?;
-        let refuse_use = |group: &GroupReport, names: &Option<Vec<String>>| {
-            let named = |v: &&VolumeReport| names.as_ref().is_none_or(|names| names.contains(&v.name));
-            match group.volumes.iter().filter(named).find(|v| v.node.open) {
-                Some(v) => Err(Trouble::other(ErrorKind::InUse, format!("Logical volume {name}/{} in use.", v.name))),
-                None => Ok(()),
+    /// Somebody has the volume's device open from now on, or nobody.
+    pub fn set_open(&self, volume: &str, open: bool) {
+        self.memory_of(volume).devices.set_user(volume, open.then_some(User::Other));
+    }
+
+    /// Writes the first blocks of a volume.
+    pub fn write(&self, volume: &str, blocks: u64) {
+        self.memory_of(volume).write(volume, blocks).unwrap();
+    }
+
+    /// Another caller makes the volume an extent larger, which is to be resized.
+    fn interfere(&mut self, memory: &Memory, request: &Request) {
+        let now = |name: &String| memory.service.find(name).unwrap();
+        let other = match request {
+            _ if self.others == 0 => return,
+            Request::Resize { name, on, .. } => {
+                let blocks = now(name).blocks + EXTENT_BLOCKS;
+                Request::Resize { name: name.clone(), blocks, force: false, on: on.clone(), seen: None }
             }
+            Request::SetReserve { name, .. } => {
+                let blocks = now(name).reserve.unwrap() + EXTENT_BLOCKS;
+                Request::SetReserve { name: name.clone(), blocks: Some(blocks), seen: None }
+            }
+            _ => return,
         };
-        match request {
-            Request::CreateVolume { spec, activate, on } => {
-                let id = group.volumes.len() as u64 + 1;
-                let active = activate;
-                if spec.kind == VolumeKind::Thick {
-                    take(group, &on, spec.blocks / EXTENT_BLOCKS);
-                }
-                group.volumes.push(VolumeReport {
-                    id,
-                    name: spec.name,
-                    uuid: spec.uuid,
-                    kind: spec.kind,
-                    state: VolumeState::Ok,
-                    blocks: spec.blocks,
-                    sector: spec.sector,
-                    chunk_blocks: spec.chunk_blocks,
-                    read_only: false,
-                    full: spec.full,
-                    origin: None,
-                    reserve_blocks: None,
-                    attributes: spec.attributes,
-                    referenced_blocks: 0,
-                    exclusive_blocks: 0,
-                    freed_if_removed_blocks: 0,
-                    snapshot_used_blocks: 0,
-                    node: NodeState { active, ..NodeState::default() },
-                });
-                return Ok(Outcome::Created(Vec::new()));
-            }
-            Request::Snapshot { specs, .. } => {
-                for spec in specs {
-                    let mut snapshot = group.volumes.iter().find(|volume| volume.name == spec.origin).unwrap().clone();
-                    snapshot.id = group.volumes.len() as u64 + 1;
-                    snapshot.name = spec.name;
-                    snapshot.uuid = spec.uuid;
-                    snapshot.kind = VolumeKind::Thin;
-                    snapshot.read_only = spec.read_only;
-                    snapshot.origin = Some(spec.origin);
-                    snapshot.reserve_blocks = spec.reserve_blocks;
-                    snapshot.chunk_blocks = spec.chunk_blocks;
-                    snapshot.attributes = spec.attributes;
-                    snapshot.node = NodeState { active: spec.activate, ..NodeState::default() };
-                    take(group, &[], spec.reserve_blocks.unwrap_or(0) / EXTENT_BLOCKS);
-                    group.volumes.push(snapshot);
-                }
-                return Ok(Outcome::Created(Vec::new()));
-            }
-            Request::Remove { names } => {
-                refuse_use(group, &Some(names.clone()))?;
-                group.volumes.retain(|volume| !names.contains(&volume.name));
-                for volume in &mut group.volumes {
-                    volume.origin = volume.origin.take().filter(|origin| !names.contains(origin));
-                }
-            }
-            Request::Activate { names, ignore_skip, auto } => {
-                let is_named = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
-                let mut inactive = group.volumes.iter().filter(|volume| !volume.node.active);
-                let merged = inactive.find(|volume| is_named(&volume.name)).map(|volume| volume.name.clone());
-                group.volumes.retain(|volume| !volume.is_waiting_to_merge() || volume.origin != merged);
-                for volume in &mut group.volumes {
-                    let is_named = names.as_ref().is_none_or(|names| names.contains(&volume.name));
-                    let is_skipped = volume.attributes.skip_activation && !ignore_skip;
-                    let is_auto = volume.attributes.autoactivate || !auto;
-                    volume.node.active |= is_named && !is_skipped && is_auto && !volume.is_pool();
-                }
-            }
-            Request::Deactivate { names } => {
-                refuse_use(group, &names)?;
-                for volume in &mut group.volumes {
-                    volume.node.active &= names.as_ref().is_some_and(|names| !names.contains(&volume.name));
-                }
-            }
-            Request::Resize { name, blocks, on, seen, .. } => {
-                let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
-                refuse_changed(another, seen, &mut volume.blocks)?;
-                let more = blocks.saturating_sub(std::mem::replace(&mut volume.blocks, blocks)) / EXTENT_BLOCKS;
-                if !on.is_empty() {
-                    take(group, &on, more);
-                }
-            }
-            Request::FreeOn { on } => {
-                return Ok(Outcome::Free { extents: on.iter().map(|part| free_in(group, part)).sum() });
-            }
-            Request::SetReserve { name, blocks, seen } => {
-                let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
-                refuse_changed(another, seen, volume.reserve_blocks.get_or_insert(0))?;
-                volume.reserve_blocks = blocks;
-            }
-            Request::Rename { from, to } => {
-                for volume in &mut group.volumes {
-                    if volume.name == from {
-                        volume.name.clone_from(&to);
-                    }
-                    if volume.origin.as_ref() == Some(&from) {
-                        volume.origin = Some(to.clone());
-                    }
-                }
-            }
-            Request::SetPermission { name, read_only } => {
-                group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().read_only = read_only;
-            }
-            Request::SetAttributes { name, change } => {
-                let volume = group.volumes.iter_mut().find(|volume| volume.name == name).unwrap();
-                volume.attributes = change.apply(&volume.attributes.clone().into()).into();
-            }
-            Request::ChangeGroup { change } => {
-                let before = &group.attributes;
-                let engine = rowen_engine::group::GroupAttributes {
-                    autoactivate: before.autoactivate,
-                    exported: before.exported,
-                    resizeable: before.resizeable,
-                    alloc: before.alloc.into(),
-                    max_volumes: before.max_volumes,
-                    max_pvs: before.max_pvs,
-                    tags: before.tags.clone(),
-                    pv_tags: Vec::new(),
-                    unallocatable: Default::default(),
-                };
-                group.attributes = change.apply(&engine).into();
-            }
-            Request::RemovePv { path } => {
-                if group.pvs.len() == 1 {
-                    let message = format!("Can't remove final physical volume \"{path}\" from volume group \"{name}\"");
-                    return Err(Trouble::other(ErrorKind::Invalid, message));
-                }
-                group.pvs.retain(|pv| pv.path != path);
-                group.extents -= 174;
-                group.free_extents -= 174;
-                count_allocatable(group);
-                self.labels.iter_mut().filter(|label| label.path == path).for_each(|label| label.group = None);
-            }
-            Request::RenameGroup { to } => {
-                group.name.clone_from(&to);
-                let own = |label: &&mut LabelledPv| label.group.as_deref() == Some(name);
-                self.labels.iter_mut().filter(own).for_each(|label| label.group = Some(to.clone()));
-            }
-            Request::ResizePv { .. } | Request::MakeNodes | Request::Refresh { .. } => {}
-            Request::SetFullPolicy { name, full } => {
-                group.volumes.iter_mut().find(|volume| volume.name == name).unwrap().full = full;
-            }
-            Request::TagPv { path, add, remove } => {
-                let pv = group.pvs.iter_mut().find(|pv| pv.path == path).unwrap();
-                change_tags(&mut pv.tags, &add, &remove);
-            }
-            Request::SetAllocatable { path, allocatable } => {
-                group.pvs.iter_mut().find(|pv| pv.path == path).unwrap().is_allocatable = allocatable;
-                count_allocatable(group);
-            }
-            Request::Merge { snapshot } => {
-                let is_open = |name: &str| group.volumes.iter().any(|volume| volume.name == name && volume.node.open);
-                let found = group.volumes.iter().find(|volume| volume.name == snapshot).unwrap();
-                let is_origin_open = is_open(found.origin.as_ref().unwrap());
-                if is_origin_open || is_open(&snapshot) {
-                    let mut waiting = group.volumes.iter_mut().filter(|volume| volume.name == snapshot);
-                    waiting.next().unwrap().attributes.merging = true;
-                    return Ok(Outcome::MergeWaits { is_origin_open });
-                }
-                group.volumes.retain(|volume| volume.name != snapshot);
-            }
-            Request::AddPv { paths } => {
-                let path = &paths[0];
+        self.others -= 1;
+        let outcome = memory.service.handle(other, &Caller::default(), &mut |_| {});
+        assert!(matches!(outcome, Outcome::Ok), "{outcome:?}");
+    }
+
+    /// Tells the group's server of the disks that are no members.
+    fn show_devices(&self, group: &str, memory: &Memory) {
+        for (index, (path, size)) in self.devices.iter().enumerate() {
+            let uuid = Uuid([0x80 | index as u8; 16]);
+            let too_small = (*size < LEAST).then(|| (ErrorKind::Invalid, too_small(path)));
+            memory.members.add_outside(path, Outside { size: *size, uuid, refused: too_small });
+        }
+        for label in &self.labels {
+            let path = &label.path;
+            let taken = |other: &String| {
                 let message = format!(
-                    "Physical volume '{path}' is already in volume group '{name}'\n\
-                     Unable to add physical volume '{path}' to volume group '{name}'\n\
+                    "Physical volume '{path}' is already in volume group '{other}'\n\
+                     Unable to add physical volume '{path}' to volume group '{group}'\n\
                      {path}: physical volume not initialized."
                 );
-                if self.labels.iter().any(|label| label.path == *path && label.group.is_some()) {
-                    return Err(Trouble::other(ErrorKind::Exists, message));
+                (ErrorKind::Exists, message)
+            };
+            let uuid = label.uuid.unwrap_or(Uuid([0; 16]));
+            let disk = Outside { size: label.usable, uuid, refused: label.group.as_ref().map(taken) };
+            memory.members.add_outside(path, disk);
+        }
+        self.groups.keys().filter(|name| *name != group).for_each(|name| memory.members.add_group(name));
+    }
+
+    /// Labels say which group they are of, as the group does.
+    fn relabel(&mut self, before: &str, after: Option<&Memory>) {
+        for label in self.labels.iter_mut().filter(|label| label.group.as_deref() == Some(before)) {
+            label.group = None;
+        }
+        let Some(memory) = after else { return };
+        let info = memory.service.group.info();
+        for (index, pv) in info.pvs.iter().enumerate() {
+            let path = memory.members.path(PvIndex(index as u16)).expect("a member has a path").display().to_string();
+            let group = Some(info.name.clone());
+            match self.labels.iter_mut().find(|label| label.path == path) {
+                Some(label) => label.group = group,
+                None => {
+                    let size = self.devices.iter().find(|(device, _)| *device == path).expect("a device").1;
+                    let uuid = Some(pv.uuid);
+                    self.labels.push(LabelledPv { path, uuid, size, usable: size, group, trouble: None });
                 }
             }
-            Request::Check => {
-                let findings = self.findings.clone();
-                return Ok(Outcome::Check(CheckOutcome { findings, nodes: 3, blocks: 40, ..CheckOutcome::default() }));
-            }
-            Request::Repair => {
-                let repaired = std::mem::take(&mut self.findings);
-                return Ok(Outcome::Check(CheckOutcome { repaired, nodes: 3, blocks: 40, ..CheckOutcome::default() }));
-            }
-            Request::Stats => return Ok(Outcome::Stats(StatsReport { checkpoints: 7, ..StatsReport::default() })),
-            Request::Destroy { .. } => {
-                refuse_use(group, &None)?;
-                self.groups.retain(|group| group.name != name);
-                self.labels.iter_mut().for_each(|label| label.group = label.group.take().filter(|group| group != name));
-            }
-            Request::Report { with_use } => {
-                let mut whole = group.clone();
-                whole.volumes.iter_mut().for_each(|v| v.node.open &= with_use);
-                return Ok(Outcome::Report(Box::new(whole)));
-            }
-            Request::ReportOf { volumes, with_members, with_use } => {
-                let mut part = part(group, &volumes, with_members);
-                part.volumes.iter_mut().for_each(|v| v.node.open &= with_use && volumes.contains(&v.name));
-                return Ok(Outcome::Report(Box::new(part)));
-            }
-            // One after the other, as thick volumes are laid out.
-            Request::Places => {
-                let mut at = 0;
-                let place = |volume: &VolumeReport| {
-                    let extents = volume.reserve_blocks.unwrap_or(volume.blocks).div_ceil(EXTENT_BLOCKS);
-                    let first_extent = at;
-                    at += extents;
-                    let is_placed = !volume.is_pool() && volume.attributes.pool.is_empty();
-                    let shares = is_placed.then_some(PvShare { pv: 0, first_extent, extents });
-                    VolumePlaces { name: volume.name.clone(), shares: shares.into_iter().collect() }
-                };
-                return Ok(Outcome::Places(group.volumes.iter().map(place).collect()));
-            }
-            Request::Hello { .. } | Request::Revert { .. } | Request::Checkpoint | Request::Stop => {}
         }
-        Ok(Outcome::Ok)
     }
-}
 
-/// The free extents of a part: those of a physical volume are its last ones.
-fn free_in(group: &GroupReport, part: &PvPart) -> u64 {
-    let pv = group.pvs.iter().find(|pv| pv.path == part.path).unwrap();
-    let free = pv.extents - pv.free_extents;
-    (part.first_extent + part.extents).saturating_sub(part.first_extent.max(free))
-}
-
-/// What is free lies on the physical volumes that are allocatable, as much of it as they have.
-fn count_allocatable(group: &mut GroupReport) {
-    let has = group.pvs.iter().filter(|pv| pv.is_allocatable).map(|pv| pv.free_extents).sum();
-    group.allocatable_extents = group.free_extents.min(has);
-}
-
-fn take(group: &mut GroupReport, on: &[PvPart], mut extents: u64) {
-    group.free_extents = group.free_extents.saturating_sub(extents);
-    count_allocatable(group);
-    for part in on {
-        let taken = free_in(group, part).min(extents);
-        group.pvs.iter_mut().find(|pv| pv.path == part.path).unwrap().free_extents -= taken;
-        extents -= taken;
+    /// A request to a group's server, which ends afterwards if it was asked to, and is followed by the next.
+    fn obey(&mut self, name: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
+        let missing = || Trouble::other(ErrorKind::NotFound, no_group(name));
+        let memory = self.groups.remove(name).ok_or_else(missing)?;
+        self.show_devices(name, &memory);
+        self.interfere(&memory, &request);
+        let caller = self.callers.last().cloned().unwrap_or_default();
+        let outcome = memory.service.handle(request, &caller, news);
+        let mut next = Some(memory);
+        if next.as_ref().is_some_and(|memory| memory.service.ending.is_asked()) {
+            next = next.and_then(|memory| memory.successor().unwrap());
+        }
+        if let Some(memory) = &next {
+            memory.pass(BETWEEN);
+        }
+        self.relabel(name, next.as_ref());
+        if let Some(memory) = next {
+            self.groups.insert(memory.service.name.clone(), memory);
+        }
+        match outcome {
+            Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
+            outcome => Ok(outcome),
+        }
     }
-}
 
-/// What a server would tell of these volumes: nothing that a command might miss is there by accident.
-fn part(group: &GroupReport, names: &[String], members: bool) -> GroupReport {
-    // What was looked into may not be changed afterwards.
-    let group = &group.clone();
-    let pools: Vec<&String> = names.iter().filter(|name| group.volume(name).is_some_and(|v| v.is_pool())).collect();
-    let is_member = |v: &VolumeReport| members && pools.iter().any(|pool| **pool == v.attributes.pool);
-    let chosen: Vec<&VolumeReport> = group.volumes.iter().filter(|v| names.contains(&v.name) || is_member(v)).collect();
-    let above = |v: &VolumeReport| -> Vec<String> {
-        let next = |name: &String| group.volume(name).and_then(|v| v.origin.clone());
-        std::iter::successors(Some(v.name.clone()), next).collect()
-    };
-    let is_below = |v: &VolumeReport| above(v).iter().any(|name| chosen.iter().any(|chosen| chosen.name == *name));
-    let below: Vec<&VolumeReport> = group.volumes.iter().filter(|v| is_below(v)).collect();
-    let family: Vec<String> = below.iter().flat_map(|v| above(v)).collect();
-    let family: Vec<&VolumeReport> = group.volumes.iter().filter(|v| family.contains(&v.name)).collect();
-    let is_pool_of = |pool: &VolumeReport| pool.is_pool() && family.iter().any(|v| v.attributes.pool == pool.name);
-    let kept = |v: &VolumeReport| is_pool_of(v) || family.iter().any(|other| other.name == v.name);
-    let mut part = group.clone();
-    part.volumes.retain(|v| kept(v));
-    part
+    fn with_findings(&mut self, outcome: Outcome, repaired: bool) -> Outcome {
+        match outcome {
+            Outcome::Check(mut check) if repaired => {
+                check.repaired.append(&mut self.findings);
+                Outcome::Check(check)
+            }
+            Outcome::Check(mut check) => {
+                check.findings.extend_from_slice(&self.findings);
+                Outcome::Check(check)
+            }
+            outcome => outcome,
+        }
+    }
 }
 
 impl Backend for Fake {
     fn groups(&mut self) -> Answer<Vec<String>> {
-        let mut names: Vec<String> = self.groups.iter().map(|group| group.name.clone()).collect();
+        let mut names: Vec<String> = self.groups.keys().cloned().collect();
         names.extend(self.closed.as_ref().map(|(name, _)| name.clone()));
         names.extend(self.leaving.take());
         names.sort();
@@ -397,11 +254,13 @@ impl Backend for Fake {
                 news(Outcome::Notice { message });
             }
         }
-        self.obey(group, request)
+        let is_repair = request == Request::Repair;
+        let outcome = self.obey(group, request, news)?;
+        Ok(self.with_findings(outcome, is_repair))
     }
 
     fn is_running(&mut self, group: &str) -> Answer<bool> {
-        Ok(!self.is_starting && self.groups.iter().any(|known| known.name == group))
+        Ok(!self.is_starting && self.groups.contains_key(group))
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {
@@ -435,9 +294,8 @@ impl Backend for Fake {
         let Some((_, size)) = self.devices.iter().find(|(device, _)| device == path).cloned() else {
             return Err(Trouble::other(ErrorKind::NotFound, format!("No device found for {path}.")));
         };
-        if size < 8 << 20 {
-            let message = format!("Cannot use {path}: device is too small.");
-            return Err(Trouble::other(ErrorKind::Invalid, message));
+        if size < LEAST {
+            return Err(Trouble::other(ErrorKind::Invalid, too_small(path)));
         }
         let not_done = format!("{path}: physical volume not initialized.");
         if let Some(group) = self.labels.iter().find(|label| label.path == path).and_then(|label| label.group.clone()) {
@@ -477,46 +335,21 @@ impl Backend for Fake {
 
     fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
         let mut notes = Vec::new();
-        let mut pvs = Vec::new();
+        let (mut pvs, mut disks) = (Vec::new(), Vec::new());
         for path in paths {
             if !self.labels.iter().any(|label| label.path == *path) {
                 self.pvcreate(path, consent)?;
                 notes.push(format!("Physical volume \"{path}\" successfully created."));
             }
-            let label = self.labels.iter_mut().find(|label| label.path == *path).unwrap();
-            label.group = Some(name.to_owned());
-            pvs.push(PvReport {
-                path: path.clone(),
-                uuid: label.uuid.unwrap(),
-                size_bytes: label.size,
-                data_offset_bytes: 1 << 20,
-                extents: 174,
-                free_extents: 174,
-                is_allocatable: true,
-                tags: Vec::new(),
-            });
+            let label = self.labels.iter().find(|label| label.path == *path).unwrap();
+            pvs.push(NewPv { uuid: label.uuid.unwrap() });
+            disks.push((path.as_str(), label.usable));
         }
-        let extents = 174 * pvs.len() as u64;
-        let uuid = self.fresh_uuid();
-        self.groups.push(GroupReport {
-            name: name.to_owned(),
-            uuid,
-            extent_blocks,
-            extents,
-            free_extents: extents,
-            allocatable_extents: extents,
-            blocks: extents * extent_blocks,
-            free_blocks: extents * extent_blocks,
-            promised_blocks: 0,
-            pending_blocks: 0,
-            metadata_blocks: 0,
-            sequence: 1,
-            reclaim_left_blocks: 0,
-            attributes: GroupAttributes::default(),
-            pvs,
-            volumes: Vec::new(),
-            index: Index::default(),
-        });
+        let group = NewGroup { uuid: self.fresh_uuid(), name: name.to_owned(), extent_blocks, pvs };
+        let memory = Memory::create(group, &disks, Settings::default())
+            .map_err(|error| Trouble::other(ErrorKind::Invalid, error.to_string()))?;
+        self.relabel(name, Some(&memory));
+        self.groups.insert(name.to_owned(), memory);
         Ok(notes)
     }
 

@@ -90,7 +90,7 @@ mod tests {
         assert!(!printed.out.contains("\"one\" created"), "{printed:?}");
         assert!(printed.err.contains("No such command 'nosuch'.  Try 'help'.\n"), "{printed:?}");
         assert!(printed.err.ends_with("Exiting.\n"), "{printed:?}");
-        assert_eq!(world.groups[0].volumes.len(), 1);
+        assert_eq!(world.report("vg0").volumes.len(), 1);
         assert_eq!(world.run_words("lvm", &[], Some("vgs -o vg_name")).out, "  VG \n  vg0\n\n");
     }
 }

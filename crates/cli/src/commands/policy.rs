@@ -60,21 +60,20 @@ mod tests {
 
     const HALF: &str = "--config activation/snapshot_autoextend_threshold=50";
 
-    /// A snapshot of 16 MiB (4096 blocks) with this number of blocks in use, and a pool of 40 MiB.
-    fn world(used: u64) -> Fake {
+    /// A snapshot of 16 MiB, of which 12 are in use, and a pool of 40 MiB, of which 30 are.
+    fn world() -> Fake {
         let mut world = Fake::new();
         for line in [
             "vgcreate vg0 /dev/ubda /dev/ubdb",
             "lvcreate -L 40M -n a vg0",
             "lvcreate -s -L 16M -n s vg0/a",
             "lvcreate -L 40M -T vg0/pool",
+            "lvcreate -V 40M -T vg0/pool -n t",
         ] {
             assert_eq!(world.run(line).code, 0, "{line}");
         }
-        for volume in &mut world.groups[0].volumes {
-            volume.snapshot_used_blocks = used;
-            volume.referenced_blocks = used;
-        }
+        world.write("a", 3072);
+        world.write("t", 7680);
         world.requests.clear();
         world
     }
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_above_its_threshold_grows_below_it() {
-        let mut world = world(3072);
+        let mut world = world();
         let (out, err) = run(&mut world, &format!("lvextend --use-policies {HALF} vg0/s"), 0);
         assert!(out.contains("changed from 16.00 MiB (4 extents) to 24.00 MiB (6 extents)"), "{out}");
         assert_eq!(err, "");
@@ -97,15 +96,15 @@ mod tests {
 
     #[test]
     fn a_pool_has_settings_of_its_own() {
-        let mut world = world(9000);
+        let mut world = world();
         world.settings = "activation/thin_pool_autoextend_threshold = 70".into();
         let (out, _) = run(&mut world, "lvextend --use-policies vg0/pool", 0);
-        assert!(out.contains("from 40.00 MiB (10 extents) to 52.00 MiB (13 extents)"), "{out}");
+        assert!(out.contains("from 40.00 MiB (10 extents) to 48.00 MiB (12 extents)"), "{out}");
     }
 
     #[test]
     fn nothing_grows_that_is_not_to() {
-        let mut world = world(3072);
+        let mut world = world();
         assert_eq!(run(&mut world, "lvextend --use-policies vg0/s", 0), (String::new(), String::new()));
         let (_, err) = run(&mut world, "lvextend --use-policies -L +40M vg0/s", 3);
         assert_eq!(err, "  Command does not accept option: --usepolicies.\n");

@@ -1,6 +1,5 @@
-use super::*;
 use crate::fake::{Fake, Printed};
-use rowen_control::protocol::Caller;
+use rowen_control::protocol::{Caller, GroupReport};
 
 /// A group with two volumes, a snapshot with a size, and a copy of all that.
 fn world() -> Fake {
@@ -24,6 +23,11 @@ fn printed(world: &mut Fake, line: &str, code: u8) -> Printed {
     printed
 }
 
+/// The group without the number of its changes.
+fn contents(world: &Fake) -> GroupReport {
+    GroupReport { sequence: 0, ..world.report("vg0") }
+}
+
 #[test]
 fn a_group_that_is_as_the_copy_says_needs_no_change() {
     let mut world = world();
@@ -34,7 +38,7 @@ fn a_group_that_is_as_the_copy_says_needs_no_change() {
 #[test]
 fn names_and_properties_come_back() {
     let mut world = world();
-    let before = world.groups[0].clone();
+    let before = contents(&world);
     for line in [
         "lvrename vg0 a temporary",
         "lvrename vg0 b a",
@@ -47,9 +51,9 @@ fn names_and_properties_come_back() {
     }
     let test = printed(&mut world, "vgcfgrestore --test vg0", 0);
     assert!(test.out.contains("Renamed \"a\" to"), "{test:?}");
-    assert_ne!(world.groups[0], before, "a test changes nothing");
+    assert_ne!(contents(&world), before, "a test changes nothing");
     printed(&mut world, "vgcfgrestore vg0", 0);
-    assert_eq!(world.groups[0], before);
+    assert_eq!(contents(&world), before);
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn volumes_that_are_gone_are_named_and_nothing_is_changed() {
     assert_eq!(world.requests, []);
     let forced = printed(&mut world, "vgcfgrestore --force vg0", 0);
     assert!(forced.err.contains("WARNING: Logical volume vg0/a was removed"), "{forced:?}");
-    assert!(world.groups[0].volume("b").is_some());
+    assert!(world.report("vg0").volume("b").is_some());
 }
 
 #[test]
@@ -86,7 +90,8 @@ fn newer_volumes_and_other_sizes_stay() {
 #[test]
 fn another_groups_copy_is_refused() {
     let mut world = world();
-    world.groups[0].uuid = rowen_engine::units::Uuid([77; 16]);
+    printed(&mut world, "vgremove -f vg0", 0);
+    printed(&mut world, "vgcreate vg0 /dev/ubda", 0);
     assert!(printed(&mut world, "vgcfgrestore vg0", 5).err.contains("another volume group"));
 }
 
@@ -124,8 +129,8 @@ fn copies_are_listed_as_lvm_lists_them() {
 fn groups_go_into_different_files() {
     let mut world = world();
     printed(&mut world, "pvcreate /dev/ubdb", 5);
-    let extra = GroupReport { name: "vg1".into(), ..world.groups[0].clone() };
-    world.groups.push(extra);
+    printed(&mut world, "vgreduce vg0 /dev/ubdb", 0);
+    printed(&mut world, "vgcreate vg1 /dev/ubdb", 0);
     assert!(printed(&mut world, "vgcfgbackup -f /all", 3).err.contains("different files"));
     printed(&mut world, "vgcfgbackup -f /copy-%s", 0);
     assert!(world.files.contains_key("/copy-vg0") && world.files.contains_key("/copy-vg1"));

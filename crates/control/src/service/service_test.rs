@@ -317,7 +317,8 @@ fn a_stopped_service_leaves_what_was_active_to_the_next() {
 fn state(world: &Memory) -> Vec<String> {
     let report = report(world);
     let tags = |tags: &[String]| tags.join(",");
-    let mut lines = vec![format!("{} {} {}", report.name, report.pvs.len(), tags(&report.attributes.tags))];
+    let pvs: Vec<_> = report.pvs.iter().map(|pv| (pv.extents, pv.is_allocatable)).collect();
+    let mut lines = vec![format!("{} {pvs:?} {}", report.name, tags(&report.attributes.tags))];
     for volume in &report.volumes {
         assert_eq!(volume.attributes.active, volume.node.active, "{}: SV2", volume.name);
         let (a, node) = (&volume.attributes, &volume.node);
@@ -343,7 +344,18 @@ fn state(world: &Memory) -> Vec<String> {
 /// the group again. It is as it was before, or as it is after the command, or as `between` has it; after an answer of success,
 /// as after the command.
 fn ended_everywhere(prepared: &dyn Fn() -> Memory, command: &Request, between: &dyn Fn(&[String]) -> bool) {
-    for cut in [None, Some(Cut::None), Some(Cut::Some(1)), Some(Cut::Some(2))] {
+    let cuts = [None, Some(Cut::None), Some(Cut::Some(1)), Some(Cut::Some(2))];
+    ended_by(&cuts, prepared, command, between);
+}
+
+/// The same by these cuts; none is a kill.
+fn ended_by(
+    cuts: &[Option<Cut>],
+    prepared: &dyn Fn() -> Memory,
+    command: &Request,
+    between: &dyn Fn(&[String]) -> bool,
+) {
+    for cut in cuts.iter().copied() {
         let again = |world: Memory, place: &str| {
             let world = match cut {
                 None => world.killed(),
@@ -364,6 +376,7 @@ fn ended_everywhere(prepared: &dyn Fn() -> Memory, command: &Request, between: &
         let world = whole();
         done(&world, command.clone());
         let after = state(&again(world, "after"));
+        assert_ne!(before, after, "{command:?} changes nothing");
         let mut deaths = 0;
         for count in 1.. {
             let world = prepared();
@@ -399,6 +412,7 @@ fn a_server_that_ends_leaves_no_command_half_done() {
         done(&world, create("a"));
         done(&world, create("b"));
         done(&world, snapshot(&[("a", "s")]));
+        world.members.add_outside("/dev/c", Outside { size: 256 << 20, uuid: Uuid([0x80; 16]), refused: None });
         world
     };
     let tags = AttributeChange { add_tags: names(&["t"]), ..AttributeChange::default() };
@@ -416,10 +430,42 @@ fn a_server_that_ends_leaves_no_command_half_done() {
         Request::SetAttributes { name: "s".into(), change: tags },
         Request::ChangeGroup { change: group },
         Request::Merge { snapshot: "s".into() },
-        Request::Deactivate { names: Some(names(&["b"])) },
+        Request::SetAllocatable { path: "/dev/b".into(), allocatable: false },
+        Request::AddPv { paths: names(&["/dev/c"]) },
+        Request::ResizePv { path: "/dev/b".into(), bytes: Some(200 << 20) },
+        Request::RenameGroup { to: "other".into() },
     ] {
         ended_everywhere(&prepared, &command, &nothing);
     }
+    let larger = || {
+        let world = prepared();
+        done(&world, Request::AddPv { paths: names(&["/dev/c"]) });
+        world
+    };
+    ended_everywhere(&larger, &Request::RemovePv { path: "/dev/c".into() }, &nothing);
+}
+
+/// What is active is a matter of this boot.
+#[test]
+fn a_killed_server_leaves_no_device_half_gone() {
+    let prepared = || {
+        let world = memory();
+        ["a", "b"].iter().for_each(|name| done(&world, create(name)));
+        world
+    };
+    ended_by(&[None], &prepared, &Request::Deactivate { names: Some(names(&["b"])) }, &nothing);
+}
+
+/// The tests above would find a missing flush.
+#[test]
+fn a_cut_takes_what_was_not_flushed() {
+    let world = memory();
+    done(&world, create("a"));
+    world.lie();
+    done(&world, Request::Rename { from: "a".into(), to: "z".into() });
+    let world = world.cut(Cut::None).unwrap();
+    assert!(world.service.restore_nodes(false).is_empty());
+    assert_eq!(volumes(&world), [("a".to_owned(), false)]);
 }
 
 /// A pool and its members change in one record, so that no member names a pool that is gone.

@@ -1,9 +1,8 @@
 use super::*;
 use crate::failure::Failure;
-use crate::fake::{EXTENT_BLOCKS, Fake};
+use crate::fake::Fake;
 use crate::report::fields;
 use crate::report::value::Type;
-use rowen_control::protocol::VolumeState;
 
 /// The volumes of the oracle's session: see the names.
 fn world() -> Fake {
@@ -265,10 +264,11 @@ fn groups_and_devices_are_chosen_by_what_is_in_them() {
 #[test]
 fn flags_are_chosen_by_the_words_that_show_them() {
     let mut world = world();
-    world.volume("snap").state = VolumeState::Invalid;
-    world.volume("lin").node.open = true;
-    world.volume("big").attributes.merging = true;
-    assert_eq!(world.volume("big").blocks, 50 * EXTENT_BLOCKS);
+    world.run("lvcreate -s -L 12M -n waits vt/big");
+    world.write("lin", 13 * 256);
+    world.set_open("lin", true);
+    world.set_open("big", true);
+    assert_eq!(world.run("lvconvert --merge vt/waits").code, 0);
     let mut seen = 0;
     for field in fields::all().filter(|field| field.kind == Type::Flag) {
         let report = if field.name.starts_with("pv") { "pvs" } else { "lvs" };

@@ -5,6 +5,7 @@ use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvGeom
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: u64 = 4096;
 
@@ -61,12 +62,21 @@ pub struct MemoryDisks {
     pub(super) disks: RwLock<Vec<Disk>>,
     /// Writes until the server dies: from then on nothing reaches the disks.
     pub(super) left: Mutex<Option<u64>>,
+    /// Flushes do nothing.
+    pub(super) lies: AtomicBool,
 }
 
 impl MemoryDisks {
     pub(super) fn push(&self, path: &Path, size: u64) {
         let (pages, flushed) = (HashMap::new(), HashMap::new());
         self.disks.write().push(Disk { path: path.to_owned(), size, pages, flushed });
+    }
+
+    /// Only these disks are there from now on, in this order.
+    pub(super) fn keep(&self, indexes: &[usize]) {
+        let mut disks = self.disks.write();
+        let mut all: Vec<Option<Disk>> = disks.drain(..).map(Some).collect();
+        disks.extend(indexes.iter().map(|index| all[*index].take().expect("each once")));
     }
 
     /// The power fails: each disk loses what was not flushed, as `cut` says.
@@ -137,6 +147,7 @@ impl MemoryDisks {
                     });
                 }
             }
+            DiskOp::Flush if self.lies.load(Ordering::SeqCst) => {}
             DiskOp::Flush if self.is_alive() => disks.iter_mut().for_each(|disk| disk.flushed.clear()),
             DiskOp::Flush => return Err(DiskError { op: kind, pv: PvIndex(0), offset: 0, errno: 5 }),
             DiskOp::Discard { .. } => {}

@@ -90,7 +90,10 @@ impl Members for MemoryMembers {
     }
 
     fn pop(&self) {
-        self.disks.disks.write().pop();
+        // The dead let go of nothing.
+        if self.disks.is_alive() {
+            self.disks.disks.write().pop();
+        }
     }
 
     fn is_group(&self, name: &str) -> Result<bool> {

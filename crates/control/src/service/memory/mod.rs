@@ -18,13 +18,14 @@ use executor::OneByOne;
 pub use members::{MemoryMembers, Outside};
 pub use notes::MemoryNotes;
 use parking_lot::Mutex;
-use rowen_engine::disk::PageBuf;
+use rowen_engine::disk::{Disks, PageBuf, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Config, Group, NewGroup};
-use rowen_engine::units::BLOCK_SIZE;
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -56,6 +57,7 @@ impl Memory {
         executor: Arc<OneByOne>,
         settings: Settings,
     ) -> Result<Memory> {
+        disks.keep(&members(&executor, &disks));
         let group = run(&executor, Group::open(disks.clone(), executor.clone(), Config::default()))?;
         let name = group.info().name;
         let groups = Mutex::new(vec![name.clone()]);
@@ -76,7 +78,12 @@ impl Memory {
         *self.disks.left.lock() = Some(count);
     }
 
-    /// Whether it has.
+    /// Flushes are acknowledged and do nothing from now on.
+    pub fn lie(&self) {
+        self.disks.lies.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has died.
     pub fn is_dead(&self) -> bool {
         !self.disks.is_alive()
     }
@@ -107,10 +114,7 @@ impl Memory {
         }
         let group = service.group.clone();
         match service.ending.leaving() {
-            Some(pv) => {
-                service.close_without(pv).expect("a physical volume that was vacated leaves");
-                self.disks.disks.write().remove(usize::from(pv.0));
-            }
+            Some(pv) => service.close_without(pv).expect("a physical volume that was vacated leaves"),
             None => service.run(async move { group.close().await })?,
         }
         let (disks, devices, settings) = (self.disks.clone(), self.devices.clone(), self.settings.clone());
@@ -139,6 +143,21 @@ impl Memory {
             Ok(())
         })
     }
+}
+
+/// The members of the group, in order: those that the newest label names, as a host finds them. Others are left over from a joining
+/// or a leaving that did not come to its end.
+fn members(executor: &OneByOne, disks: &Arc<MemoryDisks>) -> Vec<usize> {
+    let mut labels = Vec::new();
+    for index in 0..disks.count() {
+        let disks = disks.clone();
+        let pv = PvIndex(u16::try_from(index).expect("few disks"));
+        labels.push(run(executor, async move { Group::read_label(&*disks, pv).await }).ok().flatten());
+    }
+    let memberships = labels.iter().flatten().filter_map(|label| label.group.as_ref());
+    let newest = memberships.max_by_key(|membership| membership.sequence);
+    let has = |uuid: &Uuid| labels.iter().position(|label| label.as_ref().is_some_and(|label| label.pv_uuid == *uuid));
+    newest.into_iter().flat_map(|membership| membership.members.iter().filter_map(has)).collect()
 }
 
 /// Runs a future of the engine to its end.
