@@ -169,7 +169,7 @@ fn pages_of_groups_and_physical_volumes() {
     );
     assert_eq!(
         shown(&mut world, "pvdisplay -s"),
-        "  Device \"/dev/ubda\" has a capacity of 696.00 MiB\n  Device \"/dev/ubdb\" has a capacity of 700.00 MiB\n"
+        "  Device \"/dev/ubda\" has a capacity of 556.00 MiB\n  Device \"/dev/ubdb\" has a capacity of 700.00 MiB\n"
     );
 }
 
