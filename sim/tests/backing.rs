@@ -1,11 +1,12 @@
 //! What the physical volumes lie on is full (rules U1 to U4): only data can meet that, the volume's policy decides what
 //! a write does then, and the group goes on by itself.
 //!
-//! Rule U2.
+//! Rules U2 and U4.
 
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind, VolumeState};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
@@ -374,4 +375,10 @@ fn what_is_given_back_is_free_for_good() {
     (0..4).try_for_each(|seed| beside_a_checkpoint(seed, None)).unwrap();
     let found = (0..16).any(|seed| beside_a_checkpoint(seed, Some("give_back_early")).is_err());
     assert!(found, "a planted bug was not found");
+}
+
+#[test]
+fn faults_where_room_is_short_are_found() {
+    must_be_found("not_taken_back", who_waits_goes_on_when_there_is_room_again);
+    must_be_found("room_untold", who_waits_goes_on_when_there_is_room_again);
 }

@@ -1,13 +1,15 @@
 //! Writes during a merge into a child that has dropped whole leaves meanwhile.
 //!
-//! Rule D1.
+//! Rules D1 and D2.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::yield_now;
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
-use rowen_sim::crash::Setup;
+use rowen_sim::crash::{Setup, judge_image};
 use rowen_sim::exec::World;
+use rowen_sim::oracle::Since;
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
 
@@ -96,4 +98,45 @@ fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
         assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
     }
     assert!(inside > 0, "nothing was written beside the merge");
+}
+
+/// D2: after the server's death in the middle of a removal, it goes on where the checkpoint has it.
+#[test]
+fn a_removal_goes_on_where_it_was() {
+    const BLOCKS: u64 = 30_000;
+    let mut inside = 0;
+    for seed in 0..4 {
+        let world = World::new(seed);
+        let setup = Setup::small(1, 96);
+        let (disks, group) = setup.make(&world).unwrap();
+        let client = Client::new(world.handle(), group, Arc::default());
+        world.run(async {
+            let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+            let vol = client.create(spec).await.unwrap();
+            for block in (0..BLOCKS).step_by(2) {
+                client.write(vol, block * 8, 8, &[]).await.unwrap();
+            }
+            client.checkpoint().await.unwrap();
+            client.remove(&[vol]).await.unwrap();
+            let begun = client.group.stats().reclaim_steps;
+            while client.group.stats().reclaim_steps < begun + 10 + seed && client.group.info().reclaim_left > 0 {
+                yield_now().await;
+            }
+            inside += u64::from(client.group.info().reclaim_left > 1);
+            client.checkpoint().await.unwrap();
+        });
+        let (killed, oracle) = (disks.moment().killed(&mut Rng::new(seed)), client.oracle.lock().clone());
+        judge_image(&setup, &oracle, Since::Death, killed, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+    assert!(inside > 0, "no checkpoint was taken in the middle of a removal");
+}
+
+#[test]
+fn a_removal_that_begins_anew_is_found() {
+    must_be_found("cursor_not_kept", a_removal_goes_on_where_it_was);
+}
+
+#[test]
+fn a_child_that_does_not_hear_of_its_merge_is_found() {
+    must_be_found("cursor_untold", no_node_is_lost_where_a_neighbour_went);
 }

@@ -5,6 +5,7 @@
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{Config, FullPolicy, VolumeKind};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, VolumeSpec};
 use rowen_sim::crash::Setup;
@@ -79,6 +80,50 @@ fn its_block_is_given_to_nobody() {
 fn a_block_that_is_given_away_early_is_found() {
     let why = read_beside_a_free(Some("no_readers_done")).0.unwrap_err();
     assert!(why.contains("MISPLACED"), "{why}");
+}
+
+/// A block is overwritten in place, slowly. Meanwhile it is discarded, and everything free is written to.
+#[test]
+fn a_block_that_is_being_written_is_given_to_nobody() {
+    let world = World::new(5);
+    let (disks, group) = Setup::small(1, 16).make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let handle = world.handle();
+    world.run(async {
+        let vol = client.create(spec(16)).await.unwrap();
+        let free = client.group.info().free_blocks;
+        let other = client.create(spec(2 * free)).await.unwrap();
+        client.write(vol, 0, BLOCK, &[]).await.unwrap();
+        // From now on it is written in place.
+        client.checkpoint().await.unwrap();
+        let next = disks.requests(DiskOpKind::Write);
+        disks.set_faults(Faults { slow: Some((DiskOpKind::Write, next, LONG)), ..Faults::default() });
+        let (writer, freer, handle) = (client.clone(), client.clone(), handle.clone());
+        let ops: Vec<Op> = vec![
+            Box::pin(async move {
+                writer.write(vol, 0, BLOCK, &[]).await.unwrap();
+                Ok(())
+            }),
+            Box::pin(async move {
+                handle.sleep(Duration::from_millis(1)).await;
+                freer.zero(vol, 0, BLOCK, false).await?;
+                freer.checkpoint().await?;
+                let mut at = 0;
+                while freer.write(other, at * BLOCK, BLOCK, &[]).await.is_ok() {
+                    at += 1;
+                }
+                Ok(())
+            }),
+        ];
+        client.together(ops).await.into_iter().for_each(|outcome| outcome.unwrap());
+        client.verify_all(other).await.unwrap();
+        client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_block_that_is_freed_while_it_is_written_is_found() {
+    must_be_found("freed_in_flight", a_block_that_is_being_written_is_given_to_nobody);
 }
 
 /// The journal wraps several times during one slow read of another volume.

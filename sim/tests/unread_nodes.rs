@@ -3,6 +3,7 @@
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::Setup;
@@ -203,4 +204,9 @@ fn removal_without_room_stands_still_and_says_so() {
 fn waiting_for_ever_for_removal_is_found() {
     let why = remove_without_room("no_room_to_free_asked_again").unwrap_err();
     assert!(why.contains("not told"), "{why}");
+}
+
+#[test]
+fn removal_that_stands_still_for_ever_is_found() {
+    must_be_found("stands_for_ever", removal_without_room_stands_still_and_says_so);
 }

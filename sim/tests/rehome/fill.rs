@@ -8,6 +8,7 @@ use rowen_engine::disk::PageBuf;
 use rowen_engine::group::{
     Attributes, Config, FullPolicy, Group, Layout, NewSnapshot, NewVolume, VolumeInfo, VolumeKind,
 };
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
@@ -310,4 +311,9 @@ fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
     }
     assert!(sum.failures == 0, "{} of {} states: {}", sum.failures, sum.states, sum.findings.join("\n"));
     assert!(sum.stats.windows_filled > 0, "{:?}", sum.stats);
+}
+
+#[test]
+fn copies_that_nobody_wants_are_found() {
+    must_be_found("fills_any", few_writes_do_not_make_a_volume_be_copied);
 }

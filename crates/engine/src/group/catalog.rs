@@ -201,8 +201,7 @@ impl Catalog {
     /// The next tree to remove or merge: one under way, else any that C2 names.
     pub fn next_removal(&self) -> Option<TreeId> {
         let started = self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
-        let newest = self.removable().last().filter(|_| planted::is("several_at_once"));
-        newest.or(started).or_else(|| self.removable().next()).map(|t| t.id)
+        started.or_else(|| self.removable().next()).map(|t| t.id)
     }
 
     fn removable(&self) -> impl Iterator<Item = &TreeMeta> {
@@ -291,3 +290,7 @@ pub(super) fn empty_head(id: TreeId, birth: Epoch) -> TreeMeta {
         dead: Vec::new(),
     }
 }
+
+#[cfg(test)]
+#[path = "catalog_test.rs"]
+mod tests;

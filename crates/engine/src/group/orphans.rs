@@ -127,13 +127,7 @@ impl Group {
                     ownership: Ownership { parent_epoch: lower, absorb: None },
                     privileged: true,
                 };
-                match step.leaf_range {
-                    (from, to) if core.planted("leaf_is_joined") => {
-                        let to = to.unwrap_or(u64::MAX);
-                        map::replace(&core.cache, &mut tree, &mut owner, from, to, &stay, &mut Vec::new())?;
-                    }
-                    (from, _) => map::shrink_leaf(&core.cache, &mut tree, &mut owner, from, &stay)?,
-                }
+                map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;
                 drop(metadata);
                 // From here on nothing can fail: a step is done whole or not at all.
                 if !core.planted("orphans_stay_mapped") {

@@ -1,4 +1,5 @@
 use super::longest::all_leaves;
+use super::metadata::NODES_FOR_WRITE;
 use super::*;
 use crate::map::{self, Extent, Fit};
 use crate::planted::must_be_found;
@@ -149,4 +150,91 @@ fn a_look_that_is_not_done_hears_of_what_becomes_free() {
 #[test]
 fn a_look_that_hears_of_nothing_is_found() {
     must_be_found("look_not_told", a_look_that_is_not_done_hears_of_what_becomes_free);
+}
+
+/// An arena is used up, a part of it is freed, and another arena begins there: slots of the first one say nothing about it (S5).
+#[test]
+fn a_slot_ends_with_its_arena() {
+    const CHUNK: u64 = 4;
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
+    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1024, 0)]));
+    space.add_free(hands, (0, 2 * CHUNK)).unwrap();
+    let alloc = |space: &mut Space, volume, chunk, run| {
+        let mut taken = Runs::new();
+        space.alloc(hands, VolumeId(volume), chunk, run, Account::Open, &mut taken).map(|()| taken.to_vec())
+    };
+    for run in [(0, 1), (4, 1), (1, 3), (5, 3)] {
+        alloc(&mut space, 1, CHUNK, run).unwrap();
+    }
+    assert_eq!(space.free_blocks(), 0);
+    space.free_later((0, CHUNK));
+    space.begin_commit();
+    while !space.finish_commit(hands).unwrap() {}
+    assert_eq!(alloc(&mut space, 2, 1, (0, 1)), Ok(vec![(0, 1)]));
+    // The slot that it had is another volume's arena by now.
+    alloc(&mut space, 1, CHUNK, (1, 1)).unwrap();
+    let left: Vec<Run> = (0..2).flat_map(|at| alloc(&mut space, 2, 1, (1 + at, 1)).unwrap()).collect();
+    assert_eq!((left.len(), space.free_blocks()), (2, 0));
+}
+
+#[test]
+fn a_slot_that_outlives_its_arena_is_found() {
+    must_be_found("slot_of_another", a_slot_ends_with_its_arena);
+}
+
+/// S4: a thick volume's blocks are there when it wants them.
+#[test]
+fn what_is_promised_goes_to_nobody_else() {
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
+    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(16, 0)]));
+    space.add_free(hands, (0, 16)).unwrap();
+    space.promise(10);
+    let mut alloc = |volume, run, account| space.alloc(hands, VolumeId(volume), 1, run, account, &mut Runs::new());
+    assert_eq!(alloc(1, (0, 7), Account::Open), Err(AllocError::Full), "S4");
+    assert_eq!(alloc(1, (0, 6), Account::Open), Ok(()));
+    assert_eq!(alloc(2, (0, 10), Account::Thick), Ok(()), "S4");
+}
+
+/// M3: no more writes are let in at a time than there are blocks for.
+#[test]
+fn writes_are_let_in_while_there_are_blocks_for_all() {
+    let mut meta = MetaSpace::new(&[[0, 1024]], &[], 1024);
+    let free = meta.free_beyond_reserve();
+    let under_way = (0..free).take_while(|_| meta.admit_write()).count() as u64;
+    assert!(
+        under_way > 1 && NODES_FOR_WRITE + 2 * (under_way - 1) <= free,
+        "M3: {under_way} writes with {free} blocks"
+    );
+    meta.write_done();
+    assert!(meta.admit_write() && !meta.admit_write(), "M3");
+}
+
+/// M5: while free space gets into arenas, metadata is asked for in time: there is still a node for every few of their blocks.
+#[test]
+fn metadata_is_asked_for_while_there_are_whole_extents() {
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
+    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1 << 20, 0)]));
+    space.add_free(hands, (0, 1 << 20)).unwrap();
+    let is_asked = (1..1000).find(|volume| {
+        space.alloc(hands, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
+        space.take_metadata_wish()
+    });
+    let nodes = meta.lock().free_beyond_reserve();
+    assert!(
+        is_asked.is_some_and(|arenas| (arenas - 1) * ARENA_BLOCKS / 64 <= nodes),
+        "M5: asked for with arena {is_asked:?}"
+    );
+}
+
+#[test]
+fn faults_of_promises_and_of_metadata_are_found() {
+    must_be_found("promised_to_all", what_is_promised_goes_to_nobody_else);
+    must_be_found("writes_uncounted", writes_are_let_in_while_there_are_blocks_for_all);
+    must_be_found("grown_too_late", metadata_is_asked_for_while_there_are_whole_extents);
 }

@@ -177,8 +177,7 @@ impl Volume {
             Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
         };
         let is_movable = pieces.iter().all(|piece| place_of(piece.place, fill).is_some());
-        let is_fresh = self.fresh_in(state, &pieces).is_some() && !self.core.planted("fresh_moves");
-        Ok((is_movable && !is_fresh).then_some(pieces))
+        Ok((is_movable && self.fresh_in(state, &pieces).is_none()).then_some(pieces))
     }
 
     /// Takes a place for the blocks and registers their move, if they are as they were read. The inner error: why not.

@@ -42,7 +42,7 @@ impl Mode {
             (Mode::InPlace, Mode::Exclusive) | (Mode::Exclusive, Mode::InPlace) if planted::is("freed_in_flight") => {
                 false
             }
-            (Mode::Exclusive, _) | (_, Mode::Exclusive) => !planted::is("freed_beside_all"),
+            (Mode::Exclusive, _) | (_, Mode::Exclusive) => true,
             (Mode::Read, _) | (_, Mode::Read) | (Mode::InPlace, Mode::InPlace) => false,
             _ => true,
         }
