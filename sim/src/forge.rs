@@ -85,6 +85,26 @@ impl Forger {
         image
     }
 
+    /// An image in which both counters of free space, the group's and those of the physical volumes, say `free` blocks. They
+    /// agree, so that an opening cannot see that they are wrong.
+    pub fn with_free(&self, free: u64) -> Image {
+        const PAYLOAD: usize = 48;
+        const PV_FREE: usize = PAYLOAD + 192;
+        let mut image = self.sound.clone();
+        let is_head = |block: &&Block| block.bytes.starts_with(b"ROWENPAG") && word(&block.bytes, 24) == 0;
+        let head = self.kinds.iter().flatten().find(is_head).expect("a stream has a first page");
+        let mut bytes = head.bytes.clone();
+        let (pvs, has_group) = (word(&bytes, PAYLOAD + 120), word(&bytes, PAYLOAD + 128));
+        assert_eq!(has_group, 0, "properties of the group would lie in between");
+        let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        put(PAYLOAD + 24, free);
+        (0..pvs as usize).for_each(|pv| put(PV_FREE + 8 * pv, if pv == 0 { free } else { 0 }));
+        reseal(&mut bytes, CrcPlace::Whole);
+        head.copies.iter().for_each(|&(pv, offset)| image.write(pv, offset, &bytes));
+        self.rename_page(&mut image, crc(&head.bytes), crc(&bytes));
+        image
+    }
+
     /// An index block names its pages with their checksums: it has to follow.
     fn rename_page(&self, image: &mut Image, old: u32, new: u32) {
         for block in self.kinds.iter().flatten().filter(|block| block.bytes.starts_with(b"ROWENIDX")) {

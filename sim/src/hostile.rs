@@ -14,8 +14,8 @@ use crate::rng::Rng;
 use crate::scenario::{self, Runner};
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PageBuf, PvIndex};
-use rowen_engine::group::{Config, Group, VolumeState};
-use rowen_engine::units::BLOCK_SIZE;
+use rowen_engine::group::{Attributes, Config, Group, NewSnapshot, VolumeState};
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ use std::sync::Arc;
 const READ: u64 = 2 << 20;
 /// Reads are at most this long.
 const STEP: u64 = 256 << 10;
+/// Bytes written at each place.
+const WRITTEN: u64 = 64 << 10;
 
 /// What became of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +80,38 @@ async fn read_some(group: &Arc<Group>) -> Result<(), String> {
     Ok(())
 }
 
-/// Does to an image what a user would: check, open, read, let removal run, close. Gives what became of it; a panic, a
+/// Writes at the head, in the middle and at the end of each volume, takes a snapshot, writes again, and removes it.
+async fn use_some(group: &Arc<Group>) -> Result<(), String> {
+    write_some(group).await?;
+    let origin = group.volumes().into_iter().find(|info| info.state == VolumeState::Ok).ok_or("no volume")?;
+    let spec = NewSnapshot {
+        origin: origin.id,
+        name: "hostile".to_string(),
+        uuid: Uuid([0xee; 16]),
+        read_only: false,
+        reserve: None,
+        chunk_blocks: 1,
+        attributes: Attributes::default(),
+    };
+    let made = group.snapshot(&[spec]).await.map_err(|e| e.to_string())?;
+    write_some(group).await?;
+    group.remove(&made).await.map_err(|e| e.to_string())
+}
+
+async fn write_some(group: &Arc<Group>) -> Result<(), String> {
+    for info in group.volumes().iter().filter(|info| info.state == VolumeState::Ok) {
+        let volume = group.volume(info.id).map_err(|e| e.to_string())?;
+        let size = volume.size_bytes();
+        for offset in [0, size / 2, size.saturating_sub(WRITTEN)] {
+            let offset = offset / BLOCK_SIZE * BLOCK_SIZE;
+            let len = (size - offset).min(WRITTEN) as u32;
+            volume.write(offset, len, Arc::new(PageBuf::zeroed(len as usize))).await.map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Does to an image what a user would: check, open, read, write, snapshot, let removal run, close. Gives what became of it; a panic, a
 /// hang or a changed disk after a refusal is an error.
 pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> {
     let steps = || {
@@ -114,6 +147,7 @@ pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> 
             Err(_) => return Ok(Fate::Refused),
         };
         let _ = world.try_run(read_some(&group)).map_err(|stuck| format!("reading: {stuck}"))?;
+        let _ = world.try_run(use_some(&group)).map_err(|stuck| format!("writing: {stuck}"))?;
         let _ = world.try_run(group.reclaim_idle()).map_err(|stuck| format!("removal: {stuck}"))?;
         let _ = world.try_run(group.check_open()).map_err(|stuck| format!("check of the open group: {stuck}"))?;
         let _ = world.try_run(group.close()).map_err(|stuck| format!("closing: {stuck}"))?;

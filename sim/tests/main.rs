@@ -30,6 +30,7 @@ mod in_flight;
 mod io_counts;
 mod late_reads;
 mod late_repairs;
+mod low_counters;
 mod merge_races;
 mod model;
 mod named_places;

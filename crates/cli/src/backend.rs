@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
-use rowen_control::settings::Loaded;
+use rowen_control::settings::{Loaded, Settings};
 use rowen_engine::units::Uuid;
 use std::fs::File;
 
@@ -115,8 +115,8 @@ pub trait Backend {
     fn introduce(&mut self, caller: Caller);
     /// What the files of settings say. The error is LVM's sentences.
     fn settings(&mut self) -> std::result::Result<Loaded, String>;
-    /// Keeps a copy of the group's metadata, at `path` or in the usual place.
-    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()>;
+    /// Keeps a copy of the group's metadata, at `path` or, as `settings` say, in the usual place.
+    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str, settings: &Settings) -> Answer<()>;
     /// The usual place of the newest copy of a group's metadata.
     fn backup_path(&mut self, group: &str) -> String;
     /// The directory of the older ones.

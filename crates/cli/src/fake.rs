@@ -46,6 +46,8 @@ pub struct Fake {
     pub looks: u32,
     /// Copies of metadata, by path.
     pub files: BTreeMap<String, String>,
+    /// With which settings they were kept.
+    pub kept_with: Vec<Settings>,
     pub callers: Vec<Caller>,
     /// Groups in which a turn was waited for.
     pub turns: Vec<String>,
@@ -407,7 +409,8 @@ impl Backend for Fake {
         self.bad_settings.clone().map_or(Ok(Loaded { config, warnings: Vec::new() }), Err)
     }
 
-    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()> {
+    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str, settings: &Settings) -> Answer<()> {
+        self.kept_with.push(settings.clone());
         let path = path.map_or_else(|| self.backup_path(group), str::to_owned);
         self.files.insert(path, text.to_owned());
         Ok(())

@@ -3,7 +3,7 @@
 use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::failure::exit;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
-use rowen_control::settings::Loaded;
+use rowen_control::settings::{Loaded, Settings};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
@@ -249,11 +249,10 @@ impl Backend for Host {
         settings::load()
     }
 
-    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str) -> Answer<()> {
-        let settings = settings::load().map_err(|why| Trouble::other(ErrorKind::Invalid, why))?.settings();
+    fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str, settings: &Settings) -> Answer<()> {
         let (kept, path) = match path {
             Some(path) => (archive::replace(Path::new(path), text), PathBuf::from(path)),
-            None => (archive::keep(group, text, &settings), archive::backup_path(group)),
+            None => (archive::keep(group, text, settings), archive::backup_path(group)),
         };
         kept.map_err(|e| {
             let message = format!("{}: write failed: {e}\nBackup of volume group {group} failed.", path.display());

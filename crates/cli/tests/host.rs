@@ -610,6 +610,8 @@ fn the_archive_is_bounded() {
     (1000..1150).for_each(|number| make(number, 40));
     world.ok("vgcfgbackup VG");
     assert_eq!(copies(&world).len(), 10 + 1, "what is old goes, but for the last ten");
+    world.ok("vgcfgbackup --config backup/retain_min=3 VG");
+    assert_eq!(copies(&world).len(), 3, "but for the last three, as the command line has it");
     assert!(others.exists(), "another group's copies are left alone");
 }
 

@@ -11,6 +11,7 @@ use rowen_control::metadata::{Document, Origin, Volume};
 use rowen_control::protocol::{
     AttributeChange, GroupAttributes, GroupChange, GroupReport, Request, VolumeReport, VolumeState,
 };
+use rowen_control::settings::Settings;
 use rowen_control::{time, units};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
     if reports.len() > 1 && file.is_some_and(|file| !file.contains("%s")) {
         return Err(Failure::usage("VGs must be backed up into different files. Use %s in filename for VG name."));
     }
+    let settings = Settings::of(&args.config);
     for report in &reports {
         let name = &report.name;
         let description = format!("vgcfgbackup: created by '{}'", session.command_line);
@@ -29,7 +31,7 @@ pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
         let text = Document::of(report, origin).write();
         if !session.is_test {
             let path = file.map(|file| file.replace("%s", name));
-            session.backend.keep_copy(name, path.as_deref(), &text)?;
+            session.backend.keep_copy(name, path.as_deref(), &text, &settings)?;
         }
         session.console.say(format!("Volume group \"{name}\" successfully backed up."));
     }

@@ -138,6 +138,18 @@ fn groups_go_into_different_files() {
 }
 
 #[test]
+fn copies_are_kept_as_the_settings_of_the_command_line_say() {
+    let mut world = world();
+    world.settings = "backup { archive = 1 retain_min = 10 retain_days = 5 }".into();
+    printed(&mut world, "vgcfgbackup --config backup/retain_min=3 vg0", 0);
+    let kept = world.kept_with.last().unwrap();
+    assert_eq!((kept.archive, kept.retain_min, kept.retain_days), (true, 3, 5));
+    printed(&mut world, "vgcfgbackup --config backup/archive=0 vg0", 0);
+    let kept = world.kept_with.last().unwrap();
+    assert_eq!((kept.archive, kept.retain_min, kept.retain_days), (false, 10, 5));
+}
+
+#[test]
 fn servers_learn_who_asks_and_whether_to_keep_a_copy() {
     let mut world = world();
     printed(&mut world, "lvcreate -An -L 4M -n x vg0", 0);

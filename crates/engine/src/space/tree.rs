@@ -50,7 +50,11 @@ impl Space {
         if taken != run.1 {
             return Err(self.contradiction("S1", run, "were to be free"));
         }
-        self.free -= taken;
+        // A damaged group may say that less is free than its tree has.
+        let Some(free) = self.free.checked_sub(taken) else {
+            return Err(self.contradiction("S3", run, "are more than are counted as free"));
+        };
+        self.free = free;
         let in_pieces = if run.1 < ARENA_BLOCKS { taken } else { 0 };
         self.scattered = self.scattered.saturating_sub(in_pieces).min(self.free);
         self.pvs.count(run, false);
