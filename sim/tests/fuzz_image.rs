@@ -74,11 +74,13 @@ fn hostile_images_are_refused_or_harmless() {
 /// Images that once ended in a panic or not at all, as long as the engine makes the same sound images: a count of what
 /// a child does not use that was larger than any; a head that two volumes claim; two nodes with one place; counters
 /// that were too low; a tree that is its own parent; two volumes of one number; a number that the journal gives away
-/// again.
+/// again; nodes of two trees with one place, written to; a volume larger than any disk that was reduced.
 #[test]
 fn images_that_were_found() {
     let hostile = Hostile::new(Setup::small(2, 24)).unwrap();
-    for seed in [4548, 32057, 60838, 1_067_674, 3_103_730, 5_389_908, 5_396_837] {
+    for seed in
+        [4548, 32057, 60838, 1_067_674, 3_103_730, 5_389_908, 5_396_837, 40_040_537, 40_042_265, 40_125_718, 40_176_681]
+    {
         hostile.judge(seed).unwrap();
     }
 }

@@ -3,11 +3,11 @@
 //! Rule V2.
 
 use parking_lot::Mutex;
-use rowen_engine::disk::DiskOpKind;
+use rowen_engine::disk::{DiskOpKind, PageBuf};
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, VolumeSpec};
-use rowen_sim::crash::{Setup, judge_image};
+use rowen_sim::crash::{Setup, judge_image, plain_volume};
 use rowen_sim::disk::{Delays, Faults, Policy, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Oracle, Since};
@@ -92,4 +92,30 @@ fn a_checkpoint_during_a_reduction_and_a_power_cut() {
 fn a_map_that_changes_before_its_record_is_found() {
     let is_found = (1500..6000).step_by(300).any(|after| race(after, Some("map_first")).is_err());
     assert!(is_found, "the planted bug was not found");
+}
+
+/// A thin volume may be larger than any disk. What it does not have takes no time to give up, neither at once nor in a replay.
+#[test]
+fn a_volume_larger_than_any_disk_is_reduced_at_once() {
+    const HUGE: u64 = 1 << 46;
+    let world = World::new(SEED);
+    let setup = Setup::small(1, 64);
+    let (disks, group) = setup.make(&world).unwrap();
+    let id = world.run(async {
+        let id = group.create_volume(plain_volume("huge", 1, VolumeKind::Thin, HUGE)).await.unwrap();
+        let volume = group.volume(id).unwrap();
+        for block in [0, 1 << 20, HUGE / 2, HUGE - 1] {
+            volume.write(block * BLOCK, BLOCK as u32, Arc::new(PageBuf::zeroed(BLOCK as usize))).await.unwrap();
+        }
+        group.resize(id, 256).await.unwrap();
+        id
+    });
+    assert_eq!(group.volume_info(id).unwrap().referenced, 1);
+    let image = disks.moment().killed(&mut Rng::new(SEED));
+    let world = World::new(SEED + 1);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let group = world.run(Group::open(disks, world.handle(), setup.config)).unwrap();
+    let info = group.volume_info(id).unwrap();
+    assert_eq!((info.blocks, info.referenced), (256, 1));
+    assert!(world.run(group.check_open()).unwrap().findings.is_empty());
 }

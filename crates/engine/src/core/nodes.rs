@@ -34,25 +34,13 @@ impl Core {
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
     ) -> Result<T> {
-        let (mut unreadable, mut displaced) = (None, None);
+        let mut in_vain = None;
         loop {
             match step() {
                 Ok(value) => return Ok(value),
                 Err(MapError::Corrupt(error)) => return Err(error),
                 Err(MapError::NoSpace) => return Err(self.no_space(1)),
-                // Who asked before the block was given to the newer node has another name for what it wants by now.
-                Err(MapError::Missing(node, _)) if displaced == Some(node) => {
-                    let (what, place) = ("tree node", node.to_string());
-                    return Err(Error::Corrupt { what, place, detail: "another tree has a newer node there".into() });
-                }
-                Err(MapError::Missing(node, level)) => match self.load(node, level).await {
-                    Ok(()) => {
-                        unreadable = None;
-                        displaced = self.cache.is_displaced(node).then_some(node);
-                    }
-                    Err(error) if unreadable == Some(node) => return Err(error),
-                    Err(_) => unreadable = Some(node),
-                },
+                Err(MapError::Missing(node, level)) => self.load_again(node, level, &mut in_vain).await?,
             }
         }
     }
@@ -78,6 +66,25 @@ impl Core {
                 (error, _) => Err(error),
             },
         }
+    }
+
+    /// Reads a node for somebody who looks for it again afterwards, and who keeps in `in_vain` which one was asked for last and was
+    /// not there then. The tree may move on meanwhile, and the node's block may be given to a newer one: a failure counts only
+    /// when the same node is asked for once more.
+    pub async fn load_again(&self, node: NodeRef, level: u8, in_vain: &mut Option<NodeRef>) -> Result<()> {
+        let displaced = |()| match self.cache.is_displaced(node) && !self.planted("displaced_asked_again") {
+            true => {
+                let (what, place) = ("tree node", node.to_string());
+                Err(Error::Corrupt { what, place, detail: "another tree has a newer node there".into() })
+            }
+            false => Ok(()),
+        };
+        match self.load(node, level).await.and_then(displaced) {
+            Ok(()) => *in_vain = None,
+            Err(error) if *in_vain == Some(node) => return Err(error),
+            Err(_) => *in_vain = Some(node),
+        }
+        Ok(())
     }
 
     /// Reads a node into the cache: from its first copy, or from the second. Then the next checkpoint repairs the first (M8).

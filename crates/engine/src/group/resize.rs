@@ -4,6 +4,7 @@ use super::Group;
 use super::create::{NODES_FOR_CHANGE, check_sizes, place_runs, refuse_places};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
+use crate::map::{self, Fit};
 use crate::model::PvExtents;
 use crate::space::metadata::{RUNS_TOGETHER, blocks_for_runs};
 use crate::units::{Seq, VolumeId};
@@ -130,16 +131,25 @@ impl Group {
         Ok(())
     }
 
-    /// Where the first part of the range ends that frees no more runs than may be freed together.
+    /// Where the first part of the range ends that frees no more runs than may be freed together. The hole at its beginning is no
+    /// bound: a thin volume may be larger than any disk.
     pub(super) async fn part_to_free(&self, volume: &Volume, start: u64, end: u64) -> Result<u64> {
-        let end = end.min(start + (1 << 16));
+        const LONGEST: u64 = 1 << 16;
+        const LEAVES: usize = 16;
         if self.core.planted("frees_unbounded") {
-            return Ok(end);
+            return Ok(end.min(start + LONGEST));
         }
         let part = || {
             let state = volume.state.lock();
-            let mut found = crate::map::Extents::new();
-            crate::map::lookup(&self.core.cache, &state.head.tree, start, end, &mut found)?;
+            let (cache, tree) = (&self.core.cache, &state.head.tree);
+            let first = match map::first_fit(cache, tree, start, 1, LEAVES)? {
+                Fit::Found(extent) if extent.key < end => extent.key,
+                Fit::Found(_) | Fit::None => return Ok(end),
+                Fit::Continue(from) => return Ok(from.min(end)),
+            };
+            let end = end.min(first + LONGEST);
+            let mut found = map::Extents::new();
+            map::lookup(cache, tree, first, end, &mut found)?;
             Ok(found.get(self.core.runs_together()).map_or(end, |extent| extent.key))
         };
         self.core.with_nodes_privileged(part).await

@@ -19,7 +19,6 @@ mod write;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::map::NodeRef;
 use crate::units::{BLOCK_SIZE, SECTOR_SIZE, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
 use state::State;
@@ -49,16 +48,6 @@ impl Volume {
 
     pub fn read_only(&self) -> bool {
         self.state.lock().meta.read_only
-    }
-
-    /// Reads a node. The tree may move on meanwhile: a failure counts only when planning asks for the node again.
-    async fn load(&self, node: NodeRef, level: u8, unreadable: &mut Option<NodeRef>) -> Result<()> {
-        match self.core.load(node, level).await {
-            Ok(()) => *unreadable = None,
-            Err(error) if *unreadable == Some(node) => return Err(error),
-            Err(_) => *unreadable = Some(node),
-        }
-        Ok(())
     }
 
     fn check_range(&self, state: &State, offset: u64, len: u64) -> Result<()> {

@@ -19,12 +19,12 @@ impl Volume {
             return Ok(buf);
         }
         let mut buf = buf;
-        let mut unreadable = None;
+        let mut in_vain = None;
         loop {
             let (op, segments, zeros) = match poll_fn(|cx| self.plan_read(cx, offset, len)).await? {
                 ReadPlan::Ready { op, segments, zeros } => (op, segments, zeros),
                 ReadPlan::Load(node, level) => {
-                    self.load(node, level, &mut unreadable).await?;
+                    self.core.load_again(node, level, &mut in_vain).await?;
                     continue;
                 }
             };

@@ -15,7 +15,7 @@ impl Volume {
         if len == 0 {
             return Ok(());
         }
-        let (mut unreadable, mut tries) = (None, 0);
+        let (mut in_vain, mut tries) = (None, 0);
         loop {
             match poll_fn(|cx| self.plan(cx, offset, u64::from(len))).await? {
                 Plan::InPlace { op, segments } => {
@@ -53,7 +53,7 @@ impl Volume {
                         }
                     }
                 }
-                Plan::Load(node, level) => self.load(node, level, &mut unreadable).await?,
+                Plan::Load(node, level) => self.core.load_again(node, level, &mut in_vain).await?,
                 other => self.wait_for(other).await?,
             }
         }
