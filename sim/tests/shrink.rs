@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, PageBuf};
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
 use rowen_engine::runtime::Runtime;
+use rowen_engine::units::BLOCK_SIZE;
 use rowen_sim::client::{BLOCK, Client, Op, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image, plain_volume};
 use rowen_sim::disk::{Delays, Faults, Policy, SimDisks};
@@ -105,7 +106,8 @@ fn a_volume_larger_than_any_disk_is_reduced_at_once() {
         let id = group.create_volume(plain_volume("huge", 1, VolumeKind::Thin, HUGE)).await.unwrap();
         let volume = group.volume(id).unwrap();
         for block in [0, 1 << 20, HUGE / 2, HUGE - 1] {
-            volume.write(block * BLOCK, BLOCK as u32, Arc::new(PageBuf::zeroed(BLOCK as usize))).await.unwrap();
+            let data = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
+            volume.write(block * BLOCK_SIZE, BLOCK_SIZE as u32, data).await.unwrap();
         }
         group.resize(id, 256).await.unwrap();
         id
