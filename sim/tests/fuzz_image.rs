@@ -85,6 +85,15 @@ fn images_that_were_found() {
     }
 }
 
+/// The test above would find a write that looks for such a node for ever.
+#[test]
+fn a_node_that_is_asked_for_again_and_again_is_found() {
+    let mut setup = Setup::small(2, 24);
+    setup.config.planted = Some("displaced_asked_again");
+    let found = Hostile::new(setup).unwrap().judge(40_040_537).unwrap_err();
+    assert!(found.contains("livelock"), "{found}");
+}
+
 /// A journal record says that a volume takes its own contents. Whoever replays it must not wait for itself.
 #[test]
 fn a_revert_to_itself_ends() {
