@@ -36,8 +36,13 @@ impl Corpus {
     fn write(&self) {
         for (target, examples) in &self.0 {
             let dir = corpus_dir(target);
-            let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir_all(&dir).unwrap();
+            // Those that were found by running stay.
+            for old in std::fs::read_dir(&dir).unwrap().map(|old| old.unwrap()) {
+                if !old.file_name().to_string_lossy().starts_with("found-") {
+                    std::fs::remove_file(old.path()).unwrap();
+                }
+            }
             for (number, bytes) in examples.iter().enumerate() {
                 std::fs::write(dir.join(format!("{number:02}")), bytes).unwrap();
             }
@@ -207,6 +212,8 @@ fn from_wires(corpus: &mut Corpus) {
         "Rdata.1",
         "Nother",
         "rbecause",
+        // Carriage returns are a part of a name.
+        "Hfile=a\r\r\nid=7\nname=b",
     ] {
         corpus.add("keeper", message);
     }

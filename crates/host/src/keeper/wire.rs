@@ -34,7 +34,8 @@ impl Entry {
     }
 
     fn decode(text: &str) -> Option<Entry> {
-        let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        // Not `lines`, which would take a carriage return away from the end of a name.
+        let field = |key: &str| text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         let loop_number = match field("loop") {
             Some(number) => Some(number.parse().ok()?),
             None => None,
