@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-cuts test-full test-suites
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -34,6 +34,10 @@ sim: ## one simulated world (SEED=number, OPTIONS=--trace), or many (SEED="--min
 test-fuzz: ## hostile bytes for every decoder (MINUTES=1 for each, SEED=number)
 	$(CARGO) run --quiet --profile test -p rowen-fuzz --bin rowen-fuzz -- --seconds $$((60 * $(or $(MINUTES),1))) --from $(or $(SEED),1)
 	ROWEN_FUZZ_SECONDS=$$((60 * $(or $(MINUTES),1))) ROWEN_SEED=$(or $(SEED),1) $(CARGO) test --quiet -p rowen-cli --bin rowen changed_command_lines -- --nocapture
+
+test-fuzz-guided: ## the same decoders under libFuzzer, guided by coverage (MINUTES=1 for each, TARGETS=names, SEED=number)
+	.ci/packages guided
+	fuzz/guided/run --seconds $$((60 * $(or $(MINUTES),1))) $(if $(SEED),--seed $(SEED)) $(TARGETS)
 
 test-real: ## real devices, filesystems, killed servers, power cuts (root; 8 minutes)
 	.ci/run real

@@ -194,7 +194,7 @@ impl Fuzzer {
 }
 
 /// The words in texts, to be put in other places.
-fn words(examples: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub fn words(examples: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut words = BTreeSet::new();
     for example in examples {
         let parts = example.split(|byte| !(byte.is_ascii_alphanumeric() || b"_-./@+%".contains(byte)));
