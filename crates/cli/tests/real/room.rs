@@ -3,6 +3,8 @@
 
 use crate::world::{MIB, Running, World, tool};
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -118,6 +120,42 @@ fn a_group_is_refused_where_its_areas_have_no_room() {
     assert!(world.run("vgs VG").status.code() == Some(5));
     small.resize(64);
     world.ok(&format!("vgcreate VG {pv}"));
+    drop(world);
+    drop(small);
+}
+
+/// Its file has holes where the journal and metadata were never written, as a group of an older program has.
+#[test]
+fn an_older_group_on_a_full_filesystem_gives_what_is_free() {
+    let small = Small::new("older", 300);
+    let world = World::empty("older");
+    let pv = small.file(256);
+    world.ok(&format!("vgcreate VG {pv}"));
+    world.ok("lvcreate -y -L 64M -n gone VG");
+    world.ok("lvcreate -y -L 8M -n kept VG");
+    for (volume, mib) in [("gone", 64), ("kept", 8)] {
+        let bytes = vec![7; (mib * MIB) as usize];
+        let device = File::options().write(true).open(world.node(volume)).unwrap();
+        device.write_all_at(&bytes, 0).unwrap();
+        device.sync_all().unwrap();
+    }
+    let free = || world.ok("vgs --noheadings -o vg_free_count VG").trim().parse::<u64>().unwrap();
+    let before = free();
+    world.ok("lvremove -f VG/gone");
+    until("its space is free", || free() >= before + 64 / 4);
+    world.ok("vgchange -an VG");
+    let server = world.server().unwrap();
+    tool("kill", &[&server.to_string()]);
+    until("the server ended", || !Path::new(&format!("/proc/{server}")).exists());
+    tool("fallocate", &["--dig-holes", &pv]);
+    let has = fs::metadata(&pv).unwrap().blocks() * 512;
+    small.resize(has.div_ceil(MIB));
+    let left = fs::OpenOptions::new().append(true).create(true).open(small.0.join("fill")).unwrap();
+    while (&left).write_all(&[1; 4096]).is_ok() {}
+    world.ok("vgchange -ay VG");
+    assert!(!log(&world).contains("have too little room"), "{}", log(&world));
+    assert!(fs::read(world.node("kept")).unwrap().iter().all(|byte| *byte == 7));
+    world.ok("check VG");
     drop(world);
     drop(small);
 }

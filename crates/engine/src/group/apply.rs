@@ -28,6 +28,9 @@ impl Group {
                 *good
             })
             .collect();
+        if self.core.planted("given_before_replay") {
+            self.give_free_space_to_areas().await?;
+        }
         let placement = self.core.placement();
         let window = self.window();
         let inside = |start: u64, len: u64| placement.holds(start, len);
@@ -58,6 +61,7 @@ impl Group {
         }
         // What is not free by now waits for recovery's own checkpoint.
         self.core.space.lock().abort_commit();
+        self.give_free_space_to_areas().await?;
         for (at, (seq, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;

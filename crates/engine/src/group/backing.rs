@@ -8,6 +8,8 @@
 //!   to the disks after the checkpoint is durable and before anybody may use it again.
 //! * U4 While room is short, or areas are not backed, the group looks for room once a second. When there is some, all who wait
 //!   try again.
+//! * U5 A group whose areas find no room when it is opened gives its free space back to the disks, part by part, until they do. Free
+//!   is what is so in the checkpoint, and what no record of the journal names: all places of records are taken before.
 //!
 //! [`Disks::back`]: crate::disk::Disks::back
 
@@ -16,6 +18,7 @@ use crate::core::Core;
 use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, back, start};
 use crate::error::Result;
 use crate::format::superblock::DATA_OFFSET;
+use crate::map;
 use crate::space::Run;
 use crate::space::metadata::Pair;
 use crate::units::VgBlock;
@@ -57,6 +60,14 @@ impl Core {
             }
         }
         parts
+    }
+
+    /// Gives the room of these runs back to the disks.
+    async fn discard(&self, runs: &[Run]) {
+        for segments in self.in_parts(runs) {
+            // A disk that takes nothing back has none to give.
+            let _not_given_back = start(&*self.disks, DiskOp::Discard { segments }).await;
+        }
     }
 
     /// A write to these ranges met no room (U2): from now on room is looked for there (U4).
@@ -140,6 +151,34 @@ impl Group {
         }
     }
 
+    /// U5. To be called when the journal's places are taken and nothing was written. A group that has too little to give goes on:
+    /// it may need no new place, and else it says that there is no room.
+    pub(super) async fn give_free_space_to_areas(&self) -> Result<()> {
+        let core = &self.core;
+        let is_unbacked = || core.backing.state.lock().unbacked.is_some();
+        let tree = core.space.lock().free_tree();
+        let mut next = (!core.planted("areas_left_unbacked")).then_some(0);
+        // The areas are asked about again after twice as much as the last time.
+        let mut leaves = 1;
+        while let Some(first) = next.filter(|_| is_unbacked()) {
+            let mut runs = Vec::new();
+            let mut cursor = Some(first);
+            for _ in 0..leaves {
+                let Some(at) = cursor else { break };
+                let walk = || map::walk_step(&core.cache, &tree, at, &|_, _, _| Ok(false));
+                let step = core.with_nodes_privileged(walk).await?;
+                runs.extend(step.leaf.iter().flat_map(|leaf| leaf.extents()).map(|e| (e.key, u64::from(e.len))));
+                cursor = step.next;
+            }
+            core.discard(&runs).await;
+            if self.back_areas().await.is_ok() {
+                core.backing.state.lock().unbacked = None;
+            }
+            (next, leaves) = (cursor, leaves * 2);
+        }
+        Ok(())
+    }
+
     /// What is missing, for the administrator.
     pub fn missing_room(&self) -> MissingRoom {
         let state = self.core.backing.state.lock();
@@ -155,10 +194,7 @@ impl Group {
             return;
         }
         let freed = self.core.space.lock().committing().to_vec();
-        for segments in self.core.in_parts(&freed) {
-            // A disk that takes nothing back has none to give.
-            let _not_given_back = start(&*self.core.disks, DiskOp::Discard { segments }).await;
-        }
+        self.core.discard(&freed).await;
     }
 }
 

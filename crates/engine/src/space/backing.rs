@@ -1,4 +1,4 @@
-//! What is known of the room behind a group's disks (rules U1 to U4 in `group/backing.rs`).
+//! What is known of the room behind a group's disks (rules U1 to U5 in `group/backing.rs`).
 
 use crate::disk::{DiskError, Segments};
 use parking_lot::Mutex;
