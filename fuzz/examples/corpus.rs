@@ -170,7 +170,7 @@ fn report() -> GroupReport {
         allocatable_extents: 90,
         blocks: 102_400,
         free_blocks: 92_160,
-        promised_blocks: 0,
+        reserved_blocks: 0,
         pending_blocks: 0,
         metadata_blocks: 2048,
         sequence: 12,

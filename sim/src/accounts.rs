@@ -208,7 +208,7 @@ impl Accounts {
         self.nodes[head].map.values().filter(|block| block.written).count() as u64
     }
 
-    /// Blocks in which the places of a thick volume's promise are still missing.
+    /// Blocks in which the places of a thick volume's reservation are still missing.
     pub fn missing(&self, vol: Vol, blocks: u64) -> u64 {
         self.heads.get(&vol).map_or(0, |head| blocks - self.nodes[head].map.len() as u64)
     }

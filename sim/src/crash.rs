@@ -498,7 +498,7 @@ fn judge_command(
 async fn resume(client: &Client, seed: u64) -> Result<(), Failure> {
     let mut rng = Rng::new(seed);
     // Nobody makes room here for writes that are held.
-    client.group.set_patience(Some(Duration::from_millis(20)));
+    client.group.set_no_space_timeout(Some(Duration::from_millis(20)));
     let vols = client.oracle.lock().readable();
     {
         let mut oracle = client.oracle.lock();

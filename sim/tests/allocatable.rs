@@ -177,7 +177,7 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
 /// What these tests look at shows it when the rule is broken.
 #[test]
 fn finds_take_barred() {
-    let planted = Config { planted: Some("take_barred"), ..config() };
+    let planted = Config { planted: Some("take_unallocatable"), ..config() };
     let world = World::new(3);
     let (_, group) = Setup { config: planted, ..setup(2) }.make(&world).unwrap();
     world.run(async {
@@ -307,7 +307,7 @@ fn a_write_that_is_held_goes_on_when_space_may_be_taken_again() {
 }
 
 #[test]
-fn what_is_promised_keeps_a_physical_volume_allocatable() {
+fn what_is_reserved_keeps_a_physical_volume_allocatable() {
     let world = World::new(8);
     let (_, group) = setup(2).make(&world).unwrap();
     world.run(async {
@@ -324,7 +324,7 @@ fn what_is_promised_keeps_a_physical_volume_allocatable() {
         assert_eq!(after.allocatable_extents, before.allocatable_extents);
         group.remove(&[kept]).await.unwrap();
         group.set_allocatable(PvIndex(0), false).await.unwrap();
-        // What is not there to be taken is not promised to anybody.
+        // What is not there to be taken is not reserved for anybody.
         let most = group.info().allocatable_extents;
         let refused = group.snapshot(&[snapshot(origin, "big", Some((most + 1) * EXTENT))]).await.unwrap_err();
         assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");

@@ -369,7 +369,7 @@ fn a_golden_group_with_a_gap_opens() {
 
 /// A group of two physical volumes. The second is not allocatable, and a part of a volume lies on it. The program died
 /// after some more writes.
-fn make_with_barred() -> Image {
+fn make_with_unallocatable() -> Image {
     let world = World::new(1);
     let disks = SimDisks::new(world.handle(), &[PV; 2]);
     let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
@@ -390,7 +390,7 @@ fn make_with_barred() -> Image {
     disks.moment().killed(&mut Rng::new(1))
 }
 
-fn judge_with_barred(image: &Image) {
+fn judge_with_unallocatable(image: &Image) {
     assert!(features(image) & FEATURE_ALLOCATION != 0);
     let world = World::new(3);
     let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image.clone());
@@ -425,7 +425,7 @@ fn judge_with_barred(image: &Image) {
 #[test]
 fn a_golden_group_with_a_physical_volume_that_is_not_allocatable_opens() {
     let what = "A volume group of whose physical volumes one is not allocatable";
-    made_and_kept("v1-allocation.image", what, &make_with_barred()).iter().for_each(judge_with_barred);
+    made_and_kept("v1-allocation.image", what, &make_with_unallocatable()).iter().for_each(judge_with_unallocatable);
 }
 
 /// In the golden group the second physical volume's blocks follow the first one's: there the first has no room to grow.

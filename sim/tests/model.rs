@@ -63,7 +63,7 @@ fn exact() {
         &seen,
     );
     let stats = &seen.stats;
-    assert_met(seen.barred > 0 && seen.shrunk_pvs > 0 && seen.grown_pvs > 0, &seen);
+    assert_met(seen.unallocatable > 0 && seen.shrunk_pvs > 0 && seen.grown_pvs > 0, &seen);
     assert_met(stats.checkpoints > 0 && stats.reclaim_steps > 0 && stats.writes_in_place > 0, &seen);
 }
 
@@ -71,7 +71,11 @@ fn exact() {
 fn wild() {
     let seen = run_all(Profile::Wild, scaled(1500), 120);
     assert_met(
-        seen.barred > 0 && seen.raced_checkpoints > 0 && seen.power_cuts > 0 && seen.deaths > 0 && seen.reopened > 0,
+        seen.unallocatable > 0
+            && seen.raced_checkpoints > 0
+            && seen.power_cuts > 0
+            && seen.deaths > 0
+            && seen.reopened > 0,
         &seen,
     );
     let stats = &seen.stats;
@@ -82,7 +86,10 @@ fn wild() {
 fn full() {
     let seen = run_all(Profile::Full, scaled(800), 150);
     assert_met(
-        seen.barred > 0 && seen.refused_for_space > 0 && seen.invalidated > 0 && seen.stats.volumes_invalidated > 0,
+        seen.unallocatable > 0
+            && seen.refused_for_space > 0
+            && seen.invalidated > 0
+            && seen.stats.volumes_invalidated > 0,
         &seen,
     );
     assert_met(seen.stats.slots_taken > 0, &seen);
@@ -91,7 +98,7 @@ fn full() {
 #[test]
 fn deep() {
     let seen = run_all(Profile::Deep, scaled(40), 1200);
-    assert_met(seen.barred + seen.shrunk_pvs > 0, &seen);
+    assert_met(seen.unallocatable + seen.shrunk_pvs > 0, &seen);
     assert_met(seen.stats.node_loads > 0 && seen.journal_wraps > 0 && seen.most_nodes > 40, &seen);
 }
 

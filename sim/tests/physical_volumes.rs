@@ -297,7 +297,7 @@ fn any_shrinks_and_grows_again() {
         group.remove(&[there]).await.unwrap();
         group.reclaim_idle().await.unwrap();
         group.checkpoint().await.unwrap();
-        // Whatever is promised must have its room elsewhere.
+        // Whatever is reserved must have its room elsewhere.
         let reserve = Some((group.info().free_extents - 3) * 256);
         let origin = group.find("data").unwrap();
         let spec = NewSnapshot {
@@ -338,7 +338,7 @@ fn any_shrinks_and_grows_again() {
     });
 }
 
-/// One that nothing is taken from loses its end, and gets it back, without being what promises count on.
+/// One that nothing is taken from loses its end, and gets it back, without being what reservations count on.
 #[test]
 fn one_that_is_not_allocatable_shrinks_and_grows() {
     let world = World::new(16);
@@ -490,7 +490,7 @@ fn any_leaves() {
 }
 
 #[test]
-fn what_is_promised_keeps_one_from_leaving() {
+fn what_is_reserved_keeps_one_from_leaving() {
     let world = World::new(11);
     let setup = Setup { pvs: vec![PV, PV], ..setup() };
     let (_, group) = setup.make(&world).unwrap();

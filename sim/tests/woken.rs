@@ -20,7 +20,7 @@ fn spec(blocks: u64, full: FullPolicy) -> VolumeSpec {
 /// waits for ever.
 fn held(
     kind: DiskOpKind,
-    patience: Option<Duration>,
+    no_space_timeout: Option<Duration>,
     close: bool,
     planted: Option<&'static str>,
 ) -> Result<(), String> {
@@ -30,7 +30,7 @@ fn held(
     let client = Client::new(world.handle(), group, Arc::default());
     let handle = world.handle();
     let outcome = world.try_run(async {
-        client.group.set_patience(patience);
+        client.group.set_no_space_timeout(no_space_timeout);
         let small = client.create(spec(64, FullPolicy::Fail)).await.unwrap();
         client.write(small, 0, BLOCK, &[]).await.unwrap();
         let free = client.group.info().free_blocks;
@@ -66,10 +66,13 @@ fn held(
 #[test]
 fn a_held_write_ends_when_the_group_stops() {
     for kind in [DiskOpKind::Flush, DiskOpKind::Write] {
-        for patience in [None, Some(Duration::from_secs(60))] {
+        for no_space_timeout in [None, Some(Duration::from_secs(60))] {
             for close in [false, true] {
-                let outcome = held(kind, patience, close, None);
-                assert!(outcome.is_ok(), "{kind:?} fails, patience {patience:?}, close {close}: {outcome:?}");
+                let outcome = held(kind, no_space_timeout, close, None);
+                assert!(
+                    outcome.is_ok(),
+                    "{kind:?} fails, no_space_timeout {no_space_timeout:?}, close {close}: {outcome:?}"
+                );
             }
         }
     }

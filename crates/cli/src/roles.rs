@@ -10,7 +10,7 @@ use rowen_engine::units::BLOCK_SIZE;
 pub enum Role {
     /// A named allotment for thin volumes.
     Pool,
-    /// In a pool, or by itself without a promise of space.
+    /// In a pool, or by itself without reserved space.
     Thin,
     /// A snapshot that goes with its origin: it has a reserve, or its origin is no thin volume.
     Snapshot,

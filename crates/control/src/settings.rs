@@ -352,7 +352,7 @@ impl Default for Settings {
 
 impl Settings {
     /// How long writes wait for room; `None`: for ever.
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn no_space_timeout(&self) -> Option<Duration> {
         (self.no_space_timeout > 0).then(|| Duration::from_secs(self.no_space_timeout))
     }
 

@@ -11,7 +11,7 @@ mod pace;
 
 pub use growth::ROOM_PAUSE;
 pub use nodes::{Absent, READS_TOGETHER};
-pub use ownership::{Absorb, Ownership, TreeOwner};
+pub use ownership::{MergeCursor, Ownership, TreeOwner};
 pub use pace::Pace;
 
 use crate::dead::Points;
@@ -25,9 +25,9 @@ use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::backing::Backing;
 use crate::space::metadata::{MetaSpace, RUNS_TOGETHER};
-use crate::space::patience::Patience;
+use crate::space::no_space_timeout::NoSpaceTimeout;
 use crate::space::pools::{PoolLeft, Pools};
-use crate::space::{Hands, Run, Space};
+use crate::space::{AllocContext, Run, Space};
 use crate::units::VolumeId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
@@ -108,7 +108,7 @@ pub struct Core {
     pub space: Mutex<Space>,
     /// Nothing is locked while this is.
     pub pools: Mutex<Pools>,
-    pub patience: Patience,
+    pub no_space_timeout: NoSpaceTimeout,
     pub points: Arc<Points>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
@@ -163,7 +163,7 @@ impl Core {
             meta: Mutex::new(meta),
             space: Mutex::new(space),
             pools: Mutex::new(Pools::default()),
-            patience: Patience::default(),
+            no_space_timeout: NoSpaceTimeout::default(),
             points,
             journal,
             gate: RwLock::new(()),
@@ -213,8 +213,8 @@ impl Core {
     }
 
     /// What the free tree needs to be changed now.
-    pub fn hands(&self) -> Hands<'_> {
-        Hands { cache: &self.cache, meta: &self.meta, generation: self.generation(), keep: 0 }
+    pub fn alloc_context(&self) -> AllocContext<'_> {
+        AllocContext { cache: &self.cache, meta: &self.meta, generation: self.generation(), keep: 0 }
     }
 
     pub fn no_space(&self, needed: u64) -> Error {

@@ -62,7 +62,7 @@ impl Default for Config {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// Laid out in one piece at creation, its space promised.
+    /// Laid out in one piece at creation, its space reserved.
     Thick,
     /// Allocated on write.
     Thin,
@@ -73,7 +73,7 @@ pub enum VolumeKind {
 pub enum FullPolicy {
     /// Invalidate the oldest snapshot of this volume that may be dropped; fail when there is none.
     DropSnapshot,
-    /// Hold the write until space comes, or for too long ([`set_patience`](crate::group::Group::set_patience)): then as below.
+    /// Hold the write until space comes, or for too long ([`set_no_space_timeout`](crate::group::Group::set_no_space_timeout)): then as below.
     Hold,
     /// Fail it (ENOSPC).
     Fail,
@@ -306,17 +306,17 @@ pub struct GroupInfo {
     pub name: String,
     pub extent_blocks: u64,
     pub extents: u64,
-    /// Extents neither used nor promised (rounded down).
+    /// Extents neither used nor reserved (rounded down).
     pub free_extents: u64,
     /// Of these, what can be taken: they are on physical volumes that are allocatable.
     pub allocatable_extents: u64,
     pub blocks: u64,
     /// Blocks that nothing uses.
     pub free_blocks: u64,
-    /// Of these, blocks that are promised to nobody and can be taken.
+    /// Of these, blocks that are reserved for nobody and can be taken.
     pub available_blocks: u64,
-    /// Free blocks that are promised to thick volumes and snapshot reserves.
-    pub promised_blocks: u64,
+    /// Free blocks that are reserved for thick volumes and snapshot reserves.
+    pub reserved_blocks: u64,
     /// Freed blocks that the next checkpoint makes usable.
     pub pending_blocks: u64,
     pub metadata_blocks: u64,
@@ -414,7 +414,7 @@ pub struct TreeMeta {
     /// Blocks born after the parent.
     pub own: i64,
     /// The snapshot that was made with this point, and is charged for what the point holds.
-    pub guard: Option<VolumeId>,
+    pub charged: Option<VolumeId>,
     /// How far removal has come: everything below this block is done.
     pub cursor: u64,
     /// Blocks given back so far minus blocks that a child maps anew: settled into the child's counters at the end.

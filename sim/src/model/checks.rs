@@ -16,9 +16,9 @@ use std::sync::atomic::Ordering;
 
 impl Model {
     /// On a physical volume that is not allocatable nothing is taken: what is free there can only become more.
-    pub(super) fn check_barred(&mut self) -> Step {
+    pub(super) fn check_unallocatable(&mut self) -> Step {
         for (pv, info) in self.client.group.info().pvs.iter().enumerate() {
-            let before = self.barred.get_mut(&(pv as u16));
+            let before = self.unallocatable.get_mut(&(pv as u16));
             if info.is_allocatable != before.is_none() {
                 return wrong(format!("physical volume {pv} says allocatable={}", info.is_allocatable));
             }

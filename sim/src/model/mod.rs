@@ -89,7 +89,7 @@ pub struct Seen {
     pub removed_origins: u64,
     pub exact_checks: u64,
     /// How often a physical volume was made not allocatable.
-    pub barred: u64,
+    pub unallocatable: u64,
     /// How often one lost its end, and how often one got it back.
     pub shrunk_pvs: u64,
     pub grown_pvs: u64,
@@ -115,7 +115,7 @@ impl Seen {
         self.group_snapshots += other.group_snapshots;
         self.removed_origins += other.removed_origins;
         self.exact_checks += other.exact_checks;
-        self.barred += other.barred;
+        self.unallocatable += other.unallocatable;
         self.shrunk_pvs += other.shrunk_pvs;
         self.grown_pvs += other.grown_pvs;
         self.raced_checkpoints += other.raced_checkpoints;
@@ -160,7 +160,7 @@ struct Model {
     may_fill: bool,
     origins: BTreeMap<Vol, Vol>,
     /// The physical volumes that are not allocatable, and the blocks that were free of each.
-    barred: BTreeMap<u16, u64>,
+    unallocatable: BTreeMap<u16, u64>,
     seen: Seen,
     last: String,
     trace: bool,
@@ -216,7 +216,7 @@ impl Model {
             exact,
             may_fill,
             origins: BTreeMap::new(),
-            barred: BTreeMap::new(),
+            unallocatable: BTreeMap::new(),
             seen: Seen::default(),
             last: String::new(),
             trace: std::env::var_os("ROWEN_TRACE").is_some(),
@@ -267,7 +267,7 @@ impl Model {
             _ => self.check_accounts()?,
         }
         self.take_invalid()?;
-        self.check_barred()?;
+        self.check_unallocatable()?;
         let vols = self.client.oracle.lock().readable();
         if let Some(&vol) = (!vols.is_empty()).then(|| self.rng.pick(&vols)) {
             let sectors = self.sectors(vol);

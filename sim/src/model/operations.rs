@@ -245,19 +245,19 @@ impl Model {
     /// Space is taken from one of the physical volumes from now on, or is not.
     pub(super) fn change_allocatable(&mut self) -> Step {
         let pv = self.rng.below(self.setup.pvs.len() as u64) as u16;
-        let allocatable = self.barred.contains_key(&pv);
+        let allocatable = self.unallocatable.contains_key(&pv);
         self.note(format!("physical volume {pv} allocatable={allocatable}"));
         let group = self.client.group.clone();
         let result = self.run(async move { group.set_allocatable(PvIndex(pv), allocatable).await })?;
         match result {
-            Ok(()) if allocatable => drop(self.barred.remove(&pv)),
+            Ok(()) if allocatable => drop(self.unallocatable.remove(&pv)),
             Ok(()) => {
-                self.seen.barred += 1;
+                self.seen.unallocatable += 1;
                 self.may_become_invalid();
                 let free = self.client.group.info().pvs[usize::from(pv)].free_blocks;
-                self.barred.insert(pv, free);
+                self.unallocatable.insert(pv, free);
             }
-            // It has room that is promised.
+            // It has room that is reserved.
             Err(Error::NoSpace { .. }) if !allocatable => self.seen.refused_for_space += 1,
             Err(e) => return Err(Failure::Refused(e)),
         }
@@ -280,7 +280,7 @@ impl Model {
                 self.seen.shrunk_pvs += u64::from(now.extents < before);
                 self.seen.grown_pvs += u64::from(now.extents > before);
                 self.may_become_invalid();
-                self.barred.entry(pv).and_modify(|free| *free = now.free_blocks);
+                self.unallocatable.entry(pv).and_modify(|free| *free = now.free_blocks);
             }
             Err(Error::Busy(_) | Error::NoSpace { .. }) if now.extents == before => {}
             Err(e) => return Err(Failure::Refused(e)),

@@ -629,7 +629,7 @@ impl Age {
         }
         let info = self.client.group.info();
         let used = info.blocks - info.free_blocks - info.pending_blocks - info.metadata_blocks;
-        if used != 0 || info.promised_blocks != 0 {
+        if used != 0 || info.reserved_blocks != 0 {
             return Err(Failure::Wrong(format!("the group is empty and {used} blocks are in use: {info:?}")));
         }
         Ok(self.client.close().await?)

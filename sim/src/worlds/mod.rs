@@ -304,7 +304,7 @@ impl History {
     }
 
     fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<Age> {
-        group.set_patience(Some(Duration::from_micros(self.plan.patience)));
+        group.set_no_space_timeout(Some(Duration::from_micros(self.plan.no_space_timeout)));
         let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
         Arc::new(Age::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
     }

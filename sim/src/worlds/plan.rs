@@ -87,7 +87,7 @@ pub struct Plan {
     /// Physical volumes join, leave, grow, shrink, and are taken out of use.
     pub changes_pvs: bool,
     /// How long writes are held, in microseconds.
-    pub patience: u64,
+    pub no_space_timeout: u64,
     pub items: Vec<Item>,
 }
 
@@ -105,13 +105,13 @@ impl Plan {
         setup.config.fill_keeps = *apart.pick(&[0, 10, 25]);
         let delays = delays(&mut rng);
         let lives = rng.range(1, 4) as usize;
-        let patience = rng.range(1, 40) * 500;
+        let no_space_timeout = rng.range(1, 40) * 500;
         let mut items = Items { rng, items: Vec::new(), life: 0 };
         for life in 0..lives {
             items.life = life;
             items.life(is_full, faults);
         }
-        Plan { setup, delays, lives, is_full, changes_pvs, patience, items: items.items }
+        Plan { setup, delays, lives, is_full, changes_pvs, no_space_timeout, items: items.items }
     }
 
     /// Drops all items but these.

@@ -16,7 +16,7 @@ pub enum Outcome {
     Ok,
     Report(Box<GroupReport>),
     Places(Vec<VolumePlaces>),
-    /// Whole extents that are free and promised to nobody.
+    /// Whole extents that are free and reserved for nobody.
     Free {
         extents: u64,
     },

@@ -65,7 +65,7 @@ fn report(volumes: u64) -> GroupReport {
         blocks: 9216,
         free_blocks: 8192,
         available_blocks: 8191,
-        promised_blocks: 1,
+        reserved_blocks: 1,
         pending_blocks: 2,
         metadata_blocks: 3,
         sequence: 4,

@@ -15,13 +15,13 @@ pub struct GroupReport {
     pub uuid: Uuid,
     pub extent_blocks: u64,
     pub extents: u64,
-    /// Extents neither used nor promised.
+    /// Extents neither used nor reserved.
     pub free_extents: u64,
     /// Of these, what can be taken: they are on physical volumes that are allocatable.
     pub allocatable_extents: u64,
     pub blocks: u64,
     pub free_blocks: u64,
-    pub promised_blocks: u64,
+    pub reserved_blocks: u64,
     pub pending_blocks: u64,
     pub metadata_blocks: u64,
     pub sequence: u64,
@@ -101,7 +101,7 @@ impl GroupReport {
             allocatable_extents: info.allocatable_extents,
             blocks: info.blocks,
             free_blocks: info.free_blocks,
-            promised_blocks: info.promised_blocks,
+            reserved_blocks: info.reserved_blocks,
             pending_blocks: info.pending_blocks,
             metadata_blocks: info.metadata_blocks,
             sequence: info.sequence,

@@ -72,7 +72,7 @@ impl Service {
             Err(Error::NoSpace { needed, free }) => {
                 let extent_blocks = self.group.info().extent_blocks.max(1);
                 let message = format!(
-                    "Physical volume \"{path}\" has space that is promised to volumes of volume group \"{}\": {} extents are, \
+                    "Physical volume \"{path}\" has space that is reserved for volumes of volume group \"{}\": {} extents are, \
                      and the others have {}. Remove snapshots that have a size, or add a physical volume.",
                     self.name,
                     needed.div_ceil(extent_blocks),
@@ -203,7 +203,7 @@ impl Service {
             Err(Error::NoSpace { needed, free }) => {
                 let extent_blocks = self.group.info().extent_blocks.max(1);
                 let message = format!(
-                    "{path}: cannot resize to {extents} extents: {} would go, and only {} are promised to no volume of volume \
+                    "{path}: cannot resize to {extents} extents: {} would go, and only {} are reserved for no volume of volume \
                      group \"{}\". Remove snapshots that have a size, or add a physical volume.",
                     needed / extent_blocks,
                     free / extent_blocks,

@@ -38,7 +38,7 @@ impl Service {
         {
             self.log(&self.failure(&error, "").message);
         }
-        self.warnings.tell_failing(notes, &self.name, self.group.out_of_patience());
+        self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
         self.warnings.tell_bad_places(notes, &self.name, self.group.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
         self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);

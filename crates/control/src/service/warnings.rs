@@ -63,7 +63,7 @@ fn step(percent: f64, steps: &[u64]) -> u64 {
     steps.iter().copied().filter(|&step| percent >= step as f64).max().unwrap_or(0)
 }
 
-/// Whether the volume's writes take space that was not promised to it.
+/// Whether the volume's writes take space that was not reserved for it.
 pub fn needs_free_space(volume: &VolumeMeta) -> bool {
     volume.kind == VolumeKind::Thin || (volume.origin.is_some() && volume.reserve.is_none())
 }
@@ -98,7 +98,7 @@ impl Warnings {
         let mut levels = Vec::new();
         // What is free where no space is taken from helps nobody.
         let used = group.blocks.saturating_sub(group.available_blocks);
-        // A group that is full of promises which are all kept is not in danger.
+        // A group that is full of reservations which are all used is not in danger.
         let full = if at_risk { percent(used, group.blocks) } else { 0.0 };
         let message = format!(
             "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",

@@ -2,7 +2,7 @@ use super::*;
 use rowen_engine::group::{Attributes, FullPolicy};
 use rowen_engine::units::{Uuid, VolumeId};
 
-fn group(free_blocks: u64, promised_blocks: u64) -> GroupInfo {
+fn group(free_blocks: u64, reserved_blocks: u64) -> GroupInfo {
     GroupInfo {
         uuid: Uuid::default(),
         name: "vg".into(),
@@ -12,8 +12,8 @@ fn group(free_blocks: u64, promised_blocks: u64) -> GroupInfo {
         allocatable_extents: 0,
         blocks: 1000,
         free_blocks,
-        available_blocks: free_blocks - promised_blocks,
-        promised_blocks,
+        available_blocks: free_blocks - reserved_blocks,
+        reserved_blocks,
         pending_blocks: 0,
         metadata_blocks: 0,
         sequence: 1,
@@ -83,12 +83,12 @@ fn thresholds_can_be_set() {
 }
 
 #[test]
-fn promised_space_is_not_free() {
+fn reserved_space_is_not_free() {
     assert_eq!(warnings().look(&group(500, 450), true, &[], &[]).len(), 1);
 }
 
 #[test]
-fn a_group_whose_promises_are_all_kept_may_be_full() {
+fn a_group_whose_reservations_are_all_used_may_be_full() {
     assert!(warnings().look(&group(0, 0), false, &[], &[snapshot(1)]).is_empty());
 }
 

@@ -4,7 +4,7 @@ use super::Core;
 use crate::error::{Error, Result};
 use crate::map::MapError;
 use crate::space::metadata::{LEAST_METADATA, Room};
-use crate::space::{AllocError, Hands, OpenArenas, Run, Space};
+use crate::space::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::units::VgBlock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -85,7 +85,7 @@ impl Core {
 
     /// M9
     async fn take_pieces(&self) -> Result<Vec<[Run; 2]>> {
-        let plan = self.with_nodes_privileged(|| self.space.lock().pieces_for_metadata(self.hands())).await?;
+        let plan = self.with_nodes_privileged(|| self.space.lock().pieces_for_metadata(self.alloc_context())).await?;
         let mut taken: Vec<[Run; 2]> = Vec::new();
         for pair in plan {
             self.meta.lock().expect_pair();
@@ -108,7 +108,7 @@ impl Core {
             let take = || {
                 let _gate = self.gate.read();
                 let keep = self.meta.lock().kept_from_growth();
-                let is_taken = self.space.lock().take_if_free(Hands { keep, ..self.hands() }, run)?;
+                let is_taken = self.space.lock().take_if_free(AllocContext { keep, ..self.alloc_context() }, run)?;
                 if is_taken {
                     self.growth.taken.lock().push(run);
                 }
@@ -140,7 +140,7 @@ impl Core {
         let mut space = self.space.lock();
         let placement = self.placement();
         let blocks = placement.extent_blocks;
-        let one = |space: &mut Space, from| match space.alloc_contiguous(self.hands(), blocks, from, open) {
+        let one = |space: &mut Space, from| match space.alloc_contiguous(self.alloc_context(), blocks, from, open) {
             Ok(run) => Ok(run),
             Err(AllocError::Map(error)) => Err(error),
             Err(_) => Ok(None),
@@ -161,7 +161,7 @@ impl Core {
             }
             outcome => {
                 // Nobody saw it: it goes straight back.
-                if space.add_free(self.hands(), first).is_err() {
+                if space.add_free(self.alloc_context(), first).is_err() {
                     space.free_later(first);
                 }
                 outcome.map(|_| None)

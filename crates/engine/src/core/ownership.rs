@@ -9,12 +9,12 @@ use crate::units::{Epoch, MetaBlock};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
     pub parent_epoch: Epoch,
-    pub absorb: Option<Absorb>,
+    pub merge_cursor: Option<MergeCursor>,
 }
 
 /// A parent on its way out: below `cursor` it is gone, and only what is as old as `lower` is still shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Absorb {
+pub struct MergeCursor {
     pub cursor: u64,
     pub lower: Epoch,
 }
@@ -22,12 +22,12 @@ pub struct Absorb {
 impl Ownership {
     pub fn owns(&self, birth: Epoch, end: Option<u64>) -> bool {
         birth > self.parent_epoch
-            || self.absorb.is_some_and(|a| birth > a.lower && end.is_some_and(|end| end <= a.cursor))
+            || self.merge_cursor.is_some_and(|a| birth > a.lower && end.is_some_and(|end| end <= a.cursor))
     }
 
     /// Where an extent has to be cut so that each piece has one owner.
     pub fn boundary(&self, start: u64, end: u64) -> Option<u64> {
-        self.absorb.map(|a| a.cursor).filter(|cursor| start < *cursor && *cursor < end)
+        self.merge_cursor.map(|a| a.cursor).filter(|cursor| start < *cursor && *cursor < end)
     }
 }
 

@@ -314,7 +314,7 @@ fn sample_stream() -> stream::Stream {
         mapped: 3,
         written: 2,
         own: -1,
-        guard: Some(VolumeId(3)),
+        charged: Some(VolumeId(3)),
         cursor: 4,
         progress: 5,
         dead: vec![(crate::units::Epoch(1), 6), (crate::units::Epoch(2), 7)],

@@ -55,7 +55,7 @@ impl Group {
                     });
                 }
                 self.core
-                    .with_nodes_privileged(|| self.core.space.lock().mark_used(self.core.hands(), (start, len)))
+                    .with_nodes_privileged(|| self.core.space.lock().mark_used(self.core.alloc_context(), (start, len)))
                     .await?;
             }
         }
@@ -178,8 +178,8 @@ impl Group {
         Ok(volume)
     }
 
-    /// Recomputes promises and reserves from the counters.
-    pub(super) fn settle_promises(&self) {
+    /// Recomputes reservations and reserves from the counters.
+    pub(super) fn settle_reservations(&self) {
         let catalog = self.catalog.read();
         let holdings = Holdings(&catalog);
         let mut shortfall = 0;
@@ -192,7 +192,7 @@ impl Group {
         let reserves: Vec<_> =
             reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: holdings.held(id) })).collect();
         let mut space = self.core.space.lock();
-        space.promise_anew(shortfall);
+        space.reserve_anew(shortfall);
         for (id, reserve) in reserves {
             space.set_reserve(id, Some(reserve));
         }

@@ -32,7 +32,7 @@ pub struct Catalog {
     /// The trees that C2 names.
     removable: BTreeSet<TreeId>,
     /// The points that are charged to a volume.
-    guarded: BTreeMap<VolumeId, BTreeSet<TreeId>>,
+    charged: BTreeMap<VolumeId, BTreeSet<TreeId>>,
     /// The volumes that were made from another one.
     snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>>,
     /// Of the points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory alone.
@@ -61,7 +61,7 @@ impl Catalog {
             next_tree,
             attributes,
             removable: BTreeSet::new(),
-            guarded: BTreeMap::new(),
+            charged: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             searched: BTreeMap::new(),
             points,
@@ -103,14 +103,14 @@ impl Catalog {
 
     /// A point or dying tree. One that is there under this id is replaced.
     pub fn insert_tree(&mut self, tree: TreeMeta) {
-        let (id, guard) = (tree.id, tree.guard);
+        let (id, charged) = (tree.id, tree.charged);
         self.points.came(tree.epoch);
         if let Some(before) = self.trees.insert(id, tree) {
             self.points.went(before.epoch);
-            forget(&mut self.guarded, before.guard, &id);
+            forget(&mut self.charged, before.charged, &id);
         }
-        if let Some(guard) = guard {
-            self.guarded.entry(guard).or_default().insert(id);
+        if let Some(charged) = charged {
+            self.charged.entry(charged).or_default().insert(id);
         }
         self.count_children(id);
     }
@@ -118,14 +118,14 @@ impl Catalog {
     pub fn remove_tree(&mut self, id: TreeId) -> Option<TreeMeta> {
         let tree = self.trees.remove(&id)?;
         self.points.went(tree.epoch);
-        forget(&mut self.guarded, tree.guard.filter(|_| !planted::is("guard_kept")), &id);
+        forget(&mut self.charged, tree.charged.filter(|_| !planted::is("charged_kept")), &id);
         self.removable.remove(&id);
         Some(tree)
     }
 
     /// The points that are charged to a volume.
-    pub fn guarded_by(&self, volume: VolumeId) -> impl Iterator<Item = TreeId> + '_ {
-        self.guarded.get(&volume).into_iter().flatten().copied()
+    pub fn charged_to(&self, volume: VolumeId) -> impl Iterator<Item = TreeId> + '_ {
+        self.charged.get(&volume).into_iter().flatten().copied()
     }
 
     /// Whether C2 names the tree may have changed.
@@ -143,9 +143,9 @@ impl Catalog {
     pub fn is_kept_well(&self) -> bool {
         let children = |tree: &TreeMeta| self.children.get(&tree.id).map_or(0, BTreeSet::len);
         let removable = self.trees.values().filter(|tree| children(tree) <= 1).map(|tree| tree.id);
-        let mut guarded: BTreeMap<VolumeId, BTreeSet<TreeId>> = BTreeMap::new();
+        let mut charged: BTreeMap<VolumeId, BTreeSet<TreeId>> = BTreeMap::new();
         for tree in self.trees.values() {
-            tree.guard.map(|guard| guarded.entry(guard).or_default().insert(tree.id));
+            tree.charged.map(|snapshot| charged.entry(snapshot).or_default().insert(tree.id));
         }
         let mut snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>> = BTreeMap::new();
         for volume in self.volumes.values() {
@@ -154,7 +154,7 @@ impl Catalog {
         }
         self.trees.values().all(|tree| tree.kind != TreeKind::Head)
             && removable.eq(self.removable.iter().copied())
-            && self.guarded == guarded
+            && self.charged == charged
             && self.snapshots.iter().filter(|(origin, _)| self.volumes.contains_key(origin)).eq(&snapshots)
     }
 
@@ -284,7 +284,7 @@ pub(super) fn empty_head(id: TreeId, birth: Epoch) -> TreeMeta {
         mapped: 0,
         written: 0,
         own: 0,
-        guard: None,
+        charged: None,
         cursor: 0,
         progress: 0,
         dead: Vec::new(),

@@ -3,9 +3,15 @@
 use super::*;
 use crate::planted::must_be_found;
 
-fn point(id: u64, parent: Option<u64>, guard: Option<u64>) -> TreeMeta {
+fn point(id: u64, parent: Option<u64>, charged: Option<u64>) -> TreeMeta {
     let head = empty_head(TreeId(id), Epoch(id));
-    TreeMeta { kind: TreeKind::Point, epoch: Epoch(id), parent: parent.map(TreeId), guard: guard.map(VolumeId), ..head }
+    TreeMeta {
+        kind: TreeKind::Point,
+        epoch: Epoch(id),
+        parent: parent.map(TreeId),
+        charged: charged.map(VolumeId),
+        ..head
+    }
 }
 
 /// A point is dying while it has one child or none, and what is charged to a volume goes with its point.
@@ -20,18 +26,18 @@ fn what_is_kept_beside_trees_follows_them() {
         (0..2).for_each(|head| catalog.add_child(Some(TreeId(child)), TreeId(10 * child + head)));
     }
     assert_eq!((catalog.next_removal(), catalog.is_kept_well()), (None, true), "C2, C4");
-    assert_eq!(catalog.guarded_by(VolumeId(5)).count(), 3);
+    assert_eq!(catalog.charged_to(VolumeId(5)).count(), 3);
     catalog.remove_child(Some(TreeId(1)), TreeId(3));
     assert_eq!((catalog.next_removal(), catalog.is_kept_well()), (Some(TreeId(1)), true), "C2: it has one child");
     catalog.remove_tree(TreeId(1));
     catalog.insert_tree(point(2, None, None));
-    assert_eq!(catalog.guarded_by(VolumeId(5)).collect::<Vec<_>>(), [TreeId(3)]);
+    assert_eq!(catalog.charged_to(VolumeId(5)).collect::<Vec<_>>(), [TreeId(3)]);
     assert!(catalog.is_kept_well(), "C4");
 }
 
 #[test]
 fn a_catalog_that_is_not_kept_is_found() {
-    for bug in ["heir_not_named", "guard_kept"] {
+    for bug in ["heir_not_named", "charged_kept"] {
         must_be_found(bug, what_is_kept_beside_trees_follows_them);
     }
 }

@@ -130,7 +130,7 @@ impl Group {
             if !is_short || metadata >= most || self.core.planted("no_room_for_looks") {
                 return Ok(());
             }
-            // Nothing that is promised goes to it, nor what is nearly all that is left.
+            // Nothing that is reserved goes to it, nor what is nearly all that is left.
             let is_there_plenty =
                 self.core.space.lock().available() > self.core.placement().count() / METADATA_FOR_LOOKS;
             let open = if is_there_plenty { OpenArenas::Kept } else { OpenArenas::Stay };
@@ -347,14 +347,14 @@ impl<'a> Check<'a> {
     /// Marks blocks, which are there, as used. The first one that was used before is returned.
     fn mark(&mut self, start: u64, len: u64) -> Option<u64> {
         let first = self.group.core.placement().number_of(start);
-        let mut twice = None;
+        let mut double_free = None;
         for i in 0..len {
             if self.is_used(first + i) {
-                twice = twice.or(Some(start + i));
+                double_free = double_free.or(Some(start + i));
             }
             self.set_used(first + i);
         }
-        twice
+        double_free
     }
 
     async fn run(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {

@@ -21,7 +21,7 @@ use crate::journal::places::BadPlaces;
 use crate::journal::{Capture, Keeper};
 use crate::model::{Attributes, GroupAttributes, TreeMeta};
 use crate::planted;
-use crate::space::{COMMIT_STEP, Hands, OpenArenas, Run, join_runs};
+use crate::space::{AllocContext, COMMIT_STEP, OpenArenas, Run, join_runs};
 use crate::units::{BLOCK_SIZE, MetaBlock, VgBlock};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -235,7 +235,7 @@ impl Group {
             let some = || {
                 let _gate = self.core.gate.read();
                 let keep = keep();
-                self.core.space.lock().finish_commit(Hands { keep, ..self.core.hands() })
+                self.core.space.lock().finish_commit(AllocContext { keep, ..self.core.alloc_context() })
             };
             let before = self.core.cache.dirty_bytes();
             let outcome = self.core.with_nodes_privileged(some).await;

@@ -114,7 +114,7 @@ impl Group {
     }
 
     fn large(&self, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, Trouble> {
-        let taken = self.core.space.lock().alloc_large(self.core.hands(), blocks, places)?;
+        let taken = self.core.space.lock().alloc_large(self.core.alloc_context(), blocks, places)?;
         taken.map_err(|free| Error::NoSpace { needed: blocks, free }.into())
     }
 
@@ -141,14 +141,14 @@ impl Group {
         Ok(places)
     }
 
-    /// The free blocks of these extents, as far as they are promised to nobody. What is taken or given back meanwhile may be
+    /// The free blocks of these extents, as far as they are reserved for nobody. What is taken or given back meanwhile may be
     /// counted or not.
     pub async fn free_on(&self, on: &[PvExtents]) -> Result<u64> {
         let mut free = 0;
         for mut place in self.places_on(on)? {
             free += self.core.space.lock().unused_in(&place);
             loop {
-                let count = || self.core.space.lock().count_free(self.core.hands(), &place);
+                let count = || self.core.space.lock().count_free(self.core.alloc_context(), &place);
                 let (counted, next) = self.core.with_nodes_privileged(count).await?;
                 free += counted;
                 let Some(next) = next else { break };
@@ -164,7 +164,7 @@ impl Group {
         for (mut start, len) in runs.iter().copied() {
             let end = start + len;
             while start < end {
-                match space.add_free(self.core.hands(), (start, end - start)) {
+                match space.add_free(self.core.alloc_context(), (start, end - start)) {
                     Ok(part) => start += part,
                     Err(_) => {
                         space.free_later((start, end - start));

@@ -94,7 +94,7 @@ impl Group {
         while start < end {
             let step = || {
                 let _gate = self.core.gate.read();
-                self.core.space.lock().add_free(self.core.hands(), (start, end - start))
+                self.core.space.lock().add_free(self.core.alloc_context(), (start, end - start))
             };
             start += self.core.with_nodes_privileged(step).await?;
         }

@@ -12,7 +12,7 @@ pub(super) struct Holdings<'a>(pub &'a Catalog);
 impl Holdings<'_> {
     /// Blocks held for a snapshot: its own, and what the others under its point no longer use.
     pub fn held(&self, snapshot: VolumeId) -> u64 {
-        let children = self.0.guarded_by(snapshot).flat_map(|point| self.0.children_of(point));
+        let children = self.0.charged_to(snapshot).flat_map(|point| self.0.children_of(point));
         children.map(|child| self.share(child, snapshot)).sum()
     }
 

@@ -41,7 +41,7 @@ impl Group {
     }
 
     /// Sees to it that nothing but the journal is on the physical volume: metadata moves away, and what is being freed is
-    /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is promised.
+    /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is reserved.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.check_writable()?;
         let root = self.root.lock().group.clone();
@@ -50,7 +50,7 @@ impl Group {
         let wanted = range.end - range.start - (journal.end - journal.start);
         self.empty(&range, || {
             let _gate = self.core.gate.read();
-            self.core.space.lock().is_pv_free(self.core.hands(), usize::from(pv.0), wanted)
+            self.core.space.lock().is_pv_free(self.core.alloc_context(), usize::from(pv.0), wanted)
         })
         .await
     }
@@ -104,7 +104,7 @@ impl Group {
             // One critical section, and no checkpoint beside it: none sees half of it.
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
-            if !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
+            if !self.core.space.lock().take_pv(self.core.alloc_context(), index, &mut runs)? {
                 return Ok(false);
             }
             catalog.attributes.forget_pv(index);
@@ -199,7 +199,7 @@ impl Group {
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
             let is_clear = self.core.meta.lock().copies_in(&range).is_empty();
-            if !is_clear || !self.core.space.lock().take_pv(self.core.hands(), index, &mut runs)? {
+            if !is_clear || !self.core.space.lock().take_pv(self.core.alloc_context(), index, &mut runs)? {
                 return Ok(false);
             }
             catalog.attributes.forget_pv(index);
@@ -249,7 +249,12 @@ impl Group {
         for from in [0, range.end] {
             let take = || {
                 let _gate = self.core.gate.read();
-                match self.core.space.lock().alloc_contiguous(self.core.hands(), blocks, from, OpenArenas::Close) {
+                match self.core.space.lock().alloc_contiguous(
+                    self.core.alloc_context(),
+                    blocks,
+                    from,
+                    OpenArenas::Close,
+                ) {
                     Ok(run) => Ok(run),
                     Err(AllocError::Map(error)) => Err(error),
                     Err(_) => Ok(None),

@@ -14,7 +14,7 @@ use super::evidence::{prove, scan_journal};
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
 use super::{Group, Root};
-use crate::core::{Absorb, Core};
+use crate::core::{Core, MergeCursor};
 use crate::dead::Points;
 use crate::disk::{DiskOp, Disks, start};
 use crate::error::Result;
@@ -155,7 +155,9 @@ impl Group {
         let ends = root.pvs.iter().map(|pv| (pv.first_extent + pv.extents) * root.extent_blocks);
         let pv_free = ends.zip(stream.pv_free.iter().copied()).collect();
         let mut space = Space::new(stream.free_tree, stream.free_blocks, Pvs::new(pv_free));
-        (0..root.pvs.len()).filter(|pv| stream.attributes.unallocatable.has(*pv)).for_each(|pv| space.bar(pv));
+        (0..root.pvs.len())
+            .filter(|pv| stream.attributes.unallocatable.has(*pv))
+            .for_each(|pv| space.make_unallocatable(pv));
         for arena in &stream.arenas {
             if !space.restore_arena(arena.start, arena.len, &arena.used) {
                 return Err(stream_corrupt("two arenas overlap"));
@@ -195,12 +197,12 @@ impl Group {
         }
         group.return_freed().await?;
         group.replay(applied).await?;
-        group.settle_promises();
+        group.settle_reservations();
         #[cfg(feature = "planted")]
         {
             let mut space = group.core.space.lock();
             space.reuse_early = group.core.planted("reuse_early");
-            space.take_barred = group.core.planted("take_barred");
+            space.take_unallocatable = group.core.planted("take_unallocatable");
         }
         if !read_only {
             group.checkpoint_turn(group.final_ticket(), false).await?;
@@ -241,7 +243,7 @@ impl Group {
             let mut state = State::new(meta.clone(), head, parent, placement.clone());
             if let Some(parent) = parent.filter(|p| p.kind == TreeKind::Dying) {
                 let lower = catalog.epoch_of(parent.parent);
-                state.set_absorb(Some(Absorb { cursor: parent.cursor, lower }));
+                state.set_merge_cursor(Some(MergeCursor { cursor: parent.cursor, lower }));
             }
             catalog.heads.insert(state.head.id, id);
             let volume = Volume { core: self.core.clone(), id, state: Mutex::new(state) };

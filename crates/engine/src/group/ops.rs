@@ -6,7 +6,7 @@ use super::catalog::Catalog;
 use super::checkpoint::{tag_bytes, volume_bytes};
 use super::holdings::Holdings;
 use super::pools::is_pool;
-use crate::core::Absorb;
+use crate::core::MergeCursor;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
@@ -223,7 +223,7 @@ impl Group {
     }
 
     /// Takes space from the physical volume from now on, or takes none from it any more: what lies there stays, and is read
-    /// and written in place. [`Error::NoSpace`]: what is promised would have too little room elsewhere.
+    /// and written in place. [`Error::NoSpace`]: what is reserved would have too little room elsewhere.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
         self.check_writable()?;
         let index = usize::from(pv.0);
@@ -234,7 +234,8 @@ impl Group {
             let change = || {
                 let _gate = self.core.gate.read();
                 let mut catalog = self.catalog_mut();
-                let outcome = self.core.space.lock().set_allocatable(self.core.hands(), index, is_allocatable)?;
+                let outcome =
+                    self.core.space.lock().set_allocatable(self.core.alloc_context(), index, is_allocatable)?;
                 if outcome.is_ok() {
                     catalog.attributes.unallocatable.set(index, !is_allocatable);
                 }
@@ -245,8 +246,8 @@ impl Group {
                 Err(_) if self.more_space().await? => {}
                 Err(too_few) => {
                     let space = self.core.space.lock();
-                    let (needed, promised) = (space.promised(), space.promised());
-                    return Err(Error::NoSpace { needed, free: promised.saturating_sub(too_few) });
+                    let (needed, reserved) = (space.reserved_blocks(), space.reserved_blocks());
+                    return Err(Error::NoSpace { needed, free: reserved.saturating_sub(too_few) });
                 }
             }
         }
@@ -336,8 +337,8 @@ impl Group {
     }
 
     /// Takes over what recovery or a merge has to know of a live head's parent under removal.
-    pub(super) fn set_absorb(volume: &Volume, absorb: Option<Absorb>) {
-        volume.state.lock().set_absorb(absorb);
+    pub(super) fn set_merge_cursor(volume: &Volume, merge_cursor: Option<MergeCursor>) {
+        volume.state.lock().set_merge_cursor(merge_cursor);
     }
 }
 

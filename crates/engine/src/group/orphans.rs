@@ -79,8 +79,8 @@ impl Group {
         let mut catalog = self.catalog_mut();
         let left = catalog.orphans_at_most(point);
         catalog.searched.insert(point, left);
-        let guard = catalog.trees.get(&point).and_then(|point| point.guard);
-        Ok(self.recount_reserve(&catalog, guard))
+        let charged = catalog.trees.get(&point).and_then(|point| point.charged);
+        Ok(self.recount_reserve(&catalog, charged))
     }
 
     /// Frees the orphans of one leaf, in one critical section. Returns the new cursor; `None`: done.
@@ -124,7 +124,7 @@ impl Group {
                     cache: &core.cache,
                     generation: core.generation(),
                     birth: meta.epoch,
-                    ownership: Ownership { parent_epoch: lower, absorb: None },
+                    ownership: Ownership { parent_epoch: lower, merge_cursor: None },
                     privileged: true,
                 };
                 map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;

@@ -23,8 +23,8 @@ pub(super) fn is_pool_name(name: &str, attributes: &Attributes) -> bool {
 
 impl Group {
     /// How long writes wait for room where that is their policy; `None`: for ever.
-    pub fn set_patience(&self, limit: Option<Duration>) {
-        self.core.patience.set_limit(limit);
+    pub fn set_no_space_timeout(&self, limit: Option<Duration>) {
+        self.core.no_space_timeout.set_limit(limit);
         self.core.space_event.notify();
     }
 
@@ -36,8 +36,8 @@ impl Group {
     }
 
     /// The pools whose writes fail because they have waited for room for too long; `None`: those that wait for the group's own.
-    pub fn out_of_patience(&self) -> Vec<Option<String>> {
-        self.core.patience.over()
+    pub fn timed_out(&self) -> Vec<Option<String>> {
+        self.core.no_space_timeout.over()
     }
 
     /// What the pool's volumes may still take, counted anew. Of a pool that is not there: as many blocks as they like.

@@ -66,7 +66,7 @@ impl Group {
     }
 
     /// The physical volume has so many bytes of its disk from now on. What it loses holds no data then; metadata moves away from
-    /// there. [`Error::Busy`]: something else lies there. [`Error::NoSpace`]: what is promised would have too little room.
+    /// there. [`Error::Busy`]: something else lies there. [`Error::NoSpace`]: what is reserved would have too little room.
     /// [`Error::Invalid`]: there are no numbers for so many extents ([`most_extents`](Self::most_extents)), the disk is smaller,
     /// or it would have no extent. None of these has changed the table.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
@@ -120,7 +120,7 @@ impl Group {
                 let _gate = self.core.gate.read();
                 let catalog = self.catalog_mut();
                 let run = (range.start, range.end - range.start);
-                outcome = self.core.space.lock().cut_pv(self.core.hands(), index, run)?;
+                outcome = self.core.space.lock().cut_pv(self.core.alloc_context(), index, run)?;
                 if outcome == Cut::Done {
                     self.place_anew(&catalog, &placement);
                 }
@@ -128,7 +128,7 @@ impl Group {
             })
             .await;
         match (emptied, outcome) {
-            (Err(Error::Busy(_)), Cut::Promised { needed, free }) => Err(Error::NoSpace { needed, free }),
+            (Err(Error::Busy(_)), Cut::Reserved { needed, free }) => Err(Error::NoSpace { needed, free }),
             (emptied, _) => {
                 emptied?;
                 self.checkpoint().await

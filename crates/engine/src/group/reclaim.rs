@@ -25,7 +25,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::holdings::Holdings;
-use crate::core::{Absent, Absorb, Core, Pace, count};
+use crate::core::{Absent, Core, MergeCursor, Pace, count};
 use crate::dead;
 use crate::error::{Error, Result};
 use crate::map::{self, Extent, MapError, NodeRef};
@@ -233,7 +233,7 @@ impl Group {
         let (cursor, parent) = (tree.cursor, tree.parent);
         let lower = catalog.epoch_of(parent);
         if let Some(child) = live_child(&catalog, id) {
-            Group::set_absorb(&child, Some(Absorb { cursor, lower }));
+            Group::set_merge_cursor(&child, Some(MergeCursor { cursor, lower }));
         }
         Ok(())
     }
@@ -266,10 +266,10 @@ impl Group {
                     state.set_parent(parent.as_ref());
                     drop(state);
                     self.want_rehoming(volume.id);
-                    return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.guard)));
+                    return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.charged)));
                 };
                 if !core.planted("cursor_untold") {
-                    state.set_absorb(Some(Absorb { cursor: next, lower }));
+                    state.set_merge_cursor(Some(MergeCursor { cursor: next, lower }));
                 }
             }
             None => {
@@ -277,9 +277,9 @@ impl Group {
                 if step_merge(core, &mut catalog, &dying, &heir.tree, lower, &lost)?.is_none() {
                     let gone = self.finish_merge(&mut catalog, &mut heir, id);
                     heir.parent = gone.parent;
-                    let guard = gone.parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.guard);
+                    let charged = gone.parent.and_then(|p| catalog.trees.get(&p)).and_then(|p| p.charged);
                     catalog.insert_tree(heir);
-                    return Ok(self.recount_reserve(&catalog, guard));
+                    return Ok(self.recount_reserve(&catalog, charged));
                 }
             }
         }
@@ -301,12 +301,12 @@ impl Group {
     }
 
     /// Charges the snapshot with what it holds now that it took over another one's part.
-    pub(super) fn recount_reserve(&self, catalog: &Catalog, guard: Option<VolumeId>) -> Stepped {
-        let Some(guard) = guard else { return Stepped::TreeDone };
-        let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(guard) else { return Stepped::TreeDone };
-        let used = Holdings(catalog).held(guard);
-        self.core.space.lock().set_reserve(guard, Some(Reserve { blocks, used }));
-        if used > blocks { Stepped::Overdrawn(guard) } else { Stepped::TreeDone }
+    pub(super) fn recount_reserve(&self, catalog: &Catalog, charged: Option<VolumeId>) -> Stepped {
+        let Some(charged) = charged else { return Stepped::TreeDone };
+        let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(charged) else { return Stepped::TreeDone };
+        let used = Holdings(catalog).held(charged);
+        self.core.space.lock().set_reserve(charged, Some(Reserve { blocks, used }));
+        if used > blocks { Stepped::Overdrawn(charged) } else { Stepped::TreeDone }
     }
 
     /// Waits until background removal has nothing left to do. [`Error::NoSpace`]: it stands still (D6).

@@ -274,8 +274,9 @@ impl Search {
         }
         let ownership = state.ownership;
         // What is older than the parent is shared, with all below it.
-        let prune =
-            |node: map::NodeRef, _: u8, _: u64| Ok(ownership.absorb.is_none() && node.birth <= ownership.parent_epoch);
+        let prune = |node: map::NodeRef, _: u8, _: u64| {
+            Ok(ownership.merge_cursor.is_none() && node.birth <= ownership.parent_epoch)
+        };
         let step = map::walk_step(&self.volume.core.cache, &state.head.tree, self.cursor, &prune)?;
         let Some(leaf) = &step.leaf else { return Ok(Some((step.next, None))) };
         let mut before = None;

@@ -47,17 +47,17 @@ impl Group {
         let shortfall = state.shortfall();
         if !state.invalid() {
             let head = std::mem::replace(&mut state.head, empty_head(TreeId(u64::MAX), Epoch(1)));
-            self.bury(catalog, head);
+            self.retire(catalog, head);
         }
         let mut space = self.core.space.lock();
-        space.promise(-shortfall);
+        space.reserve_blocks(-shortfall);
         space.set_reserve(id, None);
         space.forget_volume(id);
         Ok(())
     }
 
     /// A head that no volume has any more.
-    fn bury(&self, catalog: &mut Catalog, head: TreeMeta) {
+    fn retire(&self, catalog: &mut Catalog, head: TreeMeta) {
         if !self.core.planted("head_kept") {
             catalog.heads.remove(&head.id);
         }
@@ -126,9 +126,9 @@ impl Group {
         state.meta.head = state.head.id;
         state.meta.blocks = from.meta.blocks;
         state.ownership = from.ownership;
-        state.charge = from.charge;
+        state.charged = from.charged;
         state.fresh = std::mem::take(&mut from.fresh);
-        self.bury(catalog, old);
+        self.retire(catalog, old);
         catalog.heads.insert(state.head.id, target);
         if consume {
             from.closed = true;
@@ -141,7 +141,7 @@ impl Group {
             space.set_reserve(source, None);
             space.forget_volume(source);
         }
-        space.promise(shortfall);
+        space.reserve_blocks(shortfall);
         Ok(())
     }
 
@@ -183,9 +183,9 @@ impl Group {
         state.meta.head = gone;
         let head = std::mem::replace(&mut state.head, empty_head(gone, Epoch(1)));
         state.ownership = Ownership::default();
-        self.bury(catalog, head);
+        self.retire(catalog, head);
         let mut space = self.core.space.lock();
-        space.promise(-shortfall);
+        space.reserve_blocks(-shortfall);
         space.set_reserve(id, None);
         space.forget_volume(id);
         Ok(())

@@ -26,11 +26,11 @@ impl Group {
         let extent_blocks = group.extent_blocks;
         let extents = group.pvs.iter().map(|pv| pv.extents).sum();
         let space = self.core.space.lock();
-        let free_extents = space.free_blocks().saturating_sub(space.promised()) / extent_blocks;
+        let free_extents = space.free_blocks().saturating_sub(space.reserved_blocks()) / extent_blocks;
         let allocatable_extents = (space.available() / extent_blocks).min(free_extents);
         // What can be taken, and what cannot.
         let mut left = [allocatable_extents, free_extents - allocatable_extents];
-        // Blocks in open arenas and promises belong to no physical volume yet: the last ones give them up first.
+        // Blocks in open arenas and reservations belong to no physical volume yet: the last ones give them up first.
         let pvs = group.pvs.iter().zip(space.pvs().free()).enumerate().map(|(index, (pv, free))| {
             let is_allocatable = space.pvs().is_allocatable(index);
             let left = &mut left[usize::from(!is_allocatable)];
@@ -57,7 +57,7 @@ impl Group {
             blocks: extents * extent_blocks,
             free_blocks: space.free_blocks(),
             available_blocks: space.available(),
-            promised_blocks: space.promised(),
+            reserved_blocks: space.reserved_blocks(),
             pending_blocks: space.pending_blocks(),
             metadata_blocks: self.core.meta.lock().total() * 2 + group.journal_blocks,
             sequence,
@@ -269,13 +269,13 @@ impl Sums {
             return;
         }
         let Some(parent) = tree.parent.and_then(|parent| catalog.trees.get(&parent)) else { return };
-        if let Some(guard) = parent.guard {
+        if let Some(charged) = parent.charged {
             let share = match (of, tree.kind) {
-                (Some(of), _) if of == guard => tree.own.max(0) as u64,
+                (Some(of), _) if of == charged => tree.own.max(0) as u64,
                 (Some(_), _) | (None, TreeKind::Point) => dead::above(&tree.dead, Epoch(0)),
                 _ => 0,
             };
-            *self.held.entry(guard).or_default() += share;
+            *self.held.entry(charged).or_default() += share;
         }
         let mut others = catalog.children_of(parent.id).filter(|child| *child != tree.id);
         if let (Some(other), None) = (others.next(), others.next())

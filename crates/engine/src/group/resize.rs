@@ -127,7 +127,7 @@ impl Group {
         let before = state.shortfall();
         state.meta.blocks = blocks;
         let change = state.shortfall() - before;
-        core.space.lock().promise(change);
+        core.space.lock().reserve_blocks(change);
         Ok(())
     }
 

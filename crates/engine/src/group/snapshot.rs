@@ -132,9 +132,9 @@ impl Group {
         state: &mut State,
         id: TreeId,
         epoch: Epoch,
-        guard: Option<VolumeId>,
+        charged: Option<VolumeId>,
     ) -> TreeMeta {
-        let point = TreeMeta { id, kind: TreeKind::Point, epoch, guard, ..state.head.clone() };
+        let point = TreeMeta { id, kind: TreeKind::Point, epoch, charged, ..state.head.clone() };
         catalog.next_tree = catalog.next_tree.max(id.0 + 1);
         catalog.remove_child(point.parent, state.head.id);
         catalog.add_child(point.parent, id);
@@ -171,7 +171,7 @@ pub(super) fn child_head(point: &TreeMeta, id: TreeId) -> TreeMeta {
         epoch: Epoch(0),
         birth: Epoch(point.epoch.0 + 1),
         own: 0,
-        guard: None,
+        charged: None,
         cursor: 0,
         progress: 0,
         dead: Vec::new(),

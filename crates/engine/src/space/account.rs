@@ -10,7 +10,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    pub fn promise(&self) -> i64 {
+    pub fn unused(&self) -> i64 {
         self.blocks.saturating_sub(self.used) as i64
     }
 }
@@ -18,9 +18,9 @@ impl Reserve {
 /// On whose account blocks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// From what is free and promised to nobody.
+    /// From what is free and reserved for nobody.
     Open,
-    /// A promise made to a thick volume, which shrinks by as much.
+    /// The reservation of a thick volume, which shrinks by as much.
     Thick,
     /// The reserve of this snapshot.
     Reserve(VolumeId),

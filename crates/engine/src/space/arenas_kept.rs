@@ -1,7 +1,7 @@
 //! Arenas as a checkpoint keeps them, and as recovery and `check` see them.
 
 use super::arena::Arena;
-use super::{Hands, Run, Space};
+use super::{AllocContext, Run, Space};
 use crate::map::{self, MapError};
 use crate::model::ArenaMeta;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ impl Space {
     /// Marks blocks as used that recovery found in the journal: out of the free tree, or out of an arena.
     /// Blocks that are used already (the record was carried out in part before the checkpoint) stay so.
     /// What the checkpoint freed and is not free yet has them no more.
-    pub fn mark_used(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
+    pub fn mark_used(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<(), MapError> {
         self.take_from_committing((start, len));
         let mut at = start;
         while at < start + len {
@@ -31,9 +31,9 @@ impl Space {
             let next_arena = self.arenas.range(at..).next().map_or(u64::MAX, |(base, _)| *base);
             let end = (start + len).min(next_arena);
             let mut found = map::Extents::new();
-            map::lookup(hands.cache, &self.free_tree, at, end, &mut found)?;
+            map::lookup(context.cache, &self.free_tree, at, end, &mut found)?;
             for e in found {
-                self.take_run(hands, (e.key, u64::from(e.len)))?;
+                self.take_run(context, (e.key, u64::from(e.len)))?;
             }
             at = end;
         }
@@ -105,6 +105,6 @@ impl Space {
     /// Unused blocks of arenas in `place` that may be taken.
     pub fn unused_in(&self, place: &Range<u64>) -> u64 {
         let part = |(start, len): Run| (start + len).min(place.end).saturating_sub(start.max(place.start));
-        self.arena_unused_runs().into_iter().filter(|(start, _)| !self.pvs.is_barred(*start)).map(part).sum()
+        self.arena_unused_runs().into_iter().filter(|(start, _)| !self.pvs.is_unallocatable(*start)).map(part).sum()
     }
 }

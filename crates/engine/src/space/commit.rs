@@ -1,7 +1,7 @@
 //! What is freed: it waits for a checkpoint, and becomes usable when that is durable (S2).
 
 use super::runs::join_runs;
-use super::{Hands, Run, Space};
+use super::{AllocContext, Run, Space};
 use crate::format::packed::packed_len;
 use crate::format::stream::RunRecord;
 use crate::map::MapError;
@@ -9,9 +9,9 @@ use crate::planted;
 
 impl Space {
     #[cfg(feature = "planted")]
-    pub(super) fn reuse_now(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
+    pub(super) fn reuse_now(&mut self, context: AllocContext<'_>) -> Result<(), MapError> {
         while let Some(run) = self.pending.last().copied().filter(|_| self.reuse_early) {
-            let len = self.put_back(hands, run)?;
+            let len = self.put_back(context, run)?;
             self.pending_blocks -= len;
             self.pending.pop();
             if len < run.1 {
@@ -56,10 +56,10 @@ impl Space {
 
     /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done. Where there are too few metadata
     /// blocks for that, the rest can wait for another checkpoint ([`abort_commit`](Self::abort_commit)).
-    pub fn finish_commit(&mut self, hands: Hands<'_>) -> Result<bool, MapError> {
+    pub fn finish_commit(&mut self, context: AllocContext<'_>) -> Result<bool, MapError> {
         for _ in 0..COMMIT_STEP {
             let Some(run) = self.committing.last().copied() else { return Ok(true) };
-            let len = self.put_back(hands, run)?;
+            let len = self.put_back(context, run)?;
             self.committing_blocks -= len;
             match self.committing.last_mut() {
                 Some(last) if last.1 > len => *last = (last.0 + len, last.1 - len),
@@ -84,7 +84,7 @@ impl Space {
     }
 
     /// Puts the first part of a run where it belongs: into the arena or the free tree. Returns its length.
-    fn put_back(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<u64, MapError> {
+    fn put_back(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<u64, MapError> {
         if let Some((base, arena)) = self.arena_of(start) {
             let part = len.min(base + arena.len - start);
             let within = start - base..start - base + part;
@@ -98,13 +98,13 @@ impl Space {
         let arena_behind = self.arenas.range(start..).next().filter(|_| !planted::is("freed_over_arena"));
         let next_arena = arena_behind.map_or(u64::MAX, |(base, _)| *base);
         let part = len.min(next_arena - start).min(self.pvs.end_of(start) - start).min(u64::from(u32::MAX));
-        self.put_run(hands, (start, part))?;
+        self.put_run(context, (start, part))?;
         Ok(part)
     }
 
     /// Adds space that never was in use (a new physical volume, a new group).
-    pub fn add_free(&mut self, hands: Hands<'_>, run: Run) -> Result<u64, MapError> {
-        self.put_back(hands, run)
+    pub fn add_free(&mut self, context: AllocContext<'_>, run: Run) -> Result<u64, MapError> {
+        self.put_back(context, run)
     }
 
     /// Blocks that the checkpoint under way frees.

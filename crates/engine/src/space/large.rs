@@ -1,7 +1,7 @@
 //! Runs that are allocated as a whole: for thick volumes, metadata and the journal.
 
 use super::longest::all_leaves;
-use super::{AllocError, Hands, OpenArenas, Run, Space};
+use super::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::map::MapError;
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ impl Space {
     /// are none. All or nothing, settled as `Open`. `Err`: there are only so many blocks.
     pub fn alloc_large(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         blocks: u64,
         places: &[Range<u64>],
     ) -> Result<Result<Vec<Run>, u64>, MapError> {
@@ -18,14 +18,14 @@ impl Space {
             return Ok(Err(self.available()));
         }
         let mut out: Vec<Run> = Vec::new();
-        let outcome = self.gather(hands, blocks, places, &mut out);
+        let outcome = self.gather(context, blocks, places, &mut out);
         if let Ok(true) = outcome {
             return Ok(Ok(out));
         }
         // Nobody saw these blocks: they go straight back.
         let found = out.iter().map(|(_, len)| len).sum();
         for run in out {
-            if self.put_run(hands, run).is_err() {
+            if self.put_run(context, run).is_err() {
                 self.free_later(run);
             }
         }
@@ -35,22 +35,22 @@ impl Space {
     /// False: there are not so many.
     fn gather(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         mut left: u64,
         places: &[Range<u64>],
         out: &mut Vec<Run>,
     ) -> Result<bool, MapError> {
         let mut min = left.min(u64::from(u32::MAX));
         while left > 0 {
-            match self.search_places(hands, min.min(left), places)? {
+            match self.search_places(context, min.min(left), places)? {
                 Some(e) => {
                     let run = (e.key, u64::from(e.len).min(left));
-                    self.take_run(hands, run)?;
+                    self.take_run(context, run)?;
                     out.push(run);
                     left -= run.1;
                 }
                 None if min > 1 => min = (min / 2).max(1),
-                None if self.arena_unused > 0 => self.close_arenas(hands)?,
+                None if self.arena_unused > 0 => self.close_arenas(context)?,
                 None => return Ok(false),
             }
         }
@@ -60,7 +60,7 @@ impl Space {
     /// One contiguous, aligned-to-nothing run of `blocks`, for metadata and the journal; from `from` on if possible.
     pub fn alloc_contiguous(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         blocks: u64,
         from: u64,
         open: OpenArenas,
@@ -69,36 +69,36 @@ impl Space {
             return Ok(None);
         }
         if open == OpenArenas::Stay {
-            return self.alloc_ahead(hands, blocks, from);
+            return self.alloc_ahead(context, blocks, from);
         }
-        if open == OpenArenas::Close && self.search(hands, blocks, from, &mut all_leaves())?.is_none() {
-            match self.close_arenas(hands) {
+        if open == OpenArenas::Close && self.search(context, blocks, from, &mut all_leaves())?.is_none() {
+            match self.close_arenas(context) {
                 // Some are closed: that may do.
                 Ok(()) | Err(MapError::NoSpace) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let Some(e) = self.search(hands, blocks, from, &mut all_leaves())? else { return Ok(None) };
+        let Some(e) = self.search(context, blocks, from, &mut all_leaves())? else { return Ok(None) };
         let run = (e.key, blocks);
-        self.take_run(hands, run)?;
+        self.take_run(context, run)?;
         Ok(Some(run))
     }
 
-    /// The same without need: nothing that is promised (S4), and nothing that has to be looked for. Where arenas are made of whole
+    /// The same without need: nothing that is reserved (S4), and nothing that has to be looked for. Where arenas are made of whole
     /// runs there are extents behind the last one; in what lies before it there may be millions of pieces.
-    fn alloc_ahead(&mut self, hands: Hands<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
-        if self.available() < blocks || self.open_in_tree() < self.no_extent_below {
+    fn alloc_ahead(&mut self, context: AllocContext<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
+        if self.available() < blocks || self.allocatable_in_tree() < self.no_extent_below {
             return Ok(None);
         }
-        let Some(e) = self.search_in(hands, blocks, from.max(self.search_from)..u64::MAX, &mut all_leaves())? else {
+        let Some(e) = self.search_in(context, blocks, from.max(self.search_from)..u64::MAX, &mut all_leaves())? else {
             if from <= self.search_from {
                 // One that was taken with it goes back.
-                self.no_extent_below = self.open_in_tree() + 2 * blocks;
+                self.no_extent_below = self.allocatable_in_tree() + 2 * blocks;
             }
             return Ok(None);
         };
         let run = (e.key, blocks);
-        self.take_run(hands, run)?;
+        self.take_run(context, run)?;
         Ok(Some(run))
     }
 }

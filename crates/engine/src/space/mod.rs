@@ -10,8 +10,8 @@
 //! * S2 A freed block becomes usable only when a checkpoint that no longer refers to it is durable (rule R8). Recovery
 //!   relies on it: a block that a journal record places was free at the checkpoint before.
 //! * S3 The free tree never overlaps an open arena.
-//! * S4 `promised` blocks (thick volumes' unmapped rest, unused reserves) are never handed to anyone else. Except to metadata
-//!   when nothing else is left: without it nobody's write could be mapped, those that the promise is for included.
+//! * S4 `reserved_blocks` (thick volumes' unmapped rest, unused reserves) are never handed to anyone else. Except to metadata
+//!   when nothing else is left: without it nobody's write could be mapped, those that the reservation is for included.
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
 //! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
 
@@ -23,7 +23,7 @@ mod commit;
 mod large;
 mod longest;
 pub mod metadata;
-pub mod patience;
+pub mod no_space_timeout;
 mod pieces;
 pub mod pools;
 mod pv_changes;
@@ -67,8 +67,8 @@ pub enum Cut {
     Done,
     /// Something lies there, or will be free only later.
     InUse,
-    /// Nothing lies there, but of so many blocks only some are promised to nobody.
-    Promised {
+    /// Nothing lies there, but of so many blocks only some are reserved for nobody.
+    Reserved {
         needed: u64,
         free: u64,
     },
@@ -82,7 +82,7 @@ pub enum AllocError {
     /// There are too few metadata blocks for one more write (M3).
     NotAdmitted,
     /// The free tree cannot be changed with the metadata blocks that there are for that (M4).
-    Untidy,
+    NoMetadataForFreeTree,
     /// Nothing left for this account.
     Full,
     /// The snapshot's reserve does not cover it.
@@ -96,7 +96,7 @@ pub enum AllocError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenArenas {
     Close,
-    /// They stay, but what is promised may be taken.
+    /// They stay, but what is reserved may be taken.
     Kept,
     Stay,
 }
@@ -104,7 +104,7 @@ pub enum OpenArenas {
 impl From<MapError> for AllocError {
     fn from(e: MapError) -> Self {
         match e {
-            MapError::NoSpace => AllocError::Untidy,
+            MapError::NoSpace => AllocError::NoMetadataForFreeTree,
             e => AllocError::Map(e),
         }
     }
@@ -120,7 +120,7 @@ pub struct Space {
     arena_order: VecDeque<u64>,
     arena_unused: u64,
     /// Of these, blocks that may not be handed out (S6): in arenas that begin there.
-    barred_unused: u64,
+    unallocatable_unused: u64,
     current: Map<VolumeId, u64>,
     /// The slot of (volume, chunk size, chunk): its arena's serial and its first block.
     slots: Map<(VolumeId, u64, u64), (u64, u64)>,
@@ -137,7 +137,7 @@ pub struct Space {
     /// Bytes that the runs being committed and the first so many pending ones take at the most, packed.
     packed: (usize, usize),
     reserves: Map<VolumeId, Reserve>,
-    promised: i64,
+    reserved_blocks: i64,
     search_from: u64,
     longest: Longest,
     leaves_for_arena: usize,
@@ -156,12 +156,12 @@ pub struct Space {
     pub reuse_early: bool,
     /// Planted bug: blocks are handed out wherever they are free, against S6.
     #[cfg(feature = "planted")]
-    pub take_barred: bool,
+    pub take_unallocatable: bool,
 }
 
 /// What the free tree needs to be changed.
 #[derive(Clone, Copy)]
-pub struct Hands<'a> {
+pub struct AllocContext<'a> {
     pub cache: &'a NodeCache,
     pub meta: &'a Mutex<MetaSpace>,
     pub generation: u64,
@@ -195,7 +195,7 @@ impl Space {
             arenas: BTreeMap::new(),
             arena_order: VecDeque::new(),
             arena_unused: 0,
-            barred_unused: 0,
+            unallocatable_unused: 0,
             current: Map::default(),
             slots: Map::default(),
             next_serial: 0,
@@ -211,7 +211,7 @@ impl Space {
             load: StreamLoad::default(),
             packed: (0, 0),
             reserves: Map::default(),
-            promised: 0,
+            reserved_blocks: 0,
             search_from: 0,
             longest: Longest::default(),
             leaves_for_arena: LEAVES_FOR_ARENA,
@@ -220,7 +220,7 @@ impl Space {
             #[cfg(feature = "planted")]
             reuse_early: false,
             #[cfg(feature = "planted")]
-            take_barred: false,
+            take_unallocatable: false,
         }
     }
 
@@ -240,24 +240,24 @@ impl Space {
 
     /// Blocks that nothing uses and that may be handed out (S6).
     pub fn allocatable_blocks(&self) -> u64 {
-        self.open_in_tree() + self.arena_unused.saturating_sub(self.barred_unused)
+        self.allocatable_in_tree() + self.arena_unused.saturating_sub(self.unallocatable_unused)
     }
 
     /// Blocks in the free tree that may be handed out.
-    fn open_in_tree(&self) -> u64 {
-        self.free.saturating_sub(self.pvs.barred())
+    fn allocatable_in_tree(&self) -> u64 {
+        self.free.saturating_sub(self.pvs.unallocatable())
     }
 
-    /// Free to be handed out, and promised to nobody.
+    /// Free to be handed out, and reserved for nobody.
     pub fn available(&self) -> u64 {
-        self.allocatable_blocks().saturating_sub(self.promised())
+        self.allocatable_blocks().saturating_sub(self.reserved_blocks())
     }
 
     /// Unused blocks of the arena that begins at `base` became more or fewer.
     fn count_unused(&mut self, base: u64, change: i64) {
         self.arena_unused = self.arena_unused.saturating_add_signed(change);
-        if self.pvs.is_barred(base) {
-            self.barred_unused = self.barred_unused.saturating_add_signed(change);
+        if self.pvs.is_unallocatable(base) {
+            self.unallocatable_unused = self.unallocatable_unused.saturating_add_signed(change);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Short runs of free space for metadata, where no whole extent is free (M9).
 
 use super::metadata::LEAST_METADATA;
-use super::{Hands, Run, Space};
+use super::{AllocContext, Run, Space};
 use crate::map::{self, MapError};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -14,14 +14,14 @@ const LEAST_GAIN: u64 = 2 * LEAVES as u64;
 impl Space {
     /// Pairs of free runs of the same length, the longest of those that lie together, for as many blocks as metadata grows by. The
     /// copies are on two physical volumes where two have free space. None: there are too few.
-    pub fn pieces_for_metadata(&self, hands: Hands<'_>) -> Result<Vec<[Run; 2]>, MapError> {
-        let mut places = self.pvs.open_each();
+    pub fn pieces_for_metadata(&self, context: AllocContext<'_>) -> Result<Vec<[Run; 2]>, MapError> {
+        let mut places = self.pvs.allocatable_each();
         places.sort_by_key(|(free, _)| Reverse(*free));
         let mut places = places.into_iter().map(|(_, place)| place);
         let Some(place) = places.next() else { return Ok(Vec::new()) };
-        let mut first = self.longest(hands, &place)?;
+        let mut first = self.longest(context, &place)?;
         let mut second = match places.next() {
-            Some(place) => self.longest(hands, &place)?,
+            Some(place) => self.longest(context, &place)?,
             None => Vec::new(),
         };
         if blocks_of(&second) < LEAST_GAIN {
@@ -34,12 +34,12 @@ impl Space {
 
     /// The free runs of some leaves, the longest first: of those behind the metadata that lies there, and then from the beginning
     /// of the place on. As many as both copies take.
-    fn longest(&self, hands: Hands<'_>, place: &Range<u64>) -> Result<Vec<Run>, MapError> {
-        let from = hands.meta.lock().last_end_in(place).unwrap_or(place.start).min(place.end);
+    fn longest(&self, context: AllocContext<'_>, place: &Range<u64>) -> Result<Vec<Run>, MapError> {
+        let from = context.meta.lock().last_end_in(place).unwrap_or(place.start).min(place.end);
         let mut runs = Vec::new();
         let mut leaves = LEAVES;
         for part in [from..place.end, place.start..from] {
-            self.runs_in(hands, part, &mut leaves, &mut runs)?;
+            self.runs_in(context, part, &mut leaves, &mut runs)?;
         }
         runs.sort_by_key(|(start, len)| (Reverse(*len), *start));
         let mut taken = 0;
@@ -53,13 +53,13 @@ impl Space {
 
     fn runs_in(
         &self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         mut part: Range<u64>,
         leaves: &mut usize,
         runs: &mut Vec<Run>,
     ) -> Result<(), MapError> {
         while part.start < part.end && *leaves > 0 {
-            let step = map::walk_step(hands.cache, &self.free_tree, part.start, &|_, _, _| Ok(false))?;
+            let step = map::walk_step(context.cache, &self.free_tree, part.start, &|_, _, _| Ok(false))?;
             let extents = step.leaf.iter().flat_map(|leaf| leaf.extents());
             let within = extents.filter_map(|e| e.cut(part.start, part.end));
             runs.extend(within.map(|e| (e.key, u64::from(e.len))));
@@ -70,12 +70,12 @@ impl Space {
     }
 
     /// Takes a run out of free space, if all of it is free and may be taken (S6).
-    pub fn take_if_free(&mut self, hands: Hands<'_>, run: Run) -> Result<bool, MapError> {
+    pub fn take_if_free(&mut self, context: AllocContext<'_>, run: Run) -> Result<bool, MapError> {
         let mut found = map::Extents::new();
-        map::lookup(hands.cache, &self.free_tree, run.0, run.0 + run.1, &mut found)?;
-        let is_free = !self.pvs.is_barred(run.0) && found.iter().map(|e| u64::from(e.len)).sum::<u64>() == run.1;
+        map::lookup(context.cache, &self.free_tree, run.0, run.0 + run.1, &mut found)?;
+        let is_free = !self.pvs.is_unallocatable(run.0) && found.iter().map(|e| u64::from(e.len)).sum::<u64>() == run.1;
         if is_free {
-            self.take_run(hands, run)?;
+            self.take_run(context, run)?;
         }
         Ok(is_free)
     }

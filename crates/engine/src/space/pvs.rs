@@ -25,16 +25,16 @@ struct Pv {
 pub struct Pvs {
     pvs: Vec<Pv>,
     /// The blocks that may be taken: what lies between physical volumes that are not allocatable.
-    open: Vec<Range<u64>>,
+    allocatable: Vec<Range<u64>>,
     /// Free blocks in the free tree outside of these.
-    barred: u64,
+    unallocatable: u64,
 }
 
 impl Pvs {
     /// The end of each one's range of blocks, and the free blocks in it. All are allocatable.
     pub fn new(pvs: Vec<(u64, u64)>) -> Pvs {
         let pvs = pvs.into_iter().map(|(end, free)| Pv { end, free, is_allocatable: true }).collect();
-        let mut pvs = Pvs { pvs, open: Vec::new(), barred: 0 };
+        let mut pvs = Pvs { pvs, allocatable: Vec::new(), unallocatable: 0 };
         pvs.settle();
         pvs
     }
@@ -42,41 +42,41 @@ impl Pvs {
     /// Works out anew what follows from the table.
     fn settle(&mut self) {
         let mut start = 0;
-        let mut open: Vec<Range<u64>> = Vec::new();
+        let mut allocatable: Vec<Range<u64>> = Vec::new();
         for (index, pv) in self.pvs.iter().enumerate() {
             // Behind the last there is nothing; that which is to come need not be told apart.
             let end = if index + 1 == self.pvs.len() { u64::MAX } else { pv.end };
-            match open.last_mut() {
+            match allocatable.last_mut() {
                 _ if !pv.is_allocatable => {}
                 Some(before) if before.end == start => before.end = end,
-                _ => open.push(start..end),
+                _ => allocatable.push(start..end),
             }
             start = end;
         }
-        self.open = open;
-        self.barred = self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum();
+        self.allocatable = allocatable;
+        self.unallocatable = self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum();
     }
 
     /// Where space may be taken, in order.
-    pub fn open(&self) -> &[Range<u64>] {
-        &self.open
+    pub fn allocatable(&self) -> &[Range<u64>] {
+        &self.allocatable
     }
 
     /// The physical volumes that space may be taken from and that have some in the free tree: how much, and their ranges.
-    pub fn open_each(&self) -> Vec<(u64, Range<u64>)> {
+    pub fn allocatable_each(&self) -> Vec<(u64, Range<u64>)> {
         let starts = std::iter::once(0).chain(self.pvs.iter().map(|pv| pv.end));
-        let open = starts.zip(&self.pvs).filter(|(_, pv)| pv.is_allocatable && pv.free > 0);
-        open.map(|(start, pv)| (pv.free, start..pv.end)).collect()
+        let allocatable = starts.zip(&self.pvs).filter(|(_, pv)| pv.is_allocatable && pv.free > 0);
+        allocatable.map(|(start, pv)| (pv.free, start..pv.end)).collect()
     }
 
     /// Blocks in the free tree that may not be taken.
-    pub fn barred(&self) -> u64 {
-        self.barred
+    pub fn unallocatable(&self) -> u64 {
+        self.unallocatable
     }
 
     /// Whether the block may not be taken.
-    pub fn is_barred(&self, block: u64) -> bool {
-        !self.open.iter().any(|open| open.contains(&block))
+    pub fn is_unallocatable(&self, block: u64) -> bool {
+        !self.allocatable.iter().any(|allocatable| allocatable.contains(&block))
     }
 
     pub fn is_allocatable(&self, pv: usize) -> bool {
@@ -128,7 +128,7 @@ impl Pvs {
             let add = |to: u64| if more { to + part } else { to.saturating_sub(part) };
             pv.free = add(pv.free);
             if !pv.is_allocatable {
-                self.barred = add(self.barred);
+                self.unallocatable = add(self.unallocatable);
             }
             (start, len) = (start + part, len - part);
             if len == 0 {
@@ -139,15 +139,15 @@ impl Pvs {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "one open range is what is meant")]
+#[allow(clippy::single_range_in_vec_init, reason = "one allocatable range is what is meant")]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_open_lies_between_what_is_not_allocatable() {
         let mut pvs = Pvs::new(vec![(10, 4), (20, 5), (40, 6), (50, 7)]);
-        assert_eq!((pvs.open(), pvs.barred()), (&[0..u64::MAX][..], 0));
-        for (changes, open, barred) in [
+        assert_eq!((pvs.allocatable(), pvs.unallocatable()), (&[0..u64::MAX][..], 0));
+        for (changes, allocatable, unallocatable) in [
             (vec![(1, false)], vec![0..10, 20..u64::MAX], 5),
             (vec![(2, false)], vec![0..10, 40..u64::MAX], 11),
             (vec![(0, false), (1, true)], vec![10..20, 40..u64::MAX], 10),
@@ -156,9 +156,13 @@ mod tests {
             (vec![(0, true), (1, true), (2, true), (3, true)], vec![0..u64::MAX], 0),
         ] {
             changes.iter().for_each(|(pv, is_allocatable)| pvs.set_allocatable(*pv, *is_allocatable));
-            assert_eq!((pvs.open(), pvs.barred()), (&open[..], barred), "{changes:?}");
+            assert_eq!((pvs.allocatable(), pvs.unallocatable()), (&allocatable[..], unallocatable), "{changes:?}");
             for block in [0, 9, 10, 19, 20, 39, 40, 49] {
-                assert_eq!(pvs.is_barred(block), !open.iter().any(|range| range.contains(&block)), "{block}");
+                assert_eq!(
+                    pvs.is_unallocatable(block),
+                    !allocatable.iter().any(|range| range.contains(&block)),
+                    "{block}"
+                );
             }
         }
     }
@@ -168,15 +172,15 @@ mod tests {
         let mut pvs = Pvs::new(vec![(10, 0), (20, 0), (40, 0)]);
         pvs.set_allocatable(1, false);
         pvs.count((5, 20), true);
-        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.barred()), (vec![5, 10, 5], 10));
+        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable()), (vec![5, 10, 5], 10));
         pvs.count((15, 6), false);
-        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.barred()), (vec![5, 5, 4], 5));
+        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable()), (vec![5, 5, 4], 5));
         pvs.add(60);
         pvs.set_allocatable(3, false);
         pvs.set_end(3, 70);
         pvs.count((65, 5), true);
-        assert_eq!((pvs.barred(), pvs.open()), (10, &[0..10, 20..40][..]));
+        assert_eq!((pvs.unallocatable(), pvs.allocatable()), (10, &[0..10, 20..40][..]));
         pvs.remove(1);
-        assert_eq!((pvs.barred(), pvs.open()), (5, &[0..40][..]));
+        assert_eq!((pvs.unallocatable(), pvs.allocatable()), (5, &[0..40][..]));
     }
 }

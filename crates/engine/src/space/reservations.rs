@@ -5,18 +5,18 @@ use crate::planted;
 use crate::units::VolumeId;
 
 impl Space {
-    pub fn promised(&self) -> u64 {
-        self.promised.max(0) as u64
+    pub fn reserved_blocks(&self) -> u64 {
+        self.reserved_blocks.max(0) as u64
     }
 
-    /// Raises (or lowers) what is promised to thick volumes.
-    pub fn promise(&mut self, blocks: i64) {
-        self.promised += blocks;
+    /// Raises (or lowers) what is reserved for thick volumes.
+    pub fn reserve_blocks(&mut self, blocks: i64) {
+        self.reserved_blocks += blocks;
     }
 
-    /// Starts the count of promises anew: thick volumes' unmapped blocks, no reserves.
-    pub fn promise_anew(&mut self, blocks: i64) {
-        self.promised = blocks;
+    /// Starts the count of reservations anew: thick volumes' unmapped blocks, no reserves.
+    pub fn reserve_anew(&mut self, blocks: i64) {
+        self.reserved_blocks = blocks;
         self.reserves.clear();
     }
 
@@ -24,12 +24,12 @@ impl Space {
     pub fn set_reserve(&mut self, snapshot: VolumeId, reserve: Option<Reserve>) {
         let before = match reserve {
             Some(reserve) => {
-                self.promised += reserve.promise();
+                self.reserved_blocks += reserve.unused();
                 self.reserves.insert(snapshot, reserve)
             }
             None => self.reserves.remove(&snapshot),
         };
-        self.promised -= before.map_or(0, |r| r.promise());
+        self.reserved_blocks -= before.map_or(0, |r| r.unused());
     }
 
     pub fn reserve(&self, snapshot: VolumeId) -> Option<Reserve> {
@@ -44,15 +44,15 @@ impl Space {
     /// Charges a snapshot (negative: credits). A snapshot without a reserve is charged nothing.
     pub fn charge(&mut self, snapshot: VolumeId, blocks: i64) {
         if let Some(reserve) = self.reserves.get_mut(&snapshot) {
-            let before = reserve.promise();
+            let before = reserve.unused();
             reserve.used = reserve.used.saturating_add_signed(blocks);
-            self.promised += reserve.promise() - before;
+            self.reserved_blocks += reserve.unused() - before;
         }
     }
 
     pub(super) fn admit(&self, blocks: u64, account: Account) -> Result<(), AllocError> {
         let limit = match account {
-            Account::Open if planted::is("promised_to_all") => self.allocatable_blocks(),
+            Account::Open if planted::is("reserved_to_all") => self.allocatable_blocks(),
             Account::Open => self.available(),
             Account::Thick => self.allocatable_blocks(),
             Account::Reserve(snapshot) => match self.reserves.get(&snapshot) {
@@ -67,7 +67,7 @@ impl Space {
     pub(super) fn settle(&mut self, blocks: i64, account: Account) {
         match account {
             Account::Open => {}
-            Account::Thick => self.promised -= blocks,
+            Account::Thick => self.reserved_blocks -= blocks,
             Account::Reserve(snapshot) => self.charge(snapshot, blocks),
         }
     }

@@ -4,7 +4,7 @@
 //! [`Longest`]: super::longest::Longest
 
 use super::longest::{CHUNK, LEAVES_FOR_ARENA, Look, all_leaves, class};
-use super::{ARENA_BLOCKS, AllocError, Hands, LARGE_RUNS, Run, Space};
+use super::{ARENA_BLOCKS, AllocContext, AllocError, LARGE_RUNS, Run, Space};
 use crate::map::{self, Extent, MapError};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -22,25 +22,25 @@ enum Seen {
 
 impl Space {
     /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
-    pub(super) fn find(&mut self, hands: Hands<'_>) -> Result<Option<Run>, AllocError> {
+    pub(super) fn find(&mut self, context: AllocContext<'_>) -> Result<Option<Run>, AllocError> {
         let some = |e: Extent| Some((e.key, u64::from(e.len).min(ARENA_BLOCKS)));
         for (class, min) in LARGE_RUNS.into_iter().enumerate() {
-            if self.open_in_tree() < self.none_below[class] {
+            if self.allocatable_in_tree() < self.none_below[class] {
                 continue;
             }
             // What is left over stays so while nodes are fetched.
             let mut leaves = self.leaves_for_arena;
-            let found = self.search(hands, min, self.search_from, &mut leaves);
+            let found = self.search(context, min, self.search_from, &mut leaves);
             self.leaves_for_arena = leaves;
             if let Some(e) = found? {
                 self.leaves_for_arena = LEAVES_FOR_ARENA;
                 return Ok(some(e));
             }
             if leaves > 0 {
-                self.none_below[class] = self.open_in_tree() + ARENA_BLOCKS;
+                self.none_below[class] = self.allocatable_in_tree() + ARENA_BLOCKS;
             }
         }
-        let found = self.search(hands, 1, self.search_from, &mut all_leaves())?;
+        let found = self.search(context, 1, self.search_from, &mut all_leaves())?;
         self.leaves_for_arena = LEAVES_FOR_ARENA;
         Ok(found.and_then(some))
     }
@@ -48,13 +48,13 @@ impl Space {
     /// The first free extent of at least `min` blocks from `from` on, then from the start.
     pub(super) fn search(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         min: u64,
         from: u64,
         leaves: &mut usize,
     ) -> Result<Option<Extent>, MapError> {
         for from in [from, 0] {
-            let found = self.search_in(hands, min, from..u64::MAX, leaves)?;
+            let found = self.search_in(context, min, from..u64::MAX, leaves)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -65,16 +65,16 @@ impl Space {
     /// The first free extent of at least `min` blocks in any of the `places`; anywhere, if there are none.
     pub(super) fn search_places(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         min: u64,
         places: &[Range<u64>],
     ) -> Result<Option<Extent>, MapError> {
         let mut leaves = all_leaves();
         if places.is_empty() {
-            return self.search(hands, min, 0, &mut leaves);
+            return self.search(context, min, 0, &mut leaves);
         }
         for place in places {
-            let found = self.search_in(hands, min, place.clone(), &mut leaves)?;
+            let found = self.search_in(context, min, place.clone(), &mut leaves)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -86,21 +86,21 @@ impl Space {
     /// which nothing is known are looked at.
     pub(super) fn search_in(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         min: u64,
         place: Range<u64>,
         leaves: &mut usize,
     ) -> Result<Option<Extent>, MapError> {
         let least = u32::try_from(min).unwrap_or(u32::MAX);
         let mut at = place.start;
-        while let Some(open) = self.open_from(at) {
+        while let Some(open) = self.allocatable_from(at) {
             let end = open.end.min(place.end);
             at = at.max(open.start);
             if at >= end {
                 break;
             }
             // What begins before the place is in nobody's bound for it.
-            let covering = self.extent_at(hands, at)?.and_then(|e| e.cut(at, end)).filter(|e| e.len >= least);
+            let covering = self.extent_at(context, at)?.and_then(|e| e.cut(at, end)).filter(|e| e.len >= least);
             if covering.is_some() {
                 return self.found(covering);
             }
@@ -109,7 +109,7 @@ impl Space {
                 if at >= end {
                     break;
                 }
-                match self.look(hands, at..end, least, leaves)? {
+                match self.look(context, at..end, least, leaves)? {
                     Seen::Found(e) => return self.found(Some(e)),
                     Seen::Next(next) => at = next,
                     Seen::End => at = end,
@@ -131,7 +131,13 @@ impl Space {
     }
 
     /// Looks for a run in the chunk in which the range begins, one leaf after the other. What is learnt of the chunk is kept.
-    fn look(&mut self, hands: Hands<'_>, range: Range<u64>, least: u32, leaves: &mut usize) -> Result<Seen, MapError> {
+    fn look(
+        &mut self,
+        context: AllocContext<'_>,
+        range: Range<u64>,
+        least: u32,
+        leaves: &mut usize,
+    ) -> Result<Seen, MapError> {
         let chunk = range.start / CHUNK;
         let (first, stop) = (chunk * CHUNK, (chunk + 1) * CHUNK);
         let wanted = class(u64::from(least));
@@ -146,7 +152,7 @@ impl Space {
                 return Ok(Seen::Tired);
             }
             let from = look.at;
-            let seen = map::leaf_from(hands.cache, &self.free_tree, from, |extents| {
+            let seen = map::leaf_from(context.cache, &self.free_tree, from, |extents| {
                 for e in extents.filter(|e| e.key >= from) {
                     if e.key >= stop {
                         return Err(Seen::Next(e.key));
@@ -173,7 +179,7 @@ impl Space {
         };
         let (begins, ends) = look.run;
         if ends > 0 {
-            look.see(begins, self.touching_end(hands, ends)?);
+            look.see(begins, self.touching_end(context, ends)?);
         }
         self.longest.look = None;
         self.longest.settle(chunk, look.most, next);
@@ -181,36 +187,36 @@ impl Space {
     }
 
     /// The free extent that has this block.
-    fn extent_at(&self, hands: Hands<'_>, block: u64) -> Result<Option<Extent>, MapError> {
-        let first = map::leaf_from(hands.cache, &self.free_tree, block, |extents| extents.next())?;
+    fn extent_at(&self, context: AllocContext<'_>, block: u64) -> Result<Option<Extent>, MapError> {
+        let first = map::leaf_from(context.cache, &self.free_tree, block, |extents| extents.next())?;
         Ok(first.and_then(|(first, _)| first).filter(|e| e.key <= block))
     }
 
     /// The end of the free blocks that begin at `end` without a gap: extents that lie in different leaves touch.
-    fn touching_end(&self, hands: Hands<'_>, mut end: u64) -> Result<u64, MapError> {
-        while let Some(e) = self.extent_at(hands, end)? {
+    fn touching_end(&self, context: AllocContext<'_>, mut end: u64) -> Result<u64, MapError> {
+        while let Some(e) = self.extent_at(context, end)? {
             end = e.end();
         }
         Ok(end)
     }
 
     /// A run is to be taken out of the tree: what is left behind it begins there from now on (LR1).
-    pub(super) fn will_take(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
+    pub(super) fn will_take(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<(), MapError> {
         let end = start + len;
-        let last = self.extent_at(hands, end.saturating_sub(1).max(start))?;
+        let last = self.extent_at(context, end.saturating_sub(1).max(start))?;
         if let Some(last) = last.filter(|e| e.end() > end) {
-            let to = self.touching_end(hands, last.end())?;
+            let to = self.touching_end(context, last.end())?;
             self.longest.raise(end, to - end);
         }
         Ok(())
     }
 
     /// A run is to be put into the tree: it makes those longer that it touches (LR1).
-    pub(super) fn will_put(&mut self, hands: Hands<'_>, (start, len): Run) -> Result<(), MapError> {
-        let to = self.touching_end(hands, start + len)?;
+    pub(super) fn will_put(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<(), MapError> {
+        let to = self.touching_end(context, start + len)?;
         let mut begins: SmallVec<[u64; 4]> = SmallVec::from_slice(&[start]);
         let mut from = start;
-        while let Some(e) = from.checked_sub(1).map(|block| self.extent_at(hands, block)).transpose()?.flatten() {
+        while let Some(e) = from.checked_sub(1).map(|block| self.extent_at(context, block)).transpose()?.flatten() {
             from = e.key;
             begins.push(from);
         }

@@ -2,7 +2,7 @@
 
 use super::arena::Arena;
 use super::runs::push_run;
-use super::{ARENA_BLOCKS, Account, AllocError, Hands, MAX_ARENAS, MAX_SLOTS, Run, Runs, Space};
+use super::{ARENA_BLOCKS, Account, AllocContext, AllocError, MAX_ARENAS, MAX_SLOTS, Run, Runs, Space};
 use crate::map::MapError;
 use crate::planted;
 use crate::units::VolumeId;
@@ -13,7 +13,7 @@ impl Space {
     /// account. All or nothing.
     pub fn alloc(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         volume: VolumeId,
         chunk: u64,
         (mut at, len): Run,
@@ -21,16 +21,16 @@ impl Space {
         out: &mut Runs,
     ) -> Result<(), AllocError> {
         #[cfg(feature = "planted")]
-        self.reuse_now(hands)?;
+        self.reuse_now(context)?;
         self.admit(len, account)?;
         let before = out.len();
         let end = at + len;
         while at < end {
             let want = (chunk - at % chunk).min(end - at);
             let got = if want == chunk {
-                self.carve(hands, volume, (end - at) / chunk * chunk)
+                self.carve(context, volume, (end - at) / chunk * chunk)
             } else {
-                self.take_slot(hands, volume, chunk, at, want)
+                self.take_slot(context, volume, chunk, at, want)
             };
             match got {
                 Ok(run) => {
@@ -86,7 +86,7 @@ impl Space {
     /// Up to `want` contiguous blocks at the slot of `at`, which is made when there is none.
     fn take_slot(
         &mut self,
-        hands: Hands<'_>,
+        context: AllocContext<'_>,
         volume: VolumeId,
         chunk: u64,
         at: u64,
@@ -99,10 +99,10 @@ impl Space {
         {
             return Ok(run);
         }
-        let base = self.open_arena(hands, volume, chunk)?;
+        let base = self.open_arena(context, volume, chunk)?;
         let arena = self.arenas.get_mut(&base).expect("it was just opened");
         if arena.len - arena.cursor < chunk {
-            return self.carve(hands, volume, want);
+            return self.carve(context, volume, want);
         }
         let slot = base + arena.cursor;
         arena.cursor += chunk;
@@ -130,8 +130,8 @@ impl Space {
     }
 
     /// Up to `want` contiguous blocks from the volume's arena, beside any slot.
-    fn carve(&mut self, hands: Hands<'_>, volume: VolumeId, want: u64) -> Result<Run, AllocError> {
-        let base = self.open_arena(hands, volume, 1)?;
+    fn carve(&mut self, context: AllocContext<'_>, volume: VolumeId, want: u64) -> Result<Run, AllocError> {
+        let base = self.open_arena(context, volume, 1)?;
         let arena = self.arenas.get_mut(&base).expect("it was just opened");
         let start = base + arena.cursor;
         let len = want.min(arena.len - arena.cursor);
@@ -141,7 +141,7 @@ impl Space {
 
     /// The volume's arena with room for `room` blocks beyond its cursor, if any arena can have that; else one with
     /// room for at least one block.
-    fn open_arena(&mut self, hands: Hands<'_>, volume: VolumeId, room: u64) -> Result<u64, AllocError> {
+    fn open_arena(&mut self, context: AllocContext<'_>, volume: VolumeId, room: u64) -> Result<u64, AllocError> {
         if let Some(base) = self.current.get(&volume)
             && let Some(arena) = self.arenas.get(base)
             && arena.len - arena.cursor >= room.max(1)
@@ -149,26 +149,26 @@ impl Space {
             return Ok(*base);
         }
         if self.arenas.len() >= MAX_ARENAS {
-            self.close_oldest(hands)?;
+            self.close_oldest(context)?;
         }
         let run = loop {
-            if let Some(run) = self.find(hands)? {
+            if let Some(run) = self.find(context)? {
                 break run;
             }
             // Slots hold what is left: take them back, the oldest first (rule R10).
             if self.arenas.is_empty() {
                 return Err(AllocError::Full);
             }
-            self.close_oldest(hands)?;
+            self.close_oldest(context)?;
         };
         if run.0 < self.search_from && run.1 == ARENA_BLOCKS {
             // Arenas begin anew at the front: there may be extents behind this one.
             self.no_extent_below = 0;
         }
         let in_pieces = self.arena_unused + self.scattered + run.1;
-        let may_grow = run.1 == ARENA_BLOCKS && self.open_in_tree() >= self.no_extent_below;
-        self.wants_metadata |= may_grow && !hands.meta.lock().is_enough_for(in_pieces);
-        self.take_run(hands, run)?;
+        let may_grow = run.1 == ARENA_BLOCKS && self.allocatable_in_tree() >= self.no_extent_below;
+        self.wants_metadata |= may_grow && !context.meta.lock().is_enough_for(in_pieces);
+        self.take_run(context, run)?;
         let arena = Arena { serial: self.serial(), len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
         self.count_unused(run.0, run.1 as i64);
         self.arenas.insert(run.0, arena);
@@ -191,12 +191,12 @@ impl Space {
     }
 
     /// For a write that needs a run: leaves the metadata blocks that writes need (M4).
-    fn close_oldest(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
-        let hands = Hands { keep: hands.meta.lock().kept_from_arenas(), ..hands };
+    fn close_oldest(&mut self, context: AllocContext<'_>) -> Result<(), MapError> {
+        let context = AllocContext { keep: context.meta.lock().kept_from_arenas(), ..context };
         while let Some(base) = self.arena_order.front().copied() {
             let open = self.arenas.contains_key(&base);
             if open {
-                self.close_arena(hands, base)?;
+                self.close_arena(context, base)?;
             }
             self.arena_order.pop_front();
             if open {
@@ -230,11 +230,11 @@ impl Space {
 
     /// Puts an arena's unused blocks back into the free tree. May stop half way with an error: what was put back is
     /// marked as used in the arena, so that it can be called again.
-    fn close_arena(&mut self, hands: Hands<'_>, base: u64) -> Result<(), MapError> {
+    fn close_arena(&mut self, context: AllocContext<'_>, base: u64) -> Result<(), MapError> {
         let Some(arena) = self.arenas.get(&base) else { return Ok(()) };
-        let hands = Hands { keep: hands.keep.max(hands.meta.lock().kept_from_commit()), ..hands };
+        let context = AllocContext { keep: context.keep.max(context.meta.lock().kept_from_commit()), ..context };
         for (start, len) in arena.unused_runs() {
-            self.put_run(hands, (base + start, len))?;
+            self.put_run(context, (base + start, len))?;
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
             (start..start + len).for_each(|i| arena.set(i));
             arena.cursor = arena.len;
@@ -245,10 +245,10 @@ impl Space {
         Ok(())
     }
 
-    pub(super) fn close_arenas(&mut self, hands: Hands<'_>) -> Result<(), MapError> {
+    pub(super) fn close_arenas(&mut self, context: AllocContext<'_>) -> Result<(), MapError> {
         let all: Vec<u64> = self.arenas.keys().copied().collect();
         for base in all {
-            self.close_arena(hands, base)?;
+            self.close_arena(context, base)?;
         }
         self.arena_order.clear();
         self.slots.clear();

@@ -14,11 +14,11 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     let blocks = 3 * MAX_SLOTS as u64 * CHUNK;
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
-    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(blocks, 0)]));
-    space.add_free(hands, (0, blocks)).unwrap();
+    space.add_free(context, (0, blocks)).unwrap();
     for at in 0..blocks {
-        space.alloc(hands, VolumeId(1), CHUNK, (at, 1), Account::Open, &mut Runs::new()).unwrap();
+        space.alloc(context, VolumeId(1), CHUNK, (at, 1), Account::Open, &mut Runs::new()).unwrap();
         assert!(space.slots.len() <= MAX_SLOTS + 1, "S5");
     }
     // The same blocks over and over: arenas come and go.
@@ -26,9 +26,9 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     for _ in 0..3 * MAX_ARENAS {
         space.free_later((0, ARENA_BLOCKS));
         space.begin_commit();
-        while !space.finish_commit(hands).unwrap() {}
+        while !space.finish_commit(context).unwrap() {}
         let mut taken = Runs::new();
-        space.alloc(hands, VolumeId(2), 1, (0, ARENA_BLOCKS), Account::Open, &mut taken).unwrap();
+        space.alloc(context, VolumeId(2), 1, (0, ARENA_BLOCKS), Account::Open, &mut taken).unwrap();
         assert_eq!(taken[..], [(0, ARENA_BLOCKS)]);
         assert!(space.arena_order.len() <= 2 * MAX_ARENAS + 1);
     }
@@ -39,18 +39,18 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
 fn free_space_that_contradicts_itself_is_not_kept() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
-    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(4096, 0)]));
-    space.add_free(hands, (0, 4096)).unwrap();
+    space.add_free(context, (0, 4096)).unwrap();
     assert!(space.sound().is_ok());
-    let Err(MapError::Corrupt(error)) = space.add_free(hands, (100, 1)) else { panic!("they are free already") };
+    let Err(MapError::Corrupt(error)) = space.add_free(context, (100, 1)) else { panic!("they are free already") };
     assert!(error.to_string().contains("100+1 were free already"), "{error}");
     assert_eq!(space.sound().unwrap_err().to_string(), error.to_string());
 }
 
 /// The first free extent of `min` blocks in `place` of all that the tree has.
-fn found_by_a_look_at_all(space: &Space, hands: Hands<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
-    let fit = map::first_fit(hands.cache, &space.free_tree, place.start, min, usize::MAX).unwrap();
+fn found_by_a_look_at_all(space: &Space, context: AllocContext<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
+    let fit = map::first_fit(context.cache, &space.free_tree, place.start, min, usize::MAX).unwrap();
     let mut at = place.start;
     let mut fit = fit;
     loop {
@@ -62,7 +62,7 @@ fn found_by_a_look_at_all(space: &Space, hands: Hands<'_>, min: u32, place: &Ran
         if at >= place.end {
             return None;
         }
-        fit = map::first_fit(hands.cache, &space.free_tree, at, min, usize::MAX).unwrap();
+        fit = map::first_fit(context.cache, &space.free_tree, at, min, usize::MAX).unwrap();
     }
 }
 
@@ -78,15 +78,15 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
         };
         let cache = NodeCache::new(CACHE);
         let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 20]], &[], 1 << 20));
-        let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+        let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
         let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(BLOCKS / 2, 0), (BLOCKS, 0)]));
-        space.add_free(hands, (0, BLOCKS / 2)).unwrap();
-        space.add_free(hands, (BLOCKS / 2, BLOCKS / 2)).unwrap();
+        space.add_free(context, (0, BLOCKS / 2)).unwrap();
+        space.add_free(context, (BLOCKS / 2, BLOCKS / 2)).unwrap();
         let mut taken: Vec<Run> = Vec::new();
         // In half of the runs the first chunks are in pieces of one block, so that each has many leaves.
         let pieces = if seed % 2 == 0 { 4 * longest::CHUNK } else { 0 };
         for block in (0..pieces).step_by(2) {
-            space.take_run(hands, (block, 1)).unwrap();
+            space.take_run(context, (block, 1)).unwrap();
             taken.push((block, 1));
         }
         for round in 0..6000 {
@@ -94,17 +94,17 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
             let takes = if round < 3000 { 3 } else { 1 };
             for _ in 0..4 {
                 if below(4) < takes
-                    && let Some(e) = found_by_a_look_at_all(&space, hands, 1, &(below(BLOCKS)..u64::MAX))
+                    && let Some(e) = found_by_a_look_at_all(&space, context, 1, &(below(BLOCKS)..u64::MAX))
                 {
                     let class = below(12);
                     let most = 1 + below(1 << class);
                     let first = e.key + below(u64::from(e.len)).min(below(200));
                     let run = (first, most.min(e.end() - first));
-                    space.take_run(hands, run).unwrap();
+                    space.take_run(context, run).unwrap();
                     taken.push(run);
                 } else if !taken.is_empty() {
                     let run = taken.swap_remove(below(taken.len() as u64) as usize);
-                    space.put_run(hands, run).unwrap();
+                    space.put_run(context, run).unwrap();
                 }
             }
             let min = 1 << below(13);
@@ -113,12 +113,12 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
             let place = from..if below(2) == 0 { u64::MAX } else { from + below(BLOCKS) };
             // One that is content with a few leaves leaves a look behind that is not done.
             let hurried = u64::from(min) << below(3);
-            space.search_in(hands, hurried, 0..u64::MAX, &mut (below(4) as usize)).unwrap();
+            space.search_in(context, hurried, 0..u64::MAX, &mut (below(4) as usize)).unwrap();
             if below(2) == 0 {
                 continue;
             }
-            let wanted = found_by_a_look_at_all(&space, hands, min, &place);
-            let found = space.search_in(hands, u64::from(min), place.clone(), &mut all_leaves()).unwrap();
+            let wanted = found_by_a_look_at_all(&space, context, min, &place);
+            let found = space.search_in(context, u64::from(min), place.clone(), &mut all_leaves()).unwrap();
             assert_eq!(found, wanted, "seed {seed}, round {round}: {min} blocks in {place:?}");
         }
     }
@@ -129,18 +129,18 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
 fn a_look_that_is_not_done_hears_of_what_becomes_free() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
-    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(longest::CHUNK, 0)]));
-    space.add_free(hands, (0, longest::CHUNK)).unwrap();
+    space.add_free(context, (0, longest::CHUNK)).unwrap();
     for block in (0..longest::CHUNK).step_by(2) {
-        space.take_run(hands, (block, 1)).unwrap();
+        space.take_run(context, (block, 1)).unwrap();
     }
     let search = |space: &mut Space, min, mut leaves| {
-        let found = space.search_in(hands, min, 0..u64::MAX, &mut leaves).unwrap();
+        let found = space.search_in(context, min, 0..u64::MAX, &mut leaves).unwrap();
         found.map(|e| (e.key, e.len))
     };
     assert_eq!(search(&mut space, 2, 2), None);
-    space.put_run(hands, (2, 1)).unwrap();
+    space.put_run(context, (2, 1)).unwrap();
     assert_eq!(search(&mut space, 8, all_leaves()), None);
     assert_eq!(search(&mut space, 2, all_leaves()), Some((1, 3)));
     // Now all is known, and no leaf of which nothing is known is left to look at.
@@ -158,12 +158,12 @@ fn a_slot_ends_with_its_arena() {
     const CHUNK: u64 = 4;
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
-    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1024, 0)]));
-    space.add_free(hands, (0, 2 * CHUNK)).unwrap();
+    space.add_free(context, (0, 2 * CHUNK)).unwrap();
     let alloc = |space: &mut Space, volume, chunk, run| {
         let mut taken = Runs::new();
-        space.alloc(hands, VolumeId(volume), chunk, run, Account::Open, &mut taken).map(|()| taken.to_vec())
+        space.alloc(context, VolumeId(volume), chunk, run, Account::Open, &mut taken).map(|()| taken.to_vec())
     };
     for run in [(0, 1), (4, 1), (1, 3), (5, 3)] {
         alloc(&mut space, 1, CHUNK, run).unwrap();
@@ -171,7 +171,7 @@ fn a_slot_ends_with_its_arena() {
     assert_eq!(space.free_blocks(), 0);
     space.free_later((0, CHUNK));
     space.begin_commit();
-    while !space.finish_commit(hands).unwrap() {}
+    while !space.finish_commit(context).unwrap() {}
     assert_eq!(alloc(&mut space, 2, 1, (0, 1)), Ok(vec![(0, 1)]));
     // The slot that it had is another volume's arena by now.
     alloc(&mut space, 1, CHUNK, (1, 1)).unwrap();
@@ -186,14 +186,14 @@ fn a_slot_that_outlives_its_arena_is_found() {
 
 /// S4: a thick volume's blocks are there when it wants them.
 #[test]
-fn what_is_promised_goes_to_nobody_else() {
+fn what_is_reserved_goes_to_nobody_else() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
-    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(16, 0)]));
-    space.add_free(hands, (0, 16)).unwrap();
-    space.promise(10);
-    let mut alloc = |volume, run, account| space.alloc(hands, VolumeId(volume), 1, run, account, &mut Runs::new());
+    space.add_free(context, (0, 16)).unwrap();
+    space.reserve_blocks(10);
+    let mut alloc = |volume, run, account| space.alloc(context, VolumeId(volume), 1, run, account, &mut Runs::new());
     assert_eq!(alloc(1, (0, 7), Account::Open), Err(AllocError::Full), "S4");
     assert_eq!(alloc(1, (0, 6), Account::Open), Ok(()));
     assert_eq!(alloc(2, (0, 10), Account::Thick), Ok(()), "S4");
@@ -218,11 +218,11 @@ fn writes_are_let_in_while_there_are_blocks_for_all() {
 fn metadata_is_asked_for_while_there_are_whole_extents() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
-    let hands = Hands { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1 << 20, 0)]));
-    space.add_free(hands, (0, 1 << 20)).unwrap();
+    space.add_free(context, (0, 1 << 20)).unwrap();
     let is_asked = (1..1000).find(|volume| {
-        space.alloc(hands, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
+        space.alloc(context, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
         space.take_metadata_wish()
     });
     let nodes = meta.lock().free_beyond_reserve();
@@ -233,8 +233,8 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
 }
 
 #[test]
-fn faults_of_promises_and_of_metadata_are_found() {
-    must_be_found("promised_to_all", what_is_promised_goes_to_nobody_else);
+fn faults_of_reservations_and_of_metadata_are_found() {
+    must_be_found("reserved_to_all", what_is_reserved_goes_to_nobody_else);
     must_be_found("writes_uncounted", writes_are_let_in_while_there_are_blocks_for_all);
     must_be_found("grown_too_late", metadata_is_asked_for_while_there_are_whole_extents);
 }

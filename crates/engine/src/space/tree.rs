@@ -1,31 +1,31 @@
 //! The free tree: how runs are taken out and put back, and what it counts.
 
 use super::metadata::MetaSpace;
-use super::{ARENA_BLOCKS, Hands, Run, SEARCH_LEAVES, Space};
+use super::{ARENA_BLOCKS, AllocContext, Run, SEARCH_LEAVES, Space};
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef};
 use crate::units::{Epoch, MetaBlock};
 use std::ops::Range;
 
 impl Space {
     /// The first blocks at or after `at` that may be taken (S6): where they begin and end.
-    pub(super) fn open_from(&self, at: u64) -> Option<Range<u64>> {
+    pub(super) fn allocatable_from(&self, at: u64) -> Option<Range<u64>> {
         #[cfg(feature = "planted")]
-        if self.take_barred {
+        if self.take_unallocatable {
             return Some(at..u64::MAX);
         }
-        self.pvs.open().iter().find(|open| open.end > at).cloned()
+        self.pvs.allocatable().iter().find(|open| open.end > at).cloned()
     }
 
     /// Free blocks in `place` that may be taken, from its start on, some leaves' worth of them, and where those not counted
     /// begin; none: that is all. What arenas hold apart.
-    pub fn count_free(&self, hands: Hands<'_>, place: &Range<u64>) -> Result<(u64, Option<u64>), MapError> {
+    pub fn count_free(&self, context: AllocContext<'_>, place: &Range<u64>) -> Result<(u64, Option<u64>), MapError> {
         let (mut at, mut free) = (place.start, 0);
         let open = |e: &Extent| -> u64 {
-            let parts = self.pvs.open().iter().filter_map(|open| e.cut(open.start, open.end.min(place.end)));
+            let parts = self.pvs.allocatable().iter().filter_map(|open| e.cut(open.start, open.end.min(place.end)));
             parts.map(|part| u64::from(part.len)).sum()
         };
         for _ in 0..COUNTED_TOGETHER {
-            match map::first_fit(hands.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
+            match map::first_fit(context.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
                 Fit::Found(e) => {
                     free += open(&e);
                     at = e.end();
@@ -40,12 +40,12 @@ impl Space {
         Ok((free, Some(at)))
     }
 
-    pub(super) fn take_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
-        self.will_take(hands, run)?;
-        let mut meta = hands.meta.lock();
-        let mut owner = hands.owner(&mut meta);
+    pub(super) fn take_run(&mut self, context: AllocContext<'_>, run: Run) -> Result<(), MapError> {
+        self.will_take(context, run)?;
+        let mut meta = context.meta.lock();
+        let mut owner = context.owner(&mut meta);
         let mut removed = Vec::new();
-        map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
+        map::replace(context.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &[], &mut removed)?;
         let taken: u64 = removed.iter().map(|e| u64::from(e.len)).sum();
         if taken != run.1 {
             return Err(self.contradiction("S1", run, "were to be free"));
@@ -61,13 +61,13 @@ impl Space {
         Ok(())
     }
 
-    pub(super) fn put_run(&mut self, hands: Hands<'_>, run: Run) -> Result<(), MapError> {
-        self.will_put(hands, run)?;
-        let mut meta = hands.meta.lock();
-        let mut owner = hands.owner(&mut meta);
+    pub(super) fn put_run(&mut self, context: AllocContext<'_>, run: Run) -> Result<(), MapError> {
+        self.will_put(context, run)?;
+        let mut meta = context.meta.lock();
+        let mut owner = context.owner(&mut meta);
         let mut removed = Vec::new();
         let extent = [run_extent(run)];
-        map::replace(hands.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
+        map::replace(context.cache, &mut self.free_tree, &mut owner, run.0, run.0 + run.1, &extent, &mut removed)?;
         if !removed.is_empty() {
             return Err(self.contradiction("S3", run, "were free already"));
         }
@@ -109,7 +109,7 @@ impl NodeOwner for FreeOwner<'_> {
     }
 }
 
-impl<'a> Hands<'a> {
+impl<'a> AllocContext<'a> {
     fn owner(self, meta: &'a mut MetaSpace) -> FreeOwner<'a> {
         FreeOwner { meta, cache: self.cache, generation: self.generation, keep: self.keep }
     }

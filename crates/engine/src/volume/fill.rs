@@ -59,7 +59,7 @@ impl Volume {
     pub(super) fn is_filled(&self, state: &State) -> bool {
         let layout = state.meta.attributes.layout().unwrap_or(self.core.config.layout);
         let has_reserve = |id| self.core.space.lock().reserve(id).is_some();
-        let is_charged = state.meta.reserve.is_some() || state.charge.is_some_and(has_reserve);
+        let is_charged = state.meta.reserve.is_some() || state.charged.is_some_and(has_reserve);
         layout == Layout::Read && (!is_charged || self.core.planted("fill_on_reserve"))
     }
 

@@ -94,7 +94,7 @@ impl Volume {
             (Err(AllocError::Map(MapError::Missing(node, level))), _) => Poll::Ready(Ok(Plan::Load(node, level))),
             (Err(AllocError::Map(MapError::Corrupt(error))), _) => Poll::Ready(Err(error)),
             // Where there is no room to put them elsewhere, fresh blocks are waited for.
-            (Err(AllocError::Full | AllocError::Untidy | AllocError::ReserveFull(_)), Some(seq)) => {
+            (Err(AllocError::Full | AllocError::NoMetadataForFreeTree | AllocError::ReserveFull(_)), Some(seq)) => {
                 Poll::Ready(Ok(Plan::Marker(seq)))
             }
             (Err(error), _) => Poll::Ready(Ok(Plan::Space(error))),
@@ -170,7 +170,7 @@ impl Volume {
                     (true, false) => Place::Unwritten(vg),
                     (false, _) => Place::New {
                         old: written.then_some(vg),
-                        account: state.charge.map_or(Account::Open, Account::Reserve),
+                        account: state.charged.map_or(Account::Open, Account::Reserve),
                     },
                 };
                 pieces.push(Piece { start, end, place });
@@ -216,8 +216,14 @@ impl Volume {
                     let is_moved = matches!(piece.place, Place::Again { .. } | Place::Copy { .. });
                     let chunk = if is_moved { 1 } else { chunk };
                     let mut runs = Runs::new();
-                    let taken =
-                        space.alloc(self.core.hands(), self.id, chunk, (piece.start, blocks), account, &mut runs);
+                    let taken = space.alloc(
+                        self.core.alloc_context(),
+                        self.id,
+                        chunk,
+                        (piece.start, blocks),
+                        account,
+                        &mut runs,
+                    );
                     if let Err(error) = taken {
                         for (run, account) in plan.accounts {
                             space.unalloc(&[run], account);

@@ -7,7 +7,7 @@ use crate::disk::DiskError;
 use crate::error::{Error, Result};
 use crate::model::FullPolicy;
 use crate::space::metadata::Room;
-use crate::space::patience::{Full, Verdict};
+use crate::space::no_space_timeout::{Full, Verdict};
 use crate::space::{Account, AllocError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ impl Volume {
                 }
             }
             AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
-            AllocError::Untidy => {
+            AllocError::NoMetadataForFreeTree => {
                 let turn = self.core.space_event.turn();
                 let free = self.core.meta.lock().free();
                 self.core.metadata_room().await?;
@@ -78,8 +78,8 @@ impl Volume {
         }
     }
 
-    /// Whether the write takes blocks that were promised to nobody.
-    pub(super) fn takes_unpromised(&self, plan: &MapPlan) -> bool {
+    /// Whether the write takes blocks that were reserved for nobody.
+    pub(super) fn takes_unreserved(&self, plan: &MapPlan) -> bool {
         let taken: u64 = plan.allocated.iter().map(|run| run.1).sum();
         taken > plan.replaces && plan.accounts.iter().any(|(_, account)| *account == Account::Open)
     }
@@ -87,7 +87,7 @@ impl Volume {
     /// Such a write was done: who waits for such blocks looks again (W1).
     pub(super) fn found_room(&self) {
         let pool = self.state.lock().meta.attributes.pool.clone();
-        if self.core.patience.room(&pool) {
+        if self.core.no_space_timeout.room(&pool) {
             self.core.space_event.notify();
         }
     }
@@ -99,18 +99,18 @@ impl Volume {
         }
         // The turn was taken before: a group that stops from now on wakes us.
         self.core.journal.failed()?;
-        match self.core.patience.hold(&full) {
+        match self.core.no_space_timeout.hold(&full) {
             Verdict::Fail => return Err(self.core.no_space(1)),
             Verdict::First(number, limit) => {
                 let (core, time) = (Arc::downgrade(&self.core), self.core.runtime.sleep(limit));
                 let task = async move {
                     time.await;
                     let Some(core) = core.upgrade() else { return };
-                    if core.patience.end(&full, number) {
+                    if core.no_space_timeout.end(&full, number) {
                         core.space_event.notify();
                     }
                 };
-                self.core.runtime.spawn("patience", Box::pin(task));
+                self.core.runtime.spawn("no-space timeout", Box::pin(task));
             }
             Verdict::Wait => {}
         }

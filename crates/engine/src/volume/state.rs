@@ -9,7 +9,7 @@
 //! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
 
 use super::window::{Redirected, Watch};
-use crate::core::{Absorb, Core, Ownership, TreeOwner};
+use crate::core::{Core, MergeCursor, Ownership, TreeOwner};
 use crate::dead;
 use crate::format::journal::WriteExtent;
 use crate::format::node::UNWRITTEN;
@@ -142,7 +142,7 @@ pub struct State {
     pub head: TreeMeta,
     pub ownership: Ownership,
     /// Whose reserve pays for redirected writes: the snapshot made with the parent point.
-    pub charge: Option<VolumeId>,
+    pub charged: Option<VolumeId>,
     pub placement: Arc<Placement>,
     pub in_flight: Vec<InFlight>,
     pub next_op: u64,
@@ -166,7 +166,7 @@ impl State {
             meta,
             head,
             ownership: Ownership::default(),
-            charge: None,
+            charged: None,
             placement,
             in_flight: Vec::new(),
             next_op: 0,
@@ -185,12 +185,12 @@ impl State {
     /// Takes the ownership rule from the head's parent. A dying parent is being merged into this head.
     pub fn set_parent(&mut self, parent: Option<&TreeMeta>) {
         self.head.parent = parent.map(|p| p.id);
-        self.ownership = Ownership { parent_epoch: parent.map_or(Epoch(0), |p| p.epoch), absorb: None };
-        self.charge = parent.and_then(|p| p.guard);
+        self.ownership = Ownership { parent_epoch: parent.map_or(Epoch(0), |p| p.epoch), merge_cursor: None };
+        self.charged = parent.and_then(|p| p.charged);
     }
 
-    pub fn set_absorb(&mut self, absorb: Option<Absorb>) {
-        self.ownership.absorb = absorb;
+    pub fn set_merge_cursor(&mut self, merge_cursor: Option<MergeCursor>) {
+        self.ownership.merge_cursor = merge_cursor;
     }
 
     pub fn thick(&self) -> bool {
@@ -230,7 +230,7 @@ impl State {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Blocks of the head that are promised to a thick volume and not mapped.
+    /// Blocks of the head that are reserved for a thick volume and not mapped.
     pub fn shortfall(&self) -> i64 {
         if self.thick() && !self.invalid() { self.meta.blocks as i64 - self.head.mapped as i64 } else { 0 }
     }
@@ -402,6 +402,6 @@ pub fn apply_place(core: &Core, state: &mut State, at: LvBlock, run: Run) -> Res
 fn settle_shortfall(core: &Core, state: &State, before: i64) {
     let change = state.shortfall() - before;
     if change != 0 {
-        core.space.lock().promise(change);
+        core.space.lock().reserve_blocks(change);
     }
 }

@@ -36,7 +36,7 @@ impl Volume {
                     if plan.replaces > 0 {
                         count(&self.core.counters.writes_again);
                     }
-                    let is_news = self.core.patience.is_tried() && self.takes_unpromised(&plan);
+                    let is_news = self.core.no_space_timeout.is_tried() && self.takes_unreserved(&plan);
                     if plan.wants_metadata {
                         self.core.grow_ahead();
                     }

@@ -200,7 +200,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
     steps.done("group opened");
-    group.set_patience(settings.patience());
+    group.set_no_space_timeout(settings.no_space_timeout());
     let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Arc::new(Exports::new(name, &pool, keeper)?);
     let members = Arc::new(OpenMembers { group: name.clone(), pvs });

@@ -277,11 +277,11 @@ fn space_is_taken_where_it_is_named_and_allowed() {
     assert_eq!(report.volume("before").unwrap().state, VolumeState::Ok);
     let (kind, _) = vg.refusal(create("more", 4 * (report.allocatable_extents + 1), Vec::new()));
     assert_eq!(kind, ErrorKind::NoSpace);
-    // What is promised to a snapshot must be there to be taken.
+    // What is reserved for a snapshot must be there to be taken.
     let reserve = report.allocatable_extents * 1024;
     vg.ask(Request::Snapshot { specs: vec![snapshot("lv", "kept", Some(reserve))], freeze: true });
     let (kind, message) = vg.refusal(Request::SetAllocatable { path: path(0), allocatable: false });
-    assert!(kind == ErrorKind::NoSpace && message.contains("is promised to volumes"), "{message}");
+    assert!(kind == ErrorKind::NoSpace && message.contains("is reserved for volumes"), "{message}");
     vg.ask(Request::Remove { names: vec!["kept".into()] });
     vg.ask(Request::SetAllocatable { path: path(1), allocatable: true });
     let report = vg.report();

@@ -47,14 +47,14 @@ fields! { REST: Group, vg;
         |_| Value::flag(false, "clustered");
     "vg_shared", "Shared", Flag 7, "Blank: a group is open on one machine only.", |_| Value::flag(false, "shared");
     "vg_size", "VSize", Size 5, "Size of all its physical volumes.", |group| extents(group, group.extents);
-    "vg_free", "VFree", Size 5, "Space neither used nor promised.", |group| extents(group, group.free_extents);
+    "vg_free", "VFree", Size 5, "Space neither used nor reserved.", |group| extents(group, group.free_extents);
     "vg_sysid", "SYS ID", Text 6, "Blank: groups are bound to no host.", |_| Value::None;
     "vg_systemid", "System ID", Text 9, "Blank: groups are bound to no host.", |_| Value::None;
     "vg_lock_type", "LockType", Text 8, "Blank: there is no lock manager.", |_| Value::None;
     "vg_lock_args", "VLockArgs", Text 9, "Blank: there is no lock manager.", |_| Value::None;
     "vg_extent_size", "Ext", Size 3, "Size of an extent.", |group| extents(group, 1);
     "vg_extent_count", "#Ext", Number 4, "Number of extents.", |group| Value::number(group.extents);
-    "vg_free_count", "Free", Number 4, "Extents neither used nor promised.",
+    "vg_free_count", "Free", Number 4, "Extents neither used nor reserved.",
         |group| Value::number(group.free_extents);
     "max_lv", "MaxLV", Number 5, "Most volumes that it may have; 0: no limit.",
         |group| Value::number(group.attributes.max_volumes);

@@ -23,8 +23,8 @@ fields! { VOLUME: RowenVolume, lv;
 }
 
 fields! { GROUP: RowenGroup, vg;
-    "vg_promised", "Promised", Size 8, "Space promised to thick volumes and snapshots.",
-        |group| blocks(group.promised_blocks);
+    "vg_reserved", "Reserved", Size 8, "Space reserved for thick volumes and snapshots.",
+        |group| blocks(group.reserved_blocks);
     "vg_metadata", "Metadata", Size 8, "Space that metadata takes.", |group| blocks(group.metadata_blocks);
     "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to look at.",
         |group| blocks(group.reclaim_left_blocks);

@@ -22,14 +22,14 @@ pub type Full = Option<String>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Wait,
-    /// Wait, and have [`Patience::end`] asked after this time: it is the first.
+    /// Wait, and have [`NoSpaceTimeout::end`] asked after this time: it is the first.
     First(u64, Duration),
     Fail,
 }
 
 /// See the module.
 #[derive(Default)]
-pub struct Patience {
+pub struct NoSpaceTimeout {
     inner: Mutex<Inner>,
     /// Whether there is any time to end: the writing path asks this and nothing else.
     any: AtomicBool,
@@ -43,7 +43,7 @@ struct Inner {
     last: u64,
 }
 
-impl Patience {
+impl NoSpaceTimeout {
     /// Sets how long writes wait; `None`: for ever. With another limit all times begin anew, so those who wait have to be woken.
     pub fn set_limit(&self, limit: Option<Duration>) {
         let mut inner = self.inner.lock();
@@ -108,5 +108,5 @@ impl Patience {
 }
 
 #[cfg(test)]
-#[path = "patience_test.rs"]
+#[path = "no_space_timeout_test.rs"]
 mod tests;
