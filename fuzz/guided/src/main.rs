@@ -1,6 +1,8 @@
-//! `rowen-fuzz-guided TARGET DIR [OPTION...]` changes the examples of a target, guided by the code that they reach. New inputs go to
-//! DIR/found, failures to DIR/failures. Options are libFuzzer's.
-//! `rowen-fuzz-guided TARGET FILE...` runs these inputs once. `rowen-fuzz-guided --list` names the targets.
+//! `ROWEN_FUZZ_TARGET=name rowen-fuzz-guided DIR [OPTION...]` changes the examples of a target, guided by the code that they reach.
+//! New inputs go to DIR/found, failures to DIR/failures. Options are libFuzzer's. With FILE... in place of DIR it runs these inputs
+//! once. `rowen-fuzz-guided --list` names the targets.
+//!
+//! The name is in the environment because libFuzzer starts this program again for some of its work, with arguments of its own.
 //!
 //! `fuzz/guided/run` compiles this with coverage and starts it.
 
@@ -15,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-const HELP: &str = "usage: rowen-fuzz-guided TARGET DIR [OPTION...] | TARGET FILE... | --list";
+const HELP: &str = "usage: ROWEN_FUZZ_TARGET=name rowen-fuzz-guided DIR [OPTION...] | FILE... | --list";
 
 /// The address space of this process, in bytes. An input that claims more ends it, and is a failure.
 const ADDRESS_SPACE: u64 = 2 << 30;
@@ -72,27 +74,27 @@ fn main() -> ExitCode {
         TARGETS.iter().for_each(|target| println!("{}", target.name));
         return ExitCode::SUCCESS;
     }
-    let known = arguments.get(1).and_then(|name| TARGETS.iter().chain([&PLANTED]).find(|target| target.name == *name));
-    let (Some(target), Some(place)) = (known, arguments.get(2)) else {
+    let name = std::env::var("ROWEN_FUZZ_TARGET").unwrap_or_default();
+    let known = TARGETS.iter().chain([&PLANTED]).find(|target| target.name == name);
+    let (Some(target), Some(place)) = (known, arguments.get(1)) else {
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
         eprintln!("{HELP}\ntargets: {}", names.join(" "));
         return ExitCode::from(2);
     };
     TARGET.get_or_init(|| *target);
     let mut options: Vec<String> = [&arguments[0]].into_iter().cloned().chain(BOUNDS.map(Into::into)).collect();
-    let place = Path::new(place);
-    if place.is_dir() {
-        match guided(target, place) {
+    let mut rest = &arguments[1..];
+    if Path::new(place).is_dir() {
+        match guided(target, Path::new(place)) {
             Ok(more) => options.extend(more),
             Err(why) => {
-                eprintln!("{}: {why}", place.display());
+                eprintln!("{place}: {why}");
                 return ExitCode::FAILURE;
             }
         }
-        options.extend_from_slice(&arguments[3..]);
-    } else {
-        options.extend_from_slice(&arguments[2..]);
+        rest = &rest[1..];
     }
+    options.extend_from_slice(rest);
     if let Err(why) = setrlimit(Resource::As, Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) }) {
         eprintln!("the address space cannot be bounded: {why}");
         return ExitCode::FAILURE;
