@@ -120,7 +120,7 @@ pub fn median(values: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
         n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
     }
 }
 

@@ -119,7 +119,7 @@ fn parse(words: &[String]) -> Result<Option<Words>> {
     }
     let revision = revision.unwrap_or_else(git_revision);
     let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
-    let options = Options { form, mib, dir, rowen, out, records, revision, passes, resume, by_name };
+    let options = Options { form, mib, dir, rowen, out, records, revision, passes, by_name, resume };
     Ok(Some(Words { options, chosen }))
 }
 

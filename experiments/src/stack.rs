@@ -269,7 +269,7 @@ impl Stack<'_> {
             std::thread::sleep(Duration::from_millis(50));
             let now = look()?;
             // Nothing left to look at, and no checkpoint since.
-            if now == before && now.trim_start().starts_with("0") {
+            if now == before && now.trim_start().starts_with('0') {
                 return Ok(());
             }
             if Instant::now() > until {

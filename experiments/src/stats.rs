@@ -24,7 +24,7 @@ fn middle(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
         n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits() {
-        let text: Vec<_> = [1234.5, 12.34, 1.234, 0.0123, 0.000123, f64::NAN, 0.0].map(number).into();
+        let text: Vec<_> = [1234.5, 12.34, 1.234, 0.0123, 0.000_123, f64::NAN, 0.0].map(number).into();
         assert_eq!(text, ["1234", "12.3", "1.23", "0.012", "0.00012", "-", "0.00"]);
     }
 }

@@ -132,7 +132,7 @@ impl Fuzzer {
                 input.drain(at..end);
             }
             5 => {
-                let bytes: Vec<u8> = (0..1 + self.rng.below(16)).map(|_| self.rng.bits() as u8).collect();
+                let bytes: Vec<u8> = (0..=self.rng.below(16)).map(|_| self.rng.bits() as u8).collect();
                 input.splice(at..at, bytes);
             }
             6 if len > 0 => {

@@ -176,7 +176,7 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
 
 /// What these tests look at shows it when the rule is broken.
 #[test]
-fn finds_take_barred() {
+fn finds_take_unallocatable() {
     let planted = Config { planted: Some("take_unallocatable"), ..config() };
     let world = World::new(3);
     let (_, group) = Setup { config: planted, ..setup(2) }.make(&world).unwrap();

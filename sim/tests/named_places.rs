@@ -145,7 +145,7 @@ async fn step_at_random(group: &Arc<Group>, rng: &mut Rng, volumes: &mut Vec<Vol
                     write(group, id, rng.below(extents * EXTENT)).await;
                 }
                 Err(Error::NoSpace { .. }) => {
-                    assert!(extents > free, "seed {seed}, step {step}: {free} free")
+                    assert!(extents > free, "seed {seed}, step {step}: {free} free");
                 }
                 Err(error) => panic!("seed {seed}, step {step}: {error}"),
             }

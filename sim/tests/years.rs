@@ -242,7 +242,7 @@ impl Life {
         Ok(())
     }
 
-    async fn count(&self, since: &Counts) -> f64 {
+    fn count(&self, since: &Counts) -> f64 {
         let counts = self.disks.counts().since(since);
         (counts.reads + counts.writes + counts.flushes) as f64 / COUNTED as f64
     }
@@ -257,7 +257,7 @@ impl Life {
             let at = self.place(origin, READ, u64::MAX);
             self.read(origin, at, READ).await;
         }
-        let read = self.count(&before).await;
+        let read = self.count(&before);
         self.snapshot(hour).await?;
         self.group.checkpoint().await.unwrap();
         let before = self.disks.counts();
@@ -266,7 +266,7 @@ impl Life {
             let at = self.place(origin, 1, u64::MAX);
             self.write(origin, at, 1).await?;
         }
-        let write = self.count(&before).await;
+        let write = self.count(&before);
         let (_, ids) = self.snapshots.pop().unwrap();
         self.group.remove(&ids).await.unwrap();
         self.group.reclaim_idle().await.unwrap();

@@ -33,6 +33,6 @@ impl Event {
             wakers.push(cx.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 }

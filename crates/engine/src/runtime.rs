@@ -25,5 +25,5 @@ pub async fn yield_now() {
         cx.waker().wake_by_ref();
         Poll::Pending
     })
-    .await
+    .await;
 }

@@ -85,7 +85,7 @@ fn queues_caches_and_flushes_of_a_disk_that_turns() {
     assert!(many.answered > 30_000_000_000, "{many:?}");
     // What goes into the cache at once shares the interface.
     let together: Vec<_> = (0..8).map(|n| request(Op::Write, n << 30, 1 << 20, n, 8)).collect();
-    near(hdd(&together).answered as f64 / 1e9, (8 << 20) as f64 / 300e6, 0.01);
+    near(hdd(&together).answered as f64 / 1e9, f64::from(8 << 20) / 300e6, 0.01);
     // Write and flush in turn: each costs at least most of a turn.
     let mut pairs = Vec::new();
     for n in 0..100 {

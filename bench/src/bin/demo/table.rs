@@ -34,7 +34,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     match values.len() {
         0 => f64::NAN,
         odd if odd % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
+        _ => f64::midpoint(values[middle - 1], values[middle]),
     }
 }
 

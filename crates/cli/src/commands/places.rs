@@ -59,7 +59,7 @@ fn split(word: &str) -> (String, Option<&str>) {
     while let Some((at, letter)) = letters.next() {
         match letter {
             '\\' if matches!(letters.peek(), Some((_, ':' | '@'))) => {
-                path.extend(letters.next().map(|(_, letter)| letter))
+                path.extend(letters.next().map(|(_, letter)| letter));
             }
             ':' => return (path, Some(&word[at + 1..])),
             letter => path.push(letter),

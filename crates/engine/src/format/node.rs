@@ -314,9 +314,9 @@ fn parse(bytes: &[u8], expect: NodeRef, level: u8, group: u64) -> Result<Node, S
         }
     }
     if node.is_leaf() {
-        check_extents(&node)?
+        check_extents(&node)?;
     } else {
-        check_children(&node)?
+        check_children(&node)?;
     }
     Ok(node)
 }

@@ -152,13 +152,13 @@ fn extents_are_cut_and_joined_exactly() {
 fn random_bytes_never_panic() {
     let mut state = 1u64;
     let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
     for round in 0..20_000 {
         let (node, level) = if round % 2 == 0 { (leaf(100), 0) } else { (interior(100), 2) };
         let block = forged(&node, |b| {
-            for _ in 0..next() % 4 + 1 {
+            for _ in 0..=(next() % 4) {
                 b[next() % NODE_SIZE] = next() as u8;
             }
         });

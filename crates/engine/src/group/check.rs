@@ -633,7 +633,7 @@ impl<'a> Check<'a> {
                 || pending.contains(&block);
             match (meta.is_used(block), met) {
                 (true, false) => {
-                    self.report.find(format!("metadata block {block} is marked as used but nothing uses it"))
+                    self.report.find(format!("metadata block {block} is marked as used but nothing uses it"));
                 }
                 (false, true) => self.report.find(format!("metadata block {block} is used but marked as free")),
                 _ => {}

@@ -291,7 +291,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let copies = stream.pairs.iter().zip(lengths()).flat_map(|(pair, len)| pair.map(|start| (start, len)));
     let mut copies = copies.into_iter();
     let pairs = copies.all(|(start, len)| inside(start, len))
-        && lengths().try_fold(0u64, |sum, len| sum.checked_add(len)).is_some_and(|sum| sum <= blocks);
+        && lengths().try_fold(0u64, u64::checked_add).is_some_and(|sum| sum <= blocks);
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
     let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
     let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && has_possible_counters(t));

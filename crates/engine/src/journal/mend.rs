@@ -84,7 +84,7 @@ impl Journal {
     fn can_spare(&self, bad: &BadPlaces, error: DiskError) -> Result<()> {
         let longest = frame_bytes(FRAME_TARGET + self.longest_record()) as u64;
         let is_known_to_all =
-            bad.runs().len() <= MOST_RUNS && bad.runs().iter().all(|run| run.end <= u64::from(u32::MAX));
+            bad.runs().len() <= MOST_RUNS && bad.runs().iter().all(|run| u32::try_from(run.end).is_ok());
         match is_known_to_all && bad.leaves_room(longest, self.ring.bytes) {
             true => Ok(()),
             false => Err(error.into()),

@@ -740,7 +740,7 @@ fn a_snapshot_is_read_while_its_origin_changes() {
     let World { cache, mut blocks, .. } = world;
     let load = |error: MapError| match error {
         MapError::Missing(name, level) => {
-            drop(cache.insert_clean(Node::decode(&disk[&name.addr.0], name, level, GROUP).unwrap()))
+            drop(cache.insert_clean(Node::decode(&disk[&name.addr.0], name, level, GROUP).unwrap()));
         }
         other => panic!("{other}"),
     };

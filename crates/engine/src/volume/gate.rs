@@ -21,7 +21,7 @@ impl Volume {
             }
             Poll::Ready(())
         })
-        .await
+        .await;
     }
 
     /// Closes the gate to writes, or to reads, too, and waits until none of them is in flight. [`Gate::drop`] opens it.

@@ -209,7 +209,7 @@ impl Volume {
         }
         let parts = pieces.len();
         let account = own_account(state, self.id);
-        for piece in pieces.iter_mut() {
+        for piece in &mut pieces {
             piece.place = match piece.place {
                 Place::Own(old) => Place::Again { old, account },
                 place => copy_of(place).expect("all of it can be moved"),

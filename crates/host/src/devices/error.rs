@@ -5,7 +5,7 @@ use rowen_control::protocol::ErrorKind;
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a device was not used.
 #[derive(Debug)]
@@ -74,6 +74,11 @@ fn join(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
+/// A path that may have line breaks, on one line.
+fn shown(path: &Path) -> String {
+    format!("{:?}", path.to_string_lossy())
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +91,7 @@ impl fmt::Display for Error {
                 "{} does not answer. Look after the device, or after the server of what it lies on, and try again.",
                 path.display()
             ),
-            Error::BadPath(path) => write!(f, "Cannot use {path:?}: its path contains a line break."),
+            Error::BadPath(path) => write!(f, "Cannot use {}: its path contains a line break.", shown(path)),
             Error::GivenTwice(path) => write!(f, "Physical volume {} was given more than once.", path.display()),
             Error::NotAPv(path) => write!(f, "No PV found on device {}.", path.display()),
             Error::InitialiseMember { path, group } => write!(

@@ -235,7 +235,7 @@ impl Keeper {
         };
         match rustix::net::sockopt::socket_peercred(&socket) {
             Ok(peer) if peer.uid.is_root() && self.peers.len() < MAX_PEERS => {
-                self.peers.push(Peer { socket, serves: false })
+                self.peers.push(Peer { socket, serves: false });
             }
             Ok(peer) if peer.uid.is_root() => self.log.say("a connection was refused: there are too many"),
             Ok(peer) => self.log.say(&format!("a connection of user {} was refused", peer.uid.as_raw())),

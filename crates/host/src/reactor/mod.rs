@@ -149,7 +149,7 @@ impl Pool {
         match receive.recv() {
             Ok(Ok(value)) => value,
             Ok(Err(panic)) => resume_unwind(panic),
-            Err(_) => panic!("the future was dropped: nothing is left that could wake it"),
+            Err(std::sync::mpsc::RecvError) => panic!("the future was dropped: nothing is left that could wake it"),
         }
     }
 

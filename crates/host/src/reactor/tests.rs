@@ -46,7 +46,7 @@ impl Signal {
             state.1 = Some(cx.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 }
 
@@ -250,10 +250,10 @@ fn replies_arrive_whole_and_give_their_buffers_back() {
         std::io::Read::read_exact(&mut file, &mut bytes).unwrap();
         let mut seen: Vec<u8> = bytes.chunks(116).map(|reply| reply[0]).collect();
         assert!(bytes.chunks(116).all(|reply| reply.iter().all(|byte| *byte == reply[0])), "whole replies");
-        seen.sort();
+        seen.sort_unstable();
         assert_eq!(seen, (0..REPLIES).collect::<Vec<_>>(), "each once");
         let mut answers: Vec<_> = (0..REPLIES).map(|_| receive.recv().unwrap()).collect();
-        answers.sort();
+        answers.sort_unstable();
         assert!(answers.iter().all(|(n, sent, byte)| *sent && byte == n));
     }
 }

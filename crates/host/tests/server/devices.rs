@@ -206,7 +206,7 @@ fn a_damaged_label_is_no_panic() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..300 {
         let mut bytes = sound.clone();
-        for _ in 0..1 + state % 4 {
+        for _ in 0..=(state % 4) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let at = (state >> 33) as usize % (64 << 10);
             bytes[at] ^= 1 << (state % 8);

@@ -165,7 +165,7 @@ fn a_late_helper_leaves_nothing_frozen() {
     pause.wait();
     match command.join().unwrap() {
         Outcome::Error { kind: ErrorKind::Io, message } => {
-            assert!(message.contains("not done within 1 s"), "{message}")
+            assert!(message.contains("not done within 1 s"), "{message}");
         }
         other => panic!("{other:?}"),
     }

@@ -316,7 +316,7 @@ fn two_groups_do_not_take_each_others_volumes_at_once() {
     let (first, second) = (first.join().unwrap(), second.join().unwrap());
     match second {
         Outcome::Error { kind: ErrorKind::Invalid, message } => {
-            assert!(message.ends_with("it lies on a volume of this group."), "{message}")
+            assert!(message.ends_with("it lies on a volume of this group."), "{message}");
         }
         other => panic!("the second: {other:?}, the first: {first:?}"),
     }

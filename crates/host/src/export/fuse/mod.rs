@@ -455,6 +455,6 @@ impl UnderWay {
             *self.last.lock() = Some(cx.waker().clone());
             if self.count.load(Ordering::Acquire) == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
-        .await
+        .await;
     }
 }

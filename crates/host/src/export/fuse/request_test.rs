@@ -10,7 +10,7 @@ fn every_opcode_survives_every_length_of_noise() {
         for len in 0..=abi::MAX_ARGS {
             let noise: Vec<u8> = (0..len)
                 .map(|_| {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     (state >> 56) as u8
                 })
                 .collect();

@@ -121,7 +121,7 @@ pub fn attach(file: &Path, sector: u32, read_only: bool) -> Result<LoopDevice> {
                     let _ = detach(device, || false);
                 });
             }
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::ENXIO)) => continue,
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::ENXIO)) => {}
             Err(e) => return Err(e).doing(|| format!("attach {} to {}", device.path().display(), file.display())),
         }
     }
