@@ -1,7 +1,7 @@
 //! Thousands of random runs of the engine against the oracle and the accounts. `ROWEN_SIM_SEEDS` scales their number
 //! (in percent of the usual).
 //!
-//! Rules G3, C1, C3, S1, S3 and S4.
+//! Rules G3, C1, S1, S3 and S4.
 
 use rowen_sim::model::{PROFILES, Profile, Seen, run_seed};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -99,3 +99,43 @@ fn a_full_group_looks_for_orphans_before_it_refuses() {
         }
     });
 }
+
+/// Orphans in front of leaves that origin and clone share with their point, so that a leaf with few extents left lies beside one that
+/// is shared.
+fn beside_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
+    let world = World::new(7);
+    let config = Config { orphan_blocks: 1, planted, ..Setup::small(1, 1).config };
+    let (disks, group) = Setup { config, ..Setup::small(1, 256) }.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    world.run(async {
+        for end in (1200..2400).step_by(60) {
+            let origin = client.create(thin()).await.unwrap();
+            // Leaves are half full, so that what is left of one fits into the next.
+            scatter(&client, origin, 0, 4).await;
+            for block in (0..BLOCKS).step_by(8) {
+                client.zero(origin, block * 8, 8, false).await.map_err(|e| e.to_string())?;
+            }
+            let clone = client.snapshot(&[origin], SnapshotKind::default()).await.unwrap()[0];
+            for vol in [origin, clone] {
+                for block in (4..end).step_by(8) {
+                    client.write(vol, block * 8, 8, &[]).await.map_err(|e| e.to_string())?;
+                }
+            }
+            free_after_all(&client).await;
+            for vol in [origin, clone] {
+                client.verify_all(vol).await.map_err(|e| format!("reading: {e}"))?;
+            }
+        }
+        assert!(client.group.stats().orphans_freed > 0);
+        client.close().await.map_err(|e| format!("closing: {e}"))
+    })?;
+    let report = world.run(Group::check(disks as Arc<dyn Disks>)).map_err(|e| format!("check: {e}"))?;
+    if report.findings.is_empty() { Ok(()) } else { Err(report.findings.join("; ")) }
+}
+
+/// O3.
+#[test]
+fn shared_leaves_beside_orphans_stay() {
+    beside_shared_leaves(None).unwrap();
+    beside_shared_leaves(Some("orphans_by_replace")).unwrap_err();
+}

@@ -2,7 +2,8 @@
 //!
 //! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
 //! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space.
-//! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time.
+//! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time. What a point took over below the cursor of
+//!   its parent's merge is as old as that parent: if the point were merged meanwhile, neither merge would free it.
 //! * C4 What can be asked of thousands of trees and volumes without looking at each is kept beside them: which trees C2
 //!   names, which points are charged to a volume, which snapshots a volume has. Trees and volumes come and go by
 //!   [`Catalog::insert_tree`] and its sisters alone; with debug assertions each checkpoint compares.
@@ -200,8 +201,15 @@ impl Catalog {
 
     /// The next tree to remove or merge: one under way, else any that C2 names.
     pub fn next_removal(&self) -> Option<TreeId> {
-        let started = self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0);
-        started.or_else(|| self.removable().next()).map(|t| t.id)
+        if planted::is("newest_removed_first") {
+            return self.removable().last().map(|t| t.id);
+        }
+        self.removal_under_way().or_else(|| self.removable().next().map(|t| t.id))
+    }
+
+    /// The removal that has come some way (C3).
+    pub fn removal_under_way(&self) -> Option<TreeId> {
+        self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0).map(|t| t.id)
     }
 
     fn removable(&self) -> impl Iterator<Item = &TreeMeta> {

@@ -1,4 +1,4 @@
-//! Rules C2 and C4.
+//! Rules C2, C3 and C4.
 
 use super::*;
 use crate::planted::must_be_found;
@@ -33,6 +33,23 @@ fn what_is_kept_beside_trees_follows_them() {
     catalog.insert_tree(point(2, None, None));
     assert_eq!(catalog.charged_to(VolumeId(5)).collect::<Vec<_>>(), [TreeId(3)]);
     assert!(catalog.is_kept_well(), "C4");
+}
+
+/// A removal that a crash interrupted goes on before another begins.
+#[test]
+fn what_was_begun_is_removed_first() {
+    let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(Points::new(true)));
+    for id in [1, 2, 3] {
+        catalog.insert_tree(point(id, None, None));
+    }
+    assert_eq!((catalog.next_removal(), catalog.removal_under_way()), (Some(TreeId(1)), None));
+    catalog.insert_tree(TreeMeta { kind: TreeKind::Dying, cursor: 7, ..point(2, None, None) });
+    assert_eq!((catalog.next_removal(), catalog.removal_under_way()), (Some(TreeId(2)), Some(TreeId(2))), "C3");
+}
+
+#[test]
+fn a_removal_that_is_not_gone_on_with_is_found() {
+    must_be_found("newest_removed_first", what_was_begun_is_removed_first);
 }
 
 #[test]

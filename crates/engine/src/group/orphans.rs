@@ -9,9 +9,9 @@
 //! * O1 A child never takes up a block of its point that it once ceased to use, so the children may be asked one by one.
 //! * O2 A leaf that has an orphan is in no child's tree, for a child that has the leaf maps all of it. Nor is any node above
 //!   it. These nodes are therefore the point's alone, and change like those of any tree.
-//! * O3 All other nodes may be shared with a child, and keep their ranges: a leaf is never emptied, joined or split
-//!   ([`map::shrink_leaf`]), so a walk that compares the two trees later still finds them at one place. The price is one block
-//!   left in a leaf of which nothing is used.
+//! * O3 All other nodes may be shared with a child: they stay as they are. A leaf is never emptied, joined or split
+//!   ([`map::shrink_leaf`]), for a join takes in a neighbour and releases it, which a child may have. The price is one block left in
+//!   a leaf of which nothing is used.
 //! * O4 As in removal (D2), a step writes nothing to the journal: what it frees is pending until the next checkpoint, which has
 //!   the point without it.
 
@@ -127,7 +127,13 @@ impl Group {
                     ownership: Ownership { parent_epoch: lower, merge_cursor: None },
                     privileged: true,
                 };
-                map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;
+                if core.planted("orphans_by_replace") {
+                    for e in &gone {
+                        map::replace(&core.cache, &mut tree, &mut owner, e.key, e.end(), &[], &mut Vec::new())?;
+                    }
+                } else {
+                    map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;
+                }
                 drop(metadata);
                 // From here on nothing can fail: a step is done whole or not at all.
                 if !core.planted("orphans_stay_mapped") {

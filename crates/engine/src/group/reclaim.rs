@@ -228,6 +228,10 @@ impl Group {
         }
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
+        debug_assert!(
+            catalog.removal_under_way().is_none_or(|other| other == id),
+            "C3: removal does one thing at a time"
+        );
         let Some(tree) = catalog.trees.get_mut(&id) else { return Ok(()) };
         tree.kind = TreeKind::Dying;
         let (cursor, parent) = (tree.cursor, tree.parent);
