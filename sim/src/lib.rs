@@ -7,7 +7,7 @@
 //!
 //! Five modules use these: [`model`] (random operations, with accounting), [`crash`] (every cut of a scenario),
 //! [`steps`] (every cut of changes that the oracle does not know), [`sweep`] (every request fails once), and [`worlds`]
-//! (whole lives of a group). [`forge`] makes hostile images.
+//! (whole lives of a group). [`forge`] makes hostile images. [`progress`] tells how far a run of many is.
 //!
 //! `ROWEN_SIM_SEEDS` (percent) scales the tests' effort. Every failure prints the line that replays it; `ROWEN_TRACE=1`
 //! then shows each step, and `ROWEN_STRICT=N` checks all accounts after step N of a model run (0: after each).
@@ -22,6 +22,7 @@ pub mod forge;
 pub mod hostile;
 pub mod model;
 pub mod oracle;
+pub mod progress;
 pub mod rng;
 pub mod scenario;
 pub mod stamp;

@@ -3,6 +3,7 @@
 
 use rowen_sim::crash::Setup;
 use rowen_sim::hostile::{Fate, Hostile};
+use rowen_sim::progress::Progress;
 use rowen_sim::worlds::shrink::{parse_list, shrink};
 use rowen_sim::worlds::tally::Tally;
 use rowen_sim::worlds::{Options, run};
@@ -28,7 +29,8 @@ decides everything, so a seed that fails is replayed by its number.
   --planted B  with a bug planted in the engine, until it is found
 
 A world that fails is made smaller, and the line that replays it is printed. The exit code is 1 then.
-At the end a tally is printed: worlds, crash states, each kind of fault, and the rate per minute of one core.
+At the end, also at Ctrl-C, a tally is printed: worlds, crash states, each kind of fault, and the rate per minute of one
+core. Each minute stderr is told how far it is.
 ";
 
 #[derive(Default)]
@@ -99,13 +101,13 @@ fn on_core(begun: Instant) -> Duration {
 
 /// Many worlds, on one core.
 fn many(arguments: &Arguments) -> bool {
-    let begun = Instant::now();
-    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let mut progress = Progress::new("worlds", arguments.worlds, arguments.minutes);
+    let begun = progress.begun();
     let from = arguments.from.unwrap_or(1);
     let count = arguments.worlds.unwrap_or(u64::MAX - from);
     let (mut tally, mut failures) = (Tally::default(), 0u64);
     for seed in from..from + count {
-        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+        if !progress.goes_on(seed - from, failures) {
             break;
         }
         match run(seed, &arguments.options) {
@@ -131,8 +133,8 @@ fn many(arguments: &Arguments) -> bool {
 
 /// Many hostile images, on one core.
 fn images(arguments: &Arguments, count: u64) -> bool {
-    let begun = Instant::now();
-    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let mut progress = Progress::new("images", Some(count), arguments.minutes);
+    let begun = progress.begun();
     let hostile = match Hostile::new(Setup::small(2, 24)) {
         Ok(hostile) => hostile,
         Err(why) => {
@@ -149,7 +151,7 @@ fn images(arguments: &Arguments, count: u64) -> bool {
     let (mut opened, mut refused, mut failures) = (0u64, 0u64, 0u64);
     let from = arguments.from.unwrap_or(1);
     for seed in from..from + count {
-        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+        if !progress.goes_on(seed - from, failures) {
             break;
         }
         match hostile.judge(seed) {

@@ -110,7 +110,8 @@ impl Longest {
         if !self.pages.contains_key(&number) && self.pages.len() >= MOST_PAGES {
             self.pages.pop_first();
         }
-        let unknown = || Box::new(Page { bounds: [UNKNOWN; CHUNKS as usize], most: UNKNOWN, next: number + 1 });
+        let bound = if planted::is("unknown_is_empty") { 0 } else { UNKNOWN };
+        let unknown = || Box::new(Page { bounds: [bound; CHUNKS as usize], most: bound, next: number + 1 });
         let page = self.pages.entry(number).or_insert_with(unknown);
         let place = (chunk % CHUNKS) as usize;
         page.bounds[place] = most;
@@ -136,7 +137,7 @@ mod tests {
         let mut longest = Longest::default();
         assert_eq!(longest.next(5, 64), 5, "nothing is known");
         longest.settle(0, class(63), Some(10 * CHUNK + 3));
-        assert_eq!(longest.next(5, 64), 10 * CHUNK, "of that chunk nothing is known");
+        assert_eq!(longest.next(5, 64), 10 * CHUNK, "LR2: of that chunk nothing is known");
         assert_eq!(longest.next(5, 32), 5);
         longest.settle(10, class(1), Some(100 * PAGE_BLOCKS + 7));
         assert_eq!(longest.next(5, 64), 100 * PAGE_BLOCKS);
@@ -149,6 +150,11 @@ mod tests {
         assert_eq!(longest.next(5, 64), 2 * CHUNK);
         assert_eq!(longest.next(5, 512), 2 * CHUNK, "it is of the class of 512");
         assert_eq!(longest.next(5, 1024), 50 * PAGE_BLOCKS);
+    }
+
+    #[test]
+    fn a_chunk_that_is_passed_over_unseen_is_found() {
+        planted::must_be_found("unknown_is_empty", what_is_known_to_be_short_is_passed_over);
     }
 
     #[test]
