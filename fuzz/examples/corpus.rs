@@ -137,6 +137,7 @@ fn requests() -> Vec<Request> {
         Request::TagPv { path: "/dev/sdb".into(), add: vec!["ssd".into()], remove: Vec::new() },
         Request::ResizePv { path: "/dev/sdb".into(), bytes: Some(1 << 30) },
         Request::Stats,
+        Request::Status,
     ]
 }
 
@@ -193,6 +194,7 @@ fn from_wires(corpus: &mut Corpus) {
         Outcome::Hello { version: VERSION, group: "vg".into(), pid: 77 },
         Outcome::Report(Box::new(report())),
         Outcome::Free { extents: 3 },
+        Outcome::Status(Box::default()),
         Outcome::Progress { done: 1, total: 2, what: "blocks".into() },
         Outcome::Error { kind: ErrorKind::NoSpace, message: "insufficient free space".into() },
         Outcome::MergeWaits { is_origin_open: true },
@@ -212,6 +214,7 @@ fn from_wires(corpus: &mut Corpus) {
         "Rdata.1",
         "Nother",
         "rbecause",
+        "tstarted=3\nfailures=2\nheld=1",
         // Carriage returns are a part of a name.
         "Hfile=a\r\r\nid=7\nname=b",
     ] {

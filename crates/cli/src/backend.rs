@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
+use rowen_control::status::Survey;
 use rowen_engine::units::Uuid;
 use std::fs::File;
 
@@ -72,6 +73,8 @@ pub trait Backend {
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome>;
     /// Whether the group's server runs.
     fn is_running(&mut self, group: &str) -> Answer<bool>;
+    /// What is seen of these groups, or of all, whatever hangs; nothing is started, changed or waited for longer than 2 s.
+    fn survey(&mut self, groups: &[String]) -> Survey;
     /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// Verifies a group that nothing has open.

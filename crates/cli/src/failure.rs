@@ -3,6 +3,8 @@
 /// Exit codes. Nothing else is ever returned.
 pub mod exit {
     pub const OK: u8 = 0;
+    /// `rowen status` has answered, and something is wrong.
+    pub const UNHEALTHY: u8 = 1;
     /// There is no such command.
     pub const NO_COMMAND: u8 = 2;
     /// The command line makes no sense.
@@ -34,6 +36,8 @@ pub enum Failure {
     Failed(Vec<String>),
     /// It failed and everything has been said.
     Told,
+    /// Nothing failed, and what was told is not good.
+    Unhealthy,
     /// Nothing failed: help was asked for in the midst of a command line, and is all that is done.
     Shown(Vec<String>),
 }
@@ -66,6 +70,7 @@ impl Failure {
             | Failure::NoForm => exit::USAGE,
             Failure::NotBegun(_) => exit::NOT_BEGUN,
             Failure::Failed(_) | Failure::Told => exit::FAILED,
+            Failure::Unhealthy => exit::UNHEALTHY,
             Failure::Shown(_) => exit::OK,
         }
     }
@@ -93,7 +98,7 @@ impl Failure {
             Failure::Failed(lines) | Failure::NotBegun(lines) | Failure::Shown(lines) => {
                 lines.iter().map(|line| format!("  {line}")).collect()
             }
-            Failure::Told => Vec::new(),
+            Failure::Told | Failure::Unhealthy => Vec::new(),
         }
     }
 }

@@ -6,8 +6,9 @@ use crate::console::Console;
 use crate::session::no_group;
 use rowen_control::protocol::*;
 use rowen_control::service::memory::{Memory, Outside};
-use rowen_control::service::world::{Members, User};
+use rowen_control::service::world::{Faults, Members, User};
 use rowen_control::settings::{Loaded, Settings};
+use rowen_control::status::{KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
@@ -61,6 +62,9 @@ pub struct Fake {
     pub default_group: Option<String>,
     /// A group that is there and cannot be opened, and why.
     pub closed: Option<(String, String)>,
+    /// What else is seen of groups when all is looked at, and devices that do not answer.
+    pub seen: Vec<Seen>,
+    pub silent: Vec<String>,
     /// A group that is removed by somebody as soon as all groups were looked for.
     pub leaving: Option<String>,
     made: u8,
@@ -121,6 +125,11 @@ impl Fake {
     /// Somebody has the volume's device open from now on, or nobody.
     pub fn set_open(&self, volume: &str, open: bool) {
         self.memory_of(volume).devices.set_user(volume, open.then_some(User::Other));
+    }
+
+    /// The group's disks are said to have behaved so.
+    pub fn set_faults(&self, group: &str, faults: &[Faults]) {
+        self.groups[group].set_faults(faults);
     }
 
     /// Writes the first blocks of a volume.
@@ -263,6 +272,23 @@ impl Backend for Fake {
 
     fn is_running(&mut self, group: &str) -> Answer<bool> {
         Ok(!self.is_starting && self.groups.contains_key(group))
+    }
+
+    fn survey(&mut self, groups: &[String]) -> Survey {
+        let is_wanted = |seen: &Seen| groups.is_empty() || groups.contains(&seen.name);
+        let served = self.groups.iter().map(|(name, memory)| {
+            let report = Box::new(memory.service.status());
+            let told = KeeperTold { started: 2, failures: 0, held: 1 };
+            let process = Process { pid: 1230, state: Some('S') };
+            Seen {
+                name: name.clone(),
+                server: ServerSeen::Answered { pid: 1234, report },
+                keeper: Some(KeeperSeen { process, told: Some(told) }),
+                ..Seen::default()
+            }
+        });
+        let groups = served.chain(self.seen.iter().cloned()).filter(is_wanted).collect();
+        Survey { groups, silent_devices: self.silent.clone(), troubles: Vec::new() }
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {

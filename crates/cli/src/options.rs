@@ -336,6 +336,8 @@ options! {
     Cache None, "cache", Kind::Flag, "Tell which devices are there, as udev rules ask.";
     MakeNodes None, "mknodes", Kind::Flag, "Accepted for LVM's clients: nodes are always there.";
     ListGroup None, "listvg", Kind::Flag, "Show the group of the device.";
+    Unhealthy Some('x'), "unhealthy", Kind::Flag, "Only groups with which something is wrong.";
+    Json None, "json", Kind::Flag, "As one JSON object.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }
 

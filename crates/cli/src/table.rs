@@ -4,7 +4,7 @@
 use crate::command::{Command, Operands};
 use crate::commands::{
     config, display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit,
-    refused, reports, scans, vg, vg_edit, vgcfg,
+    refused, reports, scans, status, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -976,6 +976,23 @@ pub const COMMANDS: &[Command] = &[
         options: &[],
         examples: &[("rowen repair vg0", "what both copies have lost is told and left alone")],
         run: own::repair,
+    },
+    Command {
+        name: "status",
+        summary: "Tell whether everything is all right, and what to do if not",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[Unhealthy, Json],
+        examples: &[
+            (
+                "rowen status",
+                "each group, its disks, and for each thing that is wrong what to do; within 2 s, whatever hangs",
+            ),
+            ("rowen status -x", "only what is wrong; exit code 1 if anything is, for monitors"),
+            ("rowen status --json vg0", "the same for a program"),
+        ],
+        run: status::status,
     },
     Command {
         name: "stats",

@@ -3,6 +3,8 @@
 
 use crate::fake::{Fake, Printed};
 use rowen_control::protocol::Request;
+use rowen_control::service::world::Faults;
+use rowen_control::status::{Process, Seen, ServerSeen};
 
 /// Runs a session and compares each command with what it should print.
 fn play(world: &mut Fake, session: &str) {
@@ -2403,4 +2405,67 @@ fn whether_devices_are_open_is_asked_only_where_it_is_told() {
     ] {
         assert_eq!(looks(&mut world, line), 1, "{line}");
     }
+}
+
+#[test]
+fn whether_everything_is_all_right() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -L 4M -n log vg0
+        O|  Logical volume \"log\" created.$
+        rc=0
+
+        $ rowen status
+        O|    group: vg0$
+        O|    state: serving: 2 active volumes of 2; 17.8% of its space is in use$
+        O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$
+        O|    disks: PATH       STATE        SIZE  FAILED READS  WRITES  FLUSHES$
+        O|           /dev/ubda  ok     700.00 MiB             0       0        0$
+        rc=0
+
+        $ rowen status -x
+        O|  all groups are healthy$
+        rc=0
+
+        $ rowen status -x nosuch
+        E|  Volume group \"nosuch\" not found
+        E|  Cannot process volume group nosuch
+        rc=5
+
+        $ rowen status ../etc
+        E|  Invalid volume group name ../etc.
+        E|  Run `rowen status --help' for more information.
+        rc=3",
+    );
+    world.set_faults("vg0", &[Faults { reads: 1, writes: 20, ..Faults::default() }]);
+    let process = Process { pid: 99, state: Some('T') };
+    world.seen.push(Seen { name: "vg1".into(), server: ServerSeen::Silent(Some(process)), ..Seen::default() });
+    world.silent.push("/dev/dead".into());
+    play(
+        &mut world,
+        "$ rowen status -x vg0 vg1
+        O|    group: vg0$
+        O|    state: serving: 2 active volumes of 2; 17.8% of its space is in use$
+        O|    wrong: 1 read and 20 writes of /dev/ubda have failed since the group was opened$
+        O|     next: look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)$
+        O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$
+        O|    disks: PATH       STATE         SIZE  FAILED READS  WRITES  FLUSHES$
+        O|           /dev/ubda  errors  700.00 MiB             1      20        0$
+        O|  $
+        O|    group: vg1$
+        O|    state: not answering: its server (process 99, which was stopped by a signal (SIGSTOP)) does not answer$
+        O|     next: let it go on: kill -CONT 99$
+        O|     runs: server 99, no keeper$
+        O|  $
+        O|    wrong: /dev/dead does not answer: whether it belongs to a group is not known$
+        O|     next: look at the device and its path (dmesg); what it belongs to may be shown as incomplete$
+        rc=1",
+    );
+    let printed = world.run("rowen status --json vg1");
+    assert_eq!(printed.code, 1);
+    let json: serde_json::Value = serde_json::from_str(&printed.out).unwrap();
+    assert_eq!(json["groups"][0]["state"], "not-answering");
+    assert_eq!(json["groups"][0]["server_pid"], 99);
+    assert_eq!(json["groups"].as_array().unwrap().len(), 1);
 }

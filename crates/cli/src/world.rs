@@ -4,6 +4,7 @@ use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::failure::exit;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
+use rowen_control::status::Survey;
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
@@ -113,6 +114,10 @@ impl Backend for Host {
 
     fn is_running(&mut self, group: &str) -> Answer<bool> {
         Ok(server::connect(group).map_err(refused)?.is_some())
+    }
+
+    fn survey(&mut self, groups: &[String]) -> Survey {
+        rowen_host::survey::survey(groups)
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {

@@ -2,7 +2,7 @@
 //! them ([`names`], [`paths`]), sizes and how they are read and shown ([`sizes`], [`units`]), identifiers ([`uuids`]),
 //! moments ([`time`]), a group's metadata as a document ([`metadata`]) and settings ([`config`], [`settings`], [`lists`]), all
 //! in the syntax of LVM's text files ([`syntax`]).
-//! And what a group's server decides about them ([`service`]).
+//! What a group's server decides about them ([`service`]), and how a group is by what was seen of it ([`status`]).
 //! Where LVM has a grammar or a sentence, it is LVM's. Nothing here opens a file, starts a process or reads a clock.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod protocol;
 pub mod service;
 pub mod settings;
 pub mod sizes;
+pub mod status;
 pub mod syntax;
 pub mod time;
 pub mod units;

@@ -18,6 +18,7 @@ use crate::dead::Points;
 use crate::disk::{DiskError, Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::fixed_hash::Map;
 use crate::journal::Journal;
 use crate::map::{NodeCache, NodeRef};
 use crate::model::Config;
@@ -109,6 +110,8 @@ pub struct Core {
     /// Nothing is locked while this is.
     pub pools: Mutex<Pools>,
     pub no_space_timeout: NoSpaceTimeout,
+    /// Writes that wait for room, by volume.
+    pub held: Mutex<Map<VolumeId, u64>>,
     pub points: Arc<Points>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
@@ -164,6 +167,7 @@ impl Core {
             space: Mutex::new(space),
             pools: Mutex::new(Pools::default()),
             no_space_timeout: NoSpaceTimeout::default(),
+            held: Mutex::default(),
             points,
             journal,
             gate: RwLock::new(()),

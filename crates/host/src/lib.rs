@@ -11,7 +11,9 @@ pub mod keeper;
 pub mod paths;
 #[doc(hidden)]
 pub mod planted;
+mod processes;
 pub mod reactor;
 pub mod server;
 pub mod settings;
 mod sockets;
+pub mod survey;

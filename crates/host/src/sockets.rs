@@ -4,7 +4,7 @@
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// An address has room for so many bytes and the zero behind them.
@@ -39,6 +39,12 @@ impl Reach {
     pub fn address(&self) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(&self.path)?)
     }
+}
+
+/// The process that listens at the other end, whether or not it answers.
+pub fn peer(socket: impl AsFd) -> Option<u32> {
+    let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
+    u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
 }
 
 #[cfg(test)]

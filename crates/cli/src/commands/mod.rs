@@ -22,6 +22,7 @@ pub mod redundancy;
 pub mod refused;
 pub mod reports;
 pub mod scans;
+pub mod status;
 pub mod vg;
 pub mod vg_edit;
 pub mod vgcfg;

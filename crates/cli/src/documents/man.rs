@@ -121,6 +121,7 @@ fn exit_status(page: &mut Roff) {
     page.section("EXIT STATUS");
     for (code, meaning) in [
         ("0", "Done."),
+        ("1", "Only rowen status: something is wrong."),
         ("2", "There is no such command."),
         ("3", "The command line makes no sense."),
         ("5", "The command failed: not found, exists, in use, no space, refused."),

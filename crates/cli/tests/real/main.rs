@@ -9,5 +9,6 @@ mod filesystems;
 mod fsx;
 mod resized_disks;
 mod room;
+mod status;
 mod verify;
 mod world;

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A loop device; dropped, it is gone.
-struct Disk {
-    file: PathBuf,
-    device: String,
+pub struct Disk {
+    pub file: PathBuf,
+    pub device: String,
 }
 
 impl Disk {
-    fn new(world: &World, name: &str, mib: u64) -> Disk {
+    pub fn new(world: &World, name: &str, mib: u64) -> Disk {
         let file = world.device(name, mib * MIB);
         let device = tool("losetup", &["--find", "--show", file.to_str().unwrap()]).trim().to_owned();
         Disk { file, device }
     }
 
-    fn resize(&self, mib: u64) {
+    pub fn resize(&self, mib: u64) {
         File::options().write(true).open(&self.file).unwrap().set_len(mib * MIB).unwrap();
         tool("losetup", &["-c", &self.device]);
     }

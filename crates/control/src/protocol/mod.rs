@@ -13,6 +13,7 @@ mod frame;
 mod outcome;
 mod report;
 mod request;
+mod status;
 
 pub use attributes::{
     AllocPolicy, AttributeChange, Attributes, FullPolicy, GroupAttributes, GroupChange, VolumeKind, VolumeState,
@@ -23,9 +24,10 @@ pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport};
 pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
+pub use status::{Filling, HeldVolume, PvStatus, StatusReport};
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 #[cfg(test)]
 #[path = "protocol_test.rs"]

@@ -1,6 +1,7 @@
 //! What the server answers, but for the group itself ([`super::report`]).
 
 use super::report::{GroupReport, VolumePlaces};
+use super::status::StatusReport;
 use rowen_engine::group as engine;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,7 @@ pub enum Outcome {
     HandsOver,
     Check(CheckOutcome),
     Stats(StatsReport),
+    Status(Box<StatusReport>),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
     Progress {
         done: u64,

@@ -161,6 +161,8 @@ pub enum Request {
     Checkpoint,
     /// Answered by [`Outcome::Stats`].
     Stats,
+    /// Whether everything is all right. Answered by [`Outcome::Status`].
+    Status,
     /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
     Destroy {
         force: bool,
@@ -217,7 +219,7 @@ impl Request {
         use Request::*;
         match self {
             Hello { .. } => Traits::QUERY,
-            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats => Traits::LOOK,
+            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats | Status => Traits::LOOK,
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
             CreateVolume { .. }

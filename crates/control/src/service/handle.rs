@@ -3,6 +3,23 @@
 use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One more, for as long as it lives.
+struct Counted<'a>(&'a AtomicU32);
+
+impl Counted<'_> {
+    fn new(count: &AtomicU32) -> Counted<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Service {
     /// Carries out one request. `interim` takes outcomes that come before the last one.
@@ -53,6 +70,7 @@ impl Service {
             Request::Places => self.places(),
             Request::FreeOn { on } => self.free_on(&on),
             Request::Stats => Ok(Outcome::Stats(self.group.stats().into())),
+            Request::Status => Ok(Outcome::Status(Box::new(self.status()))),
             Request::Check => self.check(false),
             Request::Repair => self.check(true),
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),
@@ -88,6 +106,7 @@ impl Service {
     }
 
     fn check(&self, repair: bool) -> Result<Outcome> {
+        let _counted = Counted::new(&self.checks);
         let group = self.group.clone();
         let report = self.run(async move {
             match repair {

@@ -6,9 +6,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, [`world`] | types |
+//! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, `held`, [`world`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
-//! | `nodes`, `group`, `warn`, `report` | devices of volumes; the group's attributes; what is told |
+//! | `nodes`, `group`, `warn`, `report`, `status` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
 //! | `merge`, `volumes`, `snapshot`, `activation`, `life` | commands |
 //! | `handle` | each request to what carries it out |
@@ -22,6 +22,7 @@ mod ending;
 pub mod failure;
 mod group;
 mod handle;
+mod held;
 mod life;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
@@ -33,6 +34,7 @@ mod rename;
 mod report;
 mod snapshot;
 mod state;
+mod status;
 mod volumes;
 mod warn;
 mod warnings;

@@ -8,6 +8,7 @@
 use super::autoextend::Autoextension;
 use super::ending::Ending;
 use super::failure::{Context, Failure, Result};
+use super::held::Held;
 use super::permits::ListsInForce;
 use super::warnings::Warnings;
 use super::world::World;
@@ -22,6 +23,7 @@ use rowen_engine::group::{Attributes, Group, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// The decisions about one open group.
 pub struct Service {
@@ -30,6 +32,10 @@ pub struct Service {
     pub change: Mutex<()>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
+    /// Volumes whose writes wait for room.
+    pub held: Held,
+    /// Verifications under way.
+    pub checks: AtomicU32,
     /// Which volumes may be activated, and how.
     pub lists: ListsInForce,
     /// Somebody asked that the service end.
@@ -59,6 +65,8 @@ impl Service {
             change: Mutex::new(()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
+            held: Held::default(),
+            checks: AtomicU32::new(0),
             lists: ListsInForce::new(lists),
             ending: Ending::default(),
             reached: |_| {},

@@ -38,6 +38,7 @@ impl Service {
         {
             self.log(&self.failure(&error, "").message);
         }
+        self.held.look(self.group.held(), notes.open_for());
         self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
         self.warnings.tell_bad_places(notes, &self.name, self.group.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());

@@ -94,6 +94,29 @@ impl Warnings {
         pools: &[VolumeInfo],
         snapshots: &[VolumeInfo],
     ) -> Vec<Warning> {
+        let levels = self.levels(group, at_risk, pools, snapshots);
+        let mut told = self.told.lock();
+        let before = std::mem::take(&mut *told);
+        let mut warnings = Vec::new();
+        for (step, mut warning) in levels {
+            let key = warning.volume.clone().unwrap_or_default();
+            warning.is_new = step > before.get(&key).copied().unwrap_or(0);
+            told.insert(key, step);
+            if warning.is_new || warning.volume.is_none() {
+                warnings.push(warning);
+            }
+        }
+        warnings
+    }
+
+    /// All that is above a threshold, with the threshold. Nobody is told.
+    pub fn levels(
+        &self,
+        group: &GroupInfo,
+        at_risk: bool,
+        pools: &[VolumeInfo],
+        snapshots: &[VolumeInfo],
+    ) -> Vec<(u64, Warning)> {
         let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
         // What is free where no space is taken from helps nobody.
@@ -124,18 +147,8 @@ impl Warnings {
             let warning = Warning { volume: Some(volume.name.clone()), percent: full, message, is_new: false };
             levels.push((step(full, &wanted.reserve_steps), warning));
         }
-        let mut told = self.told.lock();
-        let before = std::mem::take(&mut *told);
-        let mut warnings = Vec::new();
-        for (step, mut warning) in levels.into_iter().filter(|(step, _)| *step > 0) {
-            let key = warning.volume.clone().unwrap_or_default();
-            warning.is_new = step > before.get(&key).copied().unwrap_or(0);
-            told.insert(key, step);
-            if warning.is_new || warning.volume.is_none() {
-                warnings.push(warning);
-            }
-        }
-        warnings
+        levels.retain(|(step, _)| *step > 0);
+        levels
     }
 
     /// Whether nobody was told yet that the group has stopped.

@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything under the service.
 pub struct World {
@@ -128,12 +129,25 @@ pub trait Candidate {
     fn join(self: Box<Self>) -> Result<()>;
 }
 
+/// How a disk has behaved since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Requests that failed.
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    /// Requests are under way, and none has been answered for so long.
+    pub silent: Option<Duration>,
+}
+
 /// The disks of the group's physical volumes.
 pub trait Members: Send + Sync {
     /// The path by which a disk was opened.
     fn path(&self, pv: PvIndex) -> Option<PathBuf>;
     /// Whether both paths lead to one device.
     fn is_same(&self, one: &Path, other: &Path) -> bool;
+    /// What went wrong with a disk since it was opened, and whether it answers.
+    fn faults(&self, pv: PvIndex) -> Faults;
     /// Looks again how large a disk is, and tells.
     fn rescan(&self, pv: PvIndex) -> Result<u64>;
     /// Whether the device lies on a volume of this group, at whatever distance.
@@ -156,6 +170,8 @@ pub trait RenamingNote {
 
 /// What is written down next to the group, and who is told.
 pub trait Notes: Send + Sync {
+    /// How long the group has been open.
+    fn open_for(&self) -> Duration;
     /// A line for the log.
     fn log(&self, line: &str);
     /// `command` changed the group: its metadata is archived.

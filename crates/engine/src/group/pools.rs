@@ -6,7 +6,7 @@ use super::holdings::Holdings;
 use crate::fixed_hash::Map;
 use crate::model::{Attributes, VolumeMeta};
 use crate::space::pools::PoolLeft;
-use crate::units::TreeId;
+use crate::units::{TreeId, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,6 +38,15 @@ impl Group {
     /// The pools whose writes fail because they have waited for room for too long; `None`: those that wait for the group's own.
     pub fn timed_out(&self) -> Vec<Option<String>> {
         self.core.no_space_timeout.over()
+    }
+
+    /// The names of the volumes that have writes which wait for room at this moment.
+    pub fn held(&self) -> Vec<String> {
+        let mut ids: Vec<VolumeId> = self.core.held.lock().keys().copied().collect();
+        ids.sort_unstable();
+        let catalog = self.catalog.read();
+        let volumes = ids.iter().filter_map(|id| catalog.volumes.get(id));
+        volumes.map(|volume| volume.state.lock().meta.name.clone()).collect()
     }
 
     /// What the pool's volumes may still take, counted anew. Of a pool that is not there: as many blocks as they like.

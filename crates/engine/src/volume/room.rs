@@ -2,19 +2,43 @@
 
 use super::Volume;
 use super::plan::MapPlan;
-use crate::core::ROOM_PAUSE;
+use crate::core::{Core, ROOM_PAUSE};
 use crate::disk::DiskError;
 use crate::error::{Error, Result};
 use crate::model::FullPolicy;
 use crate::space::metadata::Room;
 use crate::space::no_space_timeout::{Full, Verdict};
 use crate::space::{Account, AllocError};
+use crate::units::VolumeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often a write that met no room on a disk tries again for what is freed meanwhile, before its policy has its turn.
 const TRIES_FOR_ROOM: u32 = 4;
+
+/// Counts a write that waits for room, for as long as it does.
+struct Held<'a> {
+    core: &'a Core,
+    volume: VolumeId,
+}
+
+impl Held<'_> {
+    fn new(core: &Core, volume: VolumeId) -> Held<'_> {
+        *core.held.lock().entry(volume).or_default() += 1;
+        Held { core, volume }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut held = self.core.held.lock();
+        match held.get_mut(&self.volume) {
+            Some(writes) if *writes > 1 => *writes -= 1,
+            _ => drop(held.remove(&self.volume)),
+        }
+    }
+}
 
 impl Volume {
     /// What to do when there is no room for a write: the volume's policy (design section 7).
@@ -114,6 +138,7 @@ impl Volume {
             }
             Verdict::Wait => {}
         }
+        let _held = Held::new(&self.core, self.id);
         self.core.space_event.changed(turn).await;
         self.core.runtime.sleep(Duration::from_millis(1)).await;
         Ok(())

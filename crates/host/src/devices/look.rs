@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So many devices are looked at side by side: disks that have to start turning do so together.
 const AT_ONCE: usize = 16;
@@ -117,7 +117,7 @@ struct Looked {
 
 /// What is at each of these paths; nothing where nothing can be read, or does not answer, which is told.
 pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
-    let (found, silent) = ask(paths)?;
+    let (found, silent) = ask(paths, patience)?;
     for path in silent {
         eprintln!("  WARNING: {} does not answer and is left out.", path.display());
     }
@@ -126,14 +126,19 @@ pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
 
 /// The same where each must answer.
 pub fn look_at_all(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
-    match ask(paths)? {
+    match ask(paths, patience)? {
         (found, silent) if silent.is_empty() => Ok(found),
         (_, silent) => Err(Error::Silent(silent[0].clone())),
     }
 }
 
-/// What is at each path, and those that do not answer.
-fn ask(paths: &[PathBuf]) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
+/// What is at each path, and those that have not answered until then: for who would rather know less than wait.
+pub fn look_until(paths: &[PathBuf], deadline: Instant) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
+    ask(paths, || deadline.saturating_duration_since(Instant::now()))
+}
+
+/// What is at each path, and those that do not answer. `patience`: how long to wait for the next answer.
+fn ask(paths: &[PathBuf], patience: impl Fn() -> Duration) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
     let mut found: Vec<Option<Found>> = vec![None; paths.len()];
     if paths.is_empty() {
         return Ok((found, Vec::new()));

@@ -20,11 +20,11 @@ pub mod members;
 mod plain;
 mod scan;
 mod signature;
-mod stack;
+pub(crate) mod stack;
 mod udev;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
-pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, groups_under, probe, scan};
+pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, groups_under, probe, scan, scan_until};
 pub use udev::properties as udev_properties;

@@ -1,5 +1,6 @@
 //! Which physical volumes there are, and which of them make up a group.
 
+use super::look::Found;
 use super::plain::Identity;
 use super::stack::{self, Stack};
 use super::{Error, file, look, members};
@@ -11,6 +12,7 @@ use rowen_engine::group::{PvLabel, PvMembership};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// A physical volume, or what is left of one.
 #[derive(Clone, Debug)]
@@ -72,13 +74,30 @@ pub struct Scan {
 
 /// Reads the labels of all known devices.
 pub fn scan() -> Result<Scan, Error> {
+    let (entries, paths) = known()?;
+    Ok(sort_out(&entries, &paths, look::look_at(&paths)?))
+}
+
+/// The same as far as they answer until then, and those that do not.
+pub fn scan_until(deadline: Instant) -> Result<(Scan, Vec<PathBuf>), Error> {
+    let (entries, paths) = known()?;
+    let (found, silent) = look::look_until(&paths, deadline)?;
+    Ok((sort_out(&entries, &paths, found), silent))
+}
+
+/// The entries of the devices file, and all paths to look at, theirs first.
+fn known() -> Result<(Vec<file::Entry>, Vec<PathBuf>), Error> {
     let entries = file::read()?;
     let mut paths: Vec<PathBuf> = entries.iter().map(|entry| entry.path.clone()).collect();
     paths.extend(block_candidates());
+    Ok((entries, paths))
+}
+
+fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>>) -> Scan {
     let mut scan = Scan::default();
     let mut files = HashSet::new();
     let mut lost = Vec::new();
-    for (at, (path, found)) in paths.iter().zip(look::look_at(&paths)?).enumerate() {
+    for (at, (path, found)) in paths.iter().zip(found).enumerate() {
         let entry = entries.get(at);
         // Another name of a file that was looked at already.
         let is_known_file = || loop_backing(path).is_some_and(|backing| files.contains(&backing));
@@ -101,7 +120,7 @@ pub fn scan() -> Result<Scan, Error> {
         }
     }
     scan.agree_on_names();
-    Ok(scan)
+    scan
 }
 
 /// The members of the group `name`: where its server had them, if they are there, or wherever they are.
@@ -253,6 +272,17 @@ impl Scan {
                 missing: membership.members.iter().filter(|uuid| self.holders_of(uuid).next().is_none()).count(),
             })
             .collect()
+    }
+
+    /// The members of the group `name`, in order: each with where it is or was last, and itself where it is there.
+    pub fn members(&self, name: &str) -> Vec<(Uuid, Option<PathBuf>, Option<&Pv>)> {
+        let memberships = self.pvs.iter().filter_map(Pv::membership).filter(|of| of.group_name == name);
+        let Some(newest) = memberships.max_by_key(|membership| membership.sequence) else { return Vec::new() };
+        let member = |uuid: &Uuid| {
+            let pv = self.pvs.iter().find(|pv| pv.label().is_some_and(|label| label.pv_uuid == *uuid));
+            (*uuid, pv.map(|pv| pv.path.clone()).or_else(|| self.last_place(uuid)), pv)
+        };
+        newest.members.iter().map(member).collect()
     }
 
     /// The members of the group `name`, when each is there exactly once.

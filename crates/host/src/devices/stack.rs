@@ -77,6 +77,13 @@ impl Stack {
     }
 }
 
+/// How many volumes of the group with this run directory have their file mounted: no path there is touched.
+pub fn volumes_of(directory: &Path) -> usize {
+    let volumes = directory.join("volumes");
+    let is_volume = |mount: &&Mount| mount.kind == EXPORT && mount.point.parent() == Some(&volumes);
+    Stack::read().mounts.iter().filter(is_volume).count()
+}
+
 /// Whether a multipath or RAID device has this one: its label is the whole's.
 pub fn is_component(numbers: &str) -> bool {
     let holders = fs::read_dir(sys(numbers).join("holders")).into_iter().flatten().flatten();

@@ -61,12 +61,17 @@ pub fn loop_device_of(file: &Path) -> Option<String> {
 
 /// The process whose flock lies on a file.
 pub fn locker_of(file: &fs::Metadata) -> Option<String> {
+    lock_of(file).and_then(|pid| process(&pid))
+}
+
+/// The number of the process that took the flock on a file.
+pub fn lock_of(file: &fs::Metadata) -> Option<String> {
     let wanted = format!("{:02x}:{:02x}:{}", libc::major(file.dev()), libc::minor(file.dev()), file.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
         (fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&wanted.as_str()))
-            .then(|| fields.get(4).and_then(|pid| process(pid)))
+            .then(|| fields.get(4).map(|pid| (*pid).to_owned()))
             .flatten()
     })
 }

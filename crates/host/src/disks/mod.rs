@@ -14,6 +14,7 @@ mod record;
 pub mod suite;
 mod sync;
 pub(crate) mod sys;
+mod watch;
 
 pub use error::{OpenError, Reason};
 pub use open::LEAST_SIZE;
@@ -22,6 +23,7 @@ pub use record::Recorded;
 use crate::reactor::{IoFile, IoRequest, Part, Payload, Pool, Shared};
 use open::Opened;
 use parking_lot::RwLock;
+use rowen_control::service::world::Faults;
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -31,6 +33,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sync::Helpers;
+use watch::Watch;
 
 /// What the physical volumes are opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,7 @@ struct Pv {
     is_device: bool,
     turns: bool,
     direct: bool,
+    watch: Watch,
 }
 
 /// The open physical volumes of one group, in table order. More can join a live set.
@@ -143,7 +147,7 @@ impl PvSet {
         let mut pvs = self.pvs.write();
         let index = u16::try_from(pvs.len()).ok().filter(|index| *index < u16::MAX);
         let index = index.ok_or_else(|| OpenError::new(path, Reason::TooMany))?;
-        pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, turns, direct });
+        pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() });
         Ok(PvIndex(index))
     }
 
@@ -181,6 +185,14 @@ impl PvSet {
     /// The path by which a disk was opened.
     pub fn path(&self, pv: PvIndex) -> Option<PathBuf> {
         self.pvs.read().get(usize::from(pv.0)).map(|pv| pv.path.clone())
+    }
+
+    /// How a disk has behaved since it was opened.
+    pub fn faults(&self, pv: PvIndex) -> Faults {
+        let pvs = self.pvs.read();
+        let Some(pv) = pvs.get(usize::from(pv.0)) else { return Faults::default() };
+        let [reads, writes, flushes] = pv.file.failures();
+        Faults { reads, writes, flushes, silent: pv.watch.look(&pv.file) }
     }
 
     /// What an administrator should know of how the disks are used: one sentence each.
@@ -288,6 +300,9 @@ impl Disks for PvSet {
             Ok(parts) => IoRequest { kind, parts, payload, done },
             Err(error) => {
                 drop(payload);
+                if let Some(pv) = self.pvs.read().get(usize::from(error.pv.0)) {
+                    pv.file.failed(&error, pv.is_device);
+                }
                 return done.complete(Err(error));
             }
         };

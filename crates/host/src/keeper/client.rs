@@ -2,12 +2,18 @@
 
 use super::wire::{self, Entry, Message};
 use crate::paths;
-use crate::sockets::Reach;
+use crate::processes;
+use crate::sockets::{self, Reach};
+use rowen_control::status::KeeperSeen;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A connection to the group's keeper. Dropped without [`Client::bye`] (as when the process dies), it makes the keeper
 /// start another server, provided that it keeps something. Calls block, for less than a millisecond.
@@ -126,6 +132,36 @@ pub(crate) fn is_there(group: &str) -> io::Result<bool> {
         Err(e) if is_absent(&e) => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// The group's keeper, seen without waiting for it longer than `limit`; one that does not answer, or is of an older version, is
+/// there all the same.
+pub fn look(group: &str, limit: Duration) -> Option<KeeperSeen> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    match rustix::net::connect(&socket, &Reach::of(super::socket_path(group)).ok()?.address().ok()?) {
+        Ok(()) => {}
+        // So many wait for its answer already that there is no room for another.
+        Err(Errno::AGAIN) => return Some(KeeperSeen { told: None, process: processes::see(logged(group)?) }),
+        Err(_) => return None,
+    }
+    let pid = sockets::peer(&socket)?;
+    let ask = || {
+        wire::send(&socket, &Message::Tell, None, SendFlags::empty()).ok()?;
+        let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&limit)).ok()?;
+        match wire::receive(&socket, RecvFlags::DONTWAIT) {
+            Ok(Some((Message::Told(told), _))) => Some(told),
+            _ => None,
+        }
+    };
+    Some(KeeperSeen { told: ask(), process: processes::see(pid) })
+}
+
+/// The last keeper's process, by its log.
+fn logged(group: &str) -> Option<u32> {
+    let log = std::fs::read_to_string(super::log_path(group)).ok()?;
+    log.lines().rev().find_map(|line| line.split_once(" started, process ")?.1.parse().ok())
 }
 
 /// Tells the keeper that is in the directory of `group` that this is the group's name. A keeper that is not there need not

@@ -5,6 +5,7 @@ use super::restart::Restarts;
 use super::wire::{self, Entry, Message};
 use crate::sockets::Reach;
 use crate::{harden, paths};
+use rowen_control::status::KeeperTold;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -124,6 +125,8 @@ struct Keeper {
     held: Vec<(Entry, OwnedFd)>,
     peers: Vec<Peer>,
     restarts: Restarts,
+    /// Servers that this process has started.
+    started: u64,
     /// A server of ours, until it has ended, and what becomes readable then.
     child: Option<Child>,
     child_end: Option<OwnedFd>,
@@ -163,6 +166,7 @@ impl Keeper {
             held: Vec::new(),
             peers: Vec::new(),
             restarts: Restarts::default(),
+            started: 0,
             child: None,
             child_end: None,
             start_at: None,
@@ -289,6 +293,11 @@ impl Keeper {
                 }
                 Message::Done
             }
+            (Message::Tell, _) => Message::Told(KeeperTold {
+                started: self.started,
+                failures: self.restarts.failures().into(),
+                held: self.held.len() as u64,
+            }),
             (Message::Rename(group), _) if rowen_control::names::check_form(&group).is_ok() => {
                 self.log.say(&format!("{} is {group} from now on", self.group));
                 self.group = group;
@@ -342,6 +351,7 @@ impl Keeper {
         }
         match self.spawn() {
             Ok(child) => {
+                self.started += 1;
                 self.log.say(&format!("started a server, process {}", child.id()));
                 let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                 // Without it the child is looked after now and then.

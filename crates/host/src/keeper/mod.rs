@@ -19,7 +19,7 @@ mod log;
 mod restart;
 pub(crate) mod wire;
 
-pub use client::Client;
+pub use client::{Client, look};
 pub(crate) use client::{is_absent, is_there, tell_name};
 pub use daemon::main;
 pub use wire::Entry;

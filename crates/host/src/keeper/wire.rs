@@ -3,6 +3,7 @@
 //! The server asks, the keeper answers, one at a time. A message is a letter and its text; nothing here is ever stored,
 //! and both ends may be different builds of the program, so unknown fields are skipped and missing ones are an error.
 
+use rowen_control::status::KeeperTold;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
@@ -61,6 +62,8 @@ pub enum Message {
     Release(String),
     /// Send everything that is kept.
     List,
+    /// Tell how you are. Anybody may ask.
+    Tell,
     /// The group has this name from now on, and its directory has moved.
     Rename(String),
     /// The server ends on purpose and nothing is active: the keeper ends too.
@@ -70,6 +73,16 @@ pub enum Message {
     /// One kept descriptor (it comes with the message).
     Held(Entry),
     Refused(String),
+    Told(KeeperTold),
+}
+
+fn encode_told(told: &KeeperTold) -> String {
+    format!("started={}\nfailures={}\nheld={}", told.started, told.failures, told.held)
+}
+
+fn decode_told(text: &str) -> Option<KeeperTold> {
+    let field = |key: &str| text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok());
+    Some(KeeperTold { started: field("started")?, failures: field("failures")?, held: field("held")? })
 }
 
 impl Message {
@@ -80,11 +93,13 @@ impl Message {
             Message::Hold(entry) => ('H', entry.encode()),
             Message::Release(file) => ('R', file.clone()),
             Message::List => ('L', String::new()),
+            Message::Tell => ('T', String::new()),
             Message::Rename(group) => ('N', group.clone()),
             Message::Bye => ('B', String::new()),
             Message::Done => ('d', String::new()),
             Message::Held(entry) => ('h', entry.encode()),
             Message::Refused(why) => ('r', why.clone()),
+            Message::Told(told) => ('t', encode_told(told)),
         };
         format!("{letter}{text}").into_bytes()
     }
@@ -100,11 +115,13 @@ impl Message {
             'H' => Message::Hold(Entry::decode(rest)?),
             'R' => Message::Release(rest.into()),
             'L' => Message::List,
+            'T' => Message::Tell,
             'N' => Message::Rename(rest.into()),
             'B' => Message::Bye,
             'd' => Message::Done,
             'h' => Message::Held(Entry::decode(rest)?),
             'r' => Message::Refused(rest.into()),
+            't' => Message::Told(decode_told(rest)?),
             _ => return None,
         })
     }
@@ -159,6 +176,8 @@ mod tests {
             Message::Hold(setting_up),
             Message::Release("a.1".into()),
             Message::List,
+            Message::Tell,
+            Message::Told(KeeperTold { started: 3, failures: 2, held: 1 }),
             Message::Rename("other".into()),
             Message::Bye,
             Message::Done,

@@ -57,6 +57,12 @@ impl IoRequest {
         if let (Payload::Flush(covers), None) = (&payload, &error) {
             parts.iter().zip(covers).for_each(|(part, changes)| part.file.flushed(*changes));
         }
+        parts.iter().for_each(|part| part.file.answered());
+        if let Some(error) = &error
+            && let Some(part) = parts.iter().find(|part| part.pv == error.pv)
+        {
+            part.file.failed(error, part.device);
+        }
         drop(parts);
         let buf = match payload {
             Payload::Read(buf) => Some(buf),

@@ -4,7 +4,7 @@ use crate::devices::{self, Consent, NewMember};
 use crate::disks::PvSet;
 use crate::paths;
 use rowen_control::service::failure::Result;
-use rowen_control::service::world::{Candidate, Members};
+use rowen_control::service::world::{Candidate, Faults, Members};
 use rowen_control::uuids;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::units::Uuid;
@@ -47,6 +47,10 @@ impl Members for OpenMembers {
     fn is_same(&self, one: &Path, other: &Path) -> bool {
         let identity = devices::Identity::of(other);
         identity.is_some_and(|identity| devices::Identity::of(one) == Some(identity))
+    }
+
+    fn faults(&self, pv: PvIndex) -> Faults {
+        self.pvs.faults(pv)
     }
 
     fn rescan(&self, pv: PvIndex) -> Result<u64> {

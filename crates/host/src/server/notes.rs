@@ -13,11 +13,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The notes of a running server.
 pub struct ServerNotes {
     group: String,
     archive: Arc<Archive>,
+    since: Instant,
     /// Readable when the service was asked to end.
     bell: OwnedFd,
 }
@@ -25,7 +27,7 @@ pub struct ServerNotes {
 impl ServerNotes {
     pub fn new(group: &str, archive: Arc<Archive>) -> io::Result<ServerNotes> {
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(ServerNotes { group: group.to_owned(), archive, bell })
+        Ok(ServerNotes { group: group.to_owned(), archive, since: Instant::now(), bell })
     }
 
     pub fn bell(&self) -> &OwnedFd {
@@ -44,6 +46,10 @@ impl RenamingNote for Renaming {
 }
 
 impl Notes for ServerNotes {
+    fn open_for(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     fn log(&self, line: &str) {
         log::line(line);
     }

@@ -13,6 +13,7 @@ mod life;
 mod planted;
 mod socket;
 mod stacks;
+mod status;
 mod usage;
 mod volumes;
 mod world;
@@ -31,6 +32,7 @@ fn tests() -> Vec<Test> {
         life::TESTS,
         socket::TESTS,
         stacks::TESTS,
+        status::TESTS,
         usage::TESTS,
         volumes::TESTS,
     ]

@@ -1,4 +1,4 @@
-//! Bugs that are put in on purpose: each breaks one rule (H1 to H13), and the test that is named with it must fail. Run on request:
+//! Bugs that are put in on purpose: each breaks one rule (H1 to H13, ST3), and the test that is named with it must fail. Run on request:
 //! `cargo test -p rowen-host --test server planted`.
 
 use std::process::{Command, ExitCode};
@@ -20,6 +20,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("H10", "asks_the_late", "stacks::a_device_that_hangs_is_refused"),
     ("H11", "not_noted", "stacks::two_groups_do_not_take_each_others_volumes_at_once"),
     ("H12", "opens_itself", "stacks::a_device_that_hangs_when_it_is_opened_is_refused"),
+    ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),
     ("H13", "counts_places", "usage::a_place_that_a_user_holds_is_no_use"),
     ("H13", "believes_sources", "usage::a_mount_that_names_a_volume_is_no_use"),
 ];

@@ -26,10 +26,10 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// Stopped processes go on when this is dropped.
-struct Stopped(Vec<i32>);
+pub struct Stopped(Vec<i32>);
 
 impl Stopped {
-    fn all_of(vg: &Vg) -> Stopped {
+    pub fn all_of(vg: &Vg) -> Stopped {
         let stopped = Stopped(vec![keeper_of(vg), vg.server()]);
         stopped.0.iter().for_each(|pid| kill(*pid, Signal::STOP));
         stopped

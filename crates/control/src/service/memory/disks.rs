@@ -1,5 +1,6 @@
 //! Disks that hold what is written to them, until their server dies or the power fails.
 
+use crate::service::world::Faults;
 use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvGeometry, PvIndex, Segment};
 use std::collections::HashMap;
@@ -64,6 +65,8 @@ pub struct MemoryDisks {
     pub(super) left: Mutex<Option<u64>>,
     /// Flushes do nothing.
     pub(super) lies: AtomicBool,
+    /// What is told of each disk.
+    pub(super) faults: Mutex<Vec<Faults>>,
 }
 
 impl MemoryDisks {

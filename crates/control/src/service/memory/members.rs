@@ -3,7 +3,7 @@
 use super::disks::MemoryDisks;
 use crate::protocol::ErrorKind;
 use crate::service::failure::{Failure, Result};
-use crate::service::world::{Candidate, Members};
+use crate::service::world::{Candidate, Faults, Members};
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::units::Uuid;
@@ -69,6 +69,10 @@ impl Members for MemoryMembers {
 
     fn is_same(&self, one: &Path, other: &Path) -> bool {
         one == other
+    }
+
+    fn faults(&self, pv: PvIndex) -> Faults {
+        self.disks.faults.lock().get(usize::from(pv.0)).copied().unwrap_or_default()
     }
 
     fn rescan(&self, pv: PvIndex) -> Result<u64> {

@@ -8,7 +8,7 @@ mod members;
 mod notes;
 
 use super::state::Service;
-use super::world::{Executor, World};
+use super::world::{Executor, Faults, World};
 use crate::lists::Lists;
 use crate::settings::Settings;
 pub use devices::MemoryDevices;
@@ -81,6 +81,11 @@ impl Memory {
     /// Flushes are acknowledged and do nothing from now on.
     pub fn lie(&self) {
         self.disks.lies.store(true, Ordering::SeqCst);
+    }
+
+    /// The disks are said to have behaved so, in order.
+    pub fn set_faults(&self, faults: &[Faults]) {
+        *self.disks.faults.lock() = faults.to_vec();
     }
 
     /// Whether it has died.

@@ -7,10 +7,13 @@ use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Notes that can be read again.
 #[derive(Default)]
 pub struct MemoryNotes {
+    /// How long the group has been open.
+    pub open_for: Mutex<Duration>,
     /// Lines of the log.
     pub lines: Mutex<Vec<String>>,
     /// Commands after which metadata was archived.
@@ -36,6 +39,10 @@ impl RenamingNote for Note {
 }
 
 impl Notes for MemoryNotes {
+    fn open_for(&self) -> Duration {
+        *self.open_for.lock()
+    }
+
     fn log(&self, line: &str) {
         self.lines.lock().push(line.to_owned());
     }

@@ -1,0 +1,224 @@
+//! `rowen status` over groups with which something is wrong: it names it within two seconds, and shows the others.
+
+use crate::resized_disks::Disk;
+use crate::world::{MIB, Running, World, tool};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the command promises, and what a loaded machine takes to start it.
+const PROMISED: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the command prints, and its exit code, in the time that it promises.
+fn status(world: &World, line: &str) -> (String, i32) {
+    let begun = Instant::now();
+    let output = world.run(line);
+    let took = begun.elapsed();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(took < PROMISED, "{line} took {took:?}: {out}");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (out, output.status.code().unwrap())
+}
+
+fn until(world: &World, line: &str, mut is_so: impl FnMut(&str, i32) -> bool) -> String {
+    let begun = Instant::now();
+    loop {
+        let (out, code) = status(world, line);
+        if is_so(&out, code) {
+            return out;
+        }
+        assert!(begun.elapsed() < LIMIT, "waited too long: {out}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn keeper(world: &World) -> String {
+    let log = fs::read_to_string(world.dir.join("run").join(&world.group).join("keeper.log")).unwrap();
+    log.lines().rev().find_map(|line| Some(line.split_once(" started, process ")?.1.to_owned())).unwrap()
+}
+
+fn kill(signal: &str, pid: impl ToString) {
+    tool("kill", &[signal, &pid.to_string()]);
+}
+
+/// At once: a server that finds its keeper gone starts another.
+fn kill_both(world: &World) {
+    tool("kill", &["-KILL", &keeper(world), &world.server().unwrap().to_string()]);
+}
+
+/// A signal that stops a process, taken back when this goes.
+struct Stopped(i32);
+
+impl Stopped {
+    fn new(pid: i32) -> Stopped {
+        kill("-STOP", pid);
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill("-CONT", self.0);
+    }
+}
+
+#[test]
+fn a_group_is_well_whether_or_not_it_is_served() {
+    let world = World::new("well", 64);
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    let (out, code) = status(&world, "status");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains(&format!("group: {}", world.group)), "{out}");
+    assert!(out.contains("state: serving: 1 active volume of 1"), "{out}");
+    assert!(out.contains(&format!("server {}", world.server().unwrap())), "{out}");
+    assert!(out.contains(&format!("keeper {}", keeper(&world))), "{out}");
+    assert_eq!(status(&world, "status -x").0, "  all groups are healthy\n");
+    // A second of two groups, which nobody serves. To look starts no server, and writes nothing.
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    let pv = world.dir.join("pv");
+    let before = fs::read(&pv).unwrap();
+    let (out, code) = status(&world, "status VG");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("state: not running") && out.contains("/pv") && !out.contains("runs:"), "{out}");
+    assert_eq!(fs::metadata(&pv).unwrap().len(), 64 * MIB);
+    assert!(fs::read(&pv).unwrap() == before);
+    assert!(!world.dir.join("run").join(&world.group).join("control.sock").exists());
+    world.refused("status nosuchgroup", 5, "not found");
+}
+
+#[test]
+fn a_server_that_was_stopped_is_named_and_others_are_shown() {
+    let world = World::new("silent", 64);
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    world.device("pv2", 64 * MIB);
+    world.ok("vgcreate VG2 pv2");
+    world.ok("lvcreate -y -L 8M -n lv VG2");
+    let pid = world.server().unwrap();
+    let stopped = Stopped::new(pid);
+    let (out, code) = status(&world, "status");
+    let (json, json_code) = status(&world, "status -x --json");
+    drop(stopped);
+    assert_eq!((code, json_code), (1, 1), "{out}");
+    assert!(out.contains("state: not answering") && out.contains(&format!("kill -CONT {pid}")), "{out}");
+    assert!(out.contains(&format!("group: {}2", world.group)) && out.contains("state: serving"), "{out}");
+    assert!(json.contains("\"state\": \"not-answering\"") && !json.contains("\"serving\""), "{json}");
+    until(&world, "status", |out, code| code == 0 && !out.contains("not answering"));
+    // A keeper.
+    let stopped = Stopped::new(keeper(&world).parse().unwrap());
+    let (out, code) = status(&world, "status -x VG");
+    drop(stopped);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("its keeper") && out.contains("SIGSTOP"), "{out}");
+    world.ok("vgremove -f VG2");
+}
+
+#[test]
+fn what_is_left_of_a_server_that_was_killed_is_told() {
+    let world = World::new("killed", 64);
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    // The keeper starts another.
+    let first = world.server().unwrap();
+    kill("-KILL", first);
+    let restarted = |out: &str| out.contains("serving") && out.contains(", 1 restart");
+    until(&world, "status", |out, code| code == 0 && restarted(out) && world.server() != Some(first));
+    kill_both(&world);
+    let out = until(&world, "status -x", |out, _| out.contains("state: killed"));
+    assert!(out.contains("the devices of 1 volume are left"), "{out}");
+    assert!(out.contains(&format!("rowen vgchange -ay {}", world.group)), "{out}");
+    world.ok("vgchange -ay VG");
+    assert_eq!(status(&world, "status -x"), ("  all groups are healthy\n".to_owned(), 0));
+}
+
+#[test]
+fn a_group_that_stopped_says_why() {
+    let disk;
+    let world = World::empty("why");
+    disk = Disk::new(&world, "a", 64);
+    world.ok(&format!("vgcreate VG {}", disk.device));
+    world.ok("lvcreate -y -L 20M -n lv VG");
+    let kept = world.dir.join("kept");
+    fs::copy(&disk.file, &kept).unwrap();
+    disk.resize(1);
+    world.refused("lvcreate -y -s -n s VG/lv", 5, "VG");
+    let out = until(&world, "status -x", |out, _| out.contains("state: stopped: "));
+    assert!(out.contains(&format!("kill {}", world.server().unwrap())), "{out}");
+    assert!(out.contains(&format!("of {} have failed", disk.device)) && out.contains("  errors  "), "{out}");
+    let mut device = File::options().write(true).open(&disk.file).unwrap();
+    std::io::copy(&mut File::open(&kept).unwrap(), &mut device).unwrap();
+    tool("losetup", &["-c", &disk.device]);
+    world.run("stop VG");
+    world.ok("check VG");
+    drop(world);
+}
+
+#[test]
+fn writes_that_wait_for_space_are_named() {
+    let world = World::empty("held");
+    fs::create_dir_all(world.dir.join("etc")).unwrap();
+    fs::write(world.dir.join("etc/rowen.conf"), "server { no_space_timeout = 0 }\n").unwrap();
+    world.device("pv", 128 * MIB);
+    world.ok("vgcreate VG pv");
+    world.ok("lvcreate -y -T -L 16M VG/pool");
+    world.ok("lvcreate -y -V 64M -T VG/pool -n data");
+    let node = world.node("data");
+    let mut dd = Command::new("dd");
+    dd.args([
+        "if=/dev/zero",
+        &format!("of={}", node.display()),
+        "bs=1M",
+        "oflag=direct",
+        "conv=notrunc",
+        "status=none",
+    ]);
+    let mut writer = Running(dd.stdin(Stdio::null()).spawn().unwrap());
+    let out = until(&world, "status -x", |out, code| code == 1 && out.contains("state: waiting for space"));
+    assert!(out.contains("writes wait for space: data (for "), "{out}");
+    assert!(out.contains("thin pool pool is 100.0% full"), "{out}");
+    world.ok("lvextend -L +80M VG/pool");
+    let begun = Instant::now();
+    while writer.0.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    until(&world, "status", |out, _| !out.contains("waiting"));
+}
+
+#[test]
+fn a_physical_volume_that_is_missing_is_named() {
+    let world = World::empty("missing");
+    let (one, two) = (world.device("one", 64 * MIB), world.device("two", 64 * MIB));
+    world.ok("vgcreate VG one two");
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    let away = world.dir.join("away");
+    fs::rename(&two, &away).unwrap();
+    let (out, code) = status(&world, "status -x");
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("state: serving") && out.contains("could not be opened again"), "{out}");
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    let (out, code) = status(&world, "status -x");
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("state: incomplete: 1 of 2 physical volumes are there"), "{out}");
+    assert!(out.contains(&format!("wrong: {} (", two.display())) && out.contains("lvmdevices --adddev"), "{out}");
+    // The server was killed, and nothing is left that a label could tell of.
+    fs::rename(&away, &two).unwrap();
+    world.ok("vgchange -ay VG");
+    kill_both(&world);
+    world.run("status");
+    let gone = world.dir.join("gone");
+    fs::create_dir_all(&gone).unwrap();
+    for pv in [&one, &two] {
+        fs::rename(pv, gone.join(pv.file_name().unwrap())).unwrap();
+    }
+    let out = until(&world, "status -x", |out, _| out.contains("killed"));
+    assert_eq!(out.matches(" is missing").count(), 2, "{out}");
+    for pv in [&one, &two] {
+        fs::rename(gone.join(pv.file_name().unwrap()), pv).unwrap();
+    }
+    assert!(Path::new(&one).metadata().unwrap().size() > 0);
+    world.ok("vgchange -ay VG");
+}

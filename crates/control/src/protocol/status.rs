@@ -1,0 +1,73 @@
+//! How a group is, as its server knows it: for `rowen status`.
+
+use super::attributes::hex;
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+
+/// A served group. What it means is for [`crate::status`] to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusReport {
+    /// How long the group has been open.
+    pub open_seconds: u64,
+    /// Why it has stopped.
+    pub stopped: Option<String>,
+    /// Volumes whose writes wait for room.
+    pub held: Vec<HeldVolume>,
+    /// Pools whose writes fail because they have waited for too long; `None`: the group.
+    pub timed_out: Vec<Option<String>>,
+    pub pvs: Vec<PvStatus>,
+    pub volumes: u64,
+    pub active_volumes: u64,
+    pub blocks: u64,
+    /// Blocks that can be taken.
+    pub available_blocks: u64,
+    /// What is above its warning threshold.
+    pub filling: Vec<Filling>,
+    /// What lacks room behind the disks, a sentence each.
+    pub missing_room: Vec<String>,
+    /// Snapshots that outgrew their reserve, or gave way in a full group.
+    pub invalid_snapshots: Vec<String>,
+    /// Snapshots that wait to be merged.
+    pub merging: Vec<String>,
+    /// Blocks that removal in the background has still to look at.
+    pub reclaim_left_blocks: u64,
+    /// Verifications under way.
+    pub checks: u32,
+    /// Copies of metadata that could not be written, and nodes of which both copies are damaged.
+    pub copies_not_written: u64,
+    pub nodes_lost: u64,
+    /// Places of the journal that take no writes.
+    pub bad_places: Vec<String>,
+}
+
+/// A volume whose writes wait for room, and for how long they have, as far as that was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldVolume {
+    pub name: String,
+    pub seconds: u64,
+}
+
+/// Something that fills up: the group, a thin pool, or a snapshot with a size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filling {
+    /// None: the group.
+    pub volume: Option<String>,
+    pub is_pool: bool,
+    /// How full, in tenths of a percent.
+    pub tenths: u64,
+}
+
+/// A physical volume of a served group. Counters are of what failed since the server opened it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvStatus {
+    pub path: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub size_bytes: u64,
+    pub failed_reads: u64,
+    pub failed_writes: u64,
+    pub failed_flushes: u64,
+    /// Requests are under way, and none has been answered for so long.
+    pub silent_seconds: Option<u64>,
+}

@@ -1,0 +1,73 @@
+//! What the server knows of how its group is. Takes no lock that a change holds while it waits.
+
+use super::state::Service;
+use super::warnings::{Warning, needs_free_space};
+use crate::protocol::{Filling, HeldVolume, PvStatus, StatusReport};
+use rowen_engine::disk::PvIndex;
+use rowen_engine::error::Error;
+use rowen_engine::group::{PvInfo, VolumeInfo, VolumeState};
+
+fn filling(warning: Warning, pools: &[VolumeInfo]) -> Filling {
+    let Warning { volume, percent, .. } = warning;
+    let is_pool = volume.as_ref().is_some_and(|name| pools.iter().any(|pool| pool.name == *name));
+    Filling { volume, is_pool, tenths: (percent * 10.0) as u64 }
+}
+
+impl Service {
+    /// How the group is.
+    pub fn status(&self) -> StatusReport {
+        let (info, stats) = (self.group.info(), self.group.stats());
+        let now = self.world.notes.open_for();
+        self.held.look(self.group.held(), now);
+        let held = self.held.since(now);
+        let at_risk = self.group.any_volume(needs_free_space);
+        let pools = self.group.pools();
+        let full = self.warnings.levels(&info, at_risk, &pools, &self.group.reserved());
+        let invalid = self.group.volumes_where(|volume| volume.state == VolumeState::Invalid);
+        let merging = self.group.volumes_where(|volume| volume.attributes.merging && volume.origin.is_some());
+        let pvs = info.pvs.iter().enumerate();
+        StatusReport {
+            open_seconds: now.as_secs(),
+            stopped: self.group.failed().err().map(|error| self.why_stopped(error)),
+            held: held.into_iter().map(|(name, time)| HeldVolume { name, seconds: time.as_secs() }).collect(),
+            timed_out: self.group.timed_out(),
+            pvs: pvs.map(|(index, pv)| self.pv_status(index, pv)).collect(),
+            volumes: self.group.volume_count() as u64,
+            active_volumes: self.world.devices.active().len() as u64,
+            blocks: info.blocks,
+            available_blocks: info.available_blocks,
+            filling: full.into_iter().map(|(_, warning)| filling(warning, &pools)).collect(),
+            missing_room: self.missing_room(),
+            invalid_snapshots: invalid.into_iter().map(|volume| volume.name).collect(),
+            merging: merging.into_iter().map(|volume| volume.name).collect(),
+            reclaim_left_blocks: info.reclaim_left,
+            checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
+            copies_not_written: stats.copies_not_written,
+            nodes_lost: stats.nodes_lost,
+            bad_places: self.group.bad_places(),
+        }
+    }
+
+    /// Without advice: that depends on who asks.
+    fn why_stopped(&self, error: Error) -> String {
+        match error {
+            Error::Poisoned(why) => why,
+            other => self.failure(&other, "").message,
+        }
+    }
+
+    fn pv_status(&self, index: usize, pv: &PvInfo) -> PvStatus {
+        let at = PvIndex(u16::try_from(index).unwrap_or(u16::MAX));
+        let path = self.world.members.path(at);
+        let faults = self.world.members.faults(at);
+        PvStatus {
+            path: path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string()),
+            uuid: pv.uuid,
+            size_bytes: pv.size,
+            failed_reads: faults.reads,
+            failed_writes: faults.writes,
+            failed_flushes: faults.flushes,
+            silent_seconds: faults.silent.map(|time| time.as_secs()),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The verdict.
+
+use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
+use super::told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
+use crate::protocol::{Filling, PvStatus, StatusReport};
+use crate::units::sentence;
+use crate::uuids::lvm_text;
+use rowen_engine::units::BLOCK_SIZE;
+
+/// A disk that turns needs some seconds to begin. One that is silent for longer is waited for.
+const DISK_PATIENCE: u64 = 15;
+/// A group is opened in less.
+const OPENING_PATIENCE: u64 = 10;
+/// The first servers after one that was killed may be too early.
+const FAILURES: u64 = 3;
+
+/// How the host's groups are.
+pub fn judge(survey: Survey) -> Status {
+    let Survey { groups, silent_devices, troubles } = survey;
+    let groups: Vec<GroupStatus> = groups.into_iter().map(judge_group).collect();
+    let silent = silent_devices.into_iter().map(|device| Problem {
+        what: format!("{device} does not answer: whether it belongs to a group is not known"),
+        next: "look at the device and its path (dmesg); what it belongs to may be shown as incomplete".to_owned(),
+    });
+    let troubles = troubles.into_iter().map(|what| Problem { what, next: "see that it can be read".to_owned() });
+    let problems: Vec<Problem> = silent.chain(troubles).collect();
+    let healthy = problems.is_empty() && groups.iter().all(|group| group.healthy);
+    Status { healthy, groups, problems }
+}
+
+/// How long something has lasted, in the largest unit that is worth a word.
+pub fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn times(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// What a process's letter means for somebody who waits for it.
+fn doing(process: Process) -> &'static str {
+    match process.state {
+        Some('T' | 't') => ", which was stopped by a signal (SIGSTOP)",
+        Some('D') => ", which waits in the kernel",
+        Some('Z' | 'X') => ", which has ended and is not gone yet",
+        _ => "",
+    }
+}
+
+/// A verdict in the making.
+struct Verdict {
+    seen: Seen,
+    told: GroupStatus,
+}
+
+fn judge_group(seen: Seen) -> GroupStatus {
+    let told = GroupStatus {
+        name: seen.name.clone(),
+        state: State::NotRunning,
+        healthy: true,
+        sentence: String::new(),
+        server_pid: None,
+        open_seconds: None,
+        keeper_pid: seen.keeper.map(|keeper| keeper.process.pid),
+        restarts: seen.keeper.and_then(|keeper| keeper.told).map(|told| told.started),
+        volumes: None,
+        active_volumes: None,
+        used_percent: None,
+        waiting_volumes: Vec::new(),
+        physical_volumes: Vec::new(),
+        work: Vec::new(),
+        problems: Vec::new(),
+    };
+    let mut verdict = Verdict { seen, told };
+    match verdict.seen.server.clone() {
+        ServerSeen::Answered { pid, report } => verdict.answered(pid, &report),
+        ServerSeen::Silent(process) => verdict.silent(process),
+        ServerSeen::Refused { pid, why } => verdict.refused(pid, why),
+        ServerSeen::Opening { process, seconds } => verdict.opening(process, seconds),
+        ServerSeen::None => verdict.absent(),
+    }
+    verdict.members();
+    verdict.keeper();
+    verdict.told.healthy = verdict.told.problems.is_empty();
+    verdict.told
+}
+
+impl Verdict {
+    fn is(&mut self, state: State, sentence: impl Into<String>) {
+        self.told.state = state;
+        self.told.sentence = sentence.into();
+    }
+
+    fn wrong(&mut self, what: impl Into<String>, next: impl Into<String>) {
+        self.told.problems.push(Problem { what: what.into(), next: next.into() });
+    }
+
+    fn silent(&mut self, process: Option<Process>) {
+        let group = self.seen.name.clone();
+        self.told.server_pid = process.map(|process| process.pid);
+        let who = process.map_or_else(
+            || "its server".to_owned(),
+            |process| format!("its server (process {}{})", process.pid, doing(process)),
+        );
+        let sentence = format!("{who} does not answer");
+        let next = match process {
+            None => format!("see {}", self.seen.log),
+            Some(Process { pid, state: Some('T' | 't') }) => format!("let it go on: kill -CONT {pid}"),
+            Some(Process { pid, .. }) if self.seen.keeper.is_some() => {
+                format!("if it stays so: kill -9 {pid}, which is safe; its keeper starts another")
+            }
+            Some(Process { pid, .. }) => {
+                format!("if it stays so: kill -9 {pid}, which is safe, then rowen vgs {group}")
+            }
+        };
+        self.wrong(sentence.clone(), next);
+        self.is(State::NotAnswering, sentence);
+    }
+
+    fn refused(&mut self, pid: Option<u32>, why: String) {
+        self.told.server_pid = pid;
+        let next = match pid {
+            Some(pid) => format!("kill {pid}: a server of the installed version takes over"),
+            None => "end its server (SIGTERM): one of the installed version takes over".to_owned(),
+        };
+        self.wrong(why, next);
+        self.is(State::OtherVersion, "its server does not speak to this version of rowen");
+    }
+
+    fn opening(&mut self, process: Process, seconds: u64) {
+        self.told.server_pid = Some(process.pid);
+        let is_takeover = self.seen.keeper.is_some() || self.seen.devices > 0;
+        let state = if is_takeover { State::TakingOver } else { State::Opening };
+        let wait = if is_takeover { "; who uses its volumes waits" } else { "" };
+        let pid = process.pid;
+        self.is(state, format!("process {pid}{} opens the group, for {} now{wait}", doing(process), duration(seconds)));
+        if seconds > OPENING_PATIENCE {
+            let what = format!("the group has been opening for {}", duration(seconds));
+            self.wrong(what, format!("see {} and dmesg: its disks may be slow or silent", self.seen.log));
+        }
+    }
+
+    fn absent(&mut self) {
+        let group = self.seen.name.clone();
+        let devices = times(self.seen.devices, "volume", "volumes");
+        if let Some(KeeperSeen { process, .. }) = self.seen.keeper {
+            let sentence = format!(
+                "its server is gone and its keeper (process {}) starts another; who uses its volumes waits",
+                process.pid
+            );
+            return self.is(State::TakingOver, sentence);
+        }
+        if self.seen.devices > 0 {
+            let sentence = format!("server and keeper are gone; the devices of {devices} are left and return errors");
+            let next = format!("stop and unmount what uses them, then rowen vgchange -ay {group}");
+            self.wrong(sentence.clone(), next);
+            return self.is(State::Killed, sentence);
+        }
+        if self.seen.frozen > 0 {
+            let what = "a filesystem may still be frozen from a snapshot whose server was killed";
+            self.wrong(what, format!("rowen vgs {group}: the server that it starts thaws it"));
+        }
+        self.is(State::NotRunning, "nothing of it is active, and no server runs");
+    }
+
+    fn answered(&mut self, pid: u32, report: &StatusReport) {
+        let told = &mut self.told;
+        told.server_pid = Some(pid);
+        told.open_seconds = Some(report.open_seconds);
+        told.volumes = Some(report.volumes);
+        told.active_volumes = Some(report.active_volumes);
+        let used = report.blocks.saturating_sub(report.available_blocks);
+        let percent =
+            if report.blocks == 0 { 0.0 } else { (used as f64 * 1000.0 / report.blocks as f64).round() / 10.0 };
+        told.used_percent = Some(percent);
+        let waiting = report.held.iter().map(|held| WaitingVolume { name: held.name.clone(), seconds: held.seconds });
+        told.waiting_volumes = waiting.collect();
+        told.physical_volumes = report.pvs.iter().map(served_pv).collect();
+        told.work = work(report);
+        let volumes = times(report.active_volumes, "active volume", "active volumes");
+        self.is(State::Serving, format!("{volumes} of {}; {percent:.1}% of its space is in use", report.volumes));
+        self.waits_for_disk(report);
+        self.waits_for_space(report);
+        self.has_stopped(pid, report);
+        self.fills_up(report);
+        self.lost_something(report);
+    }
+
+    fn waits_for_disk(&mut self, report: &StatusReport) {
+        let is_late = |pv: &&PvStatus| pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_PATIENCE);
+        for pv in report.pvs.iter().filter(is_late) {
+            let time = duration(pv.silent_seconds.unwrap_or(0));
+            let what = format!("{} has not answered for {time}", pv.path);
+            self.wrong(what.clone(), "look at the disk and its path (dmesg); all goes on by itself once it answers");
+            self.is(State::WaitingForDisk, what);
+        }
+        for pv in report.pvs.iter().filter(|pv| pv.failed_reads + pv.failed_writes + pv.failed_flushes > 0) {
+            self.wrong(
+                format!("{} of {} have failed since the group was opened", failures(pv), pv.path),
+                "look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)",
+            );
+        }
+    }
+
+    fn waits_for_space(&mut self, report: &StatusReport) {
+        let group = self.seen.name.clone();
+        let next = format!(
+            "remove snapshots or volumes, or add space: rowen vgextend {group} DEVICE, rowen lvextend of a thin pool"
+        );
+        if !report.held.is_empty() {
+            let names: Vec<String> =
+                report.held.iter().map(|held| format!("{} (for {})", held.name, duration(held.seconds))).collect();
+            let what = format!("writes wait for space: {}", names.join(", "));
+            self.wrong(what.clone(), next.clone());
+            self.is(State::WaitingForSpace, what);
+        }
+        for full in &report.timed_out {
+            let place = full.as_ref().map_or_else(|| "the group".to_owned(), |pool| format!("thin pool {pool}"));
+            self.wrong(format!("writes have waited for space in {place} for too long, and fail now"), next.clone());
+        }
+    }
+
+    fn has_stopped(&mut self, pid: u32, report: &StatusReport) {
+        let Some(why) = &report.stopped else { return };
+        self.wrong(
+            "it takes no more writes until it is opened again",
+            format!("once its disks are well, end the server (kill {pid}): the next one opens the group again"),
+        );
+        self.is(State::Stopped, why.clone());
+    }
+
+    fn fills_up(&mut self, report: &StatusReport) {
+        let group = self.seen.name.clone();
+        for Filling { volume, is_pool, tenths } in &report.filling {
+            let percent = format!("{}.{}%", tenths / 10, tenths % 10);
+            let (what, next) = match volume {
+                None => (
+                    format!("the group is {percent} full"),
+                    format!("remove snapshots or volumes, or rowen vgextend {group} DEVICE"),
+                ),
+                Some(pool) if *is_pool => {
+                    (format!("thin pool {pool} is {percent} full"), format!("rowen lvextend -L +SIZE {group}/{pool}"))
+                }
+                Some(snapshot) => (
+                    format!("snapshot {snapshot} has used {percent} of its size, and is lost at 100%"),
+                    format!("rowen lvextend -L +SIZE {group}/{snapshot}"),
+                ),
+            };
+            self.wrong(what, next);
+        }
+        for message in &report.missing_room {
+            let what = message.trim_start_matches("WARNING: ").trim_end_matches('.');
+            self.wrong(what, "make room on the filesystem that the physical volume lies on");
+        }
+    }
+
+    fn lost_something(&mut self, report: &StatusReport) {
+        let group = self.seen.name.clone();
+        for snapshot in &report.invalid_snapshots {
+            let what = format!("snapshot {snapshot} is invalid: its contents are gone, its origin is fine");
+            self.wrong(what, format!("rowen lvremove -f {group}/{snapshot}"));
+        }
+        if report.nodes_lost > 0 {
+            let nodes = times(report.nodes_lost, "metadata node is", "metadata nodes are");
+            self.wrong(format!("{nodes} damaged in both copies"), format!("rowen check {group} tells what is lost"));
+        }
+        if report.copies_not_written > 0 {
+            let copies = times(report.copies_not_written, "copy", "copies");
+            let what = format!("{copies} of metadata could not be written; the other one is good");
+            self.wrong(what, format!("look at the disks (dmesg), then rowen repair {group}"));
+        }
+        for place in &report.bad_places {
+            self.wrong(
+                place.trim_end_matches('.'),
+                "replace the disk: the group does without that place, and without 16 at most",
+            );
+        }
+    }
+
+    /// What the labels say. Of a group that is served its server knows more, but not which disk the next one would not find.
+    fn members(&mut self) {
+        let is_served = matches!(self.seen.server, ServerSeen::Answered { .. });
+        match self.seen.members.clone() {
+            MembersSeen::Unknown => {}
+            MembersSeen::Contradictory(why) => {
+                self.wrong(why.clone(), "take away or wipe the copy that is not the group's; rowen pvs lists them");
+                if !is_served && self.told.state != State::NotAnswering {
+                    self.is(State::CannotOpen, why);
+                }
+            }
+            MembersSeen::Found(pvs) => {
+                let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there).collect();
+                for pv in &missing {
+                    let path = pv.path.clone().unwrap_or_else(|| "a physical volume".to_owned());
+                    let what = match is_served {
+                        false if pv.uuid.is_empty() => format!("{path} is missing"),
+                        false => format!("{path} ({}) is missing", pv.uuid),
+                        true => {
+                            format!("{path} ({}) is not found any more: the group could not be opened again", pv.uuid)
+                        }
+                    };
+                    self.wrong(what, "attach it; if it is a file that was moved: rowen lvmdevices --adddev FILE");
+                }
+                let count = (pvs.len() - missing.len(), times(pvs.len() as u64, "physical volume", "physical volumes"));
+                if !missing.is_empty() && matches!(self.told.state, State::NotRunning | State::TakingOver) {
+                    let sentence =
+                        format!("{} of {} are there, and a group is opened only with all of them", count.0, count.1);
+                    self.is(State::Incomplete, sentence);
+                }
+                match is_served {
+                    false => self.told.physical_volumes = pvs.iter().map(labelled_pv).collect(),
+                    true => self.mark_missing(&pvs),
+                }
+            }
+        }
+    }
+
+    fn mark_missing(&mut self, pvs: &[PvSeen]) {
+        for told in &mut self.told.physical_volumes {
+            if pvs.iter().any(|pv| !pv.is_there && pv.uuid == told.uuid) {
+                told.state = PvWord::Missing;
+            }
+        }
+    }
+
+    fn keeper(&mut self) {
+        let log = self.seen.log.clone();
+        match self.seen.keeper {
+            None if self.told.active_volumes.is_some_and(|active| active > 0) => self.wrong(
+                "it has no keeper: should its server die now, its volumes return errors",
+                "the server starts another keeper within seconds; if it does not, see its log",
+            ),
+            Some(KeeperSeen { process: Process { pid, state: Some('T' | 't') }, .. }) => self.wrong(
+                format!("its keeper (process {pid}) was stopped by a signal (SIGSTOP)"),
+                format!("let it go on: kill -CONT {pid}"),
+            ),
+            Some(KeeperSeen { told: Some(told), .. }) if told.failures >= FAILURES => self.wrong(
+                format!("{} servers in a row could not open the group", told.failures),
+                format!("see {log}; more are tried until one can"),
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// What failed, without what did not.
+fn failures(pv: &PvStatus) -> String {
+    let all = [
+        (pv.failed_reads, "read", "reads"),
+        (pv.failed_writes, "write", "writes"),
+        (pv.failed_flushes, "flush", "flushes"),
+    ];
+    let some: Vec<String> =
+        all.into_iter().filter(|(count, ..)| *count > 0).map(|(count, one, many)| times(count, one, many)).collect();
+    match &some[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => some.concat(),
+    }
+}
+
+fn served_pv(pv: &PvStatus) -> PvState {
+    let state = match pv {
+        pv if pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_PATIENCE) => PvWord::NotAnswering,
+        pv if pv.failed_reads + pv.failed_writes + pv.failed_flushes > 0 => PvWord::Errors,
+        _ => PvWord::Ok,
+    };
+    PvState {
+        path: Some(pv.path.clone()),
+        uuid: lvm_text(pv.uuid),
+        state,
+        size_bytes: Some(pv.size_bytes),
+        failed_reads: Some(pv.failed_reads),
+        failed_writes: Some(pv.failed_writes),
+        failed_flushes: Some(pv.failed_flushes),
+    }
+}
+
+fn labelled_pv(pv: &PvSeen) -> PvState {
+    PvState {
+        path: pv.path.clone(),
+        uuid: pv.uuid.clone(),
+        state: if pv.is_there { PvWord::Ok } else { PvWord::Missing },
+        size_bytes: pv.is_there.then_some(pv.size_bytes),
+        failed_reads: None,
+        failed_writes: None,
+        failed_flushes: None,
+    }
+}
+
+fn work(report: &StatusReport) -> Vec<String> {
+    let mut work = Vec::new();
+    if report.reclaim_left_blocks > 0 {
+        work.push(format!("removal: {} are still to be looked at", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));
+    }
+    if report.checks > 0 {
+        work.push(format!("verification: {}", times(report.checks.into(), "check runs", "checks run")));
+    }
+    for snapshot in &report.merging {
+        work.push(format!("merge: snapshot {snapshot} waits for the next activation of its origin"));
+    }
+    work
+}

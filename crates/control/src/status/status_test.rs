@@ -1,0 +1,278 @@
+use super::*;
+use crate::protocol::{Filling, HeldVolume, PvStatus, StatusReport};
+use rowen_engine::units::Uuid;
+
+const KEEPER: KeeperSeen = KeeperSeen {
+    process: Process { pid: 20, state: Some('S') },
+    told: Some(KeeperTold { started: 0, failures: 0, held: 1 }),
+};
+
+fn pv(path: &str, n: u8) -> PvStatus {
+    PvStatus {
+        path: path.into(),
+        uuid: Uuid([n; 16]),
+        size_bytes: 1 << 30,
+        failed_reads: 0,
+        failed_writes: 0,
+        failed_flushes: 0,
+        silent_seconds: None,
+    }
+}
+
+fn report() -> StatusReport {
+    StatusReport {
+        open_seconds: 90,
+        pvs: vec![pv("/dev/sdb", 1), pv("/dev/sdc", 2)],
+        volumes: 3,
+        active_volumes: 1,
+        blocks: 1000,
+        available_blocks: 588,
+        ..StatusReport::default()
+    }
+}
+
+/// A group whose server answers with a report that was changed so.
+fn served(change: impl FnOnce(&mut StatusReport)) -> Seen {
+    let mut report = report();
+    change(&mut report);
+    let server = ServerSeen::Answered { pid: 10, report: Box::new(report) };
+    Seen { name: "vg".into(), server, keeper: Some(KEEPER), devices: 1, log: "/run/log".into(), ..Seen::default() }
+}
+
+fn without_server(server: ServerSeen, keeper: Option<KeeperSeen>, devices: u64) -> Seen {
+    Seen { name: "vg".into(), server, keeper, devices, log: "/run/log".into(), ..Seen::default() }
+}
+
+fn verdict(seen: Seen) -> GroupStatus {
+    let status = judge(Survey { groups: vec![seen], ..Survey::default() });
+    let group = status.groups.into_iter().next().unwrap();
+    // ST1
+    assert_eq!(group.healthy, group.problems.is_empty(), "{group:?}");
+    assert_eq!(status.healthy, group.healthy);
+    assert!(group.problems.iter().all(|problem| !problem.what.is_empty() && !problem.next.is_empty()), "{group:?}");
+    assert!(!group.sentence.is_empty());
+    group
+}
+
+/// State, and what is wrong with what to do next.
+fn told(seen: Seen) -> (State, Vec<(String, String)>) {
+    let group = verdict(seen);
+    (group.state, group.problems.into_iter().map(|problem| (problem.what, problem.next)).collect())
+}
+
+fn found(pvs: &[(&str, bool)]) -> MembersSeen {
+    let pv = |(n, (path, is_there)): (usize, &(&str, bool))| PvSeen {
+        path: Some((*path).to_owned()),
+        uuid: crate::uuids::lvm_text(Uuid([n as u8 + 1; 16])),
+        size_bytes: 1 << 30,
+        is_there: *is_there,
+    };
+    MembersSeen::Found(pvs.iter().enumerate().map(pv).collect())
+}
+
+#[test]
+fn a_served_group_is_healthy() {
+    let group = verdict(served(|_| {}));
+    assert_eq!((group.state, group.healthy), (State::Serving, true));
+    assert_eq!(group.sentence, "1 active volume of 3; 41.2% of its space is in use");
+    assert_eq!((group.server_pid, group.keeper_pid, group.restarts), (Some(10), Some(20), Some(0)));
+    assert_eq!(group.used_percent, Some(41.2));
+    assert!(group.physical_volumes.iter().all(|pv| pv.state == PvWord::Ok));
+}
+
+#[test]
+fn a_group_of_which_nothing_is_active_is_healthy() {
+    let mut seen = without_server(ServerSeen::None, None, 0);
+    seen.members = found(&[("/dev/sdb", true)]);
+    let group = verdict(seen);
+    assert_eq!((group.state, group.healthy), (State::NotRunning, true));
+    assert_eq!(group.physical_volumes.len(), 1);
+}
+
+#[test]
+fn a_stopped_group_says_why() {
+    let (state, problems) = told(served(|report| {
+        report.stopped = Some("flush failed".into());
+        report.pvs[1].failed_flushes = 1;
+        report.held = vec![HeldVolume { name: "data".into(), seconds: 3 }];
+    }));
+    assert_eq!(state, State::Stopped, "it comes before everything else");
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems[0].0.starts_with("1 flush of /dev/sdc have failed"), "{problems:?}");
+    assert!(problems[2].1.contains("kill 10"), "{problems:?}");
+    let group = verdict(served(|report| report.stopped = Some("flush failed".into())));
+    assert_eq!(group.sentence, "flush failed");
+}
+
+#[test]
+fn writes_that_wait_are_named_with_their_time() {
+    let held = |name: &str, seconds| HeldVolume { name: name.into(), seconds };
+    let seen = served(|report| report.held = vec![held("data", 200), held("log", 7)]);
+    let group = verdict(seen);
+    assert_eq!(group.state, State::WaitingForSpace);
+    assert_eq!(group.sentence, "writes wait for space: data (for 3 min), log (for 7 s)");
+    assert_eq!(group.waiting_volumes[0], WaitingVolume { name: "data".into(), seconds: 200 });
+    let (state, problems) = told(served(|report| report.timed_out = vec![Some("pool".into()), None]));
+    assert_eq!((state, problems.len()), (State::Serving, 2));
+    assert!(problems[0].0.contains("thin pool pool") && problems[1].0.contains("the group"), "{problems:?}");
+}
+
+#[test]
+fn a_disk_is_waited_for_when_it_is_silent_for_long() {
+    let silent = |seconds| told(served(move |report| report.pvs[0].silent_seconds = Some(seconds)));
+    assert_eq!(silent(14), (State::Serving, Vec::new()));
+    let (state, problems) = silent(15);
+    assert_eq!(state, State::WaitingForDisk);
+    assert_eq!(problems[0].0, "/dev/sdb has not answered for 15 s");
+}
+
+#[test]
+fn what_fills_up_or_is_lost_has_its_line() {
+    let (state, problems) = told(served(|report| {
+        let filling = |volume: Option<&str>, is_pool| Filling { volume: volume.map(Into::into), is_pool, tenths: 841 };
+        report.filling = vec![filling(None, false), filling(Some("pool"), true), filling(Some("snap"), false)];
+        report.missing_room = vec!["WARNING: There is no room.".into()];
+        report.invalid_snapshots = vec!["old".into()];
+        report.nodes_lost = 1;
+        report.copies_not_written = 2;
+        report.bad_places = vec!["a bad place.".into()];
+    }));
+    assert_eq!(state, State::Serving);
+    let next: Vec<&str> = problems.iter().map(|(_, next)| next.as_str()).collect();
+    assert_eq!(problems.len(), 8, "{problems:?}");
+    assert_eq!(problems[0].0, "the group is 84.1% full");
+    assert_eq!(next[1], "rowen lvextend -L +SIZE vg/pool");
+    assert_eq!(next[2], "rowen lvextend -L +SIZE vg/snap");
+    assert_eq!(problems[3].0, "There is no room");
+    assert_eq!(next[4], "rowen lvremove -f vg/old");
+    assert!(next[6].contains("rowen repair vg"));
+}
+
+#[test]
+fn work_in_the_background_is_no_problem() {
+    let group = verdict(served(|report| {
+        report.reclaim_left_blocks = 1 << 18;
+        report.checks = 1;
+        report.merging = vec!["snap".into()];
+    }));
+    assert!(group.healthy);
+    assert_eq!(group.work.len(), 3);
+    assert_eq!(group.work[0], "removal: 1.00 GiB are still to be looked at");
+}
+
+#[test]
+fn a_silent_server_is_named_with_what_it_does() {
+    let silent = |state, keeper| {
+        let process = Process { pid: 10, state };
+        told(without_server(ServerSeen::Silent(Some(process)), keeper, 1))
+    };
+    let (state, problems) = silent(Some('T'), Some(KEEPER));
+    assert_eq!(state, State::NotAnswering);
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].0.contains("process 10, which was stopped by a signal"), "{problems:?}");
+    assert_eq!(problems[0].1, "let it go on: kill -CONT 10");
+    assert!(silent(Some('S'), Some(KEEPER)).1[0].1.contains("its keeper starts another"));
+    assert!(silent(Some('D'), None).1[0].1.contains("then rowen vgs vg"));
+    let unknown = told(without_server(ServerSeen::Silent(None), None, 1));
+    assert_eq!((unknown.0, unknown.1[0].1.as_str()), (State::NotAnswering, "see /run/log"));
+}
+
+#[test]
+fn a_takeover_is_wrong_only_when_it_takes_long_or_fails() {
+    let process = Process { pid: 11, state: Some('S') };
+    let opening = |seconds, keeper| told(without_server(ServerSeen::Opening { process, seconds }, keeper, 0));
+    assert_eq!(opening(1, Some(KEEPER)), (State::TakingOver, Vec::new()));
+    assert_eq!(opening(1, None), (State::Opening, Vec::new()));
+    assert_eq!(opening(11, Some(KEEPER)).1.len(), 1);
+    let failing = |failures| {
+        let told = KeeperTold { started: 9, failures, held: 1 };
+        KeeperSeen { told: Some(told), ..KEEPER }
+    };
+    let absent = |keeper| told(without_server(ServerSeen::None, Some(keeper), 1));
+    assert_eq!(absent(failing(2)), (State::TakingOver, Vec::new()));
+    let (state, problems) = absent(failing(3));
+    assert_eq!((state, problems.len()), (State::TakingOver, 1));
+    assert!(problems[0].1.contains("/run/log"));
+}
+
+#[test]
+fn devices_without_server_and_keeper_are_what_is_left_of_killed_ones() {
+    let (state, problems) = told(without_server(ServerSeen::None, None, 2));
+    assert_eq!(state, State::Killed);
+    assert!(problems[0].0.contains("2 volumes") && problems[0].1.contains("vgchange -ay vg"), "{problems:?}");
+}
+
+#[test]
+fn a_missing_physical_volume_is_named() {
+    for keeper in [None, Some(KEEPER)] {
+        let mut seen = without_server(ServerSeen::None, keeper, 0);
+        seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", false)]);
+        let group = verdict(seen);
+        assert_eq!(group.state, State::Incomplete);
+        assert!(group.sentence.starts_with("1 of 2 physical volumes are there"), "{}", group.sentence);
+        assert!(group.problems[0].what.starts_with("/dev/sdc ("), "{:?}", group.problems);
+        assert_eq!(group.physical_volumes[1].state, PvWord::Missing);
+    }
+    // A server that runs still has it.
+    let mut seen = served(|_| {});
+    seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", false)]);
+    let group = verdict(seen);
+    assert_eq!((group.state, group.healthy), (State::Serving, false));
+    assert!(group.problems[0].what.contains("could not be opened again"));
+    assert_eq!(group.physical_volumes.iter().map(|pv| pv.state).collect::<Vec<_>>(), [PvWord::Ok, PvWord::Missing]);
+}
+
+#[test]
+fn labels_that_contradict_each_other_keep_a_group_closed() {
+    let mut seen = without_server(ServerSeen::None, None, 0);
+    seen.members = MembersSeen::Contradictory("two devices have one label".into());
+    assert_eq!(told(seen).0, State::CannotOpen);
+    let mut seen = served(|_| {});
+    seen.members = MembersSeen::Contradictory("two devices have one label".into());
+    let (state, problems) = told(seen);
+    assert_eq!((state, problems.len()), (State::Serving, 1));
+}
+
+#[test]
+fn a_keeper_that_is_gone_or_stopped_is_wrong_while_volumes_are_active() {
+    let keeper = |keeper, active| {
+        let mut seen = served(|report| report.active_volumes = active);
+        seen.keeper = keeper;
+        told(seen).1.len()
+    };
+    assert_eq!(keeper(None, 0), 0);
+    assert_eq!(keeper(None, 1), 1);
+    let stopped = Process { pid: 20, state: Some('T') };
+    assert_eq!(keeper(Some(KeeperSeen { process: stopped, told: None }), 1), 1);
+    // One of an older version does not tell.
+    assert_eq!(keeper(Some(KeeperSeen { told: None, ..KEEPER }), 1), 0);
+}
+
+#[test]
+fn another_version_and_silent_devices_are_problems() {
+    let refused = ServerSeen::Refused { pid: Some(10), why: "It speaks version 4.".into() };
+    let (state, problems) = told(without_server(refused, Some(KEEPER), 1));
+    assert_eq!(state, State::OtherVersion);
+    assert!(problems[0].1.starts_with("kill 10"), "{problems:?}");
+    let silent_devices = vec!["/dev/sdx".to_owned()];
+    let status = judge(Survey { silent_devices, ..Survey::default() });
+    assert!(!status.healthy && status.problems[0].what.contains("/dev/sdx"));
+}
+
+#[test]
+fn names_of_fields_stay() {
+    let json = serde_json::to_value(judge(Survey { groups: vec![served(|_| {})], ..Survey::default() })).unwrap();
+    let names = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(names(&json), "groups healthy problems");
+    let group = &json["groups"][0];
+    assert_eq!(
+        names(group),
+        "active_volumes healthy keeper_pid name open_seconds physical_volumes problems restarts sentence server_pid state \
+         used_percent volumes waiting_volumes work"
+    );
+    assert_eq!(
+        names(&group["physical_volumes"][0]),
+        "failed_flushes failed_reads failed_writes path size_bytes state uuid"
+    );
+    assert_eq!((&group["state"], &group["healthy"]), (&"serving".into(), &true.into()));
+}

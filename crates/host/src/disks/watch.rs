@@ -1,0 +1,54 @@
+//! Whether a disk answers. Nothing is measured while requests go: who looks compares with the last look.
+
+use crate::reactor::IoFile;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What was seen of a disk when it was last looked at.
+#[derive(Default)]
+pub(super) struct Watch(Mutex<Option<Seen>>);
+
+struct Seen {
+    /// Requests that had been answered, while others were under way.
+    answers: u64,
+    since: Instant,
+}
+
+impl Watch {
+    /// For how long requests have been under way without any answer, as far as the looks tell.
+    pub fn look(&self, file: &Arc<IoFile>) -> Option<Duration> {
+        // Each request has the file; so has the set.
+        self.look_at(Arc::strong_count(file) > 1, file.answers(), Instant::now())
+    }
+
+    fn look_at(&self, is_busy: bool, answers: u64, now: Instant) -> Option<Duration> {
+        let mut seen = self.0.lock();
+        match &*seen {
+            _ if !is_busy => *seen = None,
+            Some(before) if before.answers == answers => return Some(now.duration_since(before.since)),
+            _ => *seen = Some(Seen { answers, since: now }),
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_silent_from_the_look_after_its_last_answer() {
+        let (watch, start) = (Watch::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let silent = [
+            watch.look_at(true, 1, at(0)),
+            watch.look_at(true, 1, at(5)),
+            watch.look_at(true, 2, at(10)),
+            watch.look_at(true, 2, at(15)),
+            watch.look_at(false, 3, at(20)),
+            watch.look_at(true, 3, at(25)),
+        ];
+        assert_eq!(silent.map(|time| time.map(|time| time.as_secs())), [None, Some(5), None, Some(5), None, None]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Looking at all groups of this host at once, whatever hangs: each server is asked by itself, devices are looked at beside
+//! that, and what has not answered in time is named.
+//!
+//! * ST2 Nothing here starts a server, takes a lock, or opens a device to write.
+//! * ST3 Nothing here waits longer than its limit: sockets are not waited for by the kernel, devices are looked at by a helper,
+//!   and of what a server may have left nothing is opened.
+
+use crate::disks::holders;
+use crate::sockets::{self, Reach};
+use crate::{devices, keeper, paths, planted, processes};
+use devices::Scan;
+use rowen_control::names;
+use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
+use rowen_control::status::{MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
+use rowen_control::uuids::lvm_text;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long anybody may take to answer.
+const LIMIT: Duration = Duration::from_millis(1400);
+/// After that, what is still under way is not waited for.
+const GRACE: Duration = Duration::from_millis(200);
+/// So many earlier looks at devices may hang in the kernel before no more are begun.
+const STUCK: usize = 4;
+
+enum Word {
+    Group(Box<Seen>),
+    Devices(Devices),
+}
+
+type Devices = Result<(Scan, Vec<PathBuf>), String>;
+
+/// Looks at the groups of these names, or at all.
+pub fn survey(wanted: &[String]) -> Survey {
+    let limit = if planted::is("waits_to_know") { Duration::from_secs(3600) } else { LIMIT };
+    let deadline = Instant::now() + limit;
+    let (say, hear) = mpsc::channel();
+    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+    for name in groups_of_run_dir().into_iter().filter(|name| wanted.is_empty() || wanted.contains(name)) {
+        let say = say.clone();
+        let ask = {
+            let name = name.clone();
+            move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline)))))
+        };
+        // Until it has told more, it is one that does not answer.
+        let server = if is_locked(&name) { ServerSeen::Silent(noted(&name)) } else { ServerSeen::None };
+        let unknown = Seen { server, log: log_of(&name), name: name.clone(), ..Seen::default() };
+        if start("rowen-ask", ask) {
+            seen.insert(name, unknown);
+        }
+    }
+    let look = move || drop(say.send(Word::Devices(look_at_devices(deadline))));
+    let mut devices: Option<Devices> = None;
+    if !start("rowen-look", look) {
+        devices = Some(Err("no thread can be started".to_owned()));
+    }
+    while let Ok(word) = hear.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
+        match word {
+            Word::Group(group) => drop(seen.insert(group.name.clone(), *group)),
+            Word::Devices(found) => devices = Some(found),
+        }
+    }
+    let mut survey = Survey::default();
+    let is_known = matches!(devices, Some(Ok(_)));
+    match devices.unwrap_or_else(|| Err("devices did not answer in time".to_owned())) {
+        Ok((scan, silent)) => add_devices(&mut seen, &scan, wanted, &silent, &mut survey),
+        Err(why) => survey.troubles.push(format!("groups that are not served are not shown: {why}")),
+    }
+    if is_known {
+        seen.values_mut().for_each(remember_members);
+    }
+    // A run directory alone is no group.
+    survey.groups = seen.into_values().filter(is_group).collect();
+    survey
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
+}
+
+fn is_group(seen: &Seen) -> bool {
+    let has_labels = !matches!(seen.members, MembersSeen::Unknown);
+    let is_served = !matches!(seen.server, ServerSeen::None) || seen.keeper.is_some();
+    has_labels || is_served || seen.devices > 0
+}
+
+fn groups_of_run_dir() -> Vec<String> {
+    let entries = std::fs::read_dir(paths::run_dir()).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let names = directories.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| names::check_form(name).is_ok() && paths::pid_file(name).exists()).collect()
+}
+
+fn log_of(group: &str) -> String {
+    paths::server_log(group).display().to_string()
+}
+
+/// Whether a process has the lock of the group's server.
+fn is_locked(group: &str) -> bool {
+    std::fs::metadata(paths::pid_file(group)).is_ok_and(|file| holders::lock_of(&file).is_some())
+}
+
+/// The server that wrote its number down.
+fn noted(group: &str) -> Option<Process> {
+    let pid = std::fs::read_to_string(paths::pid_file(group)).ok()?.trim().parse().ok()?;
+    Some(processes::see(pid))
+}
+
+fn look_at(group: &str, deadline: Instant) -> Seen {
+    let directory = paths::group_dir(group);
+    let left = || deadline.saturating_duration_since(Instant::now());
+    // The keeper answers at once, or not at all.
+    let keeper = keeper::look(group, left() / 4);
+    let server = ask_server(group, left()).unwrap_or_else(|| absent_or_opening(group));
+    let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+    let frozen = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"frozen-")).count();
+    Seen {
+        name: group.to_owned(),
+        server,
+        keeper,
+        members: MembersSeen::Unknown,
+        devices: devices::stack::volumes_of(&directory) as u64,
+        frozen: frozen as u64,
+        log: log_of(group),
+    }
+}
+
+/// Nobody listens: a process that has the lock is on its way, or on its way out.
+fn absent_or_opening(group: &str) -> ServerSeen {
+    match noted(group) {
+        Some(process) if is_locked(group) => {
+            let since = std::fs::metadata(paths::pid_file(group)).and_then(|file| file.modified()).ok();
+            let seconds = since.and_then(|since| SystemTime::now().duration_since(since).ok()).unwrap_or_default();
+            ServerSeen::Opening { process, seconds: seconds.as_secs() }
+        }
+        _ => ServerSeen::None,
+    }
+}
+
+/// What the group's server says; none: nobody listens.
+fn ask_server(group: &str, limit: Duration) -> Option<ServerSeen> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    match rustix::net::connect(&socket, &Reach::of(paths::control_socket(group)).ok()?.address().ok()?) {
+        Ok(()) => {}
+        // So many wait for an answer already that there is no room for another.
+        Err(Errno::AGAIN) => return Some(ServerSeen::Silent(noted(group))),
+        Err(_) => return None,
+    }
+    let process = sockets::peer(&socket).map(processes::see);
+    let pid = process.map(|process| process.pid);
+    let answer = || -> io::Result<Outcome> {
+        let mut stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        let deadline = Instant::now() + limit;
+        let left = || Some(deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+        stream.set_write_timeout(left())?;
+        let caller = Caller { command: "rowen status".to_owned(), ..Caller::default() };
+        let greeting = protocol::encode(&Request::Hello { version: protocol::VERSION, caller })?;
+        stream.write_all(&[greeting, protocol::encode(&Request::Status)?].concat())?;
+        loop {
+            stream.set_read_timeout(left())?;
+            match protocol::read_frame::<Outcome>(&mut stream)? {
+                Some(Outcome::Hello { .. }) => {}
+                Some(outcome) if outcome.is_interim() => {}
+                Some(outcome) => return Ok(outcome),
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    };
+    Some(match answer() {
+        Ok(Outcome::Status(report)) => ServerSeen::Answered { pid: pid.unwrap_or(0), report },
+        Ok(Outcome::Error { kind: ErrorKind::Version, message }) => ServerSeen::Refused { pid, why: message },
+        // It is ending.
+        Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => return None,
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return None,
+        Ok(_) | Err(_) => ServerSeen::Silent(pid.map(processes::see).or(process)),
+    })
+}
+
+fn look_at_devices(deadline: Instant) -> Devices {
+    // A helper that waits for a dead device waits for ever: a monitor that asks each minute must not add one each time.
+    let stuck = processes::stuck(&["rowen", "exe"]);
+    if stuck >= STUCK {
+        return Err(format!("{stuck} earlier looks at devices have not come back from the kernel"));
+    }
+    devices::scan_until(deadline).map_err(|e| e.to_string().trim_end_matches('.').to_owned())
+}
+
+/// What the labels say of each group.
+fn add_devices(
+    seen: &mut BTreeMap<String, Seen>,
+    scan: &Scan,
+    wanted: &[String],
+    silent: &[PathBuf],
+    survey: &mut Survey,
+) {
+    survey.silent_devices = silent.iter().map(|path| path.display().to_string()).collect();
+    for name in scan.groups().into_iter().map(|group| group.name) {
+        if !wanted.is_empty() && !wanted.contains(&name) {
+            continue;
+        }
+        let log = log_of(&name);
+        let group = seen.entry(name.clone()).or_insert_with(|| Seen { name: name.clone(), log, ..Seen::default() });
+        group.members = members(scan, &name);
+    }
+}
+
+/// A group of which no label was found, but whose server did not end in order: where that had its physical volumes.
+fn remember_members(seen: &mut Seen) {
+    let is_served = matches!(seen.server, ServerSeen::Answered { .. });
+    let paths = devices::members::read(&seen.name);
+    if is_served || paths.is_empty() || !matches!(seen.members, MembersSeen::Unknown) {
+        return;
+    }
+    let lost = |path: PathBuf| PvSeen { path: Some(path.display().to_string()), ..PvSeen::default() };
+    seen.members = MembersSeen::Found(paths.into_iter().map(lost).collect());
+}
+
+fn members(scan: &Scan, name: &str) -> MembersSeen {
+    match scan.group(name) {
+        Ok(_) | Err(devices::Error::MissingPvs { .. }) => {}
+        Err(error) => return MembersSeen::Contradictory(error.to_string().trim_end_matches('.').to_owned()),
+    }
+    let member = |(uuid, path, pv): (_, Option<PathBuf>, Option<&devices::Pv>)| PvSeen {
+        path: path.map(|path| path.display().to_string()),
+        uuid: lvm_text(uuid),
+        size_bytes: pv.map_or(0, |pv| pv.label().map_or(pv.size, |label| label.size)),
+        is_there: pv.is_some(),
+    };
+    MembersSeen::Found(scan.members(name).into_iter().map(member).collect())
+}

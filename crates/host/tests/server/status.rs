@@ -1,0 +1,67 @@
+//! Looks at all groups at once.
+
+use super::Test;
+use super::stacks::Stopped;
+use super::world::{MIB, Vg, wait_for};
+use rowen_control::protocol::VolumeKind;
+use rowen_control::status::{MembersSeen, Seen, ServerSeen, Survey};
+use rowen_host::{paths, server, survey};
+use std::fs;
+use std::time::{Duration, Instant};
+
+pub const TESTS: &[Test] = &[
+    ("status::what_hangs_is_named_and_the_rest_shown", what_hangs_is_named_and_the_rest_shown),
+    ("status::to_look_changes_nothing", to_look_changes_nothing),
+];
+
+fn seen<'a>(survey: &'a Survey, vg: &Vg) -> &'a Seen {
+    survey.groups.iter().find(|seen| seen.name == vg.name).unwrap_or_else(|| panic!("{}: {survey:?}", vg.name))
+}
+
+/// ST3
+fn what_hangs_is_named_and_the_rest_shown() {
+    let (hangs, vg) = (Vg::make(&[64 * MIB]), Vg::make(&[64 * MIB]));
+    hangs.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let stopped = Stopped::all_of(&hangs);
+    let (begun, look) = (Instant::now(), std::thread::spawn(|| survey::survey(&[])));
+    wait_for("a look", || look.is_finished());
+    assert!(begun.elapsed() < Duration::from_millis(2500), "it took {:?}", begun.elapsed());
+    let found = look.join().unwrap();
+    drop(stopped);
+    let silent = seen(&found, &hangs);
+    let is_silent = matches!(silent.server, ServerSeen::Silent(Some(process)) if process.state == Some('T'));
+    assert!(is_silent, "{silent:?}");
+    assert!(silent.keeper.is_some_and(|keeper| keeper.process.state == Some('T') && keeper.told.is_none()));
+    let served = seen(&found, &vg);
+    assert!(matches!(served.server, ServerSeen::Answered { .. }), "{served:?}");
+    assert!(matches!(&served.members, MembersSeen::Found(pvs) if pvs.len() == 1 && pvs[0].is_there), "{served:?}");
+    assert!(served.keeper.is_some_and(|keeper| keeper.told.is_some_and(|told| told.held == 1)), "{served:?}");
+    assert_eq!(served.devices, 1);
+    assert!(found.troubles.is_empty() && found.silent_devices.is_empty(), "{found:?}");
+}
+
+/// ST2
+fn to_look_changes_nothing() {
+    let vg = Vg::make(&[64 * MIB]);
+    // A group that was never served has no directory, and gets none.
+    let directory = paths::group_dir(&vg.name);
+    assert!(matches!(seen(&survey::survey(&[]), &vg).server, ServerSeen::None));
+    assert!(!directory.exists());
+    vg.create("lv", VolumeKind::Thick, 16 * MIB, false);
+    vg.ask(rowen_control::protocol::Request::Stop);
+    wait_for("the server's end", || !matches!(seen(&survey::survey(&[]), &vg).server, ServerSeen::Opening { .. }));
+    let files = || {
+        let entries = fs::read_dir(&directory).unwrap().flatten();
+        let mut files: Vec<_> =
+            entries.map(|entry| (entry.file_name(), entry.metadata().unwrap().modified().unwrap())).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let found = survey::survey(std::slice::from_ref(&vg.name));
+    assert_eq!(found.groups.len(), 1, "{found:?}");
+    assert!(matches!(found.groups[0].server, ServerSeen::None), "{found:?}");
+    assert_eq!(files(), before);
+    assert!(server::connect(&vg.name).unwrap().is_none());
+}
