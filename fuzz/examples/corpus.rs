@@ -176,6 +176,7 @@ fn report() -> GroupReport {
         metadata_blocks: 2048,
         sequence: 12,
         reclaim_left_blocks: 0,
+        stopped: false,
         attributes: GroupAttributes::default(),
         pvs: Vec::new(),
         volumes: vec![volume(1, "data", None), volume(2, "before", Some("data"))],

@@ -127,6 +127,11 @@ impl Fake {
         self.memory_of(volume).devices.set_user(volume, open.then_some(User::Other));
     }
 
+    /// The group's disks take no writes any more.
+    pub fn break_disks(&self, group: &str) {
+        self.groups[group].die_at(1);
+    }
+
     /// The group's disks are said to have behaved so.
     pub fn set_faults(&self, group: &str, faults: &[Faults]) {
         self.groups[group].set_faults(faults);

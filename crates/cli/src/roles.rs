@@ -72,6 +72,17 @@ pub fn is_full_pool(volume: &VolumeReport) -> bool {
     volume.is_pool() && volume.referenced_blocks >= volume.blocks
 }
 
+/// How a volume is, in LVM's words: nothing where all is well.
+pub fn health(report: &GroupReport, volume: &VolumeReport) -> &'static str {
+    match role(volume) {
+        // No further I/O is permitted: LVM's word for what is thin.
+        Role::Pool | Role::Thin if report.stopped => "failed",
+        _ if report.stopped => "unknown",
+        _ if is_full_pool(volume) => "out_of_data",
+        _ => "",
+    }
+}
+
 /// Refuses to put another volume into a full pool.
 pub fn refuse_full_pool(report: &GroupReport, pool: &str) -> Result {
     if !report.volume(pool).is_some_and(is_full_pool) {

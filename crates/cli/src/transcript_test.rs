@@ -2469,3 +2469,42 @@ fn whether_everything_is_all_right() {
     assert_eq!(json["groups"][0]["server_pid"], 99);
     assert_eq!(json["groups"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_group_that_stopped_does_not_look_well() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ lvcreate -qq -T -L 200M -V 40M -n thin vg0/pool
+        rc=0",
+    );
+    world.break_disks("vg0");
+    assert_eq!(world.run("lvcreate -qq -L 4M -n more vg0").code, 5);
+    play(
+        &mut world,
+        "$ vgs --noheadings -o vg_name,vg_attr,vg_permissions
+        O|  vg0 rz--n- read-only $
+        E|  WARNING: Volume group \"vg0\" stopped after a failed write (a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5). Once the disk is well, end its server (SIGTERM) and start it again.
+        rc=0
+
+        $ lvs --noheadings -o lv_name,lv_attr,lv_health_status
+        O|  lv1  -wi-a---X- unknown        $
+        O|  more -wi-----X- unknown        $
+        O|  pool twi-aotzF- failed         $
+        O|  thin Vwi-a-tzF- failed         $
+        E|  WARNING: Volume group \"vg0\" stopped after a failed write (a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5). Once the disk is well, end its server (SIGTERM) and start it again.
+        rc=0
+
+        $ rowen status
+        O|    group: vg0$
+        O|    state: stopped: a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5$
+        O|    wrong: it takes no more writes until it is opened again$
+        O|     next: once its disks are well, end the server (kill 1234): the next one opens the group again$
+        O|    wrong: physical volume /dev/ubda takes no writes in 4096 bytes from byte 1060864: the journal passes over them$
+        O|     next: replace the disk: the group does without that place, and without 16 at most$
+        O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$
+        O|    disks: PATH       STATE        SIZE  FAILED READS  WRITES  FLUSHES$
+        O|           /dev/ubda  ok     700.00 MiB             0       0        0$
+        rc=1",
+    );
+}

@@ -344,7 +344,7 @@ fn group_page(page: &mut Page, group: &GroupReport) {
     item("Format", "lvm2");
     item("Metadata Areas", &count);
     item("Metadata Sequence No", &group.sequence.to_string());
-    item("VG Access", "read/write");
+    item("VG Access", if group.stopped { "read" } else { "read/write" });
     item("VG Status", status);
     item("MAX LV", &attributes.max_volumes.to_string());
     item("Cur LV", &group.volumes.len().to_string());

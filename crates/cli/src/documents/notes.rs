@@ -24,7 +24,7 @@ pub const NOTES: &[Note] = &[
             ("6 device", "(o) in use."),
             ("7 target", "(s) snapshot or origin, (t) thin."),
             ("8 zero", "(z) new space reads as zeros. It does in all volumes; LVM shows the letter for thin ones."),
-            ("9 health", "(D) a full thin pool."),
+            ("9 health", "(D) a full thin pool; in a group that has stopped (F) what is thin and (X) everything else."),
             ("10 skip", "(k) activation skips it unless -K is given."),
         ],
     },
@@ -32,7 +32,7 @@ pub const NOTES: &[Note] = &[
         command: "vgs",
         title: "ATTRIBUTES",
         terms: &[
-            ("1 permission", "(w) writable."),
+            ("1 permission", "(w) writable, (r) the group has stopped: rowen status says why."),
             ("2 resizable", "(z) physical volumes may be added."),
             ("3 exported", "(x) nothing may be activated."),
             ("4 partial", "(-): a group is opened only with all of its physical volumes."),
@@ -110,7 +110,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     (
         "`lvmdump`, `lvmsar`, `lvmsadc`",
         "They diagnose the kernel's device-mapper, which Rowen does not use. `rowen check` and `rowen stats` report \
-         on a group.",
+         on a group, and `rowen status` says whether all is well.",
     ),
     ("`and`, `or` as words in `-S`", "LVM does not accept them either: use `&&` or `,`, and `||` or `#`."),
 ];
@@ -142,6 +142,12 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
         "a sparse volume (`lvcreate --type snapshot -V`) has a store of `-L`, and is full with it",
         "It takes space of the group when it is written to; `-L` limits nothing. Its size is the virtual one, and it \
          has no `[..._vorigin]`.",
+    ),
+    (
+        "`lv_health_status`, and letter 9 of `lv_attr`",
+        "After a failed flush, or a journal that can be written nowhere, a group stops until it is opened again: then \
+         `failed` (F) for thin volumes and pools, `unknown` (X) for the others, and `r` in `vg_attr`. Nothing is ever \
+         `partial`: a group is opened only with all of its physical volumes. `rowen status` says why.",
     ),
     (
         "`lvremove` frees before it returns",

@@ -146,6 +146,9 @@ fn a_group_that_stopped_says_why() {
     world.refused("lvcreate -y -s -n s VG/lv", 5, "VG");
     let out = until(&world, "status -x", |out, _| out.contains("state: stopped: "));
     assert!(out.contains(&format!("kill {}", world.server().unwrap())), "{out}");
+    let health = world.ok("lvs --noheadings -o lv_attr,lv_health_status -S lv_name=lv VG");
+    assert!(health.trim().ends_with("X- unknown"), "{health}");
+    assert_eq!(world.ok("vgs --noheadings -o vg_attr VG").trim(), "rz--n-");
     assert!(out.contains(&format!("of {} have failed", disk.device)) && out.contains("  errors  "), "{out}");
     let mut device = File::options().write(true).open(&disk.file).unwrap();
     std::io::copy(&mut File::open(&kept).unwrap(), &mut device).unwrap();

@@ -27,6 +27,9 @@ pub struct GroupReport {
     pub sequence: u64,
     /// Blocks that background removal has still to look at.
     pub reclaim_left_blocks: u64,
+    /// It takes no more writes until it is opened again.
+    #[serde(default)]
+    pub stopped: bool,
     #[serde(default)]
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
@@ -106,6 +109,7 @@ impl GroupReport {
             metadata_blocks: info.metadata_blocks,
             sequence: info.sequence,
             reclaim_left_blocks: info.reclaim_left,
+            stopped: false,
             attributes: info.attributes.into(),
             index: Index::default(),
             volumes: volumes

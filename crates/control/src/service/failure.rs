@@ -115,8 +115,9 @@ impl Context<'_> {
                 "Volume group \"{group}\": {what} at {place} is damaged: {detail}. Run \"rowen check {group}\" to see all of it."
             ),
             Error::Poisoned(why) => format!(
-                "Volume group \"{group}\" stopped after a failed write ({why}). Once the disk is well, end its server \
-                 (SIGTERM) and start it again."
+                "Volume group \"{group}\" stopped after a failed write ({}). Once the disk is well, end its server \
+                 (SIGTERM) and start it again.",
+                self.with_devices(why)
             ),
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
             Error::ReadOnly => format!("{subject} is read-only."),
@@ -134,6 +135,25 @@ impl Context<'_> {
     pub fn device(&self, pv: PvIndex) -> String {
         let device = (self.devices)(usize::from(pv.0));
         device.map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
+    }
+
+    /// The engine's words with the devices of the physical volumes that it knows by their numbers.
+    pub fn with_devices(&self, words: &str) -> String {
+        const MARK: &str = "physical volume ";
+        let (mut told, mut rest) = (String::new(), words);
+        while let Some((before, after)) = rest.split_once(MARK) {
+            let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            told.push_str(before);
+            told.push_str(MARK);
+            rest = match after[..digits].parse() {
+                Ok(index) => {
+                    told.push_str(&self.device(PvIndex(index)));
+                    &after[digits..]
+                }
+                Err(_) => after,
+            };
+        }
+        told + rest
     }
 
     fn disk_sentence(&self, error: &DiskError) -> String {

@@ -56,3 +56,12 @@ fn everything_is_a_whole_sentence() {
         assert!(message.starts_with(char::is_uppercase) && message.ends_with('.'), "{message}");
     }
 }
+
+#[test]
+fn the_engines_numbers_become_devices() {
+    let devices = |index: usize| (index == 10).then(|| PathBuf::from("/dev/sdk"));
+    let context = Context { group: "vg0", extent_blocks: 1, devices: &devices };
+    let words = "write failed on physical volume 10 at byte 0; physical volume 1, physical volume x, physical volume ";
+    let told = "write failed on physical volume /dev/sdk at byte 0; physical volume number 1, physical volume x, physical volume ";
+    assert_eq!(context.with_devices(words), told);
+}

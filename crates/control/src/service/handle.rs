@@ -42,7 +42,10 @@ impl Service {
             self.warn(interim);
         }
         if is_report {
-            self.missing_room().into_iter().for_each(|message| interim(Outcome::Notice { message }));
+            let stopped = self.group.failed().err().map(|error| self.failure(&error, "").message);
+            let stopped = stopped.map(|message| format!("WARNING: {message}"));
+            let messages = stopped.into_iter().chain(self.missing_room());
+            messages.for_each(|message| interim(Outcome::Notice { message }));
         }
         outcome
     }

@@ -46,7 +46,8 @@ impl Service {
             let open = open.contains(name);
             NodeState { active: true, open, major: node.major, minor: node.minor, read_only: node.read_only }
         };
-        let report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
+        let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
+        report.stopped = self.group.failed().is_err();
         Ok(Outcome::Report(Box::new(report)))
     }
 

@@ -106,9 +106,14 @@ impl Service {
 
     /// Tells an engine's error about the volume `name`, or about the group where it is empty.
     pub fn failure(&self, error: &Error, name: &str) -> Failure {
+        self.in_context(|context| context.failure(error, name))
+    }
+
+    /// Has something said about this group and its devices.
+    pub fn in_context<T>(&self, say: impl FnOnce(&Context<'_>) -> T) -> T {
         let devices = |index| u16::try_from(index).ok().and_then(|index| self.world.members.path(PvIndex(index)));
         let extent_blocks = self.group.info().extent_blocks;
-        Context { group: &self.name, extent_blocks, devices: &devices }.failure(error, name)
+        say(&Context { group: &self.name, extent_blocks, devices: &devices })
     }
 
     /// The same for a result.

@@ -44,14 +44,14 @@ impl Service {
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,
-            bad_places: self.group.bad_places(),
+            bad_places: self.bad_places(),
         }
     }
 
     /// Without advice: that depends on who asks.
     fn why_stopped(&self, error: Error) -> String {
         match error {
-            Error::Poisoned(why) => why,
+            Error::Poisoned(why) => self.in_context(|context| context.with_devices(&why)),
             other => self.failure(&other, "").message,
         }
     }

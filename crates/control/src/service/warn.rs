@@ -30,6 +30,12 @@ impl Service {
         [for_data, for_metadata].into_iter().flatten().collect()
     }
 
+    /// Places of disks that take no writes, in words.
+    pub(super) fn bad_places(&self) -> Vec<String> {
+        let places = self.group.bad_places();
+        self.in_context(|context| places.iter().map(|place| context.with_devices(place)).collect())
+    }
+
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         let notes = &*self.world.notes;
@@ -40,7 +46,7 @@ impl Service {
         }
         self.held.look(self.group.held(), notes.open_for());
         self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
-        self.warnings.tell_bad_places(notes, &self.name, self.group.bad_places());
+        self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
         self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);
         let at_risk = self.group.any_volume(needs_free_space);

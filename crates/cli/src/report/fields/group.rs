@@ -32,7 +32,7 @@ fields! { NAME: Group, named;
 
 fields! { REST: Group, vg;
     "vg_attr", "Attr", Text 5, "What it is, in six letters: see vgs(8).", |group| Value::text(attr(group));
-    "vg_permissions", "VPerms", Text 10, "Whether the group may be changed.", |_| Value::text("writeable");
+    "vg_permissions", "VPerms", Text 10, "Whether the group may be changed: not when it has stopped.", |group| Value::text(if group.stopped { "read-only" } else { "writeable" });
     "vg_extendable", "Extendable", Flag 10, "Set if physical volumes may be added.",
         |group| Value::flag(group.attributes.resizeable, "extendable");
     "vg_exported", "Exported", Flag 10, "Set if nothing of it may be activated.",
@@ -109,5 +109,6 @@ fn attr(group: &GroupReport) -> String {
         AllocPolicy::Cling => 'l',
         AllocPolicy::Anywhere => 'a',
     };
-    ['w', resizeable, exported, '-', alloc, '-'].iter().collect()
+    let permission = if group.stopped { 'r' } else { 'w' };
+    [permission, resizeable, exported, '-', alloc, '-'].iter().collect()
 }

@@ -4,7 +4,7 @@
 use super::volume::{Lv, attr, is_active, lv};
 use crate::report::field::fields;
 use crate::report::value::Value;
-use crate::roles::{Role, is_full_pool, role, shown_blocks};
+use crate::roles::{Role, health, role, shown_blocks};
 use rowen_control::protocol::VolumeState;
 
 fields! { DEVICE: VolumeDevice, lv;
@@ -48,8 +48,8 @@ fields! { STATUS: VolumeStatus, lv;
     "kernel_cache_settings", "KCacheSettings", List 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_cache_policy", "KCachePolicy", Text 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_metadata_format", "KMFmt", Number 5, "Blank: there are no caches.", |_| Value::None;
-    "lv_health_status", "Health", Text 15, "Of a thin pool: whether its volumes hold all that they may.",
-        |lv: &Lv<'_>| Value::text(if is_full_pool(lv.volume) { "out_of_data" } else { "" });
+    "lv_health_status", "Health", Text 15, "Of a full thin pool out_of_data; in a group that stopped failed (thin) or unknown.",
+        |lv: &Lv<'_>| Value::text(health(lv.group.report, lv.volume));
     "kernel_discards", "KDiscards", Text 10, "Blank: discards are handled without the kernel.", |_| Value::None;
     "lv_check_needed", "CheckNeeded", Flag 15, "Of a thin pool: never set, opening checks all it needs.",
         |lv: &Lv<'_>| match role(lv.volume) {

@@ -4,7 +4,7 @@ use crate::report::field::{blocks, fields};
 use crate::report::index::Indexed;
 use crate::report::row::Row;
 use crate::report::value::Value;
-use crate::roles::{Role, is_full_pool, is_sparse, role, shown_blocks};
+use crate::roles::{Role, is_sparse, role, shown_blocks};
 use rowen_control::paths::{mapper_path, node_path};
 use rowen_control::protocol::{FullPolicy, VolumeReport, VolumeState};
 use rowen_control::uuids::lvm_text;
@@ -262,7 +262,12 @@ pub fn attr(lv: &Lv<'_>) -> String {
         _ => '-',
     };
     let zero = if is_thin { 'z' } else { '-' };
-    let health = if is_full_pool(volume) { 'D' } else { '-' };
+    let health = match crate::roles::health(lv.group.report, volume) {
+        "failed" => 'F',
+        "unknown" => 'X',
+        "out_of_data" => 'D',
+        _ => '-',
+    };
     let skip = if volume.attributes.skip_activation { 'k' } else { '-' };
     let mut letters = String::with_capacity(10);
     letters.extend([kind, permission, 'i', '-', state, open, target, zero, health, skip]);
