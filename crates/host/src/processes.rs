@@ -14,12 +14,29 @@ fn name_and_state(stat: &str) -> Option<(&str, char)> {
     Some((name, rest.trim_start().chars().next()?))
 }
 
-/// How many processes of these names wait in the kernel, where nothing ends them.
-pub fn stuck(names: &[&str]) -> usize {
+/// So many clock ticks of /proc are a second.
+const TICKS: u64 = 100;
+
+/// When a process was started, in seconds since the boot.
+fn started(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let ticks: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
+    Some(ticks / TICKS)
+}
+
+fn uptime() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
+}
+
+/// How many processes of this name, and at least so old, wait in the kernel, where nothing ends them.
+pub fn stuck(name: &str, age: u64) -> usize {
+    let born_before = uptime().saturating_sub(age);
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
-    let is_stuck =
-        |stat: String| name_and_state(&stat).is_some_and(|(name, state)| state == 'D' && names.contains(&name));
+    let is_stuck = |stat: String| {
+        name_and_state(&stat) == Some((name, 'D')) && started(&stat).is_some_and(|started| started < born_before)
+    };
     processes.filter(|entry| std::fs::read_to_string(entry.path().join("stat")).is_ok_and(is_stuck)).count()
 }
 
@@ -31,6 +48,8 @@ mod tests {
     fn a_process_has_a_name_and_a_state() {
         assert_eq!(name_and_state("12 (a (b) c) D 1 2"), Some(("a (b) c", 'D')));
         assert_eq!(name_and_state(""), None);
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(started(&stat).is_some_and(|started| started > 0 && started <= uptime()), "{stat}");
         let own = see(std::process::id());
         assert!(matches!(own.state, Some('R' | 'S')), "{own:?}");
     }

@@ -28,6 +28,10 @@ const LIMIT: Duration = Duration::from_millis(1400);
 const GRACE: Duration = Duration::from_millis(200);
 /// So many earlier looks at devices may hang in the kernel before no more are begun.
 const STUCK: usize = 4;
+/// A helper is started as /proc/self/exe, which gives it this name.
+const HELPER: &str = "exe";
+/// One that is so old, in seconds, hangs.
+const OLD: u64 = 10;
 
 enum Word {
     Group(Box<Seen>),
@@ -186,7 +190,7 @@ fn ask_server(group: &str, limit: Duration) -> Option<ServerSeen> {
 
 fn look_at_devices(deadline: Instant) -> Devices {
     // A helper that waits for a dead device waits for ever: a monitor that asks each minute must not add one each time.
-    let stuck = processes::stuck(&["rowen", "exe"]);
+    let stuck = processes::stuck(HELPER, OLD);
     if stuck >= STUCK {
         return Err(format!("{stuck} earlier looks at devices have not come back from the kernel"));
     }

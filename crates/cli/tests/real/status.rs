@@ -225,3 +225,28 @@ fn a_physical_volume_that_is_missing_is_named() {
     assert!(Path::new(&one).metadata().unwrap().size() > 0);
     world.ok("vgchange -ay VG");
 }
+
+/// A group on a volume of another group, whose server and keeper stand still: as a disk whose path is dead.
+#[test]
+fn a_disk_that_does_not_answer_is_waited_for_and_named() {
+    let below = World::new("below", 160);
+    below.ok("lvcreate -y -L 128M -n disk VG");
+    let world = World::empty("above");
+    let device = below.node("disk");
+    world.ok(&format!("vgcreate VG {}", device.display()));
+    world.ok("lvcreate -y -L 16M -n lv VG");
+    let stopped = [keeper(&below).parse().unwrap(), below.server().unwrap()].map(Stopped::new);
+    let node = world.node("lv");
+    let mut dd = Command::new("dd");
+    dd.args(["if=/dev/zero", &format!("of={}", node.display()), "bs=1M", "count=1", "oflag=direct", "status=none"]);
+    let writer = Running(dd.stdin(Stdio::null()).spawn().unwrap());
+    // Devices are looked at beside it: those that hang are named, and not looked at for ever.
+    let out = until(&world, "status", |out, code| code == 1 && out.contains("state: waiting for a disk"));
+    assert!(out.contains(&format!("{} has not answered for ", device.display())), "{out}");
+    assert!(out.contains("does not answer") || out.contains("earlier looks at devices"), "{out}");
+    drop(stopped);
+    drop(writer);
+    until(&world, "status -x", |out, code| code == 0 && out.contains("all groups are healthy"));
+    drop(world);
+    drop(below);
+}

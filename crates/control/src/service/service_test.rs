@@ -3,11 +3,12 @@
 //! Rules SV1 and SV3.
 
 use super::memory::{Cut, Memory, Outside};
-use super::world::{Devices, User};
+use super::world::{Devices, Faults, User};
 use crate::protocol::*;
 use crate::settings::Settings;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
+use std::time::Duration;
 
 const MIB: u64 = 256;
 
@@ -505,4 +506,28 @@ fn a_merge_at_activation_is_done_or_goes_on_waiting() {
     // Merged, and not active yet.
     let merged = |found: &[String]| found.len() == 2 && found[1].contains("device false");
     ended_everywhere(&prepared, &activate, &merged);
+}
+
+#[test]
+fn a_group_that_stops_and_disks_that_fail_are_told_once() {
+    let memory = memory();
+    let status = memory.service.status();
+    assert_eq!((status.stopped, status.pvs[0].path.as_str()), (None, "/dev/a"));
+    let fault = |reads| Faults { reads, silent: Some(Duration::from_secs(7)), ..Faults::default() };
+    for reads in [0, 1, 1, 3] {
+        memory.set_faults(&[fault(reads)]);
+        memory.service.look_around();
+    }
+    let told = |words: &str| memory.notes.lines.lock().iter().filter(|line| line.contains(words)).count();
+    assert_eq!((told("1 read of physical volume /dev/a of"), told("3 reads of"), told("have failed")), (1, 1, 2));
+    let pv = memory.service.status().pvs[0].clone();
+    assert_eq!((pv.failed_reads, pv.failed_writes, pv.silent_seconds), (3, 0, Some(7)));
+    memory.die_at(1);
+    assert!(memory.service.checkpoint().is_err());
+    memory.service.look_around();
+    memory.service.look_around();
+    let why = memory.service.status().stopped.unwrap();
+    assert!(why.contains("/dev/a"), "{why}");
+    assert_eq!(told("stopped after a failed write"), 1);
+    assert!(memory.notes.state.lock().contains("stopped after a failed write"));
 }

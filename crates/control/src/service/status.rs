@@ -2,10 +2,9 @@
 
 use super::state::Service;
 use super::warnings::{Warning, needs_free_space};
-use crate::protocol::{Filling, HeldVolume, PvStatus, StatusReport};
-use rowen_engine::disk::PvIndex;
+use crate::protocol::{Filling, HeldVolume, StatusReport};
 use rowen_engine::error::Error;
-use rowen_engine::group::{PvInfo, VolumeInfo, VolumeState};
+use rowen_engine::group::{VolumeInfo, VolumeState};
 
 fn filling(warning: Warning, pools: &[VolumeInfo]) -> Filling {
     let Warning { volume, percent, .. } = warning;
@@ -25,13 +24,12 @@ impl Service {
         let full = self.warnings.levels(&info, at_risk, &pools, &self.group.reserved());
         let invalid = self.group.volumes_where(|volume| volume.state == VolumeState::Invalid);
         let merging = self.group.volumes_where(|volume| volume.attributes.merging && volume.origin.is_some());
-        let pvs = info.pvs.iter().enumerate();
         StatusReport {
             open_seconds: now.as_secs(),
             stopped: self.group.failed().err().map(|error| self.why_stopped(error)),
             held: held.into_iter().map(|(name, time)| HeldVolume { name, seconds: time.as_secs() }).collect(),
             timed_out: self.group.timed_out(),
-            pvs: pvs.map(|(index, pv)| self.pv_status(index, pv)).collect(),
+            pvs: self.pv_statuses(&info),
             volumes: self.group.volume_count() as u64,
             active_volumes: self.world.devices.active().len() as u64,
             blocks: info.blocks,
@@ -53,21 +51,6 @@ impl Service {
         match error {
             Error::Poisoned(why) => self.in_context(|context| context.with_devices(&why)),
             other => self.failure(&other, "").message,
-        }
-    }
-
-    fn pv_status(&self, index: usize, pv: &PvInfo) -> PvStatus {
-        let at = PvIndex(u16::try_from(index).unwrap_or(u16::MAX));
-        let path = self.world.members.path(at);
-        let faults = self.world.members.faults(at);
-        PvStatus {
-            path: path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string()),
-            uuid: pv.uuid,
-            size_bytes: pv.size,
-            failed_reads: faults.reads,
-            failed_writes: faults.writes,
-            failed_flushes: faults.flushes,
-            silent_seconds: faults.silent.map(|time| time.as_secs()),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use super::state::Service;
 use super::warnings::needs_free_space;
-use crate::protocol::Outcome;
+use crate::protocol::{Outcome, PvStatus};
+use crate::status::failures;
 use rowen_engine::disk::PvIndex;
+use rowen_engine::group::{GroupInfo, PvInfo};
 
 impl Service {
     /// What lacks room behind the group's disks, a sentence each.
@@ -30,6 +32,26 @@ impl Service {
         [for_data, for_metadata].into_iter().flatten().collect()
     }
 
+    /// The group's physical volumes, and how they have behaved.
+    pub(super) fn pv_statuses(&self, info: &GroupInfo) -> Vec<PvStatus> {
+        info.pvs.iter().enumerate().map(|(index, pv)| self.pv_status(index, pv)).collect()
+    }
+
+    fn pv_status(&self, index: usize, pv: &PvInfo) -> PvStatus {
+        let at = PvIndex(u16::try_from(index).unwrap_or(u16::MAX));
+        let path = self.world.members.path(at);
+        let faults = self.world.members.faults(at);
+        PvStatus {
+            path: path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string()),
+            uuid: pv.uuid,
+            size_bytes: pv.size,
+            failed_reads: faults.reads,
+            failed_writes: faults.writes,
+            failed_flushes: faults.flushes,
+            silent_seconds: faults.silent.map(|time| time.as_secs()),
+        }
+    }
+
     /// Places of disks that take no writes, in words.
     pub(super) fn bad_places(&self) -> Vec<String> {
         let places = self.group.bad_places();
@@ -42,10 +64,22 @@ impl Service {
         if let Err(error) = self.group.failed()
             && self.warnings.is_news_that_it_stopped()
         {
-            self.log(&self.failure(&error, "").message);
+            let message = self.failure(&error, "").message;
+            self.log(&message);
+            notes.state(&message);
         }
         self.held.look(self.group.held(), notes.open_for());
         self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
+        let pvs = self.pv_statuses(&self.group.info());
+        let faults = pvs.iter().filter(|pv| !failures(pv).is_empty());
+        let faults = faults.map(|pv| {
+            let (failed, group) = (failures(pv), &self.name);
+            format!(
+                "WARNING: {failed} of physical volume {} of volume group {group} have failed since it was opened.",
+                pv.path
+            )
+        });
+        self.warnings.tell_faults(notes, faults.collect());
         self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
         self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);

@@ -17,6 +17,8 @@ pub struct Warnings {
     failing: Mutex<Vec<Option<String>>>,
     /// Bad places of disks that the log was told of.
     bad_places: Mutex<Vec<String>>,
+    /// Failed requests of the disks, as far as they were told.
+    faults: Mutex<Vec<String>>,
     /// What lacks room behind the disks, as far as that was told.
     missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
@@ -75,6 +77,7 @@ impl Warnings {
             settings: Mutex::new(settings.into()),
             failing: Mutex::default(),
             bad_places: Mutex::default(),
+            faults: Mutex::default(),
             missing_room: Mutex::default(),
             stopped: AtomicBool::new(false),
             filling_ended: AtomicBool::new(false),
@@ -162,6 +165,13 @@ impl Warnings {
         for place in now.iter().filter(|place| !told.contains(place)) {
             notes.log(&format!("volume group {group}: {place}"));
         }
+        *told = now;
+    }
+
+    /// Tells the log of requests that disks failed, each time that there are more.
+    pub fn tell_faults(&self, notes: &dyn Notes, now: Vec<String>) {
+        let mut told = self.faults.lock();
+        now.iter().filter(|fault| !told.contains(fault)).for_each(|fault| notes.log(fault));
         *told = now;
     }
 

@@ -172,6 +172,8 @@ pub trait RenamingNote {
 pub trait Notes: Send + Sync {
     /// How long the group has been open.
     fn open_for(&self) -> Duration;
+    /// How the group is in a sentence, for whoever looks after the server.
+    fn state(&self, state: &str);
     /// A line for the log.
     fn log(&self, line: &str);
     /// `command` changed the group: its metadata is archived.

@@ -22,7 +22,8 @@ pub fn judge(survey: Survey) -> Status {
         what: format!("{device} does not answer: whether it belongs to a group is not known"),
         next: "look at the device and its path (dmesg); what it belongs to may be shown as incomplete".to_owned(),
     });
-    let troubles = troubles.into_iter().map(|what| Problem { what, next: "see that it can be read".to_owned() });
+    let next = "look at the devices file and at dead devices (dmesg)";
+    let troubles = troubles.into_iter().map(|what| Problem { what, next: next.to_owned() });
     let problems: Vec<Problem> = silent.chain(troubles).collect();
     let healthy = problems.is_empty() && groups.iter().all(|group| group.healthy);
     Status { healthy, groups, problems }
@@ -199,7 +200,7 @@ impl Verdict {
             self.wrong(what.clone(), "look at the disk and its path (dmesg); all goes on by itself once it answers");
             self.is(State::WaitingForDisk, what);
         }
-        for pv in report.pvs.iter().filter(|pv| pv.failed_reads + pv.failed_writes + pv.failed_flushes > 0) {
+        for pv in report.pvs.iter().filter(|pv| !failures(pv).is_empty()) {
             self.wrong(
                 format!("{} of {} have failed since the group was opened", failures(pv), pv.path),
                 "look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)",
@@ -348,8 +349,8 @@ impl Verdict {
     }
 }
 
-/// What failed, without what did not.
-fn failures(pv: &PvStatus) -> String {
+/// Which requests of a physical volume failed, without those that did not; nothing where none did.
+pub fn failures(pv: &PvStatus) -> String {
     let all = [
         (pv.failed_reads, "read", "reads"),
         (pv.failed_writes, "write", "writes"),
@@ -366,7 +367,7 @@ fn failures(pv: &PvStatus) -> String {
 fn served_pv(pv: &PvStatus) -> PvState {
     let state = match pv {
         pv if pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_PATIENCE) => PvWord::NotAnswering,
-        pv if pv.failed_reads + pv.failed_writes + pv.failed_flushes > 0 => PvWord::Errors,
+        pv if !failures(pv).is_empty() => PvWord::Errors,
         _ => PvWord::Ok,
     };
     PvState {

@@ -8,7 +8,7 @@ mod judge;
 mod seen;
 mod told;
 
-pub use judge::{duration, judge};
+pub use judge::{duration, failures, judge};
 pub use seen::{KeeperSeen, KeeperTold, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 pub use told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 

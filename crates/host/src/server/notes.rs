@@ -1,8 +1,8 @@
 //! What a server writes down next to its group, and whom it tells.
 
 use super::archive::Archive;
-use super::log;
 use super::renaming::Renaming;
+use super::{log, systemd};
 use crate::devices::members::{self, Joining};
 use rowen_control::service::world::{Notes, RenamingNote};
 use rowen_engine::units::Uuid;
@@ -48,6 +48,10 @@ impl RenamingNote for Renaming {
 impl Notes for ServerNotes {
     fn open_for(&self) -> Duration {
         self.since.elapsed()
+    }
+
+    fn state(&self, state: &str) {
+        systemd::state(state);
     }
 
     fn log(&self, line: &str) {

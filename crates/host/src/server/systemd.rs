@@ -67,6 +67,11 @@ pub fn adopt(group: &str) -> bool {
     }
 }
 
+/// What `systemctl status` shows of how the group is.
+pub fn state(state: &str) {
+    tell(&format!("STATUS={}\n", state.replace('\n', " ")));
+}
+
 /// The server is ending.
 pub fn stopping() {
     tell("STOPPING=1\n");

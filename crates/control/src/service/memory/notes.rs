@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct MemoryNotes {
     /// How long the group has been open.
     pub open_for: Mutex<Duration>,
+    /// What was said last of how the group is.
+    pub state: Mutex<String>,
     /// Lines of the log.
     pub lines: Mutex<Vec<String>>,
     /// Commands after which metadata was archived.
@@ -41,6 +43,10 @@ impl RenamingNote for Note {
 impl Notes for MemoryNotes {
     fn open_for(&self) -> Duration {
         *self.open_for.lock()
+    }
+
+    fn state(&self, state: &str) {
+        *self.state.lock() = state.to_owned();
     }
 
     fn log(&self, line: &str) {
