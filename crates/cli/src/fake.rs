@@ -293,7 +293,7 @@ impl Backend for Fake {
             }
         });
         let groups = served.chain(self.seen.iter().cloned()).filter(is_wanted).collect();
-        Survey { groups, silent_devices: self.silent.clone(), troubles: Vec::new() }
+        Survey { groups, silent_devices: self.silent.clone(), ..Survey::default() }
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {

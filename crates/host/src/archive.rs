@@ -6,6 +6,7 @@
 //! * A3 The archive of a group is bounded in files and bytes, whatever the settings say ([`MOST_FILES`], [`MOST_BYTES`]).
 
 use crate::paths;
+use rowen_control::names;
 use rowen_control::settings::Settings;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -31,6 +32,15 @@ pub fn archive_dir() -> PathBuf {
 /// The newest copy of a group's metadata.
 pub fn backup_path(group: &str) -> PathBuf {
     backup_dir().join(group)
+}
+
+/// The group whose newest copy names a physical volume by this identifier, as LVM writes it. A group that was removed has none.
+pub fn group_with(pv: &str) -> Option<String> {
+    let entries = fs::read_dir(backup_dir()).into_iter().flatten().flatten();
+    let quoted = format!("\"{pv}\"");
+    let names_it = |name: &String| fs::read_to_string(backup_path(name)).is_ok_and(|text| text.contains(&quoted));
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| names::check_form(name).is_ok()).find(names_it)
 }
 
 /// The older copies, oldest first.

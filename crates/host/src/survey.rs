@@ -7,11 +7,11 @@
 
 use crate::disks::holders;
 use crate::sockets::{self, Reach};
-use crate::{devices, keeper, paths, planted, processes};
+use crate::{archive, devices, keeper, paths, planted, processes};
 use devices::Scan;
 use rowen_control::names;
 use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
-use rowen_control::status::{MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
+use rowen_control::status::{LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use rowen_control::uuids::lvm_text;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -71,13 +71,14 @@ pub fn survey(wanted: &[String]) -> Survey {
         }
     }
     let mut survey = Survey::default();
-    let is_known = matches!(devices, Some(Ok(_)));
     match devices.unwrap_or_else(|| Err("devices did not answer in time".to_owned())) {
-        Ok((scan, silent)) => add_devices(&mut seen, &scan, wanted, &silent, &mut survey),
+        Ok((scan, silent)) => {
+            add_devices(&mut seen, &scan, wanted);
+            seen.values_mut().for_each(remember_members);
+            survey.lost = add_lost(&mut seen, &scan, wanted, &silent);
+            survey.silent_devices = silent.iter().map(|path| path.display().to_string()).collect();
+        }
         Err(why) => survey.troubles.push(format!("groups that are not served are not shown: {why}")),
-    }
-    if is_known {
-        seen.values_mut().for_each(remember_members);
     }
     // A run directory alone is no group.
     survey.groups = seen.into_values().filter(is_group).collect();
@@ -198,14 +199,7 @@ fn look_at_devices(deadline: Instant) -> Devices {
 }
 
 /// What the labels say of each group.
-fn add_devices(
-    seen: &mut BTreeMap<String, Seen>,
-    scan: &Scan,
-    wanted: &[String],
-    silent: &[PathBuf],
-    survey: &mut Survey,
-) {
-    survey.silent_devices = silent.iter().map(|path| path.display().to_string()).collect();
+fn add_devices(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String]) {
     for name in scan.groups().into_iter().map(|group| group.name) {
         if !wanted.is_empty() && !wanted.contains(&name) {
             continue;
@@ -214,6 +208,37 @@ fn add_devices(
         let group = seen.entry(name.clone()).or_insert_with(|| Seen { name: name.clone(), log, ..Seen::default() });
         group.members = members(scan, &name);
     }
+}
+
+/// Physical volumes that were here and are not, and which no group was seen to miss. Where a copy of metadata tells of which group
+/// one was, that group misses it.
+fn add_lost(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String], silent: &[PathBuf]) -> Vec<LostPv> {
+    let mut lost = Vec::new();
+    for entry in scan.lost.iter().filter(|entry| !silent.contains(&entry.path)) {
+        let (path, uuid) = (entry.path.display().to_string(), lvm_text(entry.uuid));
+        if seen.values().any(|seen| misses(seen, &path)) {
+            continue;
+        }
+        match archive::group_with(&uuid) {
+            Some(group) if wanted.is_empty() || wanted.contains(&group) => {
+                let log = log_of(&group);
+                let empty = || Seen { name: group.clone(), log, ..Seen::default() };
+                let seen = seen.entry(group.clone()).or_insert_with(empty);
+                let pv = PvSeen { path: Some(path), uuid, ..PvSeen::default() };
+                match &mut seen.members {
+                    MembersSeen::Found(pvs) => pvs.push(pv),
+                    members => *members = MembersSeen::Found(vec![pv]),
+                }
+            }
+            None if wanted.is_empty() => lost.push(LostPv { path, uuid }),
+            _ => {}
+        }
+    }
+    lost
+}
+
+fn misses(seen: &Seen, path: &str) -> bool {
+    matches!(&seen.members, MembersSeen::Found(pvs) if pvs.iter().any(|pv| pv.path.as_deref() == Some(path)))
 }
 
 /// A group of which no label was found, but whose server did not end in order: where that had its physical volumes.

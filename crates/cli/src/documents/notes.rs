@@ -54,6 +54,26 @@ pub const NOTES: &[Note] = &[
         ],
     },
     Note {
+        command: "status",
+        title: "STATES",
+        terms: &[
+            ("serving", "A server has the group open."),
+            ("not running", "Nothing of it is active, and no server runs."),
+            (
+                "opening, taking over",
+                "A server opens the group: wrong if it takes longer than 10 s or fails three times.",
+            ),
+            ("waiting for space", "Writes wait for room."),
+            ("waiting for a disk", "A disk has had requests for 15 s and answered none."),
+            ("stopped", "A flush or the journal failed: nothing is written before the group is opened again."),
+            ("not answering", "The server's process is there and silent."),
+            ("killed", "Server and keeper are gone, and devices are left, which return errors."),
+            ("incomplete", "No server has it, and a physical volume is missing."),
+            ("cannot be opened", "Labels contradict each other."),
+            ("of another version", "The server was not replaced in an upgrade."),
+        ],
+    },
+    Note {
         command: "lvcreate",
         title: "SNAPSHOTS",
         terms: &[

@@ -207,6 +207,24 @@ fn a_physical_volume_that_is_missing_is_named() {
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("state: incomplete: 1 of 2 physical volumes are there"), "{out}");
     assert!(out.contains(&format!("wrong: {} (", two.display())) && out.contains("lvmdevices --adddev"), "{out}");
+    // Both are gone, and only the copy of the metadata tells whose they were.
+    let away_too = world.dir.join("away too");
+    fs::rename(&one, &away_too).unwrap();
+    let (out, code) = status(&world, "status -x VG");
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("state: incomplete: 0 of 2 physical volumes are there"), "{out}");
+    assert_eq!(out.matches(" is missing").count(), 2, "{out}");
+    assert!(out.contains(&format!("lvmdevices --deldev {}", one.display())), "{out}");
+    fs::rename(&away_too, &one).unwrap();
+    // One that is of no group.
+    let third = world.device("third", 64 * MIB);
+    world.ok("pvcreate third");
+    assert_eq!(status(&world, "status").0.matches("wrong:").count(), 1);
+    fs::rename(&third, &away_too).unwrap();
+    let (out, code) = status(&world, "status -x");
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains(&format!("the physical volume {} (", third.display())), "{out}");
+    world.ok(&format!("lvmdevices --deldev {}", third.display()));
     // The server was killed, and nothing is left that a label could tell of.
     fs::rename(&away, &two).unwrap();
     world.ok("vgchange -ay VG");

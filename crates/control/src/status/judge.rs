@@ -16,7 +16,7 @@ const FAILURES: u64 = 3;
 
 /// How the host's groups are.
 pub fn judge(survey: Survey) -> Status {
-    let Survey { groups, silent_devices, troubles } = survey;
+    let Survey { groups, lost, silent_devices, troubles } = survey;
     let groups: Vec<GroupStatus> = groups.into_iter().map(judge_group).collect();
     let silent = silent_devices.into_iter().map(|device| Problem {
         what: format!("{device} does not answer: whether it belongs to a group is not known"),
@@ -24,7 +24,11 @@ pub fn judge(survey: Survey) -> Status {
     });
     let next = "look at the devices file and at dead devices (dmesg)";
     let troubles = troubles.into_iter().map(|what| Problem { what, next: next.to_owned() });
-    let problems: Vec<Problem> = silent.chain(troubles).collect();
+    let lost = lost.into_iter().map(|pv| Problem {
+        what: format!("the physical volume {} ({}) is not there", pv.path, pv.uuid),
+        next: format!("attach it; if it has left for good: rowen lvmdevices --deldev {}", pv.path),
+    });
+    let problems: Vec<Problem> = lost.chain(silent).chain(troubles).collect();
     let healthy = problems.is_empty() && groups.iter().all(|group| group.healthy);
     Status { healthy, groups, problems }
 }
@@ -305,7 +309,14 @@ impl Verdict {
                             format!("{path} ({}) is not found any more: the group could not be opened again", pv.uuid)
                         }
                     };
-                    self.wrong(what, "attach it; if it is a file that was moved: rowen lvmdevices --adddev FILE");
+                    let next = match &pv.path {
+                        // The group may have gone to another machine.
+                        Some(path) if missing.len() == pvs.len() => {
+                            format!("attach it; if its group has left for good: rowen lvmdevices --deldev {path}")
+                        }
+                        _ => "attach it; if it is a file that was moved: rowen lvmdevices --adddev FILE".to_owned(),
+                    };
+                    self.wrong(what, next);
                 }
                 let count = (pvs.len() - missing.len(), times(pvs.len() as u64, "physical volume", "physical volumes"));
                 if !missing.is_empty() && matches!(self.told.state, State::NotRunning | State::TakingOver) {

@@ -6,10 +6,19 @@ use crate::protocol::StatusReport;
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     pub groups: Vec<Seen>,
+    /// Physical volumes that the devices file knows, which are not there, of no known group.
+    pub lost: Vec<LostPv>,
     /// Devices that do not answer.
     pub silent_devices: Vec<String>,
     /// What could not be looked at, a sentence each.
     pub troubles: Vec<String>,
+}
+
+/// A physical volume that this host knew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostPv {
+    pub path: String,
+    pub uuid: String,
 }
 
 /// What was seen of one group.

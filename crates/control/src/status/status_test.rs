@@ -257,6 +257,11 @@ fn another_version_and_silent_devices_are_problems() {
     let silent_devices = vec!["/dev/sdx".to_owned()];
     let status = judge(Survey { silent_devices, ..Survey::default() });
     assert!(!status.healthy && status.problems[0].what.contains("/dev/sdx"));
+    let lost = LostPv { path: "/dev/sdy".into(), uuid: "id".into() };
+    let status = judge(Survey { lost: vec![lost], ..Survey::default() });
+    assert!(!status.healthy);
+    assert_eq!(status.problems[0].what, "the physical volume /dev/sdy (id) is not there");
+    assert!(status.problems[0].next.ends_with("--deldev /dev/sdy"));
 }
 
 #[test]

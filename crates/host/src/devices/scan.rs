@@ -68,6 +68,8 @@ pub struct GroupSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     pub pvs: Vec<Pv>,
+    /// Entries of the devices file of which nothing is there, and which no group here misses.
+    pub lost: Vec<file::Entry>,
     /// The devices that were found to be physical volumes.
     identities: HashSet<Identity>,
 }
@@ -115,8 +117,11 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
     // An entry whose device is gone matters where a group misses it; else it is only old.
     for entry in lost {
         let is_needed = scan.pvs.iter().filter_map(Pv::membership).any(|group| group.members.contains(&entry.uuid));
-        if is_needed && scan.holders_of(&entry.uuid).next().is_none() {
-            scan.pvs.push(Pv { path: entry.path, size: 0, state: PvState::Missing(entry.uuid) });
+        let is_elsewhere = scan.holders_of(&entry.uuid).next().is_some();
+        match (is_elsewhere, is_needed) {
+            (true, _) => {}
+            (_, true) => scan.pvs.push(Pv { path: entry.path, size: 0, state: PvState::Missing(entry.uuid) }),
+            (_, false) => scan.lost.push(entry),
         }
     }
     scan.agree_on_names();
