@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Physical volumes whose metadata is kept in one sparse file each.
 pub struct SpillDisks {
@@ -21,14 +22,16 @@ impl SpillDisks {
     /// Makes one sparse file per volume in `directory` and unlinks it at once. `keep` decides by a write's first
     /// bytes whether it is metadata.
     pub fn new(directory: &Path, geometries: &[PvGeometry], keep: fn(&[u8]) -> bool) -> io::Result<SpillDisks> {
-        let make = |(at, &geometry): (usize, &PvGeometry)| {
-            let path = directory.join(format!("rowen-spill-{}-{at}", std::process::id()));
+        let make = |&geometry: &PvGeometry| {
+            static MADE: AtomicUsize = AtomicUsize::new(0);
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let path = directory.join(format!("rowen-spill-{}-{number}", std::process::id()));
             let file = File::options().read(true).write(true).create_new(true).open(&path)?;
             std::fs::remove_file(&path)?;
             file.set_len(geometry.size)?;
             Ok((geometry, file))
         };
-        let pvs = geometries.iter().enumerate().map(make).collect::<io::Result<_>>()?;
+        let pvs = geometries.iter().map(make).collect::<io::Result<_>>()?;
         Ok(SpillDisks { pvs, keep, written: Mutex::new(0) })
     }
 

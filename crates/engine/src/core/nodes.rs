@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::node::{Node, UNWRITTEN};
 use crate::map::{MapError, NodeRef};
 use crate::placement::Placement;
+use crate::runtime::yield_now;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ impl Core {
                 Err(MapError::Corrupt(error)) => return Err(error),
                 Err(MapError::NoSpace) => return Err(self.no_space(1)),
                 Err(MapError::Missing(node, level)) => self.load_again(node, level, &mut in_vain).await?,
+                Err(MapError::Again) => yield_now().await,
             }
         }
     }

@@ -62,6 +62,8 @@ pub enum MapError {
     Missing(NodeRef, u8),
     /// The owner has too few metadata blocks for what the call may need.
     NoSpace,
+    /// The call has looked at as much as one hold of a lock allows: let others have their turn, and call again.
+    Again,
     /// The nodes contradict each other.
     Corrupt(Error),
 }
@@ -71,6 +73,7 @@ impl fmt::Display for MapError {
         match self {
             MapError::Missing(node, level) => write!(f, "the tree node at {node}, level {level}, is not in memory"),
             MapError::NoSpace => f.write_str("too few free metadata blocks"),
+            MapError::Again => f.write_str("the search is not done"),
             MapError::Corrupt(e) => e.fmt(f),
         }
     }

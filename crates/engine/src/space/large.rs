@@ -1,6 +1,5 @@
 //! Runs that are allocated as a whole: for thick volumes, metadata and the journal.
 
-use super::longest::all_leaves;
 use super::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::map::MapError;
 use std::ops::Range;
@@ -40,6 +39,8 @@ impl Space {
         places: &[Range<u64>],
         out: &mut Vec<Run>,
     ) -> Result<bool, MapError> {
+        let everywhere = [0..u64::MAX];
+        let places = if places.is_empty() { &everywhere } else { places };
         let mut min = left.min(u64::from(u32::MAX));
         while left > 0 {
             match self.search_places(context, min.min(left), places)? {
@@ -71,14 +72,15 @@ impl Space {
         if open == OpenArenas::Stay {
             return self.alloc_ahead(context, blocks, from);
         }
-        if open == OpenArenas::Close && self.search(context, blocks, from, &mut all_leaves())?.is_none() {
+        let places = [from..u64::MAX, 0..u64::MAX];
+        if open == OpenArenas::Close && self.search_places(context, blocks, &places)?.is_none() {
             match self.close_arenas(context) {
                 // Some are closed: that may do.
                 Ok(()) | Err(MapError::NoSpace) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let Some(e) = self.search(context, blocks, from, &mut all_leaves())? else { return Ok(None) };
+        let Some(e) = self.search_places(context, blocks, &places)? else { return Ok(None) };
         let run = (e.key, blocks);
         self.take_run(context, run)?;
         Ok(Some(run))
@@ -90,8 +92,9 @@ impl Space {
         if self.available() < blocks || self.allocatable_in_tree() < self.no_extent_below {
             return Ok(None);
         }
-        let Some(e) = self.search_in(context, blocks, from.max(self.search_from)..u64::MAX, &mut all_leaves())? else {
-            if from <= self.search_from {
+        let mut leaves = self.part.leaves();
+        let Some(e) = self.search_in(context, blocks, from.max(self.search_from)..u64::MAX, &mut leaves)? else {
+            if from <= self.search_from && leaves > 0 {
                 // One that was taken with it goes back.
                 self.no_extent_below = self.allocatable_in_tree() + 2 * blocks;
             }

@@ -4,6 +4,8 @@
 //!   become free, and what is left of one of which a part was taken, raise it. Only who has looked at all of a chunk lowers it.
 //! * LR2 Of a chunk without a bound nothing is known: it has to be looked at. Chunks are looked at when a search comes to them, and
 //!   pages are dropped when there are too many. So memory is bounded: 4 MiB at the most, for 64 TiB.
+//! * LR3 A search that leaves nothing out looks at a part of the leaves of which nothing is known, and is called again: writes wait
+//!   for one part of it, not for all of it.
 
 use crate::planted;
 use std::collections::BTreeMap;
@@ -12,7 +14,40 @@ use std::collections::BTreeMap;
 /// the next one looks at others.
 pub(super) const LEAVES_FOR_ARENA: usize = 256;
 
-/// For searches that must find what there is.
+/// Leaves of which nothing is known that a search looks at in one hold of the lock: one to two milliseconds of a processor.
+const LEAVES_AT_ONCE: usize = 1024;
+/// Parts in a row of one search after which a part is twice as large. Only where more pages are needed than are kept, what was
+/// learnt in a part may be forgotten before the search is done: it has to end all the same.
+const PARTS_BEFORE_DOUBLED: u32 = 256;
+
+/// How much a search may look at before others have their turn (LR3).
+pub(super) struct Part {
+    pub leaves: usize,
+    /// Parts in a row that did not end a search.
+    in_a_row: u32,
+}
+
+impl Default for Part {
+    fn default() -> Part {
+        Part { leaves: LEAVES_AT_ONCE, in_a_row: 0 }
+    }
+}
+
+impl Part {
+    pub fn leaves(&self) -> usize {
+        self.leaves << (self.in_a_row / PARTS_BEFORE_DOUBLED).min(30)
+    }
+
+    pub fn interrupted(&mut self) {
+        self.in_a_row = self.in_a_row.saturating_add(1);
+    }
+
+    pub fn done(&mut self) {
+        self.in_a_row = 0;
+    }
+}
+
+/// For a search whose first leaf has what it wants.
 pub(super) fn all_leaves() -> usize {
     usize::MAX
 }

@@ -45,7 +45,7 @@ pub use account::{Account, Reserve};
 pub use arena::ARENA_BLOCKS;
 use arena::Arena;
 pub use commit::COMMIT_STEP;
-use longest::{LEAVES_FOR_ARENA, Longest};
+use longest::{LEAVES_FOR_ARENA, Longest, Part};
 use metadata::{MetaSpace, StreamLoad};
 use parking_lot::Mutex;
 use pvs::Pvs;
@@ -141,6 +141,7 @@ pub struct Space {
     search_from: u64,
     longest: Longest,
     leaves_for_arena: usize,
+    part: Part,
     /// Blocks that came into the tree in pieces smaller than an arena. At the most: what has grown together since counts, too.
     scattered: u64,
     /// Metadata should grow while it can (M5).
@@ -215,6 +216,7 @@ impl Space {
             search_from: 0,
             longest: Longest::default(),
             leaves_for_arena: LEAVES_FOR_ARENA,
+            part: Part::default(),
             none_below: Default::default(),
             pvs,
             #[cfg(feature = "planted")]

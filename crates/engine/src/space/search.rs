@@ -6,6 +6,7 @@
 use super::longest::{CHUNK, LEAVES_FOR_ARENA, Look, all_leaves, class};
 use super::{ARENA_BLOCKS, AllocContext, AllocError, LARGE_RUNS, Run, Space};
 use crate::map::{self, Extent, MapError};
+use crate::planted;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -62,23 +63,27 @@ impl Space {
         Ok(None)
     }
 
-    /// The first free extent of at least `min` blocks in any of the `places`; anywhere, if there are none.
+    /// The first free extent of at least `min` blocks in any of the `places`, in their order. Nothing is left out, so a group that
+    /// was just opened may have to be looked at as a whole: in parts (LR3), between which the answer is [`MapError::Again`].
     pub(super) fn search_places(
         &mut self,
         context: AllocContext<'_>,
         min: u64,
         places: &[Range<u64>],
     ) -> Result<Option<Extent>, MapError> {
-        let mut leaves = all_leaves();
-        if places.is_empty() {
-            return self.search(context, min, 0, &mut leaves);
-        }
+        let mut leaves = if planted::is("looks_at_all") { all_leaves() } else { self.part.leaves() };
         for place in places {
             let found = self.search_in(context, min, place.clone(), &mut leaves)?;
             if found.is_some() {
+                self.part.done();
                 return Ok(found);
             }
+            if leaves == 0 {
+                self.part.interrupted();
+                return Err(MapError::Again);
+            }
         }
+        self.part.done();
         Ok(None)
     }
 

@@ -238,3 +238,59 @@ fn faults_of_reservations_and_of_metadata_are_found() {
     must_be_found("writes_uncounted", writes_are_let_in_while_there_are_blocks_for_all);
     must_be_found("grown_too_late", metadata_is_asked_for_while_there_are_whole_extents);
 }
+
+/// Blocks that are free one by one, of which nothing is known, in a space that may look at two leaves at once.
+fn scattered(context: AllocContext<'_>, chunks: u64) -> Space {
+    let blocks = chunks * longest::CHUNK;
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(blocks, 0)]));
+    space.add_free(context, (0, blocks)).unwrap();
+    for block in (0..blocks).step_by(2) {
+        space.take_run(context, (block, 1)).unwrap();
+    }
+    space.longest = Longest::default();
+    space.part.leaves = 2;
+    space
+}
+
+/// LR3: a search that leaves nothing out is done in parts, and comes to the same.
+#[test]
+fn large_runs_are_looked_for_in_parts() {
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 12]], &[], 1 << 12));
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = scattered(context, 4);
+    let mut parts = 0;
+    let runs = loop {
+        match space.alloc_large(context, 100, &[]) {
+            Err(MapError::Again) => parts += 1,
+            outcome => break outcome.unwrap().unwrap(),
+        }
+    };
+    assert_eq!(runs.len(), 100, "one block each");
+    assert!(parts > 10, "LR3: {parts} parts");
+    assert_eq!(space.part.leaves(), 2, "the next search begins with small parts");
+    let wanted = AllocContext { keep: 0, ..context };
+    assert!(matches!(space.alloc_contiguous(wanted, 2, 0, OpenArenas::Kept), Ok(None)), "all is known now");
+}
+
+#[test]
+fn a_look_at_all_in_one_hold_is_found() {
+    must_be_found("looks_at_all", large_runs_are_looked_for_in_parts);
+}
+
+/// A search ends where what was learnt is forgotten between its parts, too: they grow.
+#[test]
+fn parts_of_a_search_grow() {
+    let cache = NodeCache::new(CACHE);
+    let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 12]], &[], 1 << 12));
+    let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
+    let mut space = scattered(context, 4);
+    let mut parts = 0;
+    while let Err(error) = space.alloc_contiguous(context, 2, 0, OpenArenas::Kept) {
+        assert!(matches!(error, AllocError::Map(MapError::Again)), "{error:?}");
+        space.longest = Longest::default();
+        parts += 1;
+        assert!(parts < 10_000, "the search never ends");
+    }
+    assert!(parts >= 256, "{parts}");
+}

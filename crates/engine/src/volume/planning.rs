@@ -45,7 +45,7 @@ impl Volume {
             Ok(pieces) => pieces,
             Err(MapError::Missing(node, level)) => return Some(Poll::Ready(Ok(Plan::Load(node, level)))),
             Err(MapError::Corrupt(error)) => return Some(Poll::Ready(Err(error))),
-            Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
+            Err(MapError::NoSpace | MapError::Again) => unreachable!("a lookup takes no space and searches nothing"),
         };
         let fresh = self.fresh_in(state, &pieces).filter(|_| !self.core.planted("fresh_in_place"));
         let waits = fresh.filter(|_| !self.place_again(state, &mut pieces));

@@ -83,7 +83,7 @@ impl Volume {
             Ok(()) => {}
             Err(MapError::Missing(node, level)) => return Poll::Ready(Ok(ReadPlan::Load(node, level))),
             Err(MapError::Corrupt(error)) => return Poll::Ready(Err(error)),
-            Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
+            Err(MapError::NoSpace | MapError::Again) => unreachable!("a lookup takes no space and searches nothing"),
         }
         let mut segments = Segments::new();
         let mut zeros = SmallVec::new();

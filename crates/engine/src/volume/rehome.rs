@@ -176,7 +176,7 @@ impl Volume {
             // It was there a moment ago, and will be next time.
             Err(MapError::Missing(..)) => return Ok(None),
             Err(MapError::Corrupt(error)) => return Err(error),
-            Err(MapError::NoSpace) => unreachable!("a lookup takes no space"),
+            Err(MapError::NoSpace | MapError::Again) => unreachable!("a lookup takes no space and searches nothing"),
         };
         let is_movable = pieces.iter().all(|piece| place_of(piece.place, fill).is_some());
         Ok((is_movable && self.fresh_in(state, &pieces).is_none()).then_some(pieces))
