@@ -80,7 +80,7 @@ impl State {
         let mut no_room_for = None;
         if let Some(room) = &mut self.room {
             match &op {
-                DiskOp::Write { segments, .. } => no_room_for = room.take(segments).err(),
+                DiskOp::Write { segments, .. } => no_room_for = room.take_for_write(segments).err(),
                 DiskOp::Discard { segments } => room.give_back(segments),
                 DiskOp::Read { .. } | DiskOp::Flush => {}
             }

@@ -10,6 +10,8 @@ const PAGE: u64 = 4096;
 pub struct Room {
     backed: BTreeSet<(PvIndex, u64)>,
     left: u64,
+    /// Whether a write of what has its room needs some for a copy, as on filesystems that never write in place.
+    copies: bool,
 }
 
 fn pages(segment: &Segment) -> impl Iterator<Item = (PvIndex, u64)> + use<> {
@@ -20,7 +22,13 @@ fn pages(segment: &Segment) -> impl Iterator<Item = (PvIndex, u64)> + use<> {
 impl Room {
     /// These pages have their room, and this many more can have it.
     pub fn new(backed: impl IntoIterator<Item = (PvIndex, u64)>, left: u64) -> Room {
-        Room { backed: backed.into_iter().collect(), left }
+        Room { backed: backed.into_iter().collect(), left, copies: false }
+    }
+
+    /// From now on nothing is written in place. A copy's room comes back at once.
+    #[must_use]
+    pub fn copying(self) -> Room {
+        Room { copies: true, ..self }
     }
 
     pub fn left(&self) -> u64 {
@@ -46,6 +54,14 @@ impl Room {
             }
         }
         Ok(())
+    }
+
+    /// The same for a write.
+    pub(super) fn take_for_write(&mut self, segments: &[Segment]) -> Result<(), Segment> {
+        match segments.first() {
+            Some(first) if self.copies && self.left == 0 => Err(*first),
+            _ => self.take(segments),
+        }
     }
 
     /// The room of whole pages comes back.

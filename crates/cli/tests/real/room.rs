@@ -12,16 +12,43 @@ use std::time::{Duration, Instant};
 /// Far more than anything here takes: only what hangs takes so long.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A small filesystem in memory; dropped, it is gone. It must outlive the group on it.
+/// A small filesystem; dropped, it is gone. It must outlive the group on it.
 struct Small(PathBuf);
 
 impl Small {
+    /// In memory.
     fn new(name: &str, mib: u64) -> Small {
-        let path = std::env::temp_dir().join(format!("rowen-small-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        let small = Small(path);
+        let small = Small::empty(name);
         tool("mount", &["-t", "tmpfs", "-o", &format!("size={mib}m"), "none", small.path()]);
         small
+    }
+
+    /// One that never writes in place.
+    fn btrfs(name: &str, mib: u64) -> Small {
+        let small = Small::empty(name);
+        let image = small.0.with_extension("image");
+        File::create(&image).unwrap().set_len(mib * MIB).unwrap();
+        tool("mkfs.btrfs", &["-q", image.to_str().unwrap()]);
+        tool("mount", &["-o", "loop", image.to_str().unwrap(), small.path()]);
+        // What is mounted stays until the end.
+        fs::remove_file(image).unwrap();
+        small
+    }
+
+    fn empty(name: &str) -> Small {
+        let path = std::env::temp_dir().join(format!("rowen-small-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Small(path)
+    }
+
+    /// Takes all the room that is left.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.join("filler");
+        let mut file = File::create(&path).unwrap();
+        for block in [1 << 20, 4096] {
+            while file.write_all(&vec![1; block]).and_then(|()| file.sync_data()).is_ok() {}
+        }
+        path
     }
 
     fn path(&self) -> &str {
@@ -106,6 +133,50 @@ fn a_full_filesystem_under_a_physical_volume_is_waited_for() {
     until("vgs is silent", || !warned(&world));
     until("the log says so", || log(&world).contains("There is room again"));
     assert!(fs::read(world.node("data")).unwrap()[..bytes.len()] == bytes[..], "other bytes were read");
+    world.ok("check VG");
+    drop(world);
+    drop(small);
+}
+
+/// Rule U6: the journal waits for room, too, where nothing is written in place.
+#[test]
+fn a_full_filesystem_that_never_writes_in_place_is_waited_for() {
+    let small = Small::btrfs("btrfs", 300);
+    let world = World::empty("copied");
+    fs::create_dir_all(world.dir.join("etc")).unwrap();
+    fs::write(world.dir.join("etc/rowen.conf"), "server { no_space_timeout = 0 }\n").unwrap();
+    let pv = small.file(128);
+    world.ok(&format!("vgcreate VG {pv}"));
+    world.ok("lvcreate -y -T -L 100M VG/pool");
+    world.ok("lvcreate -y -V 64M -T VG/pool -n data");
+    let source = world.dir.join("bytes");
+    fs::write(&source, vec![7; 16 << 20]).unwrap();
+    assert!(copy(&source, &world.node("data")).0.wait().unwrap().success());
+    world.ok("lvcreate -y -s -n before VG/data");
+    let filler = small.fill();
+    fs::write(&source, vec![8; 16 << 20]).unwrap();
+    let mut writer = copy(&source, &world.node("data"));
+    let mut command = Running(world.command("lvcreate -y -s -n meanwhile VG/data").spawn().unwrap());
+    until("the filesystem is full", || warned(&world));
+    let is_refused = || {
+        let refused = world.run("lvchange --addtag late VG/before");
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("No room behind physical volume")
+    };
+    until("changes are refused", is_refused);
+    world.ok("lvs VG");
+    // A successor waits, too.
+    let server = world.server().unwrap();
+    tool("kill", &["-TERM", &server.to_string()]);
+    until("a successor says what is missing", || log(&world).contains("No room behind physical volume"));
+    assert!(writer.0.try_wait().unwrap().is_none(), "the write should wait");
+    fs::remove_file(filler).unwrap();
+    until("the write is done", || writer.0.try_wait().unwrap().is_some());
+    assert!(writer.0.wait().unwrap().success());
+    // One that still waited was told that its server ended.
+    command.0.wait().unwrap();
+    until("vgs is silent", || !warned(&world));
+    world.ok("lvchange --addtag late VG/before");
+    assert!(fs::read(world.node("data")).unwrap()[..16 << 20].iter().all(|byte| *byte == 8));
     world.ok("check VG");
     drop(world);
     drop(small);

@@ -43,15 +43,19 @@ impl World {
 
     /// Runs a command line of Rowen's in which `VG` stands for the group.
     pub fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    pub fn command(&self, line: &str) -> Command {
         let words = line.split_whitespace().map(|word| word.replace("VG", &self.group));
-        Command::new(env!("CARGO_BIN_EXE_rowen"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowen"));
+        command
             .args(words)
             .current_dir(&self.dir)
             .env("ROWEN_SYSTEM_DIR", self.dir.join("etc"))
             .env("ROWEN_RUN_DIR", self.dir.join("run"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
     }
 
     pub fn ok(&self, line: &str) -> String {

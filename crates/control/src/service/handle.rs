@@ -3,7 +3,12 @@
 use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
+use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How often who waits for a turn asks what others wait for.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// One more, for as long as it lives.
 struct Counted<'a>(&'a AtomicU32);
@@ -50,10 +55,20 @@ impl Service {
         outcome
     }
 
+    /// The turn to change something. Where the journal waits for room, so does whoever has the turn: others are told.
+    fn turn(&self) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(turn) = self.change.try_lock_for(LOOK) {
+                return Ok(turn);
+            }
+            self.group.has_room_for_records().map_err(|error| self.failure(&error, ""))?;
+        }
+    }
+
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let traits = request.traits();
         // SV1: one change at a time; the order in which they come is the order in which they are done.
-        let change = (traits.kind == Kind::Change).then(|| self.change.lock());
+        let change = (traits.kind == Kind::Change).then(|| self.turn()).transpose()?;
         if change.is_some() {
             if self.ending.is_asked() {
                 return Err(self.failure(&rowen_engine::error::Error::Closed, ""));

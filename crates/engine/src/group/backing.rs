@@ -10,18 +10,23 @@
 //!   try again.
 //! * U5 A group whose areas find no room when it is opened gives its free space back to the disks, part by part, until they do. Free
 //!   is what is so in the checkpoint, and what no record of the journal names: all places of records are taken before.
+//! * U6 A write of the journal or of a checkpoint that meets no room in an open group is tried again, as it is, once a second: to the
+//!   group this is a slow disk. Changes of volumes are refused meanwhile. Filesystems that never write in place need this: there U1 has
+//!   no effect. A group that opens or closes does not wait. Where a successor goes on, it is asked again what is not answered.
 //!
 //! [`Disks::back`]: crate::disk::Disks::back
 
 use super::Group;
 use crate::core::Core;
-use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, back, start};
-use crate::error::Result;
+use crate::disk::{DiskError, DiskOp, PageBuf, PvIndex, Segment, Segments, back, start};
+use crate::error::{Error, Result};
 use crate::format::superblock::DATA_OFFSET;
 use crate::map;
 use crate::space::Run;
+use crate::space::backing::Waiting;
 use crate::space::metadata::Pair;
 use crate::units::VgBlock;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -77,6 +82,44 @@ impl Core {
         self.look_for_room();
     }
 
+    /// U6: a write of these ranges met no room. Writes them again until there is some. `Err`: as in [`Core::pause_for_room`], or
+    /// something else is wrong.
+    pub async fn write_when_there_is_room(
+        &self,
+        mut error: DiskError,
+        segments: Segments,
+        buf: Arc<PageBuf>,
+    ) -> Result<()> {
+        let waiting = self.backing.wait();
+        loop {
+            self.pause_for_room(&waiting, error, &segments).await?;
+            let write = DiskOp::Write { segments: segments.clone(), buf: buf.clone() };
+            match start(&*self.disks, write).await {
+                Err(failed) if failed.is_no_room() => error = failed,
+                outcome => return Ok(outcome.map(|_| ())?),
+            }
+        }
+    }
+
+    /// Waits before a write that met no room is tried again (U6). `Err`: this group does not wait; [`Error::Closed`] if a successor
+    /// will.
+    pub async fn pause_for_room(&self, _: &Waiting<'_>, error: DiskError, segments: &Segments) -> Result<()> {
+        let may_wait = || {
+            if self.waits_no_more.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            let is_open = self.backing.is_serving.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire);
+            match is_open && !self.planted("metadata_stops") {
+                true => Ok(()),
+                false => Err(Error::NoRoom(error)),
+            }
+        };
+        may_wait()?;
+        self.lacks_room(error, segments.clone());
+        self.runtime.sleep(LOOK).await;
+        may_wait()
+    }
+
     fn look_for_room(&self) {
         if self.space_finder().is_err() {
             return;
@@ -109,7 +152,8 @@ impl Core {
             if self.space.lock().pending_blocks() > 0 {
                 self.want_checkpoint();
             }
-            if back(&*self.disks, segments).await.is_ok() {
+            // A filesystem that does not write in place has room for what is there already, and yet none for a write.
+            if back(&*self.disks, segments).await.is_ok() && self.backing.stands().is_none() {
                 self.backing.state.lock().short = None;
                 self.backing.is_short.store(false, Ordering::Release);
                 if !self.planted("room_untold") {
@@ -179,6 +223,20 @@ impl Group {
         Ok(())
     }
 
+    /// U6: who asks for a change is told what is missing, and does not wait with the disk.
+    pub(super) fn may_change(&self) -> Result<()> {
+        self.check_writable()?;
+        self.has_room_for_records()
+    }
+
+    /// [`Error::NoRoom`]: the journal or a checkpoint waits for room, and so does every change that is under way (U6).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn has_room_for_records(&self) -> Result<()> {
+        self.core.backing.stands().map_or(Ok(()), |error| Err(Error::NoRoom(error)))
+    }
+
     /// What is missing, for the administrator.
     pub fn missing_room(&self) -> MissingRoom {
         let state = self.core.backing.state.lock();
@@ -199,7 +257,7 @@ impl Group {
 }
 
 /// Where a physical volume's labels and superblocks lie.
-fn label_area(pv: PvIndex) -> Segments {
+pub(super) fn label_area(pv: PvIndex) -> Segments {
     Segments::from_slice(&[Segment { pv, offset: 0, at: 0, len: DATA_OFFSET as u32 }])
 }
 

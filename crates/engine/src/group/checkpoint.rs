@@ -6,12 +6,13 @@
 //! 3. *Flush*, then write the superblock, then flush: the checkpoint is the truth.
 //! 4. *Commit*: the journal's tail moves up, blocks and nodes freed before the capture become usable.
 
+use super::backing::label_area;
 use super::catalog::Catalog;
 use super::checkpoint_lock::NoCheckpoint;
 use super::label::write_superblock;
 use super::{Group, Root};
 use crate::core::{Pace, count};
-use crate::disk::{Completion, DiskOp, PageBuf, PvIndex, Segments, start};
+use crate::disk::{Completion, DiskError, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
     INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, encode_index, encode_page, sealed_crc,
@@ -105,8 +106,11 @@ impl Group {
                 Ok(()) => self.checkpoint_alone(clean).await,
                 stopped => stopped,
             };
-            if let Err(error) = &outcome {
-                self.core.journal.poison(&format!("a checkpoint failed: {error}"));
+            match &outcome {
+                Ok(()) => {}
+                // A successor goes on (U6).
+                Err(Error::Closed) if !self.core.planted("successor_untold") => self.core.journal.stop(Error::Closed),
+                Err(error) => self.core.journal.poison(&format!("a checkpoint failed: {error}")),
             }
             self.checkpoints.leave(outcome.is_ok());
             outcome?;
@@ -483,6 +487,18 @@ impl Group {
         if self.core.planted("both_copies_or_none") {
             return Err(failed.into());
         }
+        if failed.is_no_room() {
+            let mut segments = Segments::new();
+            for copy in batch.copies {
+                let blocks = batch.buf.capacity() as u64 / BLOCK_SIZE;
+                self.core.placement().map_blocks(copy, blocks, 0, &mut segments);
+            }
+            match self.core.write_when_there_is_room(failed, segments, batch.buf.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(Error::Disk(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         for (i, page) in (0..).zip(batch.buf.as_slice().chunks_exact(BLOCK_SIZE as usize)) {
             let page = Arc::new(PageBuf::from_slice(page));
             let mut outcomes = Vec::with_capacity(2);
@@ -516,8 +532,10 @@ impl Group {
             (root.sequence, root.written.clone())
         };
         let outcome = self.write_superblocks(sequence, &written).await;
-        if let Err(error) = &outcome {
-            self.core.journal.poison(&format!("a superblock could not be written: {error}"));
+        match &outcome {
+            Ok(()) => {}
+            Err(Error::Closed) => self.core.journal.stop(Error::Closed),
+            Err(error) => self.core.journal.poison(&format!("a superblock could not be written: {error}")),
         }
         outcome
     }
@@ -532,7 +550,12 @@ impl Group {
                 Superblock { sequence, pv_uuid: pv.uuid, pv_index, pv_size: pv.size, group: Some(group.clone()) };
             let disk = disks.pvs.iter().position(|own| own.uuid == pv.uuid).unwrap_or(index);
             let disk = PvIndex(u16::try_from(disk).expect("at most 64 physical volumes"));
-            write_superblock(&*self.core.disks, disk, &superblock).await?;
+            let waiting = self.core.backing.wait();
+            loop {
+                let Err(error) = write_superblock(&*self.core.disks, disk, &superblock).await else { break };
+                let Error::NoRoom(error) = error else { return Err(error) };
+                self.core.pause_for_room(&waiting, error, &label_area(disk)).await?;
+            }
         }
         self.core.journal.flush().await
     }
@@ -565,6 +588,15 @@ impl Keeper for Group {
             })
             .await
         })
+    }
+
+    fn write_when_there_is_room(
+        self: Arc<Self>,
+        error: DiskError,
+        segments: Segments,
+        buf: Arc<PageBuf>,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        Box::pin(async move { self.core.write_when_there_is_room(error, segments, buf).await })
     }
 }
 

@@ -43,7 +43,7 @@ impl Group {
     /// Sees to it that nothing but the journal is on the physical volume: metadata moves away, and what is being freed is
     /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is reserved.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         let root = self.root.lock().group.clone();
         let range = self.range_of(pv)?;
         let journal = journal_on(&root, &range);
@@ -89,7 +89,7 @@ impl Group {
     /// Takes the last physical volume out of the group and labels it as one of no group, while the group goes on. Nothing but
     /// metadata may be on it, which moves away. The caller takes its disk out of the set afterwards.
     pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));

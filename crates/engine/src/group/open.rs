@@ -32,7 +32,7 @@ use crate::volume::Volume;
 use crate::volume::state::State;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The first eight bytes of the group's UUID: carried by every metadata block.
@@ -207,6 +207,7 @@ impl Group {
         if !read_only {
             group.checkpoint_turn(group.final_ticket(), false).await?;
             group.repeat_superblocks(|_| {}).await?;
+            group.core.backing.is_serving.store(true, Ordering::Release);
             group.want_all_rehomed();
             group.start_background();
         }

@@ -184,6 +184,7 @@ impl Group {
     }
 
     pub async fn set_read_only(self: &Arc<Self>, id: VolumeId, read_only: bool) -> Result<()> {
+        self.may_change()?;
         // Writes under way finish before the volume is read-only.
         let gate = self.volume_now(id)?.close_gate(false).await;
         let outcome = self.update(id, |meta| meta.read_only = read_only).await;
@@ -202,7 +203,7 @@ impl Group {
 
     /// Changes the group's own properties.
     pub async fn set_group_attributes(self: &Arc<Self>, attributes: GroupAttributes) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         if attributes.pv_tags.len() > MAX_PVS {
             return Err(Error::Invalid(format!("tags of more than {MAX_PVS} physical volumes")));
         }
@@ -225,7 +226,7 @@ impl Group {
     /// Takes space from the physical volume from now on, or takes none from it any more: what lies there stays, and is read
     /// and written in place. [`Error::NoSpace`]: what is reserved would have too little room elsewhere.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         let index = usize::from(pv.0);
         if index >= self.core.placement().pvs.len() {
             return Err(Error::NotFound(format!("physical volume {index}")));
@@ -255,7 +256,7 @@ impl Group {
 
     /// Gives the group another name.
     pub async fn rename_group(self: &Arc<Self>, name: &str) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         if name.is_empty() || name.len() > 127 {
             return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
         }
@@ -266,6 +267,7 @@ impl Group {
     }
 
     async fn update(self: &Arc<Self>, id: VolumeId, change: impl Fn(&mut VolumeMeta)) -> Result<()> {
+        self.may_change()?;
         self.core.journal.admit().await?;
         let seq = self
             .change(|| {

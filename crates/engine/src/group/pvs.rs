@@ -26,7 +26,7 @@ use std::sync::Arc;
 impl Group {
     /// Adds the disk at the end of the disk set, which the caller extended before.
     pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len();
         if index >= MAX_PVS {
@@ -70,7 +70,7 @@ impl Group {
     /// [`Error::Invalid`]: there are no numbers for so many extents ([`most_extents`](Self::most_extents)), the disk is smaller,
     /// or it would have no extent. None of these has changed the table.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
-        self.check_writable()?;
+        self.may_change()?;
         let root = self.root.lock().group.clone();
         let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
         let Some(entry) = pvs.get_mut(index) else {

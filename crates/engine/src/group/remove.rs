@@ -14,6 +14,7 @@ use std::sync::Arc;
 impl Group {
     /// Removes volumes (origins and snapshots alike) in one step; space comes back in the background.
     pub async fn remove(self: &Arc<Self>, ids: &[VolumeId]) -> Result<()> {
+        self.may_change()?;
         let ids: BTreeSet<VolumeId> = ids.iter().copied().collect();
         let volumes = ids.iter().map(|id| self.volume_now(*id)).collect::<Result<Vec<_>>>()?;
         let mut gates = Vec::with_capacity(volumes.len());
@@ -71,6 +72,7 @@ impl Group {
             return Err(Error::Invalid("a volume cannot be reverted to itself".into()));
         }
         let (first, second) = (self.volume(target.min(source))?, self.volume(target.max(source))?);
+        self.may_change()?;
         self.core.journal.admit().await?;
         let gates = [first.close_gate(true).await, second.close_gate(true).await];
         let outcome = self

@@ -28,6 +28,7 @@ impl Group {
         }
         let places = self.places_on(on)?;
         loop {
+            self.may_change()?;
             self.core.journal.admit().await?;
             let gate = volume.close_gate(true).await;
             let old = volume.state.lock().meta.blocks;

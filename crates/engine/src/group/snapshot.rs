@@ -31,6 +31,7 @@ impl Group {
             return Err(Error::Invalid("a snapshot needs an origin".into()));
         }
         let (ids, seq) = loop {
+            self.may_change()?;
             self.core.journal.admit().await?;
             // R9: close the gates (in the order of ids, so that two snapshots cannot wait for each other) ...
             let mut gates = Vec::with_capacity(origins.len());

@@ -21,8 +21,10 @@ use std::sync::{Arc, Weak};
 
 impl Journal {
     pub(super) async fn mend(self: Arc<Self>) {
-        if let Err(error) = self.try_to_mend().await {
-            self.poison(&error.to_string());
+        match self.try_to_mend().await {
+            Ok(()) => {}
+            Err(Error::Closed) => self.stop(Error::Closed),
+            Err(error) => self.poison(&error.to_string()),
         }
     }
 
@@ -64,13 +66,13 @@ impl Journal {
                 (position..).step_by(BLOCK_SIZE as usize).zip(frame.as_slice().chunks(BLOCK_SIZE as usize))
             {
                 match self.start_write(at, PageBuf::from_slice(block)).await {
-                    Ok(_) => {}
-                    Err(error) if error.is_no_room() => return Err(error.into()),
-                    Err(error) => {
+                    Ok(()) => {}
+                    Err(Error::Disk(error)) => {
                         bad.add(at / BLOCK_SIZE);
                         self.can_spare(&bad, error)?;
                         is_whole = false;
                     }
+                    Err(error) => return Err(error),
                 }
             }
             let mut state = self.state.lock();

@@ -22,7 +22,7 @@
 mod mend;
 pub mod places;
 
-use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
+use crate::disk::{DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::codec::Encoder;
@@ -66,6 +66,13 @@ pub struct Ring {
 pub trait Keeper: Send + Sync {
     /// Makes these bad places durable in a superblock.
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    /// Writes to these ranges when there is room behind the disks again (U6), after a write met none.
+    fn write_when_there_is_room(
+        self: Arc<Self>,
+        error: DiskError,
+        segments: Segments,
+        buf: Arc<PageBuf>,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 }
 
 #[derive(Default)]
@@ -119,7 +126,7 @@ struct State {
     flush_running: bool,
     waiting: Vec<(u64, Waker)>,
     watchers: Vec<Waker>,
-    failed: Option<String>,
+    failed: Option<Error>,
     bad: BadPlaces,
     /// Why a frame could not be written: no other is begun before that is mended.
     trouble: Option<String>,
@@ -338,7 +345,7 @@ impl Journal {
                     state.marker_durable = state.marker_durable.max(marker);
                 }
                 Err(_) if self.planted("flush_tried_again") => {}
-                Err(error) => self.fail(&mut state, &error.to_string()),
+                Err(error) => self.fail(&mut state, Error::Poisoned(error.to_string())),
             }
             wake(&mut state);
         }
@@ -447,8 +454,8 @@ impl Journal {
         failure(&self.state.lock()).map_or(Ok(()), Err)
     }
 
-    fn fail(&self, state: &mut State, why: &str) {
-        state.failed.get_or_insert_with(|| why.to_string());
+    fn fail(&self, state: &mut State, why: Error) {
+        state.failed.get_or_insert(why);
         self.is_failed.store(true, Ordering::Relaxed);
         state.waiting.drain(..).for_each(|(_, waker)| waker.wake());
         self.stopped.notify();
@@ -456,6 +463,11 @@ impl Journal {
 
     /// Stops all promises: something below failed in a way that leaves the disk's state unknown (J5).
     pub fn poison(&self, why: &str) {
+        self.stop(Error::Poisoned(why.to_owned()));
+    }
+
+    /// The same for this reason. [`Error::Closed`]: nothing is wrong, and a successor is asked again what is not answered.
+    pub fn stop(&self, why: Error) {
         let mut state = self.state.lock();
         self.fail(&mut state, why);
         wake(&mut state);
@@ -567,31 +579,41 @@ impl Journal {
         block
     }
 
-    /// Starts a write to the ring.
-    fn start_write(&self, position: u64, buf: PageBuf) -> Completion {
+    /// Starts a write to the ring. Where there is no room behind the disk, it is done when there is some (U6).
+    fn start_write(&self, position: u64, buf: PageBuf) -> impl Future<Output = Result<()>> + Send + use<> {
         let mut segments = Segments::new();
         let at = self.ring.start.0 * BLOCK_SIZE + position;
         self.placement.map_bytes(at, buf.capacity() as u64, 0, &mut segments);
-        start(&*self.disks, DiskOp::Write { segments, buf: Arc::new(buf) })
+        let buf = Arc::new(buf);
+        let keeper = self.keeper.lock().clone();
+        let done = start(&*self.disks, DiskOp::Write { segments: segments.clone(), buf: buf.clone() });
+        async move {
+            match (done.await, keeper.as_ref().and_then(Weak::upgrade)) {
+                (Err(error), Some(keeper)) if error.is_no_room() => {
+                    keeper.write_when_there_is_room(error, segments, buf).await
+                }
+                (outcome, _) => outcome.map(|_| ()).map_err(Error::from),
+            }
+        }
     }
 
     fn write_frame(self: &Arc<Self>, span: &Span) {
         let done = self.start_write(span.position, self.encode(span));
         let (journal, serial) = (self.clone(), span.serial);
-        self.runtime
-            .spawn("journal frame", Box::pin(async move { journal.frame_done(serial, done.await.map(|_| ())) }));
+        self.runtime.spawn("journal frame", Box::pin(async move { journal.frame_done(serial, done.await) }));
     }
 
-    fn frame_done(self: &Arc<Self>, serial: u64, outcome: std::result::Result<(), DiskError>) {
+    fn frame_done(self: &Arc<Self>, serial: u64, outcome: Result<()>) {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.in_flight -= 1;
         match outcome {
-            // Other places have none, either.
-            Err(error) if error.is_no_room() || self.planted("bad_ring_stops") => self.fail(state, &error.to_string()),
-            Err(error) => {
+            Err(error @ Error::Disk(_)) if !self.planted("bad_ring_stops") => {
                 state.trouble.get_or_insert_with(|| error.to_string());
             }
+            // The group ends while it waits for room: other places have none, either.
+            Err(Error::Closed) => self.fail(state, Error::Closed),
+            Err(error) => self.fail(state, Error::Poisoned(error.to_string())),
             Ok(()) => {
                 let span = state.spans.iter_mut().rev().find(|span| span.serial == serial);
                 span.expect("a frame in flight has its span").written = true;
@@ -631,7 +653,7 @@ impl Journal {
 }
 
 fn failure(state: &State) -> Option<Error> {
-    state.failed.as_ref().map(|why| Error::Poisoned(why.clone()))
+    state.failed.clone()
 }
 
 fn wake(state: &mut State) {

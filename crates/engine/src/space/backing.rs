@@ -1,4 +1,4 @@
-//! What is known of the room behind a group's disks (rules U1 to U5 in `group/backing.rs`).
+//! What is known of the room behind a group's disks (rules U1 to U6 in `group/backing.rs`).
 
 use crate::disk::{DiskError, Segments};
 use parking_lot::Mutex;
@@ -10,6 +10,8 @@ pub struct Backing {
     /// Whether a write met no room and none was found since: the writing path asks this and nothing else.
     pub is_short: AtomicBool,
     pub state: Mutex<Missing>,
+    /// From the end of the opening on: until then a write that meets no room fails, and so does the opening.
+    pub is_serving: AtomicBool,
 }
 
 #[derive(Default)]
@@ -19,10 +21,33 @@ pub struct Missing {
     /// Why the areas that are written without asking (U1) are not backed.
     pub unbacked: Option<DiskError>,
     pub is_looking: bool,
+    /// Writes of the journal and of checkpoints that wait for room (U6).
+    pub waiting: usize,
 }
 
 impl Backing {
     pub fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Acquire)
+    }
+
+    /// Why a record cannot be written now: the journal or a checkpoint waits for room (U6).
+    pub fn stands(&self) -> Option<DiskError> {
+        let state = self.state.lock();
+        state.short.as_ref().filter(|_| state.waiting > 0).map(|(error, _)| *error)
+    }
+
+    /// A write of the journal or of a checkpoint begins to wait for room.
+    pub fn wait(&self) -> Waiting<'_> {
+        self.state.lock().waiting += 1;
+        Waiting(self)
+    }
+}
+
+/// A write of the journal or of a checkpoint that waits for room, until this is dropped.
+pub struct Waiting<'a>(&'a Backing);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
     }
 }

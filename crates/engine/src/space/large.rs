@@ -39,8 +39,8 @@ impl Space {
         places: &[Range<u64>],
         out: &mut Vec<Run>,
     ) -> Result<bool, MapError> {
-        let everywhere = [0..u64::MAX];
-        let places = if places.is_empty() { &everywhere } else { places };
+        let everywhere = 0..u64::MAX;
+        let places = if places.is_empty() { std::slice::from_ref(&everywhere) } else { places };
         let mut min = left.min(u64::from(u32::MAX));
         while left > 0 {
             match self.search_places(context, min.min(left), places)? {

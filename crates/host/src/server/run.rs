@@ -403,12 +403,21 @@ fn log_stats(server: &Server) {
 
 /// Answers what is under way, then leaves everything as the ending asks.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
-    listener.close();
     let service = &server.service;
+    let lacks_room = service.group.has_room_for_records().err().filter(|_| ending == Ending::Signalled);
+    if lacks_room.is_some() {
+        // Commands wait for room, and whoever closes the listener waits for them.
+        server.exports.stop_reading();
+        service.group.end_waiting();
+    }
+    listener.close();
     let _change = service.change.lock();
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
         server.archive.retire();
+    }
+    if let Some(error) = lacks_room.filter(|_| service.any_active()) {
+        hand_over(&server, &service.failure(&error, ""), |_| Ok(()));
     }
     match ending {
         Ending::Destroyed => {
