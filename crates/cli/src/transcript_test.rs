@@ -2447,7 +2447,7 @@ fn whether_everything_is_all_right() {
         "$ rowen status -x vg0 vg1
         O|    group: vg0$
         O|    state: serving: 2 active volumes of 2; 17.8% of its space is in use$
-        O|    wrong: 1 read and 20 writes of /dev/ubda have failed since the group was opened$
+        O|    wrong: /dev/ubda failed 1 read and 20 writes since the group was opened$
         O|     next: look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)$
         O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$
         O|    disks: PATH       STATE         SIZE  FAILED READS  WRITES  FLUSHES$
@@ -2499,7 +2499,7 @@ fn a_group_that_stopped_does_not_look_well() {
         O|    group: vg0$
         O|    state: stopped: a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5$
         O|    wrong: it takes no more writes until it is opened again$
-        O|     next: once its disks are well, end the server (kill 1234): the next one opens the group again$
+        O|     next: once its disks are well: kill 1234; rowen vgs vg0: another server opens it$
         O|    wrong: physical volume /dev/ubda takes no writes in 4096 bytes from byte 1060864: the journal passes over them$
         O|     next: replace the disk: the group does without that place, and without 16 at most$
         O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$

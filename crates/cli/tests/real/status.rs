@@ -149,7 +149,7 @@ fn a_group_that_stopped_says_why() {
     let health = world.ok("lvs --noheadings -o lv_attr,lv_health_status -S lv_name=lv VG");
     assert!(health.trim().ends_with("X- unknown"), "{health}");
     assert_eq!(world.ok("vgs --noheadings -o vg_attr VG").trim(), "rz--n-");
-    assert!(out.contains(&format!("of {} have failed", disk.device)) && out.contains("  errors  "), "{out}");
+    assert!(out.contains(&format!("{} failed ", disk.device)) && out.contains("  errors  "), "{out}");
     let mut device = File::options().write(true).open(&disk.file).unwrap();
     std::io::copy(&mut File::open(&kept).unwrap(), &mut device).unwrap();
     tool("losetup", &["-c", &disk.device]);

@@ -519,7 +519,10 @@ fn a_group_that_stops_and_disks_that_fail_are_told_once() {
         memory.service.look_around();
     }
     let told = |words: &str| memory.notes.lines.lock().iter().filter(|line| line.contains(words)).count();
-    assert_eq!((told("1 read of physical volume /dev/a of"), told("3 reads of"), told("have failed")), (1, 1, 2));
+    assert_eq!(
+        (told("volume /dev/a of volume group vg failed 1 read since"), told("failed 3 reads"), told("failed")),
+        (1, 1, 2)
+    );
     let pv = memory.service.status().pvs[0].clone();
     assert_eq!((pv.failed_reads, pv.failed_writes, pv.silent_seconds), (3, 0, Some(7)));
     memory.die_at(1);

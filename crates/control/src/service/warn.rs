@@ -75,7 +75,7 @@ impl Service {
         let faults = faults.map(|pv| {
             let (failed, group) = (failures(pv), &self.name);
             format!(
-                "WARNING: {failed} of physical volume {} of volume group {group} have failed since it was opened.",
+                "WARNING: Physical volume {} of volume group {group} failed {failed} since the group was opened.",
                 pv.path
             )
         });

@@ -206,7 +206,7 @@ impl Verdict {
         }
         for pv in report.pvs.iter().filter(|pv| !failures(pv).is_empty()) {
             self.wrong(
-                format!("{} of {} have failed since the group was opened", failures(pv), pv.path),
+                format!("{} failed {} since the group was opened", pv.path, failures(pv)),
                 "look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)",
             );
         }
@@ -232,10 +232,10 @@ impl Verdict {
 
     fn has_stopped(&mut self, pid: u32, report: &StatusReport) {
         let Some(why) = &report.stopped else { return };
-        self.wrong(
-            "it takes no more writes until it is opened again",
-            format!("once its disks are well, end the server (kill {pid}): the next one opens the group again"),
-        );
+        let what = "it takes no more writes until it is opened again".to_owned();
+        let next =
+            format!("once its disks are well: kill {pid}; rowen vgs {}: another server opens it", self.seen.name);
+        self.told.problems.insert(0, Problem { what, next });
         self.is(State::Stopped, why.clone());
     }
 
