@@ -16,6 +16,7 @@ use crate::client::BLOCK;
 use crate::disk::Wild;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
+use rowen_engine::planted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A volume's number in the oracle, for ever; the engine's UUID is made of it.
@@ -94,7 +95,7 @@ impl Contents {
 
     /// The contents as a snapshot taken between `began` and now has them: any one version that is allowed.
     fn frozen(&self, began: u64) -> Contents {
-        let must = |version: &Version| version.acked && version.ended < began;
+        let must = |version: &Version| version.acked && version.ended < began && !planted::is("moments_stay_open");
         let mut versions = Map::default();
         for &sector in self.versions.keys() {
             let candidates: Vec<Version> = self
@@ -162,9 +163,9 @@ impl Volume {
         move |version| {
             version.acked
                 && match since {
-                    Since::Read(began) => version.ended < began,
-                    Since::PowerLoss => version.ended < durable,
-                    Since::Death => version.ended != NEVER,
+                    Since::Read(began) => version.ended < began && !planted::is("reads_may_be_old"),
+                    Since::PowerLoss => version.ended < durable && !planted::is("power_takes_all"),
+                    Since::Death => version.ended != NEVER && !planted::is("death_takes_all"),
                 }
         }
     }
@@ -443,6 +444,9 @@ impl Oracle {
     fn judge_next(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Option<Result<(), String>> {
         let volume = &self.volumes[&vol];
         let next = volume.next.as_ref()?;
+        if planted::is("commands_may_leave_anything") {
+            return Some(Ok(()));
+        }
         Some(match volume.next_of {
             // Not answered: it has what its source has after the power loss.
             Some(source) if since == Since::PowerLoss => {
@@ -581,7 +585,7 @@ fn judge_atomic(
     must: &dyn Fn(&Version) -> bool,
     wild: &BTreeSet<u64>,
 ) -> Result<(), String> {
-    for (&(request, start), &count) in &contents.atomic {
+    for (&(request, start), &count) in contents.atomic.iter().filter(|_| !planted::is("torn_is_whole")) {
         let (mut old, mut new) = (None, None);
         for sector in start.max(first)..(start + count).min(first + found.len() as u64) {
             let all = if wild.contains(&sector) { &[] } else { contents.of(sector) };

@@ -2,6 +2,7 @@
 //!
 //! Rules OR1, OR2, OR3, OR4, OR5 and OR6.
 
+use rowen_engine::planted::must_be_found;
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::stamp::{self, Found};
 
@@ -161,6 +162,17 @@ fn a_revert_under_way_left_the_old_or_the_new() {
     oracle.end_revert(command, true);
     assert!(oracle.judge_whole(vol, &both(old), Since::PowerLoss).is_ok());
     assert!(oracle.judge_whole(vol, &both(new), Since::PowerLoss).is_err());
+}
+
+/// OR1 to OR6: an oracle that overlooks something is found.
+#[test]
+fn an_oracle_that_is_blind_is_found() {
+    must_be_found("reads_may_be_old", a_read_sees_the_last_write_or_one_under_way);
+    must_be_found("power_takes_all", power_loss_takes_what_was_not_flushed_and_death_nothing);
+    must_be_found("death_takes_all", power_loss_takes_what_was_not_flushed_and_death_nothing);
+    must_be_found("moments_stay_open", a_snapshot_holds_one_moment_for_ever);
+    must_be_found("torn_is_whole", an_atomic_request_is_whole_or_not_there);
+    must_be_found("commands_may_leave_anything", a_revert_under_way_left_the_old_or_the_new);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //!
 //! Rules SW1, SW2 and SW3.
 
+use rowen_engine::planted::must_be_found;
+use rowen_sim::worlds::plan::Plan;
 use rowen_sim::worlds::shrink::shrink;
 use rowen_sim::worlds::tally::Tally;
 use rowen_sim::worlds::{Options, Seen, run};
@@ -70,6 +72,33 @@ fn a_seed_is_one_world() {
     });
     let differ: Vec<_> = differ.into_iter().filter(|(_, differs)| *differs).collect();
     assert!(differ.is_empty(), "not the same when they are run again: {differ:?}");
+}
+
+/// SW1: what one world leaves behind for the next is found.
+#[test]
+fn worlds_that_know_of_each_other_are_found() {
+    let options = Options { planted: Some("worlds_share_chance"), ..Options::default() };
+    assert!((1..=20).any(|seed| run(seed, &options).ok() != run(seed, &options).ok()));
+}
+
+/// SW3: an item that is dropped changes no other.
+#[test]
+fn an_item_that_is_dropped_changes_no_other() {
+    let faults = Options::default().faults;
+    for seed in 1..=20 {
+        let mut plan = Plan::new(seed, &faults);
+        let said = |plan: &Plan| plan.items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>();
+        let all = said(&plan);
+        let kept: Vec<usize> = (0..all.len()).filter(|number| number % 3 != 1).collect();
+        plan.keep(&kept);
+        let wanted: Vec<_> = kept.iter().map(|number| all[*number].clone()).collect();
+        assert_eq!(said(&plan), wanted, "seed {seed}");
+    }
+}
+
+#[test]
+fn items_that_change_with_others_are_found() {
+    must_be_found("items_are_renumbered", an_item_that_is_dropped_changes_no_other);
 }
 
 /// Bugs that worlds must find, each with the first world that finds it without debug assertions.

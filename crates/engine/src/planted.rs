@@ -39,9 +39,9 @@ pub fn must_be_found(bug: &'static str, test: impl FnOnce() + Send + 'static) {
     assert!(outcome.is_err(), "the planted bug {bug} was not found");
 }
 
-/// Whether this thread has that bug.
+/// Whether this thread has that bug. Without the feature, none has.
 #[inline]
-pub(crate) fn is(bug: &str) -> bool {
+pub fn is(bug: &str) -> bool {
     #[cfg(any(test, feature = "planted"))]
     return chosen::BUG.get() == Some(bug);
     #[cfg(not(any(test, feature = "planted")))]

@@ -26,11 +26,12 @@ use parking_lot::Mutex;
 use plan::{End, Item, Plan, What};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Group, VolumeState};
+use rowen_engine::planted;
 use rowen_engine::runtime::Runtime;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tally::Tally;
 
@@ -261,6 +262,8 @@ impl History {
 
     /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
     fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
+        static SHARED: AtomicU64 = AtomicU64::new(1);
+        let seed = if planted::is("worlds_share_chance") { SHARED.fetch_add(1, Ordering::Relaxed) } else { seed };
         let mut rng = Rng::new(seed);
         self.seen.tally.count("crash states");
         // A group with bad copies is judged where they are repaired.

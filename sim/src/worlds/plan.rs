@@ -9,6 +9,7 @@ use crate::disk::{Delays, POLICIES, Policy};
 use crate::rng::Rng;
 use rowen_engine::disk::PvGeometry;
 use rowen_engine::group::{Config, Layout};
+use rowen_engine::planted;
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,9 @@ impl Plan {
     /// Drops all items but these.
     pub fn keep(&mut self, numbers: &[usize]) {
         self.items.retain(|item| numbers.contains(&item.number));
+        if planted::is("items_are_renumbered") {
+            self.items.iter_mut().enumerate().for_each(|(number, item)| item.number = number);
+        }
     }
 
     /// What happens in one life.
