@@ -7,6 +7,7 @@ use crate::lists::Subject;
 use crate::protocol::ErrorKind;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
+use rowen_engine::planted;
 
 impl Service {
     pub(super) fn subject<'a>(&'a self, group_tags: &'a [String], volume: &'a str, tags: &'a [String]) -> Subject<'a> {
@@ -111,7 +112,7 @@ impl Service {
 
     /// Writes down whether the volume is active (SV2).
     pub fn note_active(&self, volume: &VolumeInfo, active: bool) -> Result<()> {
-        if volume.attributes.active == active {
+        if volume.attributes.active == active || planted::is("activity_not_noted") {
             return Ok(());
         }
         self.set_attributes(volume.id, &volume.name, Attributes { active, ..volume.attributes.clone() })

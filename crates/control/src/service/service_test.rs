@@ -7,6 +7,7 @@ use super::world::{Devices, Faults, User};
 use crate::protocol::*;
 use crate::settings::Settings;
 use rowen_engine::group::{NewGroup, NewPv};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 use std::time::Duration;
 
@@ -110,6 +111,22 @@ fn a_volume_whose_device_cannot_be_made_is_not_made() {
     world.devices.fail(None);
     done(&world, create("a"));
     assert_eq!(volumes(&world), active(&["a"]));
+}
+
+/// SV2.
+#[test]
+fn a_volume_without_a_device_is_not_active() {
+    let world = memory();
+    done(&world, create("a"));
+    done(&world, Request::Deactivate { names: Some(names(&["a"])) });
+    assert_eq!(volumes(&world), [("a".to_owned(), false)]);
+}
+
+/// SV2 and SV3: requests that leave something behind are found.
+#[test]
+fn requests_that_leave_something_behind_are_found() {
+    must_be_found("stays_half_made", a_volume_whose_device_cannot_be_made_is_not_made);
+    must_be_found("activity_not_noted", a_volume_without_a_device_is_not_active);
 }
 
 #[test]

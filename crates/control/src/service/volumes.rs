@@ -4,6 +4,7 @@ use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::protocol::{Created, ErrorKind, Outcome, PvPart, VolumeSpec};
 use rowen_engine::group::{NewVolume, VolumeInfo};
+use rowen_engine::planted;
 use rowen_engine::units::VolumeId;
 
 impl Service {
@@ -33,6 +34,9 @@ impl Service {
 
     /// Takes back volumes that were just made, because of `failure` (SV3).
     pub fn unmake(&self, ids: &[VolumeId], failure: Failure) -> Failure {
+        if planted::is("stays_half_made") {
+            return failure;
+        }
         let volumes: Vec<VolumeInfo> = ids.iter().filter_map(|id| self.group.volume_info(*id).ok()).collect();
         match self.remove_volumes(&volumes) {
             Ok(()) => failure,
