@@ -1,8 +1,7 @@
 //! `rowen status` over groups with which something is wrong: it names it within two seconds, and shows the others.
 
-use crate::resized_disks::Disk;
 use crate::world::{MIB, Running, World, tool};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -133,29 +132,28 @@ fn what_is_left_of_a_server_that_was_killed_is_told() {
     assert_eq!(status(&world, "status -x"), ("  all groups are healthy\n".to_owned(), 0));
 }
 
+/// A group on a volume of another group, which was killed: its disk fails every request.
 #[test]
 fn a_group_that_stopped_says_why() {
-    let disk;
+    let below = World::new("fails", 160);
+    below.ok("lvcreate -y -L 128M -n disk VG");
     let world = World::empty("why");
-    disk = Disk::new(&world, "a", 64);
-    world.ok(&format!("vgcreate VG {}", disk.device));
-    world.ok("lvcreate -y -L 20M -n lv VG");
-    let kept = world.dir.join("kept");
-    fs::copy(&disk.file, &kept).unwrap();
-    disk.resize(1);
-    world.refused("lvcreate -y -s -n s VG/lv", 5, "VG");
+    let device = below.node("disk").display().to_string();
+    world.ok(&format!("vgcreate VG {device}"));
+    world.ok("lvcreate -y -L 16M -n lv VG");
+    kill_both(&below);
+    world.run("vgchange --addtag t VG");
     let out = until(&world, "status -x", |out, _| out.contains("state: stopped: "));
     assert!(out.contains(&format!("kill {}", world.server().unwrap())), "{out}");
+    assert!(out.contains(&format!("{device} failed ")) && out.contains("  errors  "), "{out}");
     let health = world.ok("lvs --noheadings -o lv_attr,lv_health_status -S lv_name=lv VG");
     assert!(health.trim().ends_with("X- unknown"), "{health}");
     assert_eq!(world.ok("vgs --noheadings -o vg_attr VG").trim(), "rz--n-");
-    assert!(out.contains(&format!("{} failed ", disk.device)) && out.contains("  errors  "), "{out}");
-    let mut device = File::options().write(true).open(&disk.file).unwrap();
-    std::io::copy(&mut File::open(&kept).unwrap(), &mut device).unwrap();
-    tool("losetup", &["-c", &disk.device]);
+    below.ok("vgchange -ay VG");
     world.run("stop VG");
     world.ok("check VG");
     drop(world);
+    drop(below);
 }
 
 #[test]
