@@ -76,6 +76,18 @@ fn check(world: &World, disks: &Arc<SimDisks>) {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
+/// The group opens, its areas have their room, and the volume has what it should.
+fn opens_again(world: &World, disks: &Arc<SimDisks>, before: &Client, config: Config, vol: Vol) {
+    let group = world.run(Group::open(disks.clone() as Arc<dyn Disks>, world.handle(), config)).unwrap();
+    let client = Client::new(world.handle(), group, before.oracle.clone());
+    world.run(async {
+        assert_eq!(client.group.missing_room().for_metadata, None);
+        client.verify_all(vol).await.unwrap();
+        client.close().await.unwrap();
+    });
+    check(world, disks);
+}
+
 #[test]
 fn a_group_is_made_only_where_its_areas_have_room() {
     let world = World::new(1);
@@ -382,15 +394,7 @@ fn an_older_group_that_has_nothing_to_give_waits_for_room() {
         other => panic!("{:?}", other.err()),
     }
     disks.leave_room(4 * 256);
-    let config = setup().config;
-    let group = world.run(Group::open(disks.clone() as Arc<dyn Disks>, world.handle(), config)).unwrap();
-    let client = Client::new(world.handle(), group, before.oracle.clone());
-    world.run(async {
-        assert_eq!(client.group.missing_room().for_metadata, None);
-        client.verify_all(1).await.unwrap();
-        client.close().await.unwrap();
-    });
-    check(&world, &disks);
+    opens_again(&world, &disks, &before, setup().config, 1);
 }
 
 /// The power goes, or the server dies, at any moment after room became short.
@@ -587,13 +591,7 @@ fn a_group_that_waits_for_room_can_be_closed() {
             checkpoint.await.unwrap_err();
         });
         disks.leave_room(BLOCKS);
-        let again = world.run(Group::open(disks.clone() as Arc<dyn Disks>, world.handle(), setup.config)).unwrap();
-        let client = Client::new(world.handle(), again, client.oracle.clone());
-        world.run(async {
-            client.verify_all(vol).await.unwrap();
-            client.close().await.unwrap();
-        });
-        check(&world, &disks);
+        opens_again(&world, &disks, &client, setup.config, vol);
     }
 }
 
@@ -614,13 +612,7 @@ fn is_left_to_a_successor(seed: u64, planted: Option<&'static str>) -> Result<()
         Ok(())
     })?;
     disks.leave_room(2 * BLOCKS);
-    let again = world.run(Group::open(disks.clone() as Arc<dyn Disks>, world.handle(), setup.config)).unwrap();
-    let client = Client::new(world.handle(), again, client.oracle.clone());
-    world.run(async {
-        client.verify_all(vol).await.unwrap();
-        client.close().await.unwrap();
-    });
-    check(&world, &disks);
+    opens_again(&world, &disks, &client, setup.config, vol);
     Ok(())
 }
 
