@@ -1,6 +1,7 @@
 //! A disk request as the workers carry it: its parts, its buffer and its completion.
 
 use super::file::IoFile;
+use crate::disks::sys;
 use rowen_engine::disk::{Completer, DiskError, DiskOpKind, PageBuf, PvIndex};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -79,6 +80,14 @@ impl IoRequest {
     }
 }
 
+impl Part {
+    /// Whether this device ends before the part does, although it was larger when it was opened.
+    fn is_cut_off(&self) -> bool {
+        let end = self.offset + u64::from(self.len);
+        self.device && sys::device_size(self.file.as_fd()).is_ok_and(|size| size < end)
+    }
+}
+
 /// What a transfer's result means for the part that it belongs to.
 pub(crate) enum Progress {
     Done,
@@ -96,6 +105,8 @@ pub(crate) fn progress(kind: DiskOpKind, part: &Part, before: u32, result: i32) 
         }
         return match -result {
             libc::EINTR | libc::EAGAIN => Progress::Continue(before),
+            // "No space" from a device that has become smaller: room will never come.
+            libc::ENOSPC if part.is_cut_off() => Progress::Failed(libc::EIO),
             errno => Progress::Failed(errno),
         };
     }
