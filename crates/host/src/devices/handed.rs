@@ -93,8 +93,8 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
         return Plain::open_here(path, mode);
     }
     let limit = look::patience();
-    let session =
-        Session::start(&Job::Open { path: path.to_owned(), alone: mode == OpenMode::Exclusive }).map_err(failed)?;
+    let mut session =
+        Session::start(Job::Open { path: path.to_owned(), alone: mode == OpenMode::Exclusive }).map_err(failed)?;
     let answer: Result<Handed, Refused> = session.hear(limit).map_err(failed)?;
     let opened = match answer {
         Ok(Handed { size, sector, is_device, turns, direct }) => {

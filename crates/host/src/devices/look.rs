@@ -144,7 +144,7 @@ fn ask(paths: &[PathBuf], patience: impl Fn() -> Duration) -> Result<(Vec<Option
         return Ok((found, Vec::new()));
     }
     let failed = |source| Error::Io { path: paths[0].clone(), what: "look at", source };
-    let session = Session::start(&Job::Look(paths.to_vec())).map_err(failed)?;
+    let mut session = Session::start(Job::Look(paths.to_vec())).map_err(failed)?;
     let mut is_open = vec![true; paths.len()];
     while is_open.contains(&true) {
         match session.hear::<Looked>(patience()) {

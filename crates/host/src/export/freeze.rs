@@ -55,8 +55,8 @@ fn attempt(volumes: &[Held], near: bool) -> std::result::Result<FrozenGuard, Fai
         let is_late = is_late(&source);
         Failed { after, why: Error::System { doing: doing.into(), source }, is_late }
     };
-    let start = Session::start(&Job::Hold { volumes: volumes.to_vec(), near });
-    let helper = start.map_err(|e| failed(None, "start a helper process", e))?;
+    let start = Session::start(Job::Hold { volumes: volumes.to_vec(), near });
+    let mut helper = start.map_err(|e| failed(None, "start a helper process", e))?;
     let markers: Vec<PathBuf> = volumes.iter().map(|held| held.marker.clone()).collect();
     let mut after = None;
     let steps = [
@@ -91,7 +91,7 @@ impl FrozenGuard {
     }
 
     fn release(&mut self) {
-        let Some(helper) = self.helper.take() else { return };
+        let Some(mut helper) = self.helper.take() else { return };
         let thawed = helper.say(&Enough).and_then(|()| helper.hear::<Progress>(FREEZE));
         match thawed {
             Ok(_) => helper.end(),
@@ -118,8 +118,8 @@ pub(super) fn thaw_left_over(markers: &[PathBuf]) {
     if markers.is_empty() {
         return;
     }
-    let thawed = Session::start(&Job::Thaw(markers.clone()))
-        .and_then(|session| session.hear::<helper::Answer>(FREEZE).inspect(|_| session.end()))
+    let thawed = Session::start(Job::Thaw(markers.clone()))
+        .and_then(|mut session| session.hear::<helper::Answer>(FREEZE).inspect(|_| session.end()))
         .doing(|| format!("thaw what {markers:?} names"));
     if let Err(e) = thawed {
         eprintln!("{e}");

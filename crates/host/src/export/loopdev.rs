@@ -21,13 +21,13 @@ pub struct LoopDevice {
 impl LoopDevice {
     /// Binds a free device to `file`.
     pub fn attach(file: &Path, sector: u32, read_only: bool) -> Result<LoopDevice> {
-        let number = helper::ask(&Job::Attach { file: file.to_owned(), sector, read_only })?;
+        let number = helper::ask(Job::Attach { file: file.to_owned(), sector, read_only })?;
         Ok(LoopDevice { number })
     }
 
     /// Frees the device and waits until it is free. When something still uses it, it stays as it is and this fails.
     pub fn detach(self) -> Result<()> {
-        helper::ask(&Job::Detach(self.number)).map(drop)
+        helper::ask(Job::Detach(self.number)).map(drop)
     }
 
     /// Frees the device as soon as nothing uses it any more; does not wait.
@@ -37,16 +37,16 @@ impl LoopDevice {
 
     /// Takes over the file's new size.
     pub fn update_size(self) -> Result<()> {
-        helper::ask(&Job::UpdateSize(self.number)).map(drop)
+        helper::ask(Job::UpdateSize(self.number)).map(drop)
     }
 
     pub fn set_read_only(self, read_only: bool) -> Result<()> {
-        helper::ask(&Job::SetReadOnly(self.number, read_only)).map(drop)
+        helper::ask(Job::SetReadOnly(self.number, read_only)).map(drop)
     }
 
     /// Writes out what is cached of the device, and forgets it: the next read shows the volume's new contents.
     pub fn flush_cache(self) -> Result<()> {
-        helper::ask(&Job::FlushCache(self.number)).map(drop)
+        helper::ask(Job::FlushCache(self.number)).map(drop)
     }
 
     /// What tells the device's present binding from all earlier and later ones.
@@ -110,7 +110,7 @@ impl LoopDevice {
 /// Frees devices as soon as nothing uses them any more. One that is free already is what is wanted.
 pub fn abandon(devices: &[LoopDevice]) {
     if !devices.is_empty()
-        && let Err(e) = helper::ask(&Job::Abandon(devices.iter().map(|device| device.number).collect()))
+        && let Err(e) = helper::ask(Job::Abandon(devices.iter().map(|device| device.number).collect()))
     {
         eprintln!("loop devices are left over: {e}");
     }

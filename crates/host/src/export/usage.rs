@@ -176,7 +176,7 @@ pub fn claimed_by(major: u32, minor: u32) -> Result<Option<String>> {
 
 /// Whether the kernel (a mount, swap, a device on top) or a process holds the device exclusively.
 fn is_claimed(major: u32, minor: u32) -> Result<bool> {
-    helper::ask(&Job::IsClaimed(major, minor)).map(|claimed| claimed != 0)
+    helper::ask(Job::IsClaimed(major, minor)).map(|claimed| claimed != 0)
 }
 
 /// What uses the device, in words, where it is known whether it is held exclusively.

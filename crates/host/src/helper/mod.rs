@@ -18,7 +18,7 @@
 //! * H6 A helper opens only what is proven to be the filesystem on the volume's device ([`hold`]).
 //! * H7 A helper that has made something for nobody (its socket has ended) takes it back.
 //! * H10 A helper that has given its last answer may have another request. It holds nothing of the one before, and one that
-//!   has not answered in time is asked nothing more.
+//!   has not answered in time is asked nothing more. Where it dies before it has read the request, another is asked.
 
 pub(crate) mod hold;
 mod session;
@@ -110,9 +110,10 @@ impl From<Trouble> for Error {
 pub(crate) type Answer = std::result::Result<u32, Trouble>;
 
 /// Has a helper do something to a device.
-pub(crate) fn ask(job: &Job) -> Result<u32> {
-    let session = Session::start(job).doing(|| "start a helper process".into())?;
-    let answer: Answer = session.hear(DEVICE).doing(|| format!("have a helper process do {job:?}"))?;
+pub(crate) fn ask(job: Job) -> Result<u32> {
+    let doing = format!("have a helper process do {job:?}");
+    let mut session = Session::start(job).doing(|| "start a helper process".into())?;
+    let answer: Answer = session.hear(DEVICE).doing(|| doing)?;
     session.end();
     Ok(answer?)
 }

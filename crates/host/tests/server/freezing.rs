@@ -3,7 +3,8 @@
 
 use super::Test;
 use super::world::{
-    MIB, Mounted, Pause, Vg, dir, helpers_of, keeper_of, kill, lives, run, snapshot, unmounted, wait_for, within,
+    MIB, Mounted, Pause, Vg, dir, helpers_of, is_stopped, keeper_of, kill, lives, run, snapshot, unmounted, wait_for,
+    within,
 };
 use rowen_control::protocol::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_host::{paths, server};
@@ -22,6 +23,7 @@ pub const TESTS: &[Test] = &[
     ("freezing::what_another_namespace_puts_there_is_not_opened", what_another_namespace_puts_there_is_not_opened),
     ("freezing::what_covers_a_volume_is_not_frozen", what_covers_a_volume_is_not_frozen),
     ("freezing::a_helper_that_has_answered_is_asked_again", a_helper_that_has_answered_is_asked_again),
+    ("freezing::a_request_that_no_helper_has_read_is_another_helpers", an_unread_request_is_another_helpers),
 ];
 
 /// A group with a volume, on which an ext4 is mounted.
@@ -257,6 +259,7 @@ fn a_helper_that_has_answered_is_asked_again() {
         assert!(held.iter().filter(|name| name.starts_with("socket:")).count() <= 2, "{held:?}");
     }
     before.iter().for_each(|helper| kill(*helper, Signal::KILL));
+    wait_for("the helpers' ends", || !before.iter().copied().any(lives));
     round("after");
     assert!(helpers_of(&vg).iter().all(|helper| !before.contains(helper)));
     is_thawed(&vg, &mounted);
@@ -264,4 +267,22 @@ fn a_helper_that_has_answered_is_asked_again() {
     let last = helpers_of(&vg);
     let dead = vg.signal_server(Signal::KILL);
     wait_for("their ends", || !lives(dead) && !last.iter().copied().any(lives));
+}
+
+/// A signal is not waited for: a helper may be asked in the moment in which it is killed.
+fn an_unread_request_is_another_helpers() {
+    let (vg, mounted) = mounted();
+    vg.snapshot("lv", "first");
+    let idle = helpers_of(&vg);
+    assert!(!idle.is_empty(), "none waits");
+    idle.iter().for_each(|helper| kill(*helper, Signal::STOP));
+    wait_for("the helpers' stop", || idle.iter().copied().all(is_stopped));
+    let command = snapshot_begins(&vg, "s");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!command.is_finished(), "no helper was asked");
+    idle.iter().for_each(|helper| kill(*helper, Signal::KILL));
+    match command.join().unwrap() {
+        Outcome::Error { message, .. } => panic!("{message}"),
+        _ => is_thawed(&vg, &mounted),
+    }
 }

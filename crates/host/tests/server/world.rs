@@ -358,8 +358,17 @@ pub fn snapshot(origin: &str, name: &str, reserve_blocks: Option<u64>) -> Snapsh
 
 /// Whether the process is there (a dead one that waits for its parent is not).
 pub fn lives(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+pub fn is_stopped(pid: i32) -> bool {
+    state(pid) == Some('T')
+}
+
+/// The letter of what a process does, as proc(5) lists them.
+fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
 pub fn wait_for(what: &str, mut come: impl FnMut() -> bool) {
