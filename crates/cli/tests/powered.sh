@@ -68,6 +68,8 @@ mounts_in() { awk -v w="$1" 'index($2, w) == 1 {print $2}' /proc/self/mounts | s
 loops_in() { losetup -n -O NAME,BACK-FILE | awk -v w="$1" 'index($2, w) == 1 {print $1}'; }
 
 power_on() {
+    # The words of the disk before are nobody's: the shell that starts the next one may be slow to replace them.
+    : >"$work/disk"
     "$disk" "$image" "$pv" "$((RANDOM * 32768 + RANDOM))" ${disk_option:+"$disk_option"} >"$work/disk" 2>&1 &
     disk_pid=$!
     disown $disk_pid
