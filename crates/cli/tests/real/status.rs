@@ -43,9 +43,12 @@ fn kill(signal: &str, pid: impl ToString) {
     tool("kill", &[signal, &pid.to_string()]);
 }
 
-/// At once: a server that finds its keeper gone starts another.
+/// A server that finds its keeper gone starts another, and a keeper another server: one that is stopped starts none.
 fn kill_both(world: &World) {
-    tool("kill", &["-KILL", &keeper(world), &world.server().unwrap().to_string()]);
+    let (keeper, server) = (keeper(world), world.server().unwrap());
+    kill("-STOP", &keeper);
+    kill("-KILL", server);
+    kill("-KILL", keeper);
 }
 
 /// A signal that stops a process, taken back when this goes.
