@@ -24,6 +24,8 @@ pub struct StatusReport {
     pub available_blocks: u64,
     /// What is above its warning threshold.
     pub filling: Vec<Filling>,
+    /// The physical volume behind which the journal or a checkpoint found no room, and waits for it.
+    pub waits_for_room: Option<String>,
     /// What lacks room behind the disks, a sentence each.
     pub missing_room: Vec<String>,
     /// Snapshots that outgrew their reserve, or gave way in a full group.

@@ -3,7 +3,8 @@
 use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
+use rowen_engine::planted;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ impl Service {
 
     /// The turn to change something. Where the journal waits for room, so does whoever has the turn: others are told.
     fn turn(&self) -> Result<MutexGuard<'_, ()>> {
+        if planted::is("changes_side_by_side") {
+            return Ok(Box::leak(Box::new(Mutex::new(()))).lock());
+        }
         loop {
             if let Some(turn) = self.change.try_lock_for(LOOK) {
                 return Ok(turn);

@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
+use std::sync::Arc;
 use std::time::Duration;
 
 const MIB: u64 = 256;
@@ -122,9 +123,23 @@ fn a_volume_without_a_device_is_not_active() {
     assert_eq!(volumes(&world), [("a".to_owned(), false)]);
 }
 
-/// SV2 and SV3: requests that leave something behind are found.
+/// SV1: clients are served side by side.
+#[test]
+fn changes_are_made_one_at_a_time() {
+    let world = Arc::new(memory());
+    world.devices.be_slow(Duration::from_millis(2));
+    let other = world.clone();
+    let others = std::thread::spawn(move || (0..10).for_each(|n| done(&other, create(&format!("b{n}")))));
+    (0..10).for_each(|n| done(&world, create(&format!("a{n}"))));
+    others.join().unwrap();
+    assert_eq!(volumes(&world).len(), 20);
+    assert!(!world.devices.has_overlapped());
+}
+
+/// SV1 to SV3: requests that leave something behind are found.
 #[test]
 fn requests_that_leave_something_behind_are_found() {
+    must_be_found("changes_side_by_side", changes_are_made_one_at_a_time);
     must_be_found("stays_half_made", a_volume_whose_device_cannot_be_made_is_not_made);
     must_be_found("activity_not_noted", a_volume_without_a_device_is_not_active);
 }

@@ -35,6 +35,7 @@ impl Service {
             blocks: info.blocks,
             available_blocks: info.available_blocks,
             filling: full.into_iter().map(|(_, warning)| filling(warning, &pools)).collect(),
+            waits_for_room: self.waits_for_room(),
             missing_room: self.missing_room(),
             invalid_snapshots: invalid.into_iter().map(|volume| volume.name).collect(),
             merging: merging.into_iter().map(|volume| volume.name).collect(),

@@ -5,6 +5,7 @@ use super::warnings::needs_free_space;
 use crate::protocol::{Outcome, PvStatus};
 use crate::status::failures;
 use rowen_engine::disk::PvIndex;
+use rowen_engine::error::Error;
 use rowen_engine::group::{GroupInfo, PvInfo};
 
 impl Service {
@@ -12,24 +13,33 @@ impl Service {
     pub(super) fn missing_room(&self) -> Vec<String> {
         let missing = self.group.missing_room();
         let group = &self.name;
-        let device = |pv: PvIndex| {
-            self.world.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
-        };
         let for_data = missing.for_data.map(|pv| {
             format!(
                 "WARNING: There is no room behind physical volume {} of volume group {group}: new data waits or is refused, as \
                  each volume's policy says. Make room on the filesystem that it lies on, or remove snapshots.",
-                device(pv)
+                self.device(pv)
             )
         });
         let for_metadata = missing.for_metadata.map(|pv| {
             format!(
                 "WARNING: The journal and metadata of volume group {group} have too little room behind physical volume {}: \
                  the group may stop. Make room on the filesystem that it lies on.",
-                device(pv)
+                self.device(pv)
             )
         });
         [for_data, for_metadata].into_iter().flatten().collect()
+    }
+
+    /// Behind which physical volume the journal or a checkpoint waits for room (U6).
+    pub(super) fn waits_for_room(&self) -> Option<String> {
+        match self.group.has_room_for_records() {
+            Err(Error::NoRoom(failed)) => Some(self.device(failed.pv)),
+            _ => None,
+        }
+    }
+
+    fn device(&self, pv: PvIndex) -> String {
+        self.world.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
     }
 
     /// The group's physical volumes, and how they have behaved.

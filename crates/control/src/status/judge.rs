@@ -224,6 +224,12 @@ impl Verdict {
             self.wrong(what.clone(), next.clone());
             self.is(State::WaitingForSpace, what);
         }
+        if let Some(path) = &report.waits_for_room {
+            let what = format!("there is no room behind {path} for the journal: writes and changes wait, reads go on");
+            let next = "make room on the filesystem that it lies on; all goes on by itself then";
+            self.wrong(what.clone(), next);
+            self.is(State::WaitingForSpace, what);
+        }
         for full in &report.timed_out {
             let place = full.as_ref().map_or_else(|| "the group".to_owned(), |pool| format!("thin pool {pool}"));
             self.wrong(format!("writes have waited for space in {place} for too long, and fail now"), next.clone());
@@ -258,7 +264,8 @@ impl Verdict {
             };
             self.wrong(what, next);
         }
-        for message in &report.missing_room {
+        let is_told = |message: &str| report.waits_for_room.as_ref().is_some_and(|path| message.contains(path));
+        for message in report.missing_room.iter().filter(|message| !is_told(message)) {
             let what = message.trim_start_matches("WARNING: ").trim_end_matches('.');
             self.wrong(what, "make room on the filesystem that the physical volume lies on");
         }

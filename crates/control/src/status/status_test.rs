@@ -115,6 +115,12 @@ fn writes_that_wait_are_named_with_their_time() {
     let (state, problems) = told(served(|report| report.timed_out = vec![Some("pool".into()), None]));
     assert_eq!((state, problems.len()), (State::Serving, 2));
     assert!(problems[0].0.contains("thin pool pool") && problems[1].0.contains("the group"), "{problems:?}");
+    let (state, problems) = told(served(|report| {
+        report.waits_for_room = Some("/pv/one".into());
+        report.missing_room = vec!["no room behind /pv/one".into(), "no room behind /pv/two".into()];
+    }));
+    assert_eq!((state, problems.len()), (State::WaitingForSpace, 2), "{problems:?}");
+    assert!(problems[0].0.contains("/pv/one") && problems[1].0.contains("/pv/two"), "{problems:?}");
 }
 
 #[test]

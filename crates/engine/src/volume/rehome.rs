@@ -79,8 +79,7 @@ impl Volume {
         let state = self.state.lock();
         let last = last.min(state.meta.blocks);
         let pieces = self.classify(&state, first, last)?;
-        let fill = (fill && self.is_filled(&state) && self.is_worth_filling(&state, &pieces))
-            || self.core.planted("shared_moves");
+        let fill = fill && self.is_filled(&state) && self.is_worth_filling(&state, &pieces);
         let mut stretches: Vec<(u64, u64, usize)> = Vec::new();
         let mut after = None;
         for piece in pieces {

@@ -6,6 +6,8 @@ use parking_lot::Mutex;
 use rowen_engine::group::{Volume, VolumeInfo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Devices that are but names.
 #[derive(Default)]
@@ -17,6 +19,11 @@ pub struct MemoryDevices {
     failing: Mutex<Option<&'static str>>,
     /// Names that were held still, each time.
     held: Mutex<Vec<Vec<String>>>,
+    /// How long it takes to make a device.
+    slow: Mutex<Duration>,
+    making: AtomicU32,
+    /// Two were being made at the same moment.
+    overlapped: AtomicBool,
 }
 
 impl MemoryDevices {
@@ -37,6 +44,25 @@ impl MemoryDevices {
     /// What was held still, each time.
     pub fn held(&self) -> Vec<Vec<String>> {
         self.held.lock().clone()
+    }
+
+    /// To make a device takes so long from now on.
+    pub fn be_slow(&self, time: Duration) {
+        *self.slow.lock() = time;
+    }
+
+    /// Whether two devices were ever being made at the same moment.
+    pub fn has_overlapped(&self) -> bool {
+        self.overlapped.load(Ordering::SeqCst)
+    }
+
+    fn take_time(&self) {
+        if self.making.fetch_add(1, Ordering::SeqCst) > 0 {
+            self.overlapped.store(true, Ordering::SeqCst);
+        }
+        let time = *self.slow.lock();
+        std::thread::sleep(time);
+        self.making.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn may(&self, call: &str) -> Done<()> {
@@ -69,6 +95,7 @@ impl Devices for MemoryDevices {
 
     fn activate(&self, _volume: Arc<Volume>, info: &VolumeInfo, read_only: bool) -> Done<Node> {
         self.may("activate")?;
+        self.take_time();
         let mut nodes = self.nodes.lock();
         if nodes.contains_key(&info.name) {
             let why = format!("{} is active already", info.name);
