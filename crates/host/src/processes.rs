@@ -14,14 +14,33 @@ fn name_and_state(stat: &str) -> Option<(&str, char)> {
     Some((name, rest.trim_start().chars().next()?))
 }
 
+/// A thread of this process.
+pub struct Thread {
+    /// What it does, as a letter (proc(5)).
+    pub state: char,
+    /// The time that it has had from the processors, in clock ticks.
+    pub ticks: u64,
+}
+
+/// A thread of this process, by its number.
+pub fn thread(number: i32) -> Option<Thread> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{number}/stat")).ok()?;
+    let (_, state) = name_and_state(&stat)?;
+    Some(Thread { state, ticks: field(&stat, 14)? + field(&stat, 15)? })
+}
+
+/// A number in a line of `stat`, counted from 1 as proc(5) does; one behind the name.
+fn field(stat: &str, number: usize) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
 /// So many clock ticks of /proc are a second.
 const TICKS: u64 = 100;
 
 /// When a process was started, in seconds since the boot.
 fn started(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let ticks: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
-    Some(ticks / TICKS)
+    Some(field(stat, 22)? / TICKS)
 }
 
 fn uptime() -> u64 {
@@ -50,7 +69,8 @@ mod tests {
         assert_eq!(name_and_state(""), None);
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
         assert!(started(&stat).is_some_and(|started| started > 0 && started <= uptime()), "{stat}");
-        let own = see(std::process::id());
+        let (own, thread) = (see(std::process::id()), thread(rustix::thread::gettid().as_raw_nonzero().get()).unwrap());
+        assert!(thread.state == 'R' && thread.ticks < 1_000_000);
         assert!(matches!(own.state, Some('R' | 'S')), "{own:?}");
     }
 }

@@ -113,11 +113,8 @@ fn the_index_of_invariants_is_true() {
     assert!(rows.len() > 100, "{} rows", rows.len());
     assert_eq!(wrong(&rows, &all_sources(), &read("docs/design.md")), Vec::<String>::new());
     let uncited: Vec<&str> = rows.iter().filter(|row| row.cited_by.is_empty()).map(|row| row.label.as_str()).collect();
-    // H7 has no test that makes a helper's caller die at the right moment.
-    assert_eq!(uncited, UNCITED, "each other rule is cited by an assert or a test");
+    assert!(uncited.is_empty(), "these rules are cited by no assert and no test: {uncited:?}");
 }
-
-const UNCITED: [&str; 1] = ["H7"];
 
 #[test]
 fn an_index_that_is_wrong_is_noticed() {

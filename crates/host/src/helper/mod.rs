@@ -29,6 +29,7 @@ pub(crate) use session::{Session, is_gone, is_late};
 use crate::devices::{handed, look};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
+use crate::planted;
 use hold::Held;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
@@ -162,9 +163,10 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
         Job::Attach { file, sector, read_only } => {
             let attached = direct::attach(&file, sector, read_only);
             let made = attached.as_ref().ok().copied();
+            reached("attached");
             let told = answer(attached.map(|device| device.number));
             // H7
-            if let (Err(_), Some(device)) = (told, made) {
+            if let (Err(_), Some(device)) = (told, made.filter(|_| !planted::is("keeps_for_nobody"))) {
                 direct::abandon(device);
             }
             Ok(())

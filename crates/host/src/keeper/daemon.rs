@@ -4,7 +4,7 @@ use super::log::Log;
 use super::restart::Restarts;
 use super::wire::{self, Entry, Message};
 use crate::sockets::Reach;
-use crate::{harden, paths};
+use crate::{harden, paths, planted};
 use rowen_control::status::KeeperTold;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
@@ -85,6 +85,7 @@ fn take_lock(group: &str) -> io::Result<Option<File>> {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            _ if planted::is("keepers_beside") => return Ok(Some(lock)),
             Ok(()) => return Ok(Some(lock)),
             Err(rustix::io::Errno::WOULDBLOCK) => {}
             Err(e) => return Err(e.into()),
@@ -186,6 +187,9 @@ impl Keeper {
                 std::thread::sleep(Duration::from_millis(100));
             }
             let idle = self.held.is_empty() && self.peers.is_empty() && self.child.is_none();
+            if planted::is("keeper_stays") {
+                continue;
+            }
             if self.leaving || (idle && (self.restarts.any() || Instant::now() > lonely_until)) {
                 break;
             }
@@ -279,7 +283,10 @@ impl Keeper {
             (Message::Watch, _) => return Ok(()),
             (Message::Hold(entry), Some(fd)) => {
                 self.held.retain(|(held, _)| held.file != entry.file);
-                self.held.push((entry, fd));
+                // The second time it is said which loop device the volume has.
+                if entry.loop_number.is_none() || !planted::is("keeps_half") {
+                    self.held.push((entry, fd));
+                }
                 Message::Done
             }
             (Message::Hold(_), None) => Message::Refused("no descriptor came with it".into()),
@@ -320,7 +327,7 @@ impl Keeper {
 
     fn server_ended(&mut self, how: &str) {
         self.log.say(how);
-        if self.held.is_empty() {
+        if self.held.is_empty() || planted::is("no_successor") {
             return;
         }
         // Without its files no server finds anything again, and who waits for one would wait for ever.

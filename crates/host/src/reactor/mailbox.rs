@@ -3,6 +3,7 @@
 
 use super::file::Forget;
 use super::io::IoRequest;
+use super::pulse::Pulse;
 use super::ready::PollCell;
 use super::task::TaskCell;
 use super::time::TimerCell;
@@ -34,6 +35,7 @@ struct Queue {
 pub(crate) struct Mailbox {
     /// The worker's number in its pool.
     pub index: usize,
+    pub pulse: Pulse,
     queue: Mutex<Queue>,
     /// Set while messages wait, so that a busy worker looks without taking the lock.
     pending: AtomicBool,
@@ -54,6 +56,7 @@ impl Mailbox {
         };
         Ok(Mailbox {
             index,
+            pulse: Pulse::default(),
             queue: Mutex::default(),
             pending: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),

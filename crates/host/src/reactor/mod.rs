@@ -10,6 +10,7 @@ mod io;
 pub(crate) mod latency;
 mod mailbox;
 mod poller;
+mod pulse;
 mod ready;
 mod reply;
 mod ring;
@@ -20,6 +21,7 @@ mod tests;
 mod time;
 mod worker;
 
+pub use pulse::{Beat, Pulse};
 pub use ready::readable;
 pub(crate) use reply::{HEAD as REPLY_HEAD, Reply};
 
@@ -75,6 +77,15 @@ impl Runtime for Shared {
 
     fn sleep(&self, pause: Duration) -> Task {
         Box::pin(Sleep::new(pause, self.mailboxes[0].clone()))
+    }
+}
+
+/// The pulses of a pool's workers, in order.
+pub struct Pulses(Vec<Arc<Mailbox>>);
+
+impl Pulses {
+    pub fn look(&self) -> impl Iterator<Item = Beat> {
+        self.0.iter().map(|mailbox| mailbox.pulse.look())
     }
 }
 
@@ -156,6 +167,11 @@ impl Pool {
     /// Runs a task on the given worker.
     pub fn spawn_on(&self, worker: usize, task: Task) {
         self.shared.spawn_on(worker, task);
+    }
+
+    /// What a watchdog looks at. Keeps no thread alive.
+    pub fn pulses(&self) -> Pulses {
+        Pulses(self.shared.mailboxes.clone())
     }
 
     /// Number of workers.

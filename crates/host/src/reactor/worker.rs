@@ -14,6 +14,7 @@ use super::ring::{Harvest, Ring, Wait};
 use super::softirq::Softirqs;
 use super::task::TaskCell;
 use super::time::{TimerCell, Timers};
+use crate::planted;
 use slab::Slab;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -206,7 +207,11 @@ impl Local {
         let mut harvest = Harvest::default();
         let softirqs = Softirqs::new();
         let mut stopping = false;
+        self.mailbox.pulse.begin();
         loop {
+            if planted::is("worker_stops") || planted::is("watchdog_sleeps") {
+                planted::reached()("worker");
+            }
             self.mailbox.take(&mut messages);
             for message in messages.drain(..) {
                 stopping |= self.handle(message);
@@ -227,8 +232,10 @@ impl Local {
             } else {
                 Wait::No
             };
+            self.mailbox.pulse.turns(matches!(wait, Wait::Until(_)));
             self.turn(wait, &mut harvest);
             if let Wait::Until(_) = wait {
+                self.mailbox.pulse.has_waited();
                 habit.slept();
             }
             if idle {

@@ -33,6 +33,7 @@ mod start;
 mod state;
 mod steps;
 pub(crate) mod systemd;
+mod watchdog;
 
 pub use check::check_closed;
 pub use client::{Client, ConnectError, introduce};

@@ -11,7 +11,7 @@
 
 use super::log;
 use crate::export::nodes::Nodes;
-use crate::{archive, devices, keeper, paths, settings};
+use crate::{archive, devices, keeper, paths, planted, settings};
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Failure, Result};
 use rowen_control::uuids;
@@ -80,6 +80,9 @@ impl Renaming {
             if let Some(mut renaming) = Renaming::lock(path.clone(), file)? {
                 renaming.file.set_len(0)?;
                 renaming.file.write_all(Note { group, run_dir }.write().as_bytes())?;
+                if planted::is("rename_unnoted") {
+                    fs::remove_file(&renaming.path)?;
+                }
                 return Ok(renaming);
             }
         }
@@ -137,7 +140,9 @@ pub fn settle(group: &str) -> Result<()> {
         let scan = devices::scan()?;
         match scan.name_of(note.group) {
             None => continue,
-            Some(name) if name == to => complete(&from, &to, note.run_dir).map_err(|e| failed(&e))?,
+            Some(name) if name == to || planted::is("new_name_holds") => {
+                complete(&from, &to, note.run_dir).map_err(|e| failed(&e))?;
+            }
             Some(_) => sweep(&to, &paths::group_dir(&from)).map_err(|e| failed(&e))?,
         }
         renaming.end();

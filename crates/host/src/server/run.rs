@@ -8,7 +8,7 @@ use super::presence::Presence;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
+use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd, watchdog};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
@@ -100,6 +100,7 @@ pub fn main(options: &Options) -> u8 {
         Ok((server, presence, listener)) => {
             announce(options, &Outcome::Ok);
             systemd::ready(&server.service.name);
+            watchdog::start(&server);
             log::line(format_args!("volume group \"{}\" is served", server.service.name));
             let ending = serve(&server, &listener, &signals, options);
             let code = finish(server, listener, ending);

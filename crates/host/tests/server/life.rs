@@ -3,7 +3,8 @@
 //! Rules K2 and K4.
 
 use super::Test;
-use super::world::{MIB, Mounted, Vg, dir, file, lives, run, wait_for};
+use super::planted;
+use super::world::{MIB, Mounted, Pause, Vg, dir, file, kill, lives, run, wait_for};
 use rowen_control::protocol::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
@@ -39,6 +40,9 @@ pub const TESTS: &[Test] = &[
     ("life::a_look_at_a_server_that_is_killed_is_answered", a_look_at_a_server_that_is_killed_is_answered),
     ("life::twenty_deaths_under_fio_lose_nothing", twenty_deaths_under_fio_lose_nothing),
     ("life::sigusr1_logs_the_counters", sigusr1_logs_the_counters),
+    ("life::a_killed_server_is_replaced_unasked", a_killed_server_is_replaced_unasked),
+    ("life::of_two_keepers_one_stays", of_two_keepers_one_stays),
+    ("life::a_worker_that_is_wedged_is_replaced", a_worker_that_is_wedged_is_replaced),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
     ("life::a_closed_group_is_checked", a_closed_group_is_checked),
@@ -399,4 +403,67 @@ fn a_check_keeps_no_server_out() {
     }
     ended.store(true, Ordering::Relaxed);
     checks.join().unwrap();
+}
+
+/// WD1. The server's workers stop where the test wants it, and the watchdog of each server looks ten times a second.
+fn a_worker_that_is_wedged_is_replaced() {
+    let vg = Vg::make(&[64 * MIB]);
+    let bug = std::env::var(planted::VARIABLE).unwrap_or_else(|_| "worker_stops".into());
+    fs::create_dir_all(paths::group_dir(&vg.name)).unwrap();
+    let mut child = Command::new("/proc/self/exe")
+        .args(["serve", &vg.name])
+        .env("ROWEN_LAUNCHED_BY_COMMAND", "1")
+        .env("ROWEN_WATCHDOG_SECONDS", "1")
+        .env(planted::VARIABLE, bug)
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(File::create(paths::server_log(&vg.name)).unwrap()))
+        .spawn()
+        .unwrap();
+    wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
+    let node = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let pause = Pause::at("worker");
+    let writer = std::thread::spawn(move || {
+        let file = File::options().write(true).open(node).unwrap();
+        file.write_all_at(&[7; 1 << 20], 0).and_then(|()| file.sync_all())
+    });
+    let wedged = pause.wait();
+    assert_eq!(wedged, child.id().cast_signed());
+    wait_for("the wedged server's end", || child.try_wait().unwrap().is_some());
+    assert!(!writer.is_finished(), "somebody answered");
+    drop(pause);
+    writer.join().unwrap().unwrap();
+    let log = vg.log();
+    assert!(log.contains("is wedged") && log.contains("reactor/worker.rs"), "{log}");
+    assert_ne!(vg.server(), wedged);
+}
+
+/// K3: who uses the volumes waits, and gives no command.
+fn a_killed_server_is_replaced_unasked() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
+    for _ in 0..3 {
+        let dead = vg.signal_server(Signal::KILL);
+        wait_for("the dead server's end", || !lives(dead));
+        wait_for("a successor", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    }
+}
+
+/// K2
+fn of_two_keepers_one_stays() {
+    let vg = Vg::make(&[64 * MIB]);
+    let keepers = || -> Vec<i32> {
+        let pids =
+            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let command = format!("keeper\0{}\0", vg.name);
+        let is_keeper =
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.ends_with(&command));
+        pids.filter(|pid| is_keeper(pid) && lives(*pid)).collect()
+    };
+    for _ in 0..2 {
+        assert!(Command::new("/proc/self/exe").args(["keeper", &vg.name]).status().unwrap().success());
+    }
+    let found = keepers();
+    found.iter().for_each(|keeper| kill(*keeper, Signal::KILL));
+    assert_eq!(found.len(), 1);
+    wait_for("its end", || keepers().is_empty());
 }

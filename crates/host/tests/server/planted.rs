@@ -1,4 +1,4 @@
-//! Bugs that are put in on purpose: each breaks one rule (H1 to H13, ST3), and the test that is named with it must fail. Run on request:
+//! Bugs that are put in on purpose: each breaks one rule, and the test that is named with it must fail. Run on request:
 //! `cargo test -p rowen-host --test server planted`.
 
 use std::process::{Command, ExitCode};
@@ -21,6 +21,20 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("H10", "asks_no_other", "freezing::a_request_that_no_helper_has_read_is_another_helpers"),
     ("H11", "not_noted", "stacks::two_groups_do_not_take_each_others_volumes_at_once"),
     ("H12", "opens_itself", "stacks::a_device_that_hangs_when_it_is_opened_is_refused"),
+    ("H7", "keeps_for_nobody", "volumes::a_device_that_was_made_for_nobody_goes"),
+    ("A1", "written_in_place", "groups::copies_of_the_metadata_are_whole_and_bounded"),
+    ("A2", "not_archived", "groups::copies_of_the_metadata_are_whole_and_bounded"),
+    ("A3", "unbounded_archive", "groups::copies_of_the_metadata_are_whole_and_bounded"),
+    ("RN1", "rename_unnoted", "groups::a_rename_that_is_killed_is_finished"),
+    ("RN3", "new_name_holds", "groups::a_rename_without_a_keeper_is_finished_by_a_command"),
+    ("K1", "keeps_half", "life::a_killed_server_comes_back_under_a_mount"),
+    ("K2", "keepers_beside", "life::of_two_keepers_one_stays"),
+    ("K3", "no_successor", "life::a_killed_server_is_replaced_unasked"),
+    ("K4", "keeper_stays", "life::an_idle_server_ends"),
+    ("E1", "names_stay", "volumes::a_new_volume_has_its_nodes_at_once"),
+    ("E2", "no_look_at_users", "volumes::a_mounted_volume_is_not_removed"),
+    ("E3", "file_stays", "volumes::a_new_volume_has_its_nodes_at_once"),
+    ("WD1", "watchdog_sleeps", "life::a_worker_that_is_wedged_is_replaced"),
     ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),
     ("H13", "counts_places", "usage::a_place_that_a_user_holds_is_no_use"),
     ("H13", "believes_sources", "usage::a_mount_that_names_a_volume_is_no_use"),

@@ -1,9 +1,10 @@
 //! What commands ask a server for, down to the block devices.
 
 use super::Test;
-use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, run, snapshot, wait_for};
+use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, keeper_of, kill, lives, run, snapshot, wait_for};
 use rowen_control::protocol::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
 use rowen_control::uuids;
+use rowen_host::{paths, server};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -31,6 +32,7 @@ pub const TESTS: &[Test] = &[
     ("volumes::permissions_reach_the_device", permissions_reach_the_device),
     ("volumes::commands_are_quick", commands_are_quick),
     ("volumes::processes_are_looked_through_once_and_not_in_vain", processes_are_looked_through_once_and_not_in_vain),
+    ("volumes::a_device_that_was_made_for_nobody_goes", a_device_that_was_made_for_nobody_goes),
     ("volumes::concurrent_commands_are_all_done", concurrent_commands_are_all_done),
 ];
 
@@ -51,6 +53,14 @@ pub fn starts_with(node: &Path, byte: u8, len: usize) -> bool {
     buf.iter().all(|found| *found == byte)
 }
 
+/// How many loop devices lie over files of the group's volumes.
+fn bound(vg: &Vg) -> usize {
+    let files = fs::canonicalize(paths::group_dir(&vg.name)).unwrap();
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    let backing = devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    backing.filter(|file| Path::new(file.trim_end()).starts_with(&files)).count()
+}
+
 fn a_new_volume_has_its_nodes_at_once() {
     let vg = Vg::make(&[64 * MIB]);
     for (name, kind) in [("a-b", VolumeKind::Thick), ("thin", VolumeKind::Thin)] {
@@ -65,6 +75,9 @@ fn a_new_volume_has_its_nodes_at_once() {
         assert!(reported.node.active && !reported.node.open && reported.attributes.active);
         vg.ask(Request::Deactivate { names: Some(vec![name.into()]) });
         assert!(!node.exists() && !Path::new(&mapper).exists());
+        // E3
+        assert_eq!(bound(&vg), 0);
+        assert_eq!(fs::read_dir(paths::group_dir(&vg.name).join("volumes")).unwrap().count(), 0);
     }
     assert!(!Path::new("/dev").join(&vg.name).exists());
 }
@@ -558,4 +571,27 @@ fn missing_names_are_made_again() {
     fs::remove_file(format!("/dev/mapper/{}-lv", vg.name)).unwrap();
     vg.ask(Request::MakeNodes);
     assert!(fs::metadata(&node).unwrap().file_type().is_block_device());
+}
+
+/// H7: the helper that made it has nobody to tell, and nobody follows who would find it.
+fn a_device_that_was_made_for_nobody_goes() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.create("other", VolumeKind::Thin, 8 * MIB, false);
+    let pause = Pause::at("attached");
+    let group = vg.name.clone();
+    let command = std::thread::spawn(move || {
+        let mut client = server::ensure_running(&group).unwrap();
+        client.ask(&Request::Activate { names: None, ignore_skip: false, auto: false }, &mut |_| {})
+    });
+    let helper = pause.wait();
+    assert_eq!(bound(&vg), 1);
+    let (keeper, dead) = (keeper_of(&vg), vg.server());
+    kill(keeper, Signal::STOP);
+    kill(dead, Signal::KILL);
+    kill(keeper, Signal::KILL);
+    wait_for("both ends", || !lives(dead) && !lives(keeper));
+    drop(pause);
+    wait_for("the helper's end", || !lives(helper));
+    wait_for("the device's end", || bound(&vg) == 0);
+    assert!(matches!(command.join().unwrap(), Outcome::Error { .. }));
 }
