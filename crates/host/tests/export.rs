@@ -341,6 +341,19 @@ fn a_mounted_volume_is_renamed_under_its_filesystem() {
     world.end();
 }
 
+/// A volume's file is all that its filesystem has: monitoring would take it for a full one.
+#[test]
+fn no_volume_is_a_filesystem_to_df() {
+    let world = World::new();
+    world.activate("seen", world.volume("seen", 8 * MIB, 512));
+    let shown = |options: &[&str]| {
+        let out = Command::new("df").args(options).arg("--output=target").output().unwrap();
+        String::from_utf8(out.stdout).unwrap().contains("/seen@")
+    };
+    assert!(!shown(&[]) && shown(&["-a"]));
+    world.end();
+}
+
 #[test]
 fn a_rename_that_cannot_take_the_old_names_makes_no_new_ones() {
     let world = World::new();

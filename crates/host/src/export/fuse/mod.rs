@@ -306,9 +306,8 @@ impl Connection {
                 self.answer_now(unique, Ok(()), bytemuck::bytes_of(&abi::OpenOut { flags, ..Default::default() }));
             }
             Request::StatFs => {
-                let blocks = self.target.size() / 4096;
-                let stat =
-                    abi::StatFsOut { blocks, files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
+                // Without blocks df leaves it out, and monitoring does not take it for a full filesystem.
+                let stat = abi::StatFsOut { files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
                 self.answer_now(unique, Ok(()), bytemuck::bytes_of(&stat));
             }
             Request::Acknowledge => self.answer_now(unique, Ok(()), &[]),
