@@ -4,7 +4,7 @@
 use crate::command::{Command, Operands};
 use crate::commands::{
     config, display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit,
-    refused, reports, scans, status, vg, vg_edit, vgcfg,
+    refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -993,6 +993,23 @@ pub const COMMANDS: &[Command] = &[
             ("rowen status --json vg0", "the same for a program"),
         ],
         run: status::status,
+    },
+    Command {
+        name: "tree",
+        summary: "Show which volume came from which, and what each of them holds",
+        is_lvm: false,
+        forms: &["[VG|VG/LV|@Tag]..."],
+        operands: Operands::Volumes,
+        options: &[UnitsShown, Json],
+        examples: &[
+            (
+                "rowen tree vg0",
+                "each volume with its snapshots: what it maps, what was written to it, what its removal frees",
+            ),
+            ("rowen tree vg0/data", "all that came from data, or that data came from"),
+            ("rowen tree --json vg0", "the same for a program, in bytes"),
+        ],
+        run: tree::tree,
     },
     Command {
         name: "stats",

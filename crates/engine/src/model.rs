@@ -276,7 +276,8 @@ pub struct VolumeInfo {
     pub attributes: Attributes,
     /// Blocks mapped and written, shared ones included. Of a pool: what its volumes hold together.
     pub referenced: u64,
-    /// Blocks that only this volume uses.
+    /// Blocks of its head: written to it since its last snapshot. No other volume uses them, and of those that a point below
+    /// holds for it alone, `freed_if_removed` tells.
     pub exclusive: u64,
     /// Blocks that come back when it is removed.
     pub freed_if_removed: u64,

@@ -23,6 +23,7 @@ pub mod refused;
 pub mod reports;
 pub mod scans;
 pub mod status;
+pub mod tree;
 pub mod vg;
 pub mod vg_edit;
 pub mod vgcfg;

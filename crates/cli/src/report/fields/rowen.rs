@@ -9,7 +9,7 @@ use rowen_control::protocol::{Layout, VolumeReport};
 fields! { VOLUME: RowenVolume, lv;
     "lv_referenced", "Refs", Size 4, "Space mapped and written, shared space included.",
         |lv| blocks(lv.volume.referenced_blocks);
-    "lv_exclusive", "Excl", Size 4, "Space that only this volume uses.", |lv| blocks(lv.volume.exclusive_blocks);
+    "lv_exclusive", "Excl", Size 4, "Space written to it since its last snapshot, which no other volume uses.", |lv| blocks(lv.volume.exclusive_blocks);
     "lv_freed", "Freed", Size 5, "Space that comes back when it is removed.",
         |lv| blocks(lv.volume.freed_if_removed_blocks);
     "lv_reserve", "Reserve", Size 7, "Space set aside for a snapshot.",
