@@ -89,6 +89,11 @@ fn outcome<T>(result: &Result<T>) -> Option<bool> {
     }
 }
 
+/// Whether the answer says what the command left.
+pub fn is_known<T>(result: &Result<T>) -> bool {
+    outcome(result).is_some()
+}
+
 /// An operation under way, boxed so that many of different kinds can be started together.
 pub type Op = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 

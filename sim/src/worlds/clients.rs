@@ -2,7 +2,7 @@
 
 use super::plan::{Act, Item};
 use super::tally::Tally;
-use crate::client::{BLOCK, Client, Failure, SnapshotKind, VolumeSpec};
+use crate::client::{BLOCK, Client, Failure, SnapshotKind, VolumeSpec, is_known};
 use crate::disk::SimDisks;
 use crate::exec::Handle;
 use crate::oracle::{Life, Since, Vol};
@@ -347,6 +347,18 @@ impl Age {
         }
     }
 
+    /// Lets go of volumes after a command about them. Where nobody knows its outcome, as when a flush failed, the oracle knows
+    /// what that one may have left: no other command is about those volumes.
+    fn release_after<T>(&self, vols: &[Vol], done: &Result<T, Error>) {
+        if is_known(done) {
+            return self.release(vols);
+        }
+        let mut claims = self.claims.lock();
+        for vol in vols {
+            claims.closed.remove(vol);
+        }
+    }
+
     fn some(&self, rng: &mut Rng, most: u64) -> Vec<Vol> {
         let vols = self.client.oracle.lock().readable();
         let mut some: Vec<Vol> = Vec::new();
@@ -402,7 +414,7 @@ impl Age {
         }
         self.say(|| format!("remove {vols:?}"));
         let done = self.client.remove(&vols).await;
-        self.release(&vols);
+        self.release_after(&vols, &done);
         self.answered(Asked::NoSpace, &vols, done).map(drop)
     }
 
@@ -424,7 +436,7 @@ impl Age {
         }
         self.say(|| format!("revert {target} to {source}, consume={consume}"));
         let done = self.client.revert(target, source, consume).await;
-        self.release(&[target, source]);
+        self.release_after(&[target, source], &done);
         self.answered(Asked::Change, &[target, source], done).map(drop)
     }
 
@@ -437,7 +449,7 @@ impl Age {
         }
         self.say(|| format!("resize {vol} to {blocks} blocks"));
         let done = self.client.resize(vol, blocks).await;
-        self.release(&vols);
+        self.release_after(&vols, &done);
         self.answered(Asked::Change, &vols, done).map(drop)
     }
 
@@ -448,7 +460,7 @@ impl Age {
             return Ok(());
         }
         let done = self.client.rename(vols[0], &name).await;
-        self.release(&vols);
+        self.release_after(&vols, &done);
         self.answered(Asked::Change, &vols, done).map(drop)
     }
 
