@@ -16,6 +16,7 @@ use rowen_engine::runtime::Runtime;
 use rowen_host::export::fuse::buffers::Buffers;
 use rowen_host::export::fuse::{Connection, mount};
 use rowen_host::export::{BoxFuture, Errno, Target};
+use rowen_host::meter::Meter;
 use rowen_host::reactor::Pool;
 use signals::{block_signals, wait_for_signal};
 use std::collections::BTreeMap;
@@ -295,7 +296,12 @@ fn main() {
         runtime: pool.runtime(),
     });
     let mounted = mount::mount(path).expect("a mount");
-    let connection = Connection::new(Arc::new(mounted.fd), disk.clone(), Arc::new(Buffers::default()));
+    let connection = Connection::new(
+        Arc::new(mounted.fd),
+        disk.clone(),
+        Arc::new(Buffers::default()),
+        Arc::new(Meter::for_one_thread()),
+    );
     let runtime = pool.runtime();
     pool.spawn_on(
         0,

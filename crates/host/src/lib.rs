@@ -8,6 +8,7 @@ pub mod harden;
 pub mod helper;
 pub mod hostile;
 pub mod keeper;
+pub mod meter;
 pub mod paths;
 #[doc(hidden)]
 pub mod planted;

@@ -142,10 +142,7 @@ fn a_filesystem_lives_on_it_and_trims() {
     }
     run("sync", &["-f", point.to_str().unwrap()]);
     run("fstrim", &[point.to_str().unwrap()]);
-    let (flushes, discards) = world
-        .exports()
-        .with_counters("fs", |c| (c.flushes.load(Ordering::Relaxed), c.discards.load(Ordering::Relaxed)))
-        .unwrap();
+    let (flushes, discards) = world.exports().io_of("fs").map(|io| (io.flush.requests, io.discard.requests)).unwrap();
     assert!(flushes >= 20, "{flushes} flushes reached the volume");
     assert!(discards > 0, "no discard reached the volume");
     for n in 10..20u8 {
@@ -180,10 +177,12 @@ fn discard_and_zero_reach_the_volume_and_read_as_zeros() {
         assert!(hole.iter().all(|&b| b == 0), "{args:?}");
         assert!(first.iter().chain(last).all(|&b| b == 0xA5), "{args:?} hit its neighbours");
     }
-    let counts =
-        world.exports().with_counters("d", |c| (c.discards.load(Ordering::Relaxed), c.zeroes.load(Ordering::Relaxed)));
-    let (discards, zeroes) = counts.unwrap();
-    assert!(discards > 0 && zeroes > 0, "{discards} discards, {zeroes} zeroes");
+    let counts = world.exports().io_of("d").unwrap();
+    assert!(counts.discard.requests > 0 && counts.zero.requests > 0, "{counts:?}");
+    // Two writes of 4 MiB, and one discard and one zeroing of 1 MiB each, however the kernel cut them.
+    assert_eq!([counts.write, counts.discard, counts.zero].map(|op| op.bytes), [8 << 20, 1 << 20, 1 << 20]);
+    assert!([counts.write, counts.discard, counts.zero].iter().all(|op| op.micros > 0), "{counts:?}");
+    assert_eq!((counts.failed(), counts.under_way), (0, 0));
     world.end();
 }
 

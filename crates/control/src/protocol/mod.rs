@@ -1,7 +1,7 @@
 //! The control protocol between commands and the server of a volume group.
 //!
 //! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. [`Outcome::Report`], which
-//! most commands ask for and which grows with the group, has a zero byte and then its compact form (postcard) instead: with ten
+//! most commands ask for, and [`Outcome::Io`] grow with the group; they have a zero byte and then its compact form (postcard) instead: with ten
 //! thousand volumes JSON would take longer than all the rest of a command. The client sends [`Request::Hello`] first, and then
 //! one request at a time. The server answers each with any number of [`Outcome::Progress`] and [`Outcome::Notice`] and then
 //! exactly one other outcome. A frame over [`FRAME_CAP`] or one that cannot be read ends the connection. Names are unique within the group, so requests name volumes by name.
@@ -10,6 +10,7 @@
 
 mod attributes;
 mod frame;
+mod io;
 mod outcome;
 mod report;
 mod request;
@@ -20,6 +21,7 @@ pub use attributes::{
     change_tags,
 };
 pub use frame::{FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_frame, write_outcome};
+pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport};
 pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
@@ -27,7 +29,7 @@ pub use rowen_engine::group::Layout;
 pub use status::{Filling, HeldVolume, PvStatus, StatusReport};
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 #[cfg(test)]
 #[path = "protocol_test.rs"]

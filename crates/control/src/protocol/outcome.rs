@@ -1,5 +1,6 @@
 //! What the server answers, but for the group itself ([`super::report`]).
 
+use super::io::IoReport;
 use super::report::{GroupReport, VolumePlaces};
 use super::status::StatusReport;
 use rowen_engine::group as engine;
@@ -31,6 +32,7 @@ pub enum Outcome {
     Check(CheckOutcome),
     Stats(StatsReport),
     Status(Box<StatusReport>),
+    Io(Box<IoReport>),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
     Progress {
         done: u64,

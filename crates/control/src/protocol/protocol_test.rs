@@ -28,6 +28,7 @@ fn frames_come_back_as_they_were_sent() {
         Request::Hello { version: VERSION, caller: caller() },
         Request::Snapshot { specs: vec![spec()], freeze: true },
         Request::SetAttributes { name: "a".into(), change: AttributeChange::default() },
+        Request::Io,
         Request::Stop,
     ];
     let mut bytes = Vec::new();
@@ -154,4 +155,18 @@ fn progress_and_notices_are_not_the_last_word() {
     assert!(Outcome::Progress { done: 1, total: 2, what: "nodes".into() }.is_interim());
     assert!(Outcome::Notice { message: "nearly full".into() }.is_interim());
     assert!(!Outcome::Ok.is_interim());
+}
+
+#[test]
+fn counters_are_sent_in_their_compact_form() {
+    let counts =
+        IoCounts { read: OpCounts { requests: 3, buckets: [1; BUCKETS], ..Default::default() }, ..Default::default() };
+    let volume = |n: u8| VolumeIo { name: format!("lv{n}"), uuid: Uuid([n; 16]), is_active: n % 2 == 0, counts };
+    let pvs = vec![PvIo { path: "/dev/sda".into(), uuid: Uuid([9; 16]), counts }];
+    let report = IoReport { open_micros: 7, pvs, volumes: (0..200).map(volume).collect() };
+    let outcome = Outcome::Io(Box::new(report));
+    let mut frame = Vec::new();
+    write_outcome(&mut frame, &outcome).unwrap();
+    assert!(frame.len() * 3 < encode(&outcome).unwrap().len(), "{} bytes", frame.len());
+    assert_eq!(read_frame::<Outcome>(&mut &frame[..]).unwrap(), Some(outcome));
 }

@@ -163,6 +163,8 @@ pub enum Request {
     Stats,
     /// Whether everything is all right. Answered by [`Outcome::Status`].
     Status,
+    /// What was read, written and waited for. Answered by [`Outcome::Io`].
+    Io,
     /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
     Destroy {
         force: bool,
@@ -219,7 +221,7 @@ impl Request {
         use Request::*;
         match self {
             Hello { .. } => Traits::QUERY,
-            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats | Status => Traits::LOOK,
+            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats | Status | Io => Traits::LOOK,
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
             CreateVolume { .. }

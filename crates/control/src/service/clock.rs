@@ -11,6 +11,7 @@ impl Service {
     pub fn look_around(&self) {
         self.extend_what_fills_up();
         self.warn(&mut |_| {});
+        self.forget_removed();
     }
 
     /// Extends what is fuller than its threshold.

@@ -93,6 +93,7 @@ impl Service {
             Request::FreeOn { on } => self.free_on(&on),
             Request::Stats => Ok(Outcome::Stats(self.group.stats().into())),
             Request::Status => Ok(Outcome::Status(Box::new(self.status()))),
+            Request::Io => Ok(Outcome::Io(Box::new(self.io()))),
             Request::Check => self.check(false),
             Request::Repair => self.check(true),
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, `held`, [`world`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
-//! | `nodes`, `group`, `warn`, `report`, `status` | devices of volumes; the group's attributes; what is told |
+//! | `nodes`, `group`, `warn`, `report`, `status`, `io` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
 //! | `merge`, `volumes`, `snapshot`, `activation`, `life` | commands |
 //! | `handle` | each request to what carries it out |
@@ -23,6 +23,7 @@ pub mod failure;
 mod group;
 mod handle;
 mod held;
+mod io;
 mod life;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;

@@ -566,3 +566,44 @@ fn a_group_that_stops_and_disks_that_fail_are_told_once() {
     assert_eq!(told("stopped after a failed write"), 1);
     assert!(memory.notes.state.lock().contains("stopped after a failed write"));
 }
+
+fn io(world: &Memory) -> IoReport {
+    match ask(world, Request::Io) {
+        Outcome::Io(report) => *report,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn counters_of_a_volume_live_as_long_as_it_does() {
+    let world = memory();
+    ["a", "b"].iter().for_each(|name| done(&world, create(name)));
+    let counts = |bytes| IoCounts { write: OpCounts { bytes, ..OpCounts::default() }, ..IoCounts::default() };
+    let id = |name: &str| world.service.group.find(name).unwrap();
+    world.devices.set_io(id("a"), counts(100));
+    world.devices.set_io(id("b"), counts(7));
+    world.set_disk_io(&[counts(512)]);
+    done(&world, Request::Deactivate { names: Some(names(&["a"])) });
+    done(&world, Request::Rename { from: "a".into(), to: "z".into() });
+    let seen = |world: &Memory| -> Vec<(String, bool, u64)> {
+        io(world).volumes.into_iter().map(|v| (v.name, v.is_active, v.counts.write.bytes)).collect()
+    };
+    assert_eq!(seen(&world), [("b".to_owned(), true, 7), ("z".to_owned(), false, 100)]);
+    done(&world, Request::Activate { names: Some(names(&["z"])), ignore_skip: false, auto: false });
+    assert_eq!(seen(&world)[1], ("z".to_owned(), true, 100));
+    done(&world, Request::Remove { names: names(&["z"]) });
+    assert_eq!(seen(&world), [("b".to_owned(), true, 7)]);
+    assert_eq!(world.devices.io().len(), 2);
+    world.service.look_around();
+    assert_eq!(world.devices.io().len(), 1, "what is removed is forgotten");
+    let disks = io(&world).pvs;
+    assert_eq!((disks[0].path.as_str(), disks[0].counts.write.bytes), ("/dev/a", 512));
+}
+
+#[test]
+fn counters_are_told_while_a_change_waits() {
+    let world = memory();
+    done(&world, create("a"));
+    let _change = world.service.change.lock();
+    assert_eq!(io(&world).volumes.len(), 1);
+}

@@ -4,12 +4,13 @@
 //! in memory.
 
 use super::failure::{Failure, Result, sentence};
-use crate::protocol::ErrorKind;
+use crate::protocol::{ErrorKind, IoCounts};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::runtime::Task;
-use rowen_engine::units::Uuid;
+use rowen_engine::units::{Uuid, VolumeId};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -116,6 +117,10 @@ pub trait Devices: Send + Sync {
     fn make_names_of(&self, group: &str) -> Done<()>;
     /// Takes back what [`make_names_of`](Self::make_names_of) made for another group.
     fn remove_names_of(&self, group: &str) -> Done<()>;
+    /// What was counted of each volume that was active since the group was opened.
+    fn io(&self) -> Vec<(VolumeId, IoCounts)>;
+    /// Drops the counters of all but these volumes.
+    fn keep_io(&self, volumes: &BTreeSet<VolumeId>);
     /// The group is called `group` from now on. The service can only end afterwards. `reached` is told of each step.
     fn move_to(&self, group: &str, reached: fn(&str)) -> Done<()>;
 }
@@ -148,6 +153,8 @@ pub trait Members: Send + Sync {
     fn is_same(&self, one: &Path, other: &Path) -> bool;
     /// What went wrong with a disk since it was opened, and whether it answers.
     fn faults(&self, pv: PvIndex) -> Faults;
+    /// What was counted of a disk since it was opened.
+    fn io(&self, pv: PvIndex) -> IoCounts;
     /// Looks again how large a disk is, and tells.
     fn rescan(&self, pv: PvIndex) -> Result<u64>;
     /// Whether the device lies on a volume of this group, at whatever distance.

@@ -1,6 +1,7 @@
 //! Which disks a flush asks.
 
 use super::{IoEngine, OpenMode, PvSet};
+use crate::meter::Meter;
 use crate::reactor::{IoRequest, Payload, Pool};
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, PvIndex, Segment, Segments, start};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ impl Lab {
     fn begun(&self) -> IoRequest {
         let (done, _) = rowen_engine::disk::completion();
         let (parts, covers) = self.disks.unflushed();
-        IoRequest { kind: DiskOpKind::Flush, parts, payload: Payload::Flush(covers), done }
+        IoRequest { kind: DiskOpKind::Flush, parts, payload: Payload::Flush(covers), done, begun: Meter::now() }
     }
 }
 
@@ -94,4 +95,19 @@ fn a_flush_that_is_not_done_spares_nobody_another() {
     new.finish(None);
     old.finish(None);
     assert_eq!(lab.unflushed(), [0; 0]);
+}
+
+#[test]
+fn what_reaches_a_disk_is_counted_there() {
+    let lab = Lab::new("counted");
+    lab.run(DiskOp::Flush);
+    lab.write(1);
+    lab.write(1);
+    lab.run(DiskOp::Read { segments: Lab::segments(2), buf: PageBuf::zeroed(4096) });
+    lab.run(DiskOp::Flush);
+    let counts = [0, 1, 2].map(|pv| lab.disks.io(PvIndex(pv)));
+    assert_eq!(counts.map(|io| io.flush.requests), [1, 2, 1]);
+    assert_eq!(counts.map(|io| (io.write.requests, io.write.bytes)), [(0, 0), (2, 8192), (0, 0)]);
+    assert_eq!(counts.map(|io| (io.read.requests, io.read.bytes)), [(0, 0), (0, 0), (1, 4096)]);
+    assert_eq!(counts.map(|io| (io.failed(), io.under_way)), [(0, 0); 3]);
 }

@@ -20,9 +20,11 @@ pub use error::{OpenError, Reason};
 pub use open::LEAST_SIZE;
 pub use record::Recorded;
 
+use crate::meter::Meter;
 use crate::reactor::{IoFile, IoRequest, Part, Payload, Pool, Shared};
 use open::Opened;
 use parking_lot::RwLock;
+use rowen_control::protocol::IoCounts;
 use rowen_control::service::world::Faults;
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
 use rustix::io::Errno;
@@ -195,6 +197,11 @@ impl PvSet {
         Faults { reads, writes, flushes, silent: pv.watch.look(&pv.file) }
     }
 
+    /// What was counted of a disk since it was opened.
+    pub fn io(&self, pv: PvIndex) -> IoCounts {
+        self.pvs.read().get(usize::from(pv.0)).map_or_else(IoCounts::default, |pv| pv.file.meter.counts())
+    }
+
     /// What an administrator should know of how the disks are used: one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let pvs = self.pvs.read();
@@ -297,7 +304,11 @@ impl Disks for PvSet {
             _ => self.parts(kind, &segments, payload.capacity()),
         };
         let request = match parts {
-            Ok(parts) => IoRequest { kind, parts, payload, done },
+            Ok(parts) => {
+                let begun = Meter::now();
+                parts.iter().for_each(|part| part.file.meter.add());
+                IoRequest { kind, parts, payload, done, begun }
+            }
             Err(error) => {
                 drop(payload);
                 if let Some(pv) = self.pvs.read().get(usize::from(error.pv.0)) {

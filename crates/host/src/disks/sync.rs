@@ -44,7 +44,10 @@ impl Helpers {
                 Ok(_) => state.threads += 1,
                 // Those that run already will come to it. Without any the request fails by being dropped.
                 Err(_) if state.threads > 0 => {}
-                Err(_) => drop(state.jobs.pop_back()),
+                Err(_) => {
+                    let job = state.jobs.pop_back();
+                    job.iter().flat_map(|job| &job.parts).for_each(|part| part.file.meter.withdraw());
+                }
             }
         }
         drop(state);
@@ -90,7 +93,9 @@ fn perform(mut job: Job) {
     };
     let mut error = None;
     for part in &job.parts {
-        if let Err(failed) = transfer(job.kind, part, base) {
+        let result = transfer(job.kind, part, base);
+        part.count(job.kind, job.begun, result.is_ok());
+        if let Err(failed) = result {
             error.get_or_insert(failed);
         }
     }

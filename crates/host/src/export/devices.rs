@@ -2,9 +2,11 @@
 
 use super::{Error, Exports, FrozenGuard, Node, Result, VolumeTarget, usage};
 use crate::reactor::Pool;
-use rowen_control::protocol::ErrorKind;
+use rowen_control::protocol::{ErrorKind, IoCounts};
 use rowen_control::service::world::{self, DeviceError, Devices, Done, HeldStill, User};
 use rowen_engine::group::{Volume, VolumeInfo};
+use rowen_engine::units::VolumeId;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -125,6 +127,14 @@ impl Devices for ExportedDevices {
 
     fn claimant(&self, node: &world::Node) -> Done<Option<User>> {
         told(usage::claimed_by(node.major, node.minor))
+    }
+
+    fn io(&self) -> Vec<(VolumeId, IoCounts)> {
+        self.exports.io().into_iter().map(|(id, counts)| (VolumeId(id), counts)).collect()
+    }
+
+    fn keep_io(&self, volumes: &BTreeSet<VolumeId>) {
+        self.exports.keep_io(|id| volumes.contains(&VolumeId(id)));
     }
 
     fn make_names_of(&self, group: &str) -> Done<()> {

@@ -35,6 +35,7 @@ pub use target::{BoxFuture, Errno, Target, VolumeTarget, errno_of};
 
 use crate::helper::hold::Held;
 use crate::keeper::{self, Entry};
+use crate::meter::Meter;
 use crate::reactor::{Pool, readable};
 use crate::{paths, planted};
 use dispatch::Dispatch;
@@ -47,6 +48,7 @@ use openers::Numbers;
 use openness::Openness;
 use parking_lot::{Condvar, Mutex};
 use remains::FROZEN;
+use rowen_control::protocol::IoCounts;
 use rowen_engine::runtime::Runtime;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -153,6 +155,8 @@ struct Inner {
     repeats: AtomicBool,
     openness: Openness,
     active: Mutex<BTreeMap<String, Export>>,
+    /// What was counted of volumes, by their numbers: of those that are active, and of those that were.
+    meters: Mutex<BTreeMap<u64, Arc<Meter>>>,
     /// One change at a time.
     change: Mutex<()>,
 }
@@ -184,6 +188,7 @@ impl Exports {
             repeats: AtomicBool::new(true),
             openness: Openness::default(),
             active: Mutex::default(),
+            meters: Mutex::default(),
             change: Mutex::new(()),
         });
         inner.watch_keeper()?;
@@ -317,9 +322,20 @@ impl Exports {
         self.inner.active.lock().get(name).map(|export| self.inner.node(name, export))
     }
 
-    /// Requests served by this process since it took the volume over.
-    pub fn with_counters<T>(&self, name: &str, look: impl FnOnce(&fuse::Counters) -> T) -> Option<T> {
-        self.inner.active.lock().get(name).map(|export| look(&export.connection.counters))
+    /// What was counted of each volume that this process served, by its number.
+    pub fn io(&self) -> Vec<(u64, IoCounts)> {
+        let meters: Vec<_> = self.inner.meters.lock().iter().map(|(id, meter)| (*id, meter.clone())).collect();
+        meters.into_iter().map(|(id, meter)| (id, meter.counts())).collect()
+    }
+
+    /// The same of one that is active.
+    pub fn io_of(&self, name: &str) -> Option<IoCounts> {
+        self.inner.active.lock().get(name).map(|export| export.connection.counts())
+    }
+
+    /// Drops the counters of all volumes but those of which `keeps` says so by their numbers.
+    pub fn keep_io(&self, keeps: impl Fn(u64) -> bool) {
+        self.inner.meters.lock().retain(|id, _| keeps(*id));
     }
 
     /// Whether a successor of this process can go on with what is active.
@@ -426,7 +442,8 @@ impl Inner {
 
     /// Starts serving on a worker.
     fn serve(&self, fd: Arc<OwnedFd>, target: Arc<dyn Target>) -> (Arc<Connection>, Arc<Ended>) {
-        let connection = Connection::new(fd, target, self.buffers.clone());
+        let meter = self.meters.lock().entry(target.id()).or_insert_with(|| Arc::new(Meter::for_one_thread())).clone();
+        let connection = Connection::new(fd, target, self.buffers.clone(), meter);
         let ended = Arc::new(Ended::default());
         let (serving, runtime, end) = (connection.clone(), self.runtime.clone(), ended.clone());
         self.dispatch.start(Box::pin(async move {

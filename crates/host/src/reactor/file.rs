@@ -4,6 +4,7 @@
 
 use super::mailbox::{Mailbox, Message};
 use super::worker;
+use crate::meter::{Meter, Op};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, DiskOpKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -36,8 +37,7 @@ impl FileTable {
     pub fn adopt(self: &Arc<Self>, fd: OwnedFd) -> IoFile {
         let slot = self.free.lock().pop();
         IoFile {
-            answered: AtomicU64::new(0),
-            failed: Default::default(),
+            meter: Meter::for_many_threads(),
             fd,
             slot,
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
@@ -50,11 +50,9 @@ impl FileTable {
 }
 
 /// An open file, shared by the requests that are under way to it.
-#[repr(C)]
 pub(crate) struct IoFile {
-    /// Requests that were answered. First, and so beside the count of those who share this, which each request changes anyway.
-    answered: AtomicU64,
-    failed: [AtomicU64; 3],
+    /// Counts the requests.
+    pub meter: Meter,
     fd: OwnedFd,
     slot: Option<u32>,
     /// Tells this file from the one that had the slot before.
@@ -67,32 +65,23 @@ pub(crate) struct IoFile {
 }
 
 impl IoFile {
-    /// A request was answered.
-    pub fn answered(&self) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many were.
+    /// How many requests were answered.
     pub fn answers(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+        self.meter.answers()
     }
 
     /// A request failed. Discards are advice, and that there is no room behind a file is not the disk's failure; a device says
     /// so of what lies beyond its end.
     pub fn failed(&self, error: &DiskError, is_device: bool) {
-        let kind = match error.op {
-            _ if error.is_no_room() && !is_device => return,
-            DiskOpKind::Read => 0,
-            DiskOpKind::Write => 1,
-            DiskOpKind::Flush => 2,
-            DiskOpKind::Discard => return,
-        };
-        self.failed[kind].fetch_add(1, Ordering::Relaxed);
+        let is_advice = error.op == DiskOpKind::Discard;
+        if !is_advice && (is_device || !error.is_no_room()) {
+            self.meter.fail(error.op.into());
+        }
     }
 
     /// How many reads, writes and flushes did.
     pub fn failures(&self) -> [u64; 3] {
-        self.failed.each_ref().map(|count| count.load(Ordering::Relaxed))
+        [Op::Read, Op::Write, Op::Flush].map(|op| self.meter.failed(op))
     }
 
     /// A change of the file is done, and about to be acknowledged.

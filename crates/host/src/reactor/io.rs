@@ -2,6 +2,7 @@
 
 use super::file::IoFile;
 use crate::disks::sys;
+use crate::meter::Begun;
 use rowen_engine::disk::{Completer, DiskError, DiskOpKind, PageBuf, PvIndex};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -45,12 +46,13 @@ pub(crate) struct IoRequest {
     pub parts: SmallVec<[Part; 2]>,
     pub payload: Payload,
     pub done: Completer,
+    pub begun: Begun,
 }
 
 impl IoRequest {
     /// Notes what it changed or made durable, gives back the buffer and the files, then the answer.
     pub fn finish(self, error: Option<DiskError>) {
-        let IoRequest { kind, parts, payload, done } = self;
+        let IoRequest { kind, parts, payload, done, begun: _ } = self;
         if matches!(kind, DiskOpKind::Write | DiskOpKind::Discard) {
             // Also when it failed: some of it may be done.
             parts.iter().for_each(|part| part.file.changed());
@@ -58,7 +60,6 @@ impl IoRequest {
         if let (Payload::Flush(covers), None) = (&payload, &error) {
             parts.iter().zip(covers).for_each(|(part, changes)| part.file.flushed(*changes));
         }
-        parts.iter().for_each(|part| part.file.answered());
         if let Some(error) = &error
             && let Some(part) = parts.iter().find(|part| part.pv == error.pv)
         {
@@ -81,6 +82,12 @@ impl IoRequest {
 }
 
 impl Part {
+    /// Counts a part that is answered: its file's failures are judged when the whole request is.
+    pub fn count(&self, kind: DiskOpKind, begun: Begun, is_done: bool) {
+        let bytes = if is_done { u64::from(self.len) } else { 0 };
+        self.file.meter.end(kind.into(), begun, Some(bytes));
+    }
+
     /// Whether this device ends before the part does, although it was larger when it was opened.
     fn is_cut_off(&self) -> bool {
         let end = self.offset + u64::from(self.len);

@@ -378,6 +378,7 @@ impl Ring {
             }
             Progress::Done => {}
         }
+        spec.count(kind, active.request.begun, matches!(outcome, Progress::Done));
         self.entries.remove(key);
         active.left -= 1;
         if active.left == 0 {

@@ -3,6 +3,7 @@
 use crate::devices::{self, Consent, NewMember};
 use crate::disks::PvSet;
 use crate::paths;
+use rowen_control::protocol::IoCounts;
 use rowen_control::service::failure::Result;
 use rowen_control::service::world::{Candidate, Faults, Members};
 use rowen_control::uuids;
@@ -51,6 +52,10 @@ impl Members for OpenMembers {
 
     fn faults(&self, pv: PvIndex) -> Faults {
         self.pvs.faults(pv)
+    }
+
+    fn io(&self, pv: PvIndex) -> IoCounts {
+        self.pvs.io(pv)
     }
 
     fn rescan(&self, pv: PvIndex) -> Result<u64> {

@@ -9,6 +9,7 @@
 mod devices;
 mod freezing;
 mod groups;
+mod io;
 mod life;
 mod planted;
 mod socket;
@@ -29,6 +30,7 @@ fn tests() -> Vec<Test> {
         devices::TESTS,
         freezing::TESTS,
         groups::TESTS,
+        io::TESTS,
         life::TESTS,
         socket::TESTS,
         stacks::TESTS,

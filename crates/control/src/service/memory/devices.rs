@@ -1,10 +1,11 @@
 //! Devices that are but names with users.
 
-use crate::protocol::ErrorKind;
+use crate::protocol::{ErrorKind, IoCounts};
 use crate::service::world::{DeviceError, Devices, Done, HeldStill, Node, User};
 use parking_lot::Mutex;
 use rowen_engine::group::{Volume, VolumeInfo};
-use std::collections::BTreeMap;
+use rowen_engine::units::VolumeId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub struct MemoryDevices {
     making: AtomicU32,
     /// Two were being made at the same moment.
     overlapped: AtomicBool,
+    counted: Mutex<BTreeMap<VolumeId, IoCounts>>,
 }
 
 impl MemoryDevices {
@@ -63,6 +65,13 @@ impl MemoryDevices {
         let time = *self.slow.lock();
         std::thread::sleep(time);
         self.making.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// So much was counted of a volume that is or was active.
+    pub fn set_io(&self, volume: VolumeId, counts: IoCounts) {
+        if let Some(known) = self.counted.lock().get_mut(&volume) {
+            *known = counts;
+        }
     }
 
     fn may(&self, call: &str) -> Done<()> {
@@ -105,6 +114,7 @@ impl Devices for MemoryDevices {
         let node = Node { name: info.name.clone(), major: 7, minor: *made, read_only };
         *made += 1;
         nodes.insert(info.name.clone(), node.clone());
+        self.counted.lock().entry(info.id).or_default();
         Ok(node)
     }
 
@@ -166,6 +176,14 @@ impl Devices for MemoryDevices {
 
     fn claimant(&self, node: &Node) -> Done<Option<User>> {
         Ok(self.user(node)?.filter(|user| *user != User::Other))
+    }
+
+    fn io(&self) -> Vec<(VolumeId, IoCounts)> {
+        self.counted.lock().iter().map(|(id, counts)| (*id, *counts)).collect()
+    }
+
+    fn keep_io(&self, volumes: &BTreeSet<VolumeId>) {
+        self.counted.lock().retain(|id, _| volumes.contains(id));
     }
 
     fn make_names_of(&self, _group: &str) -> Done<()> {

@@ -1,5 +1,6 @@
 //! Disks that hold what is written to them, until their server dies or the power fails.
 
+use crate::protocol::IoCounts;
 use crate::service::world::Faults;
 use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvGeometry, PvIndex, Segment};
@@ -67,6 +68,7 @@ pub struct MemoryDisks {
     pub(super) lies: AtomicBool,
     /// What is told of each disk.
     pub(super) faults: Mutex<Vec<Faults>>,
+    pub(super) counted: Mutex<Vec<IoCounts>>,
 }
 
 impl MemoryDisks {

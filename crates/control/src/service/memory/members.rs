@@ -1,7 +1,7 @@
 //! The disks of the group, and others that may join it.
 
 use super::disks::MemoryDisks;
-use crate::protocol::ErrorKind;
+use crate::protocol::{ErrorKind, IoCounts};
 use crate::service::failure::{Failure, Result};
 use crate::service::world::{Candidate, Faults, Members};
 use parking_lot::Mutex;
@@ -73,6 +73,10 @@ impl Members for MemoryMembers {
 
     fn faults(&self, pv: PvIndex) -> Faults {
         self.disks.faults.lock().get(usize::from(pv.0)).copied().unwrap_or_default()
+    }
+
+    fn io(&self, pv: PvIndex) -> IoCounts {
+        self.disks.counted.lock().get(usize::from(pv.0)).copied().unwrap_or_default()
     }
 
     fn rescan(&self, pv: PvIndex) -> Result<u64> {

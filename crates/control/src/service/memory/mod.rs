@@ -10,6 +10,7 @@ mod notes;
 use super::state::Service;
 use super::world::{Executor, Faults, World};
 use crate::lists::Lists;
+use crate::protocol::IoCounts;
 use crate::settings::Settings;
 pub use devices::MemoryDevices;
 pub use disks::Cut;
@@ -81,6 +82,11 @@ impl Memory {
     /// Flushes are acknowledged and do nothing from now on.
     pub fn lie(&self) {
         self.disks.lies.store(true, Ordering::SeqCst);
+    }
+
+    /// So much was counted of the disks, in order.
+    pub fn set_disk_io(&self, counts: &[IoCounts]) {
+        *self.disks.counted.lock() = counts.to_vec();
     }
 
     /// The disks are said to have behaved so, in order.

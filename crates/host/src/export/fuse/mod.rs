@@ -20,10 +20,12 @@ pub mod request;
 mod request_test;
 
 use super::target::{CLOSED, Errno, Target};
+use crate::meter::{Begun, Meter, Op};
 use crate::reactor::{REPLY_HEAD, Reply, readable, softirq_raised};
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
 use request::{Args, Request};
+use rowen_control::protocol::IoCounts;
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
 use rowen_engine::runtime::yield_now;
@@ -41,22 +43,6 @@ pub const MAX_WRITE: usize = 1 << 20;
 /// Requests read before others on the worker get a turn: their disk requests go out with one system call.
 const BATCH: usize = 32;
 
-/// Requests since the connection was served here.
-#[derive(Default)]
-pub struct Counters {
-    pub reads: AtomicU64,
-    pub writes: AtomicU64,
-    pub flushes: AtomicU64,
-    pub discards: AtomicU64,
-    pub zeroes: AtomicU64,
-    /// Requests that the kernel repeated to this process.
-    pub resent: AtomicU64,
-    pub errors: AtomicU64,
-}
-
-/// The kernel marks a repeated request's number with the highest bit.
-const RESENT: u64 = 1 << 63;
-
 /// One volume's connection to the kernel.
 pub struct Connection {
     fd: Arc<OwnedFd>,
@@ -65,7 +51,7 @@ pub struct Connection {
     budget: Arc<Budget>,
     under_way: UnderWay,
     stop: Stop,
-    pub counters: Counters,
+    meter: Arc<Meter>,
 }
 
 /// Where the next request lands. The split makes a WRITE's data start on a page, whatever its length: data of up to
@@ -77,7 +63,8 @@ struct Inbox {
 }
 
 impl Connection {
-    pub fn new(fd: Arc<OwnedFd>, target: Arc<dyn Target>, buffers: Arc<Buffers>) -> Arc<Connection> {
+    /// Serves `target` through `fd`, and counts with `meter`.
+    pub fn new(fd: Arc<OwnedFd>, target: Arc<dyn Target>, buffers: Arc<Buffers>, meter: Arc<Meter>) -> Arc<Connection> {
         Arc::new(Connection {
             fd,
             target,
@@ -85,8 +72,13 @@ impl Connection {
             budget: Budget::new(),
             under_way: UnderWay::default(),
             stop: Stop::default(),
-            counters: Counters::default(),
+            meter,
         })
+    }
+
+    /// What was counted of the volume.
+    pub fn counts(&self) -> IoCounts {
+        self.meter.counts()
     }
 
     /// Has [`Connection::serve`] read no more requests and return. What the kernel asks later waits for a successor, and so does
@@ -175,30 +167,32 @@ impl Connection {
         direct.copy_from_slice(&inbox.head[abi::IN_HEADER..]);
         spilled.copy_from_slice(&inbox.small.as_slice()[..spilled.len()]);
         let args = Args::new(&args[..(len - abi::IN_HEADER).min(abi::MAX_ARGS)]);
-        if header.unique & RESENT != 0 {
-            self.counters.resent.fetch_add(1, Ordering::Relaxed);
-        }
         let data = len.saturating_sub(abi::WRITE_HEADER);
         let request = request::parse(header.opcode, &args, data);
         let unique = header.unique;
+        let Some(op) = op_of(&request) else { return self.answer_at_once(unique, request) };
+        let begun = self.meter.begin();
         if let Err(errno) = self.admit(&request) {
-            return self.answer_now(unique, Err(errno), &[]);
+            self.answer_now(unique, Err(errno), &[]);
+            return self.meter.end(op, begun, None);
         }
         match request {
             Request::Write { offset, len } => {
                 let (buf, class, permit) = self.take_data(inbox, len as usize).await;
                 let this = self.clone();
-                self.start(runtime, async move { this.write(unique, offset, len, buf, class, permit).await });
+                self.start(
+                    runtime,
+                    async move { this.write(unique, begun, (offset, len), (buf, class, permit)).await },
+                );
             }
             Request::Read { offset, len } => {
                 let this = self.clone();
-                self.start(runtime, async move { this.read(unique, offset, len).await });
+                self.start(runtime, async move { this.read(unique, begun, offset, len).await });
             }
-            Request::Flush | Request::Discard { .. } | Request::WriteZeroes { .. } => {
+            _ => {
                 let this = self.clone();
-                self.start(runtime, async move { this.change(unique, request).await });
+                self.start(runtime, async move { this.change(unique, begun, op, request).await });
             }
-            _ => self.answer_at_once(unique, request),
         }
     }
 
@@ -246,11 +240,17 @@ impl Connection {
         );
     }
 
-    async fn write(&self, unique: u64, offset: u64, len: u32, buf: PageBuf, class: Class, permit: Permit) {
-        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+    async fn write(
+        &self,
+        unique: u64,
+        begun: Begun,
+        (offset, len): (u64, u32),
+        (buf, class, permit): (PageBuf, Class, Permit),
+    ) {
         let buf = Arc::new(buf);
         let outcome = self.target.write(offset, len, buf.clone()).await;
         self.answer(unique, outcome, &abi::WriteOut { size: len, pad: 0 }).await;
+        self.count(Op::Write, begun, outcome.map(|()| len.into()));
         // A failed write may still be held by the disk; such a buffer is freed by its last holder.
         if let Some(buf) = Arc::into_inner(buf) {
             self.buffers.give(class, buf);
@@ -258,11 +258,11 @@ impl Connection {
         drop(permit);
     }
 
-    async fn read(&self, unique: u64, offset: u64, len: u32) {
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+    async fn read(&self, unique: u64, begun: Begun, offset: u64, len: u32) {
         let len = u64::from(len).min(self.target.size().saturating_sub(offset)) as u32;
         if len == 0 {
-            return self.answer_now(unique, Ok(()), &[]);
+            self.answer_now(unique, Ok(()), &[]);
+            return self.count(Op::Read, begun, Ok(0));
         }
         let class = Class::of(len as usize);
         let permit = self.budget.permit(class).await;
@@ -273,22 +273,32 @@ impl Connection {
                 if let Some(buf) = self.send(unique, reply).await {
                     self.buffers.give(class, buf);
                 }
+                self.count(Op::Read, begun, Ok(len.into()));
             }
-            Err(errno) => self.answer(unique, Err(errno), &()).await,
+            Err(errno) => {
+                self.answer(unique, Err(errno), &()).await;
+                self.count(Op::Read, begun, Err(errno));
+            }
         }
         drop(permit);
     }
 
-    async fn change(&self, unique: u64, request: Request) {
-        let (counter, outcome) = match request {
-            Request::Discard { offset, len } => (&self.counters.discards, self.target.discard(offset, len).await),
-            Request::WriteZeroes { offset, len } => {
-                (&self.counters.zeroes, self.target.write_zeroes(offset, len).await)
-            }
-            _ => (&self.counters.flushes, self.target.flush().await),
+    async fn change(&self, unique: u64, begun: Begun, op: Op, request: Request) {
+        let (bytes, outcome) = match request {
+            Request::Discard { offset, len } => (len, self.target.discard(offset, len).await),
+            Request::WriteZeroes { offset, len } => (len, self.target.write_zeroes(offset, len).await),
+            _ => (0, self.target.flush().await),
         };
-        counter.fetch_add(1, Ordering::Relaxed);
         self.answer(unique, outcome, &()).await;
+        self.count(op, begun, outcome.map(|()| bytes));
+    }
+
+    /// Counts a request that was answered, or is left to a successor.
+    fn count(&self, op: Op, begun: Begun, outcome: Result<u64, Errno>) {
+        match outcome {
+            Err(CLOSED) if self.stop.is_stopped() => self.meter.withdraw(),
+            outcome => self.meter.end(op, begun, outcome.ok()),
+        }
     }
 
     /// Requests that need nothing of the volume but its size.
@@ -342,7 +352,7 @@ impl Connection {
         let data = bytemuck::bytes_of(data);
         let header = match outcome {
             Ok(()) => abi::OutHeader::answer(unique, data.len()),
-            Err(errno) => self.refusal(unique, errno),
+            Err(errno) => Self::refusal(unique, errno),
         };
         let len = header.len as usize;
         head[..size_of::<abi::OutHeader>()].copy_from_slice(bytemuck::bytes_of(&header));
@@ -363,15 +373,14 @@ impl Connection {
     fn answer_now(&self, unique: u64, outcome: Result<(), Errno>, data: &[u8]) {
         let (header, data) = match outcome {
             Ok(()) => (abi::OutHeader::answer(unique, data.len()), data),
-            Err(errno) => (self.refusal(unique, errno), &[][..]),
+            Err(errno) => (Self::refusal(unique, errno), &[][..]),
         };
         let sent = mount::send(&self.fd, &header, data);
         softirq_raised();
         self.judge(unique, sent);
     }
 
-    fn refusal(&self, unique: u64, errno: Errno) -> abi::OutHeader {
-        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+    fn refusal(unique: u64, errno: Errno) -> abi::OutHeader {
         abi::OutHeader::error(unique, -if errno == CLOSED { libc::EIO } else { errno })
     }
 
@@ -382,6 +391,18 @@ impl Connection {
         {
             eprintln!("an answer to request {unique:#x} was refused: {e}");
         }
+    }
+}
+
+/// What kind of request for data it is; none: it needs nothing of the volume but its size.
+fn op_of(request: &Request) -> Option<Op> {
+    match request {
+        Request::Read { .. } => Some(Op::Read),
+        Request::Write { .. } => Some(Op::Write),
+        Request::Flush => Some(Op::Flush),
+        Request::Discard { .. } => Some(Op::Discard),
+        Request::WriteZeroes { .. } => Some(Op::Zero),
+        _ => None,
     }
 }
 

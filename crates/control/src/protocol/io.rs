@@ -1,0 +1,194 @@
+//! What a server counted of the requests to its volumes and disks, and what follows from it: rates and latencies.
+//!
+//! All counters only rise. They begin at zero when a server opens the group. The difference of two looks at one server
+//! ([`OpCounts::since`]) is what was done in between.
+
+use super::attributes::hex;
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+
+/// Number of buckets of a latency histogram.
+pub const BUCKETS: usize = 23;
+/// The first bucket has latencies below two to the power of this, in microseconds.
+const FIRST: u32 = 3;
+
+/// The bucket that counts a latency of `micros` microseconds. The last one has everything from 16.8 s.
+pub fn bucket_of(micros: u64) -> usize {
+    let bits = u64::BITS - micros.leading_zeros();
+    (bits.saturating_sub(FIRST) as usize).min(BUCKETS - 1)
+}
+
+/// The latency in microseconds that a bucket's latencies are below; the last bucket has none.
+pub fn bucket_end(bucket: usize) -> Option<u64> {
+    (bucket + 1 < BUCKETS).then(|| 1 << (bucket as u32 + FIRST))
+}
+
+/// The least latency of a bucket, in microseconds.
+fn bucket_start(bucket: usize) -> u64 {
+    bucket.checked_sub(1).and_then(bucket_end).unwrap_or(0)
+}
+
+/// What was counted of one kind of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpCounts {
+    /// Requests that were answered, also those that failed.
+    pub requests: u64,
+    pub failed: u64,
+    /// Bytes of the requests that did not fail.
+    pub bytes: u64,
+    /// The sum of all latencies.
+    pub micros: u64,
+    /// How many requests took how long ([`bucket_of`]).
+    pub buckets: [u64; BUCKETS],
+}
+
+/// A latency that a histogram gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Latency {
+    /// So many microseconds.
+    Micros(f64),
+    /// In the last bucket, which begins at so many microseconds and has no end.
+    From(u64),
+}
+
+impl OpCounts {
+    /// What was done since `earlier`, an older look at the same server.
+    pub fn since(&self, earlier: &OpCounts) -> OpCounts {
+        OpCounts {
+            requests: self.requests.saturating_sub(earlier.requests),
+            failed: self.failed.saturating_sub(earlier.failed),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            micros: self.micros.saturating_sub(earlier.micros),
+            buckets: std::array::from_fn(|at| self.buckets[at].saturating_sub(earlier.buckets[at])),
+        }
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &OpCounts) -> OpCounts {
+        OpCounts {
+            requests: self.requests.saturating_add(other.requests),
+            failed: self.failed.saturating_add(other.failed),
+            bytes: self.bytes.saturating_add(other.bytes),
+            micros: self.micros.saturating_add(other.micros),
+            buckets: std::array::from_fn(|at| self.buckets[at].saturating_add(other.buckets[at])),
+        }
+    }
+
+    /// The mean latency in microseconds; none without requests.
+    pub fn mean(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.micros as f64 / self.requests as f64)
+    }
+
+    /// The latency that a share of the requests does not exceed. Within a bucket, latencies are taken to be spread evenly, as
+    /// Prometheus does.
+    pub fn percentile(&self, share: f64) -> Option<Latency> {
+        let total: u128 = self.buckets.iter().map(|count| u128::from(*count)).sum();
+        if total == 0 {
+            return None;
+        }
+        let wanted = (share.clamp(0.0, 1.0) * total as f64).max(1.0);
+        let mut below = 0.0;
+        for (bucket, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = *count as f64;
+            if below + count >= wanted {
+                return Some(within(bucket, ((wanted - below) / count).min(1.0)));
+            }
+            below += count;
+        }
+        self.longest()
+    }
+
+    /// The end of the last bucket that has a request: no request took longer.
+    pub fn longest(&self) -> Option<Latency> {
+        self.buckets.iter().rposition(|count| *count > 0).map(|bucket| within(bucket, 1.0))
+    }
+}
+
+/// The latency at a share of a bucket's width.
+fn within(bucket: usize, share: f64) -> Latency {
+    let start = bucket_start(bucket);
+    match bucket_end(bucket) {
+        Some(end) => Latency::Micros(start as f64 + (end - start) as f64 * share),
+        None => Latency::From(start),
+    }
+}
+
+/// What was counted of a volume or a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoCounts {
+    pub read: OpCounts,
+    pub write: OpCounts,
+    pub flush: OpCounts,
+    pub discard: OpCounts,
+    /// Requests for a range to read as zeros. Disks get none.
+    pub zero: OpCounts,
+    /// Requests that came and are not answered yet.
+    pub under_way: u64,
+}
+
+impl IoCounts {
+    /// Each kind of request with its name.
+    pub fn each(&self) -> [(&'static str, &OpCounts); 5] {
+        let IoCounts { read, write, flush, discard, zero, .. } = self;
+        [("read", read), ("write", write), ("flush", flush), ("discard", discard), ("zero", zero)]
+    }
+
+    fn with(&self, other: &IoCounts, both: impl Fn(&OpCounts, &OpCounts) -> OpCounts) -> IoCounts {
+        IoCounts {
+            read: both(&self.read, &other.read),
+            write: both(&self.write, &other.write),
+            flush: both(&self.flush, &other.flush),
+            discard: both(&self.discard, &other.discard),
+            zero: both(&self.zero, &other.zero),
+            under_way: self.under_way,
+        }
+    }
+
+    /// What was done since `earlier`, and what is under way now.
+    pub fn since(&self, earlier: &IoCounts) -> IoCounts {
+        self.with(earlier, OpCounts::since)
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &IoCounts) -> IoCounts {
+        let under_way = self.under_way.saturating_add(other.under_way);
+        IoCounts { under_way, ..self.with(other, OpCounts::plus) }
+    }
+
+    /// Requests that failed.
+    pub fn failed(&self) -> u64 {
+        self.each().iter().fold(0, |sum, (_, op)| sum.saturating_add(op.failed))
+    }
+}
+
+/// What was counted of a physical volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PvIo {
+    pub path: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub counts: IoCounts,
+}
+
+/// What was counted of a logical volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeIo {
+    pub name: String,
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    pub is_active: bool,
+    pub counts: IoCounts,
+}
+
+/// What a server counted since it opened the group. Volumes that were not active since then are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoReport {
+    /// How long the group has been open.
+    pub open_micros: u64,
+    pub pvs: Vec<PvIo>,
+    pub volumes: Vec<VolumeIo>,
+}
+
+#[cfg(test)]
+#[path = "io_test.rs"]
+mod tests;
