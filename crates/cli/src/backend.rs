@@ -4,9 +4,11 @@
 use crate::failure::Failure;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::Survey;
+use rowen_control::status::{IoSeen, Survey};
 use rowen_engine::units::Uuid;
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::time::Duration;
 
 /// A physical volume as its label tells, without a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,13 @@ pub trait Backend {
     fn is_running(&mut self, group: &str) -> Answer<bool>;
     /// What is seen of these groups, or of all, whatever hangs; nothing is started, changed or waited for longer than 2 s.
     fn survey(&mut self, groups: &[String]) -> Survey;
+    /// The same, with what servers counted.
+    fn survey_with_counters(&mut self, groups: &[String]) -> Survey;
+    /// What the servers of these groups, or of all that have one, counted of requests; as with [`survey`](Self::survey) nothing is
+    /// started, changed or waited for longer than 2 s.
+    fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen>;
+    /// Waits.
+    fn pause(&mut self, time: Duration);
     /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// Verifies a group that nothing has open.

@@ -4,6 +4,9 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+/// Lines of a screen that does not say how many it has.
+const USUAL_HEIGHT: usize = 24;
+
 /// A command's standard streams; tests use buffers.
 pub struct Console<'a> {
     out: &'a mut dyn Write,
@@ -15,15 +18,28 @@ pub struct Console<'a> {
     /// Whether `err` is a screen, on which a line can be written over.
     shows_progress: bool,
     progress_is_shown: bool,
+    /// Lines of the screen.
+    height: usize,
 }
 
 impl<'a> Console<'a> {
     pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write, answers: Option<&'a mut dyn BufRead>) -> Console<'a> {
-        Console { out, err, answers, is_silent: false, shows_progress: false, progress_is_shown: false }
+        Console {
+            out,
+            err,
+            answers,
+            is_silent: false,
+            shows_progress: false,
+            progress_is_shown: false,
+            height: USUAL_HEIGHT,
+        }
     }
 
-    /// Shows progress where standard error is a screen.
+    /// Shows progress where standard error is a screen, and knows how high the screen of standard output is.
     pub fn with_progress(mut self) -> Self {
+        // One that says it has hardly any lines has not been asked how many.
+        let lines = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
+        self.height = lines.ok().filter(|lines| *lines > 3).unwrap_or(USUAL_HEIGHT);
         self.shows_progress = io::stderr().is_terminal();
         self
     }
@@ -31,6 +47,11 @@ impl<'a> Console<'a> {
     /// Whether lines about what was done are left out.
     pub fn set_silent(&mut self, is_silent: bool) {
         self.is_silent = is_silent;
+    }
+
+    /// Lines of the screen on which output is shown; where it is shown on none, of a usual one.
+    pub fn height(&self) -> usize {
+        self.height
     }
 
     /// A line on standard output.

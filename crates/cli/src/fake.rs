@@ -8,7 +8,7 @@ use rowen_control::protocol::*;
 use rowen_control::service::memory::{Memory, Outside};
 use rowen_control::service::world::{Faults, Members, User};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::{KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
+use rowen_control::status::{Counters, IoSeen, KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
@@ -65,6 +65,11 @@ pub struct Fake {
     /// What else is seen of groups when all is looked at, and devices that do not answer.
     pub seen: Vec<Seen>,
     pub silent: Vec<String>,
+    /// Servers of other groups when they are asked what they counted.
+    pub io_seen: BTreeMap<String, IoSeen>,
+    /// How long was waited between reports, and what happens then.
+    pub pauses: Vec<Duration>,
+    pub between: Option<fn(&mut Fake)>,
     /// A group that is removed by somebody as soon as all groups were looked for.
     pub leaving: Option<String>,
     made: u8,
@@ -130,6 +135,16 @@ impl Fake {
     /// The group's disks take no writes any more.
     pub fn break_disks(&self, group: &str) {
         self.groups[group].die_at(1);
+    }
+
+    /// So much was counted since the group was opened, which is so long ago.
+    pub fn set_io(&self, group: &str, open: Duration, volumes: &[(&str, IoCounts)], disks: &[IoCounts]) {
+        let memory = &self.groups[group];
+        *memory.notes.open_for.lock() = open;
+        for (name, counts) in volumes {
+            memory.devices.set_io(memory.service.group.find(name).expect("a volume of the group"), *counts);
+        }
+        memory.set_disk_io(disks);
     }
 
     /// The group's disks are said to have behaved so.
@@ -294,6 +309,35 @@ impl Backend for Fake {
         });
         let groups = served.chain(self.seen.iter().cloned()).filter(is_wanted).collect();
         Survey { groups, silent_devices: self.silent.clone(), ..Survey::default() }
+    }
+
+    fn survey_with_counters(&mut self, groups: &[String]) -> Survey {
+        let mut survey = self.survey(groups);
+        for seen in &mut survey.groups {
+            let counters =
+                |memory: &Memory| Counters { io: memory.service.io(), stats: memory.service.group.stats().into() };
+            seen.counters = self.groups.get(&seen.name).map(counters).map(Box::new);
+        }
+        survey
+    }
+
+    fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {
+        let is_wanted = |name: &String| groups.is_empty() || groups.contains(name);
+        let told = |memory: &Memory| IoSeen::Told { pid: 1234, io: Box::new(memory.service.io()) };
+        let served = self.groups.iter().map(|(name, memory)| (name.clone(), told(memory)));
+        let others = self.io_seen.iter().map(|(name, seen)| (name.clone(), seen.clone()));
+        let mut seen: BTreeMap<String, IoSeen> = served.chain(others).filter(|(name, _)| is_wanted(name)).collect();
+        for name in groups {
+            seen.entry(name.clone()).or_default();
+        }
+        seen
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.pauses.push(time);
+        if let Some(between) = self.between {
+            between(self);
+        }
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {

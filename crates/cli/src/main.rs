@@ -26,6 +26,8 @@ mod fake;
 #[cfg(test)]
 mod fuzz_test;
 #[cfg(test)]
+mod iostat_test;
+#[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod transcript_test;
 

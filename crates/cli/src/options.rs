@@ -338,6 +338,7 @@ options! {
     ListGroup None, "listvg", Kind::Flag, "Show the group of the device.";
     Unhealthy Some('x'), "unhealthy", Kind::Flag, "Only groups with which something is wrong.";
     Json None, "json", Kind::Flag, "As one JSON object.";
+    Latencies Some('l'), "latencies", Kind::Flag, "Show latencies: mean, median, 99th percentile and longest.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }
 

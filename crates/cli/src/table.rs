@@ -3,8 +3,8 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    config, display, documents, info, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv, pv_edit,
-    refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
+    config, display, documents, info, iostat, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv,
+    pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -998,7 +998,7 @@ pub const COMMANDS: &[Command] = &[
         name: "tree",
         summary: "Show which volume came from which, and what each of them holds",
         is_lvm: false,
-        forms: &["[VG|VG/LV|@Tag]..."],
+        forms: &["[ VG | VG/LV | @Tag ... ]"],
         operands: Operands::Volumes,
         options: &[UnitsShown, Json],
         examples: &[
@@ -1010,6 +1010,21 @@ pub const COMMANDS: &[Command] = &[
             ("rowen tree --json vg0", "the same for a program, in bytes"),
         ],
         run: tree::tree,
+    },
+    Command {
+        name: "iostat",
+        summary: "Show requests, bytes and latencies of volume groups, their disks and volumes",
+        is_lvm: false,
+        forms: &["[ VG | VG/LV ... ] [ Seconds [ Count ] ]"],
+        operands: Operands::Volumes,
+        options: &[Latencies, Json],
+        examples: &[
+            ("rowen iostat", "what each group has done since its server opened it"),
+            ("rowen iostat vg0 5", "and then what it does, every five seconds"),
+            ("rowen iostat -l vg0/root vg0/home 1 10", "latencies of two volumes, ten reports"),
+            ("rowen iostat --json vg0", "the counters as they are, with the histograms of latencies"),
+        ],
+        run: iostat::iostat,
     },
     Command {
         name: "stats",

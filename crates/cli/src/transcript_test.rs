@@ -7,7 +7,7 @@ use rowen_control::service::world::Faults;
 use rowen_control::status::{Process, Seen, ServerSeen};
 
 /// Runs a session and compares each command with what it should print.
-fn play(world: &mut Fake, session: &str) {
+pub fn play(world: &mut Fake, session: &str) {
     let mut command: Option<(String, Printed)> = None;
     for line in session.lines().map(|line| line.trim_start_matches(' ')) {
         if let Some(typed) = line.strip_prefix("$ ") {
@@ -220,7 +220,7 @@ fn physical_volumes_and_groups() {
     );
 }
 
-fn with_group() -> Fake {
+pub fn with_group() -> Fake {
     let mut world = Fake::new();
     play(
         &mut world,

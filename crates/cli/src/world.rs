@@ -4,11 +4,12 @@ use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
 use crate::failure::exit;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::Survey;
+use rowen_control::status::{IoSeen, Survey};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
 use rowen_host::{archive, helper, keeper, server, settings};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -118,6 +119,18 @@ impl Backend for Host {
 
     fn survey(&mut self, groups: &[String]) -> Survey {
         rowen_host::survey::survey(groups)
+    }
+
+    fn survey_with_counters(&mut self, groups: &[String]) -> Survey {
+        rowen_host::survey::survey_with_counters(groups)
+    }
+
+    fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {
+        rowen_host::survey::io(groups)
+    }
+
+    fn pause(&mut self, time: Duration) {
+        std::thread::sleep(time);
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {

@@ -11,7 +11,7 @@ use crate::{archive, devices, keeper, paths, planted, processes};
 use devices::Scan;
 use rowen_control::names;
 use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
-use rowen_control::status::{LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
+use rowen_control::status::{Counters, IoSeen, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use rowen_control::uuids::lvm_text;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -42,6 +42,58 @@ type Devices = Result<(Scan, Vec<PathBuf>), String>;
 
 /// Looks at the groups of these names, or at all.
 pub fn survey(wanted: &[String]) -> Survey {
+    look_around(wanted, false)
+}
+
+/// The same, with what the servers counted.
+pub fn survey_with_counters(wanted: &[String]) -> Survey {
+    look_around(wanted, true)
+}
+
+/// What the servers of these groups, or of all that have one, counted of requests. Devices are not looked at.
+pub fn io(wanted: &[String]) -> BTreeMap<String, IoSeen> {
+    let deadline = Instant::now() + LIMIT;
+    let names = if wanted.is_empty() { groups_of_run_dir() } else { wanted.to_vec() };
+    let (say, hear) = mpsc::channel();
+    let mut seen = BTreeMap::new();
+    for name in names {
+        if names::check_form(&name).is_err() {
+            seen.insert(name, IoSeen::None);
+            continue;
+        }
+        let say = say.clone();
+        let ask = {
+            let name = name.clone();
+            move || drop(say.send((name.clone(), ask_for_io(&name, deadline))))
+        };
+        let unknown = if is_locked(&name) { IoSeen::Silent } else { IoSeen::None };
+        start("rowen-ask", ask);
+        seen.insert(name, unknown);
+    }
+    drop(say);
+    while let Ok((name, found)) = hear.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
+        seen.insert(name, found);
+    }
+    if wanted.is_empty() {
+        // A run directory alone is no group.
+        seen.retain(|_, found| *found != IoSeen::None);
+    }
+    seen
+}
+
+fn ask_for_io(group: &str, deadline: Instant) -> IoSeen {
+    let heard = converse(group, "rowen iostat", &[Request::Io], deadline.saturating_duration_since(Instant::now()));
+    let Some(Heard { process, mut answers, .. }) = heard else {
+        return if is_locked(group) { IoSeen::Opening } else { IoSeen::None };
+    };
+    match answers.pop() {
+        Some(Outcome::Io(io)) => IoSeen::Told { pid: process.map_or(0, |process| process.pid), io },
+        Some(Outcome::Error { kind: ErrorKind::Version, message }) => IoSeen::Refused(message),
+        Some(_) | None => IoSeen::Silent,
+    }
+}
+
+fn look_around(wanted: &[String], with_counters: bool) -> Survey {
     let limit = if planted::is("waits_to_know") { Duration::from_secs(3600) } else { LIMIT };
     let deadline = Instant::now() + limit;
     let (say, hear) = mpsc::channel();
@@ -50,7 +102,7 @@ pub fn survey(wanted: &[String]) -> Survey {
         let say = say.clone();
         let ask = {
             let name = name.clone();
-            move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline)))))
+            move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline, with_counters)))))
         };
         // Until it has told more, it is one that does not answer.
         let server = if is_locked(&name) { ServerSeen::Silent(noted(&name)) } else { ServerSeen::None };
@@ -117,12 +169,13 @@ fn noted(group: &str) -> Option<Process> {
     Some(processes::see(pid))
 }
 
-fn look_at(group: &str, deadline: Instant) -> Seen {
+fn look_at(group: &str, deadline: Instant, with_counters: bool) -> Seen {
     let directory = paths::group_dir(group);
     let left = || deadline.saturating_duration_since(Instant::now());
     // The keeper answers at once, or not at all.
     let keeper = keeper::look(group, left() / 4);
-    let server = ask_server(group, left()).unwrap_or_else(|| absent_or_opening(group));
+    let asked = ask_server(group, left(), with_counters);
+    let (server, counters) = asked.unwrap_or_else(|| (absent_or_opening(group), None));
     let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     let frozen = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"frozen-")).count();
     Seen {
@@ -133,6 +186,7 @@ fn look_at(group: &str, deadline: Instant) -> Seen {
         devices: devices::stack::volumes_of(&directory) as u64,
         frozen: frozen as u64,
         log: log_of(group),
+        counters,
     }
 }
 
@@ -148,45 +202,74 @@ fn absent_or_opening(group: &str) -> ServerSeen {
     }
 }
 
-/// What the group's server says; none: nobody listens.
-fn ask_server(group: &str, limit: Duration) -> Option<ServerSeen> {
+/// What a server answered.
+struct Heard {
+    process: Option<Process>,
+    /// One for each request, until one was refused or not answered in time.
+    answers: Vec<Outcome>,
+}
+
+/// What the group's server says of itself, and what it counted; none: nobody listens.
+fn ask_server(group: &str, limit: Duration, with_counters: bool) -> Option<(ServerSeen, Option<Box<Counters>>)> {
+    let requests = [Request::Status, Request::Io, Request::Stats];
+    let requests = if with_counters { &requests[..] } else { &requests[..1] };
+    let Heard { process, answers } = converse(group, "rowen status", requests, limit)?;
+    let pid = process.map(|process| process.pid);
+    let mut answers = answers.into_iter();
+    let server = match answers.next() {
+        Some(Outcome::Status(report)) => ServerSeen::Answered { pid: pid.unwrap_or(0), report },
+        Some(Outcome::Error { kind: ErrorKind::Version, message }) => ServerSeen::Refused { pid, why: message },
+        Some(_) | None => ServerSeen::Silent(process.map(|process| processes::see(process.pid)).or(process)),
+    };
+    let counters = match (answers.next(), answers.next()) {
+        (Some(Outcome::Io(io)), Some(Outcome::Stats(stats))) => Some(Box::new(Counters { io: *io, stats })),
+        _ => None,
+    };
+    Some((server, counters))
+}
+
+/// Asks the group's server one thing after the other, within the limit; none: nobody listens, or it is ending.
+fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -> Option<Heard> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
     match rustix::net::connect(&socket, &Reach::of(paths::control_socket(group)).ok()?.address().ok()?) {
         Ok(()) => {}
         // So many wait for an answer already that there is no room for another.
-        Err(Errno::AGAIN) => return Some(ServerSeen::Silent(noted(group))),
+        Err(Errno::AGAIN) => return Some(Heard { process: noted(group), answers: Vec::new() }),
         Err(_) => return None,
     }
     let process = sockets::peer(&socket).map(processes::see);
-    let pid = process.map(|process| process.pid);
-    let answer = || -> io::Result<Outcome> {
+    let mut answers = Vec::with_capacity(requests.len());
+    let ask_all = || -> io::Result<()> {
         let mut stream = UnixStream::from(socket);
         stream.set_nonblocking(false)?;
         let deadline = Instant::now() + limit;
         let left = || Some(deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
-        stream.set_write_timeout(left())?;
-        let caller = Caller { command: "rowen status".to_owned(), ..Caller::default() };
-        let greeting = protocol::encode(&Request::Hello { version: protocol::VERSION, caller })?;
-        stream.write_all(&[greeting, protocol::encode(&Request::Status)?].concat())?;
-        loop {
-            stream.set_read_timeout(left())?;
-            match protocol::read_frame::<Outcome>(&mut stream)? {
-                Some(Outcome::Hello { .. }) => {}
-                Some(outcome) if outcome.is_interim() => {}
-                Some(outcome) => return Ok(outcome),
-                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        let caller = Caller { command: command.to_owned(), ..Caller::default() };
+        let mut frame = protocol::encode(&Request::Hello { version: protocol::VERSION, caller })?;
+        for request in requests {
+            frame.extend(protocol::encode(request)?);
+            stream.set_write_timeout(left())?;
+            stream.write_all(&std::mem::take(&mut frame))?;
+            loop {
+                stream.set_read_timeout(left())?;
+                match protocol::read_frame::<Outcome>(&mut stream)? {
+                    Some(Outcome::Hello { .. }) => {}
+                    Some(outcome) if outcome.is_interim() => {}
+                    Some(outcome) => {
+                        answers.push(outcome);
+                        break;
+                    }
+                    None => return Err(io::ErrorKind::UnexpectedEof.into()),
+                }
             }
         }
+        Ok(())
     };
-    Some(match answer() {
-        Ok(Outcome::Status(report)) => ServerSeen::Answered { pid: pid.unwrap_or(0), report },
-        Ok(Outcome::Error { kind: ErrorKind::Version, message }) => ServerSeen::Refused { pid, why: message },
-        // It is ending.
-        Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => return None,
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return None,
-        Ok(_) | Err(_) => ServerSeen::Silent(pid.map(processes::see).or(process)),
-    })
+    let end = ask_all().err().map(|error| error.kind());
+    let is_ending = matches!(answers.first(), Some(Outcome::Error { kind: ErrorKind::Closed, .. }))
+        || (answers.is_empty() && end == Some(io::ErrorKind::UnexpectedEof));
+    (!is_ending).then_some(Heard { process, answers })
 }
 
 fn look_at_devices(deadline: Instant) -> Devices {

@@ -7,6 +7,7 @@ pub mod documents;
 pub mod filesystem;
 pub mod groups;
 pub mod info;
+pub mod iostat;
 pub mod lvchange;
 pub mod lvconvert;
 pub mod lvcreate;

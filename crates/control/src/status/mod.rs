@@ -9,7 +9,9 @@ mod seen;
 mod told;
 
 pub use judge::{duration, failures, judge};
-pub use seen::{KeeperSeen, KeeperTold, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
+pub use seen::{
+    Counters, IoSeen, KeeperSeen, KeeperTold, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey,
+};
 pub use told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What was seen of the groups of a host, by whoever looked: the evidence.
 
-use crate::protocol::StatusReport;
+use crate::protocol::{IoReport, StatsReport, StatusReport};
 
 /// A host's groups, and what else was noticed.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,32 @@ pub struct Seen {
     pub frozen: u64,
     /// Where the server's log is.
     pub log: String,
+    /// What the server counted, where that was asked for and came in time.
+    pub counters: Option<Box<Counters>>,
+}
+
+/// What a server counted since it opened the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub io: IoReport,
+    pub stats: StatsReport,
+}
+
+/// What a group's server did when it was asked for its counters of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum IoSeen {
+    #[default]
+    None,
+    Told {
+        pid: u32,
+        io: Box<IoReport>,
+    },
+    /// Its socket is there, and no answer came.
+    Silent,
+    /// It takes no requests yet, or no more.
+    Opening,
+    /// It answered that it does not speak to this program; why.
+    Refused(String),
 }
 
 /// A process that is there, by its number.
