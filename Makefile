@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -71,6 +71,10 @@ test-boot: build ## the Debian package under a real systemd and udevd, in QEMU (
 	.ci/packages boot
 	$(SUDO) packaging/boot/test $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/boot
 
+test-metrics: build ## what rowen metrics says, and the alert rules, by Prometheus' own promtool (root; installs it)
+	.ci/packages metrics
+	$(SUDO) packaging/metrics/test $(TARGET)/rowen
+
 test-conformance: ## the same commands on the real LVM2 and on Rowen (root; 5 minutes; installs both)
 	.ci/run conformance
 
@@ -131,7 +135,7 @@ pictures: ## make the pictures of docs/ from their sources (installs graphviz)
 
 SHARE := $(DESTDIR)$(PREFIX)/share
 LIB := $(DESTDIR)$(PREFIX)/lib
-UNITS := $(notdir $(wildcard packaging/systemd/*.service))
+UNITS := $(notdir $(wildcard packaging/systemd/*.service packaging/systemd/*.timer))
 
 install: man ## install rowen, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
@@ -145,6 +149,7 @@ install: man ## install rowen, LVM's names as links to it, manual pages, complet
 	for unit in $(UNITS); do sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/systemd/$$unit >$(LIB)/systemd/system/$$unit; done
 	sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/udev/70-rowen.rules >$(LIB)/udev/rules.d/70-rowen.rules
 	install -D -m 0644 -t $(LIB)/systemd/system/run-rowen-.mount.d packaging/systemd/run-rowen-.mount.d/rowen.conf
+	install -D -m 0644 packaging/metrics/rowen.rules.yml $(SHARE)/rowen/prometheus/rowen.rules.yml
 	install -m 0644 packaging/systemd/rowen.modules $(LIB)/modules-load.d/rowen.conf
 
 uninstall: ## remove what install installed
@@ -154,6 +159,7 @@ uninstall: ## remove what install installed
 		[ "$$(readlink $(DESTDIR)$(PREFIX)/sbin/$$name)" != rowen ] || rm -f $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	rm -f $(SHARE)/man/man8/rowen.8 $(SHARE)/man/man8/rowen-*.8 $(SHARE)/bash-completion/completions/rowen
 	cd $(LIB)/systemd/system && rm -f $(UNITS) && rm -rf run-rowen-.mount.d
+	rm -rf $(SHARE)/rowen
 	rm -f $(LIB)/udev/rules.d/70-rowen.rules $(LIB)/modules-load.d/rowen.conf
 	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 

@@ -1,9 +1,11 @@
-//! Transcripts of `rowen iostat`, over counters that tests set.
+//! Transcripts of `rowen iostat` and `rowen metrics`, over counters that tests set.
 
 use crate::fake::Fake;
 use crate::transcript_test::{play, with_group};
 use rowen_control::protocol::{IoCounts, OpCounts, bucket_of};
-use rowen_control::status::IoSeen;
+use rowen_control::service::world::Faults;
+use rowen_control::status::{IoSeen, Process, Seen, ServerSeen};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// So many requests of 4 KiB that took so many microseconds each.
@@ -182,4 +184,55 @@ fn programs_get_the_counters_as_they_are() {
     assert_eq!(write["buckets"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>(), 1505);
     assert_eq!(group["physical_volumes"][0]["counts"]["write"]["requests"], 2200);
     assert!(reports[1]["groups"][1]["trouble"].as_str().unwrap().contains("does not answer"));
+}
+
+#[test]
+fn prometheus_gets_what_is_known() {
+    let mut world = with_group();
+    first(&world);
+    let process = Process { pid: 99, state: Some('T') };
+    world.seen.push(Seen { name: "vg1".into(), server: ServerSeen::Silent(Some(process)), ..Seen::default() });
+    world.set_faults("vg0", &[Faults { reads: 1, writes: 20, ..Faults::default() }]);
+    assert_eq!(world.run("lvcreate -qq -T -L 200M -V 40M -n thin vg0/pool").code, 0);
+    let printed = world.run("rowen metrics");
+    assert_eq!((printed.code, printed.err.as_str()), (0, ""));
+    for line in [
+        "# TYPE rowen_volume_read_bytes_total counter",
+        "rowen_volume_read_bytes_total{vg=\"vg0\",lv=\"lv1\"} 204800",
+        "rowen_volume_written_bytes_total{vg=\"vg0\",lv=\"lv1\"} 4096000",
+        "rowen_volume_requests_total{vg=\"vg0\",lv=\"lv1\",operation=\"flush\"} 10",
+        "# TYPE rowen_volume_request_duration_seconds histogram",
+        "rowen_volume_request_duration_seconds_sum{vg=\"vg0\",lv=\"lv1\",operation=\"flush\"} 0.09",
+        "rowen_volume_request_duration_seconds_bucket{vg=\"vg0\",lv=\"lv1\",operation=\"flush\",le=\"0.008192\"} 0",
+        "rowen_volume_request_duration_seconds_bucket{vg=\"vg0\",lv=\"lv1\",operation=\"flush\",le=\"0.016384\"} 10",
+        "rowen_volume_request_duration_seconds_bucket{vg=\"vg0\",lv=\"lv1\",operation=\"flush\",le=\"+Inf\"} 10",
+        "rowen_pv_written_bytes_total{vg=\"vg0\",pv=\"/dev/ubda\"} 4915200",
+        "rowen_pv_requests_under_way{vg=\"vg0\",pv=\"/dev/ubda\"} 3.0",
+        "rowen_pv_failed_requests_total{vg=\"vg0\",pv=\"/dev/ubda\",operation=\"write\"} 20",
+        "rowen_pv_healthy{vg=\"vg0\",pv=\"/dev/ubda\"} 0.0",
+        "rowen_group_healthy{vg=\"vg0\"} 0.0",
+        "rowen_group_state{vg=\"vg0\",state=\"serving\"} 1.0",
+        "rowen_group_state{vg=\"vg1\",state=\"serving\"} 0.0",
+        "rowen_group_state{vg=\"vg1\",state=\"not_answering\"} 1.0",
+        "rowen_group_size_bytes{vg=\"vg0\"} 729808896.0",
+        "rowen_group_server_starts_total{vg=\"vg0\"} 2",
+        "rowen_pool_size_bytes{vg=\"vg0\",lv=\"pool\"} 209715200.0",
+        "rowen_engine_recovered_total{vg=\"vg0\"} 0",
+    ] {
+        assert!(printed.out.lines().any(|told| told == line), "{line} is not in\n{}", printed.out);
+    }
+    // Each name has one description, each number stands once, and nothing of the silent group is made up.
+    let described: Vec<&str> = printed.out.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let numbers: Vec<&str> = printed.out.lines().filter(|line| !line.starts_with('#')).collect();
+    let series: BTreeSet<&str> = numbers.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
+    assert_eq!(described.iter().collect::<BTreeSet<_>>().len(), described.len());
+    assert_eq!(series.len(), numbers.len());
+    assert!(!printed.out.contains("free_bytes{vg=\"vg1\"}"));
+    assert!(printed.out.contains("free_bytes{vg=\"vg0\"}"));
+    let one = world.run("rowen metrics vg1 nosuch");
+    assert_eq!(
+        (one.code, one.err.as_str()),
+        (5, "  Volume group \"nosuch\" not found\n  Cannot process volume group nosuch\n")
+    );
+    assert!(one.out.contains("vg=\"vg1\"") && !one.out.contains("vg=\"vg0\""));
 }

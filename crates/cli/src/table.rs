@@ -3,8 +3,8 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    config, display, documents, info, iostat, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, own, pv,
-    pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
+    config, display, documents, info, iostat, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics,
+    own, pv, pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1025,6 +1025,19 @@ pub const COMMANDS: &[Command] = &[
             ("rowen iostat --json vg0", "the counters as they are, with the histograms of latencies"),
         ],
         run: iostat::iostat,
+    },
+    Command {
+        name: "metrics",
+        summary: "Show all that is counted of volume groups in the text format of Prometheus",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[],
+        examples: &[
+            ("rowen metrics", "of all groups; within 2 s, whatever hangs"),
+            ("rowen metrics vg0 | promtool check metrics", "of one group"),
+        ],
+        run: metrics::metrics,
     },
     Command {
         name: "stats",

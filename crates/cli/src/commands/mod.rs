@@ -14,6 +14,7 @@ pub mod lvcreate;
 pub mod lvremove;
 pub mod lvrename;
 pub mod lvresize;
+pub mod metrics;
 pub mod own;
 pub mod places;
 pub mod policy;

@@ -7,6 +7,7 @@ mod bad_input;
 mod callers;
 mod filesystems;
 mod fsx;
+mod iostat;
 mod resized_disks;
 mod room;
 mod status;

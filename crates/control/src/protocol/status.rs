@@ -22,6 +22,9 @@ pub struct StatusReport {
     pub blocks: u64,
     /// Blocks that can be taken.
     pub available_blocks: u64,
+    /// Blocks of metadata and of the journal.
+    pub metadata_blocks: u64,
+    pub pools: Vec<PoolFill>,
     /// What is above its warning threshold.
     pub filling: Vec<Filling>,
     /// The physical volume behind which the journal or a checkpoint found no room, and waits for it.
@@ -58,6 +61,14 @@ pub struct Filling {
     pub is_pool: bool,
     /// How full, in tenths of a percent.
     pub tenths: u64,
+}
+
+/// How much of a thin pool is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolFill {
+    pub name: String,
+    pub blocks: u64,
+    pub used_blocks: u64,
 }
 
 /// A physical volume of a served group. Counters are of what failed since the server opened it.

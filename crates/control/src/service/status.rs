@@ -2,7 +2,7 @@
 
 use super::state::Service;
 use super::warnings::{Warning, needs_free_space};
-use crate::protocol::{Filling, HeldVolume, StatusReport};
+use crate::protocol::{Filling, HeldVolume, PoolFill, StatusReport};
 use rowen_engine::error::Error;
 use rowen_engine::group::{VolumeInfo, VolumeState};
 
@@ -10,6 +10,10 @@ fn filling(warning: Warning, pools: &[VolumeInfo]) -> Filling {
     let Warning { volume, percent, .. } = warning;
     let is_pool = volume.as_ref().is_some_and(|name| pools.iter().any(|pool| pool.name == *name));
     Filling { volume, is_pool, tenths: (percent * 10.0) as u64 }
+}
+
+fn fill(pool: &VolumeInfo) -> PoolFill {
+    PoolFill { name: pool.name.clone(), blocks: pool.blocks, used_blocks: pool.referenced }
 }
 
 impl Service {
@@ -34,6 +38,8 @@ impl Service {
             active_volumes: self.world.devices.active().len() as u64,
             blocks: info.blocks,
             available_blocks: info.available_blocks,
+            metadata_blocks: info.metadata_blocks,
+            pools: pools.iter().map(fill).collect(),
             filling: full.into_iter().map(|(_, warning)| filling(warning, &pools)).collect(),
             waits_for_room: self.waits_for_room(),
             missing_room: self.missing_room(),

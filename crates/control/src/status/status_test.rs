@@ -287,3 +287,9 @@ fn names_of_fields_stay() {
     );
     assert_eq!((&group["state"], &group["healthy"]), (&"serving".into(), &true.into()));
 }
+
+#[test]
+fn all_states_are_all() {
+    assert!(State::ALL.iter().enumerate().all(|(at, state)| *state as usize == at));
+    assert_eq!(State::ALL.len(), State::OtherVersion as usize + 1);
+}

@@ -95,6 +95,22 @@ pub enum State {
 }
 
 impl State {
+    /// All of them.
+    pub const ALL: [State; 12] = [
+        State::Serving,
+        State::NotRunning,
+        State::Opening,
+        State::TakingOver,
+        State::WaitingForSpace,
+        State::WaitingForDisk,
+        State::Stopped,
+        State::NotAnswering,
+        State::Killed,
+        State::Incomplete,
+        State::CannotOpen,
+        State::OtherVersion,
+    ];
+
     pub fn word(self) -> &'static str {
         match self {
             State::Serving => "serving",

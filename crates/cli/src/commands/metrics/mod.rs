@@ -1,0 +1,242 @@
+//! All that is known and counted of the groups, for Prometheus. Names and units follow its conventions: bytes and seconds,
+//! `_total` at the end of what only rises. What is not known is left out.
+
+mod exposition;
+
+use crate::commands::groups::known_group;
+use crate::failure::{Failure, Result};
+use crate::parse::Args;
+use crate::session::{Session, no_group};
+use exposition::{Exposition, Labels, Value};
+use rowen_control::protocol::{BUCKETS, IoCounts, OpCounts, StatsReport, StatusReport, bucket_end};
+use rowen_control::status::{Counters, GroupStatus, PvWord, ServerSeen, State, Survey, judge};
+use rowen_engine::units::BLOCK_SIZE;
+
+/// What was seen of a group besides its [`GroupStatus`].
+struct More {
+    group: String,
+    report: Option<Box<StatusReport>>,
+    counters: Option<Box<Counters>>,
+}
+
+pub fn metrics(session: &mut Session<'_>, args: &Args) -> Result {
+    let wanted = args.positionals.iter().map(|word| known_group(word)).collect::<Result<Vec<String>>>()?;
+    let mut survey = session.backend.survey_with_counters(&wanted);
+    let more = more(&mut survey);
+    let status = judge(survey);
+    let is_known = |name: &&String| status.groups.iter().any(|group| group.name == **name);
+    let missing: Vec<&String> = wanted.iter().filter(|name| !is_known(name)).collect();
+    missing.iter().for_each(|name| session.console.complain(no_group(name)));
+    let mut told = Exposition::default();
+    told.add(
+        "rowen_build_info",
+        "The version of the program",
+        vec![("version", env!("CARGO_PKG_VERSION").into())],
+        Value::Gauge(1.0),
+    );
+    let problems = status.problems.len() as f64;
+    told.add(
+        "rowen_host_problems",
+        "What is wrong with no volume group in particular",
+        Vec::new(),
+        Value::Gauge(problems),
+    );
+    status.groups.iter().for_each(|group| add_group(&mut told, group));
+    for More { group, report, counters } in &more {
+        report.iter().for_each(|report| add_report(&mut told, group, report));
+        counters.iter().for_each(|counters| add_counters(&mut told, group, counters));
+    }
+    let text = told.text().map_err(|e| Failure::failed(format!("The metrics cannot be written: {e}.")))?;
+    session.console.raw_out(&text);
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Takes the counters out of a survey, and copies what servers reported.
+fn more(survey: &mut Survey) -> Vec<More> {
+    let take = |seen: &mut rowen_control::status::Seen| {
+        let report = match &seen.server {
+            ServerSeen::Answered { report, .. } => Some(report.clone()),
+            _ => None,
+        };
+        More { group: seen.name.clone(), report, counters: seen.counters.take() }
+    };
+    survey.groups.iter_mut().map(take).collect()
+}
+
+fn of_group(group: &str) -> Labels {
+    vec![("vg", group.to_owned())]
+}
+
+fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+    let mut labels = labels.clone();
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+fn gauge(number: u64) -> Value {
+    Value::Gauge(number as f64)
+}
+
+fn flag(is_so: bool) -> Value {
+    Value::Gauge(f64::from(u8::from(is_so)))
+}
+
+/// How a group is, as `rowen status` says.
+fn add_group(told: &mut Exposition, group: &GroupStatus) {
+    let labels = of_group(&group.name);
+    told.add(
+        "rowen_group_healthy",
+        "Whether nothing is wrong with the volume group",
+        labels.clone(),
+        flag(group.healthy),
+    );
+    let problems = Value::Gauge(group.problems.len() as f64);
+    told.add("rowen_group_problems", "What is wrong with the volume group", labels.clone(), problems);
+    for state in State::ALL {
+        let word = state.word().replace(' ', "_");
+        told.add(
+            "rowen_group_state",
+            "The state of the volume group: 1 for the one that it is in, 0 for all others",
+            with(&labels, "state", &word),
+            flag(state == group.state),
+        );
+    }
+    let waiting = gauge(group.waiting_volumes.len() as u64);
+    told.add("rowen_group_waiting_volumes", "Volumes whose writes wait for space", labels.clone(), waiting);
+    if let Some(restarts) = group.restarts {
+        let help = "Servers that the keeper of the volume group has started since the keeper began";
+        told.add("rowen_group_server_starts", help, labels.clone(), Value::Counter(restarts));
+    }
+    for pv in &group.physical_volumes {
+        let labels = with(&labels, "pv", pv.path.as_deref().unwrap_or(&pv.uuid));
+        let is_ok = flag(pv.state == PvWord::Ok);
+        told.add(
+            "rowen_pv_healthy",
+            "Whether the physical volume is there, answers and failed no request",
+            labels.clone(),
+            is_ok,
+        );
+        if let Some(size) = pv.size_bytes {
+            told.add("rowen_pv_size_bytes", "The size of the physical volume", labels.clone(), gauge(size));
+        }
+        for (operation, failed) in
+            [("read", pv.failed_reads), ("write", pv.failed_writes), ("flush", pv.failed_flushes)]
+        {
+            if let Some(failed) = failed {
+                let help = "Requests to the physical volume that failed since its group was opened";
+                told.add(
+                    "rowen_pv_failed_requests",
+                    help,
+                    with(&labels, "operation", operation),
+                    Value::Counter(failed),
+                );
+            }
+        }
+    }
+}
+
+/// What a group's server says of its space and volumes.
+fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
+    let labels = of_group(group);
+    let numbers = [
+        ("rowen_group_open_seconds", "How long the server has had the volume group open", report.open_seconds),
+        ("rowen_group_size_bytes", "The space of the volume group", bytes(report.blocks)),
+        ("rowen_group_free_bytes", "Space of the volume group that can be taken", bytes(report.available_blocks)),
+        ("rowen_group_metadata_bytes", "Space of metadata and the journal", bytes(report.metadata_blocks)),
+        ("rowen_group_volumes", "Logical volumes of the volume group", report.volumes),
+        ("rowen_group_active_volumes", "Logical volumes of the volume group that are active", report.active_volumes),
+    ];
+    for (name, help, number) in numbers {
+        told.add(name, help, labels.clone(), gauge(number));
+    }
+    for pool in &report.pools {
+        let labels = with(&labels, "lv", &pool.name);
+        told.add("rowen_pool_size_bytes", "The size of the thin pool", labels.clone(), gauge(bytes(pool.blocks)));
+        told.add(
+            "rowen_pool_used_bytes",
+            "Space that the volumes of the thin pool have taken",
+            labels,
+            gauge(bytes(pool.used_blocks)),
+        );
+    }
+    for held in &report.held {
+        let help = "How long writes to the volume have waited for space";
+        told.add("rowen_volume_held_seconds", help, with(&labels, "lv", &held.name), gauge(held.seconds));
+    }
+}
+
+fn bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_SIZE)
+}
+
+fn add_counters(told: &mut Exposition, group: &str, counters: &Counters) {
+    let labels = of_group(group);
+    add_stats(told, &labels, &counters.stats);
+    for pv in &counters.io.pvs {
+        add_io(told, "pv", &with(&labels, "pv", &pv.path), &pv.counts);
+    }
+    for volume in &counters.io.volumes {
+        let labels = with(&labels, "lv", &volume.name);
+        add_io(told, "volume", &labels, &volume.counts);
+        let is_active = flag(volume.is_active);
+        told.add("rowen_volume_active", "Whether the volume is active, of those that were", labels, is_active);
+    }
+}
+
+/// The counters of `rowen stats`.
+fn add_stats(told: &mut Exposition, labels: &Labels, stats: &StatsReport) {
+    for (name, value) in stats.rows() {
+        // A place that a server has found once it may find again in order.
+        let value = if name == "ring_blocks_bad" { gauge(value) } else { Value::Counter(value) };
+        let help = "A counter of rowen stats, since the volume group was opened";
+        told.add(format!("rowen_engine_{name}"), help, labels.clone(), value);
+    }
+}
+
+/// Requests to a volume or a disk.
+fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
+    let is_disk = what == "pv";
+    let bytes = [
+        ("read", io.read.bytes),
+        ("written", io.write.bytes),
+        ("discarded", io.discard.bytes.saturating_add(io.zero.bytes)),
+    ];
+    for (done, count) in bytes {
+        let help = "Bytes of the requests that were carried out";
+        told.add(format!("rowen_{what}_{done}_bytes"), help, labels.clone(), Value::Counter(count));
+    }
+    told.add(
+        format!("rowen_{what}_requests_under_way"),
+        "Requests that wait for an answer",
+        labels.clone(),
+        gauge(io.under_way),
+    );
+    for (operation, op) in io.each() {
+        // Disks are not asked for zeros, and their failed requests come with their states.
+        if is_disk && operation == "zero" {
+            continue;
+        }
+        let labels = with(labels, "operation", operation);
+        if !is_disk {
+            let help = "Requests to the volume that failed since its group was opened";
+            told.add("rowen_volume_failed_requests", help, labels.clone(), Value::Counter(op.failed));
+        }
+        told.add(
+            format!("rowen_{what}_requests"),
+            "Requests that were answered",
+            labels.clone(),
+            Value::Counter(op.requests),
+        );
+        // A histogram is many lines: one of nothing is left out.
+        if op.requests > 0 {
+            let help = "How long requests took";
+            told.add(format!("rowen_{what}_request_duration_seconds"), help, labels, histogram(op));
+        }
+    }
+}
+
+fn histogram(op: &OpCounts) -> Value {
+    let bound = |bucket| bucket_end(bucket).map_or(f64::INFINITY, |micros| micros as f64 / 1e6);
+    let buckets = (0..BUCKETS).map(|bucket| (bound(bucket), op.buckets[bucket])).collect();
+    Value::Histogram { sum: op.micros as f64 / 1e6, buckets }
+}
