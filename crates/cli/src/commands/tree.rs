@@ -54,7 +54,9 @@ pub fn tree(session: &mut Session<'_>, args: &Args) -> Result {
     let detail = Detail { all_volumes: true, with_use: false };
     let mut selection = session.select_all(&args.positionals, detail)?;
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
-    let groups: Vec<Group<'_>> = selection.groups.iter().map(group).collect();
+    // Of a group of which nothing is meant, as by a tag that none of its volumes has, there is nothing to show.
+    let is_meant = |selected: &&SelectedGroup| selected.is_whole || !selected.volumes.is_empty();
+    let groups: Vec<Group<'_>> = selection.groups.iter().filter(is_meant).map(group).collect();
     if args.has(Opt::Json) {
         let value = json!({ "groups": groups.iter().map(Group::json).collect::<Vec<_>>() });
         let text = serde_json::to_string_pretty(&value).map_err(|e| Failure::failed(e.to_string()))?;

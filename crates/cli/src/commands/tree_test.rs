@@ -81,6 +81,9 @@ fn columns_line_up_and_what_is_missing_is_named() {
     }
     let printed = world.run("rowen tree vg0/nosuch");
     assert_eq!((printed.code, printed.err.as_str()), (5, "  Failed to find logical volume \"vg0/nosuch\"\n"));
+    assert_eq!(printed.out, "");
+    let printed = world.run("rowen tree @nosuch");
+    assert_eq!((printed.code, printed.out.as_str()), (0, ""));
     assert_eq!(world.run("rowen tree --units q").code, 3);
     assert_eq!(world.run("rowen tree nosuch").code, 5);
 }
