@@ -3,7 +3,7 @@
 
 use super::Test;
 use super::world::{
-    MIB, Mounted, Pause, Vg, dir, helpers_of, is_stopped, keeper_of, kill, lives, run, snapshot, unmounted, wait_for,
+    MIB, Mounted, Pause, Vg, dir, helpers_of, is_stopped, kill, kill_both, lives, run, snapshot, unmounted, wait_for,
     within,
 };
 use rowen_control::protocol::{ErrorKind, Outcome, Request, VolumeKind};
@@ -106,11 +106,7 @@ fn both_killed_leave_nothing_frozen() {
     let pause = Pause::at("frozen");
     let command = snapshot_begins(&vg, "s");
     let helper = pause.wait();
-    let (keeper, dead) = (keeper_of(&vg), vg.server());
-    kill(keeper, Signal::STOP);
-    kill(dead, Signal::KILL);
-    kill(keeper, Signal::KILL);
-    wait_for("both ends", || !lives(dead) && !lives(keeper));
+    kill_both(&vg);
     drop(pause);
     assert!(matches!(command.join().unwrap(), Outcome::Error { .. }));
     wait_for("the helper's end", || !lives(helper));

@@ -1,7 +1,7 @@
 //! What commands ask a server for, down to the block devices.
 
 use super::Test;
-use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, keeper_of, kill, lives, run, snapshot, wait_for};
+use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, kill_both, lives, run, snapshot, wait_for};
 use rowen_control::protocol::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
 use rowen_control::uuids;
 use rowen_host::{paths, server};
@@ -585,11 +585,7 @@ fn a_device_that_was_made_for_nobody_goes() {
     });
     let helper = pause.wait();
     assert_eq!(bound(&vg), 1);
-    let (keeper, dead) = (keeper_of(&vg), vg.server());
-    kill(keeper, Signal::STOP);
-    kill(dead, Signal::KILL);
-    kill(keeper, Signal::KILL);
-    wait_for("both ends", || !lives(dead) && !lives(keeper));
+    kill_both(&vg);
     drop(pause);
     wait_for("the helper's end", || !lives(helper));
     wait_for("the device's end", || bound(&vg) == 0);

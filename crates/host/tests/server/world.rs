@@ -385,6 +385,15 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
 }
 
 /// The group's keeper.
+/// Kills server and keeper so that neither starts the other.
+pub fn kill_both(vg: &Vg) {
+    let (keeper, dead) = (keeper_of(vg), vg.server());
+    kill(keeper, rustix::process::Signal::STOP);
+    kill(dead, rustix::process::Signal::KILL);
+    kill(keeper, rustix::process::Signal::KILL);
+    wait_for("both ends", || !lives(dead) && !lives(keeper));
+}
+
 pub fn keeper_of(vg: &Vg) -> i32 {
     let mut pids =
         fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
