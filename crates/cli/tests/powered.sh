@@ -26,13 +26,23 @@ within() {
     for ((i = 0; i < tries; i++)); do "$@" >/dev/null 2>&1 && return; sleep 0.02; done
     return 1
 }
-has_ended() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1) in '' | Z | X) return 0 ;; *) return 1 ;; esac; }
+# A process whose first thread has ended may have others that have not.
+has_ended() { case $(sed 's/.*) //' "/proc/$1"/task/*/stat 2>/dev/null | cut -c1 | tr -d 'ZX\n') in '') return 0 ;; *) return 1 ;; esac; }
 # The process just started uses a volume. (Disowned: the shell says nothing when it is killed.)
 uses() { users+=("$1"); disown "$1"; }
 # A process that was killed must end; one that waits for a device that is gone is a fault.
 ends() {
     within "$patience" has_ended "$1" && return
-    fault "process $1 ($(tr '\0' ' ' <"/proc/$1/cmdline")) does not end: $(head -3 "/proc/$1/stack" 2>/dev/null | tr '\n' ' ')"
+    does_not_end "$1"
+}
+# What it waits for, and whose descriptors keep the requests of FUSE files waiting.
+does_not_end() {
+    local pid
+    fault "process $1 ($(tr '\0' ' ' <"/proc/$1/cmdline")) does not end:"
+    for pid in "$1" $(pgrep -xf "($rowen|$disk|/proc/self/exe) .*"); do
+        say "$pid $(tr '\0' ' ' <"/proc/$pid/cmdline") $(find "/proc/$pid/fd" -lname /dev/fuse -printf '%f ' 2>/dev/null)"
+        head -5 "/proc/$pid"/task/*/stack 2>/dev/null
+    done
     give_up
 }
 # This run's processes of Rowen.
@@ -43,7 +53,12 @@ processes() {
         grep -qz "^ROWEN_RUN_DIR=$ROWEN_RUN_DIR\$" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
     done
 }
-no_processes() { [ -z "$(processes)" ]; }
+# None of this run's processes is left. One that was started while the others were listed is killed, too, as a power cut does it.
+none_left() {
+    local pid left=''
+    for pid in $(processes); do kill -9 "$pid" 2>/dev/null; left=$pid; killed+=("$pid"); done
+    [ -z "$left" ]
+}
 # A helper that was killed leaves its filesystem frozen; the machine that loses its power does not. A shut down XFS cannot be
 # opened, so its root is, before the cut.
 open_roots() { local point root; for point in $(mounts_in "$work/m"); do exec {root}<"$point" && roots+=("$root"); done; }
@@ -79,18 +94,19 @@ power_on() {
 # Everything stops: the disk answers nothing from here on and loses what it loses; then all that ran is killed, and what is
 # mounted goes. `users` are the processes that use volumes.
 power_cut() {
-    local pid victims
+    local pid killed=()
     kill -USR1 "$disk_pid"
     within "$patience" grep -q '^off' "$work/disk" || { fault "the disk does not end: $(cat "$work/disk")"; give_up; }
     cuts=$((cuts + 1))
     no_more_tries
     open_roots
-    victims=$(processes)
-    for pid in $victims "${users[@]}" "$disk_pid"; do kill -9 "$pid" 2>/dev/null; done
-    for pid in "$disk_pid" $victims; do ends "$pid"; done
+    none_left
+    for pid in "${users[@]}" "$disk_pid"; do kill -9 "$pid" 2>/dev/null; done
+    ends "$disk_pid"
+    within "$patience" none_left || does_not_end "$(processes | head -1)"
+    for pid in "${killed[@]}"; do ends "$pid"; done
     thaw
     for pid in "${users[@]}"; do ends "$pid"; done
-    within "$patience" no_processes || { fault "$(processes | tr '\n' ' ')are still there"; give_up; }
     users=() disk_pid=''
     for point in $(mounts_in "$work/m"); do
         within "$patience" umount "$point" || { fault "$point cannot be unmounted"; give_up; }
