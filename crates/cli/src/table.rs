@@ -1060,6 +1060,16 @@ pub const COMMANDS: &[Command] = &[
         run: own::stop,
     },
     Command {
+        name: "clear",
+        summary: "Open a volume group again that has stopped after a failed write",
+        is_lvm: false,
+        forms: &["VG"],
+        operands: Operands::Groups,
+        options: &[],
+        examples: &[("rowen clear vg0", "once its disks are well; devices in use stay, and their requests wait meanwhile")],
+        run: own::clear,
+    },
+    Command {
         name: "serve",
         summary: "Serve a volume group (commands start this when it is needed)",
         is_lvm: false,

@@ -2484,7 +2484,7 @@ fn a_group_that_stopped_does_not_look_well() {
         &mut world,
         "$ vgs --noheadings -o vg_name,vg_attr,vg_permissions
         O|  vg0 rz--n- read-only $
-        E|  WARNING: Volume group \"vg0\" stopped after a failed write (a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5). Once the disk is well, end its server (SIGTERM) and start it again.
+        E|  WARNING: Volume group \"vg0\" stopped after a failed write (a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5). Once the disk is well, run \"rowen clear vg0\".
         rc=0
 
         $ lvs --noheadings -o lv_name,lv_attr,lv_health_status
@@ -2492,14 +2492,14 @@ fn a_group_that_stopped_does_not_look_well() {
         O|  more -wi-----X- unknown        $
         O|  pool twi-aotzF- failed         $
         O|  thin Vwi-a-tzF- failed         $
-        E|  WARNING: Volume group \"vg0\" stopped after a failed write (a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5). Once the disk is well, end its server (SIGTERM) and start it again.
+        E|  WARNING: Volume group \"vg0\" stopped after a failed write (a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5). Once the disk is well, run \"rowen clear vg0\".
         rc=0
 
         $ rowen status
         O|    group: vg0$
         O|    state: stopped: a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5$
         O|    wrong: it takes no more writes until it is opened again$
-        O|     next: once its disks are well: kill 1234; rowen vgs vg0: another server opens it$
+        O|     next: once its disks are well: rowen clear vg0$
         O|    wrong: physical volume /dev/ubda takes no writes in 4096 bytes from byte 1060864: the journal passes over them$
         O|     next: replace the disk: the group does without that place, and without 16 at most$
         O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$

@@ -207,6 +207,45 @@ pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
+/// Opens a group again that has stopped. Its devices wait until it is open.
+pub fn clear(session: &mut Session<'_>, args: &Args) -> Result {
+    let group = only_group(args)?;
+    names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
+    if why_stopped(session, &group)?.is_none() {
+        session.console.say(format!("Volume group \"{group}\" has not stopped: there is nothing to clear."));
+        return Ok(());
+    }
+    session.change(&group, Request::Clear)?;
+    if session.is_test {
+        return Ok(());
+    }
+    match why_stopped(session, &group) {
+        Err(Failure::Failed(mut why)) => {
+            why.push(format!(
+                "Volume group \"{group}\" has not been opened again. Devices in use wait until it is; their keeper tries \
+                 again by itself."
+            ));
+            Err(Failure::Failed(why))
+        }
+        Err(failure) => Err(failure),
+        Ok(Some(why)) => Err(Failure::failed(format!("Volume group \"{group}\" has stopped again: {why}."))),
+        Ok(None) => {
+            session.console.say(format!("Volume group \"{group}\" is open again."));
+            session.console.say(
+                "Writes that were not flushed before the failure may be lost: check the filesystems on its volumes.",
+            );
+            Ok(())
+        }
+    }
+}
+
+fn why_stopped(session: &mut Session<'_>, group: &str) -> Result<Option<String>> {
+    match session.ask(group, Request::Status)? {
+        Outcome::Status(status) => Ok(status.stopped),
+        other => Err(unexpected(group, &other)),
+    }
+}
+
 pub fn serve(session: &mut Session<'_>, args: &Args) -> Result {
     let group = only_group(args)?;
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;

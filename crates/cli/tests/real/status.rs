@@ -2,7 +2,7 @@
 
 use crate::world::{MIB, Running, World, tool};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +32,12 @@ fn until(world: &World, line: &str, mut is_so: impl FnMut(&str, i32) -> bool) ->
         assert!(begun.elapsed() < LIMIT, "waited too long: {out}");
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// What a command that fails says, and its exit code.
+fn refusal(world: &World, line: &str) -> (String, i32) {
+    let output = world.run(line);
+    (String::from_utf8(output.stderr).unwrap(), output.status.code().unwrap())
 }
 
 fn keeper(world: &World) -> String {
@@ -147,7 +153,7 @@ fn a_group_that_stopped_says_why() {
     kill_both(&below);
     world.run("vgchange --addtag t VG");
     let out = until(&world, "status -x", |out, _| out.contains("state: stopped: "));
-    assert!(out.contains(&format!("kill {}", world.server().unwrap())), "{out}");
+    assert!(out.contains(&format!("rowen clear {}", world.group)), "{out}");
     assert!(out.contains(&format!("{device} failed ")) && out.contains("  errors  "), "{out}");
     let health = world.ok("lvs --noheadings -o lv_attr,lv_health_status -S lv_name=lv VG");
     assert!(health.trim().ends_with("X- unknown"), "{health}");
@@ -155,6 +161,46 @@ fn a_group_that_stopped_says_why() {
     below.ok("vgchange -ay VG");
     world.run("stop VG");
     world.ok("check VG");
+    drop(world);
+    drop(below);
+}
+
+/// The same, and its disk comes back while a volume is in use.
+#[test]
+fn a_group_that_stopped_is_opened_again_in_place() {
+    let below = World::new("back", 160);
+    below.ok("lvcreate -y -L 128M -n disk VG");
+    let world = World::empty("clear");
+    world.ok(&format!("vgcreate VG {}", below.node("disk").display()));
+    world.ok("lvcreate -y -L 16M -n lv VG");
+    assert!(world.ok("clear VG").contains("has not stopped"));
+    let node = world.node("lv");
+    let volume = fs::File::options().read(true).write(true).open(&node).unwrap();
+    let kept = vec![7; 4096];
+    volume.write_all_at(&kept, 4096).unwrap();
+    volume.sync_all().unwrap();
+    kill_both(&below);
+    world.run("vgchange --addtag t VG");
+    until(&world, "status -x", |out, _| out.contains("state: stopped: "));
+    let first = world.server().unwrap();
+    // Its disk is still away: the group does not open, and its device waits.
+    let (out, code) = refusal(&world, "clear VG");
+    assert_eq!(code, 5, "{out}");
+    assert!(out.contains("has not been opened again"), "{out}");
+    below.ok("vgchange -ay VG");
+    let begun = Instant::now();
+    while world.run("vgs VG").status.code() != Some(0) {
+        assert!(begun.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_ne!(world.server().unwrap(), first);
+    let mut read = vec![0; 4096];
+    volume.read_exact_at(&mut read, 4096).unwrap();
+    assert!(read == kept);
+    volume.write_all_at(&kept, 8192).unwrap();
+    volume.sync_all().unwrap();
+    drop(volume);
+    assert_eq!(status(&world, "status -x").1, 0);
     drop(world);
     drop(below);
 }

@@ -171,6 +171,9 @@ pub enum Request {
     },
     /// Deactivates what is not in use, closes the group and ends the server. Refused while a volume is in use.
     Stop,
+    /// Ends the server of a group that has stopped after a failed write, so that another one opens the group. Devices in use
+    /// stay: their requests wait for the next server. Refused while the group has not stopped.
+    Clear,
 }
 
 /// Whether a request looks, or changes something.
@@ -245,7 +248,7 @@ impl Request {
             Destroy { .. } => Traits { ends_server: true, ..Traits::CHANGE },
             Activate { .. } | Refresh { .. } => Traits::DEVICES,
             Deactivate { .. } | MakeNodes | Checkpoint => Traits { is_for_exported: true, ..Traits::DEVICES },
-            Stop => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
+            Stop | Clear => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
         }
     }
 }

@@ -10,6 +10,7 @@ pub struct Ending {
     asked: AtomicBool,
     destroyed: AtomicBool,
     renamed: AtomicBool,
+    reopened: AtomicBool,
     leaving: Mutex<Option<PvIndex>>,
 }
 
@@ -23,6 +24,12 @@ impl Ending {
     /// The group has another name from now on.
     pub(super) fn rename(&self) {
         self.renamed.store(true, Ordering::SeqCst);
+        self.ask(false);
+    }
+
+    /// Another server is to open the group.
+    pub(super) fn reopen(&self) {
+        self.reopened.store(true, Ordering::SeqCst);
         self.ask(false);
     }
 
@@ -44,6 +51,11 @@ impl Ending {
     /// The group has another name.
     pub fn is_renamed(&self) -> bool {
         self.renamed.load(Ordering::SeqCst)
+    }
+
+    /// Another server is to open the group.
+    pub fn is_reopened(&self) -> bool {
+        self.reopened.load(Ordering::SeqCst)
     }
 
     /// The physical volume that is to be left out of the group.

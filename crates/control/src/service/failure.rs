@@ -115,8 +115,8 @@ impl Context<'_> {
                 "Volume group \"{group}\": {what} at {place} is damaged: {detail}. Run \"rowen check {group}\" to see all of it."
             ),
             Error::Poisoned(why) => format!(
-                "Volume group \"{group}\" stopped after a failed write ({}). Once the disk is well, end its server \
-                 (SIGTERM) and start it again.",
+                "Volume group \"{group}\" stopped after a failed write ({}). Once the disk is well, run \
+                 \"rowen clear {group}\".",
                 self.with_devices(why)
             ),
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),

@@ -125,6 +125,7 @@ impl Service {
             Request::Checkpoint => self.checkpoint().map(|()| Outcome::Ok),
             Request::Destroy { force } => self.destroy(force),
             Request::Stop => self.stop(),
+            Request::Clear => self.clear(),
         }
     }
 

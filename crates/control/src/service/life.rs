@@ -33,6 +33,17 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
+    /// Ends the server of a group that has stopped. Only another server may write to it: it reads what the disks have kept.
+    pub fn clear(&self) -> Result<Outcome> {
+        if self.group.failed().is_ok() {
+            let message = format!("Volume group \"{}\" has not stopped: there is nothing to clear.", self.name);
+            return Err(Failure::new(ErrorKind::Denied, message));
+        }
+        self.ending.reopen();
+        self.announce_end();
+        Ok(Outcome::Ok)
+    }
+
     /// Makes everything that was acknowledged part of the metadata proper.
     pub fn checkpoint(&self) -> Result<()> {
         let group = self.group.clone();

@@ -567,6 +567,17 @@ fn a_group_that_stops_and_disks_that_fail_are_told_once() {
     assert!(memory.notes.state.lock().contains("stopped after a failed write"));
 }
 
+#[test]
+fn a_group_that_has_not_stopped_is_not_cleared() {
+    let world = memory();
+    assert_eq!(refusal(&world, Request::Clear).0, ErrorKind::Denied);
+    assert!(!world.service.ending.is_asked());
+    world.die_at(1);
+    assert!(world.service.checkpoint().is_err());
+    done(&world, Request::Clear);
+    assert!(world.service.ending.is_reopened() && world.service.ending.is_asked());
+}
+
 fn io(world: &Memory) -> IoReport {
     match ask(world, Request::Io) {
         Outcome::Io(report) => *report,

@@ -191,7 +191,7 @@ impl Verdict {
         self.is(State::Serving, format!("{volumes} of {}; {percent:.1}% of its space is in use", report.volumes));
         self.waits_for_disk(report);
         self.waits_for_space(report);
-        self.has_stopped(pid, report);
+        self.has_stopped(report);
         self.fills_up(report);
         self.lost_something(report);
     }
@@ -236,11 +236,10 @@ impl Verdict {
         }
     }
 
-    fn has_stopped(&mut self, pid: u32, report: &StatusReport) {
+    fn has_stopped(&mut self, report: &StatusReport) {
         let Some(why) = &report.stopped else { return };
         let what = "it takes no more writes until it is opened again".to_owned();
-        let next =
-            format!("once its disks are well: kill {pid}; rowen vgs {}: another server opens it", self.seen.name);
+        let next = format!("once its disks are well: rowen clear {}", self.seen.name);
         self.told.problems.insert(0, Problem { what, next });
         self.is(State::Stopped, why.clone());
     }

@@ -318,7 +318,7 @@ fn served_since_boot(group: &str) -> bool {
 /// Why the main loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// By signal; volumes may be in use.
+    /// By signal, or because the group has stopped and is to be opened again; volumes may be in use.
     Signalled,
     /// By request or idleness; nothing is in use.
     Closed,
@@ -360,6 +360,9 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         }
         if let Some(pv) = ending.leaving() {
             return Ending::Leaves(pv);
+        }
+        if ending.is_reopened() {
+            return Ending::Signalled;
         }
         if ending.is_asked() {
             return Ending::Closed;
