@@ -1,6 +1,6 @@
 //! A server that is killed, ends or fails under load: the applications above see a pause, and nothing else.
 //!
-//! Rules FU2, FU3, E4, K1 and K3.
+//! Rules FU2, FU3, E4, K1, K3 and K5.
 
 #![allow(clippy::unwrap_used, reason = "this is test code")]
 
@@ -208,6 +208,8 @@ fn servers_that_cannot_start_are_tried_until_one_answers_what_waited() {
     kill(pid, libc::SIGKILL);
     served.first.take().unwrap().wait().unwrap();
     wait_for("ten failures", 60 * SECOND, || served.keeper_log().contains("10 servers in a row failed"));
+    // K5: none of them took over.
+    assert!(served.keeper_log().contains("the next server starts in 5000 ms"));
     fs::remove_file(served.dir.join("fail")).unwrap();
     wait_for("the new server", 10 * SECOND, || served.served_times() == 2);
     succeeded(fio);

@@ -358,8 +358,8 @@ impl Verdict {
                 format!("let it go on: kill -CONT {pid}"),
             ),
             Some(KeeperSeen { told: Some(told), .. }) if told.failures >= FAILURES => self.wrong(
-                format!("{} servers in a row could not open the group", told.failures),
-                format!("see {log}; more are tried until one can"),
+                format!("{} servers in a row failed", told.failures),
+                format!("see {log}; more are started until one serves for longer"),
             ),
             _ => {}
         }

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub struct Client {
     /// What to start keepers with.
     program: PathBuf,
     socket: OwnedFd,
+    took_over: Cell<bool>,
 }
 
 impl Client {
@@ -33,9 +35,13 @@ impl Client {
     /// The same for a keeper (and servers started by it) of another program than this one: `program keeper VG` and
     /// `program serve VG`.
     pub fn connect_or_start_by(program: &Path, group: &str) -> io::Result<Client> {
+        Client::find(program, group, false)
+    }
+
+    fn find(program: &Path, group: &str, took_over: bool) -> io::Result<Client> {
         let mut tries = 0;
         loop {
-            match Client::connect_as_server(program, group) {
+            match Client::connect_as_server(program, group, took_over) {
                 Ok(client) => return Ok(client),
                 Err(e) if tries < 5 && is_absent(&e) => start(program, group)?,
                 Err(e) => return Err(e),
@@ -46,18 +52,25 @@ impl Client {
 
     /// A connection to the keeper that took this one's place, or to a new one.
     pub(crate) fn reconnect(&self) -> io::Result<Client> {
-        Client::connect_or_start_by(&self.program, &self.group)
+        Client::find(&self.program, &self.group, self.took_over.get())
     }
 
-    fn connect_as_server(program: &Path, group: &str) -> io::Result<Client> {
-        let client = Client { group: group.into(), program: program.into(), socket: connect(group)? };
+    fn connect_as_server(program: &Path, group: &str, took_over: bool) -> io::Result<Client> {
+        let took_over = Cell::new(took_over);
+        let client = Client { group: group.into(), program: program.into(), socket: connect(group)?, took_over };
         client.say_serve()?;
         Ok(client)
     }
 
     /// Says (again) that this process is the server: whether the keeper is there.
     pub(crate) fn say_serve(&self) -> io::Result<()> {
-        self.ask(&Message::Serve, None)
+        self.ask(&Message::Serve { took_over: self.took_over.get() }, None)
+    }
+
+    /// This process serves all that was kept: the keeper does not count it as failed (K5).
+    pub fn say_took_over(&self) -> io::Result<()> {
+        self.took_over.set(true);
+        self.say_serve()
     }
 
     /// Everything that is kept, with descriptors of our own.
@@ -168,7 +181,8 @@ fn logged(group: &str) -> Option<u32> {
 /// know.
 pub(crate) fn tell_name(group: &str) -> io::Result<()> {
     let told = connect(group).and_then(|socket| {
-        let client = Client { group: group.into(), program: PathBuf::new(), socket };
+        let (program, took_over) = (PathBuf::new(), Cell::new(false));
+        let client = Client { group: group.into(), program, socket, took_over };
         client.rename(group)
     });
     match told {

@@ -273,11 +273,8 @@ impl Keeper {
 
     fn obey(&mut self, at: usize, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
         let reply = match (message, fd) {
-            (Message::Serve, _) => {
-                self.peers[at].serves = true;
-                self.restarts.serving(Instant::now());
-                self.start_at = None;
-                self.log.say("a server is here");
+            (Message::Serve { took_over }, _) => {
+                self.serves(at, took_over);
                 Message::Done
             }
             (Message::Watch, _) => return Ok(()),
@@ -302,7 +299,7 @@ impl Keeper {
             }
             (Message::Tell, _) => Message::Told(KeeperTold {
                 started: self.started,
-                failures: self.restarts.failures().into(),
+                failures: self.restarts.failures(Instant::now()).into(),
                 held: self.held.len() as u64,
             }),
             (Message::Rename(group), _) if rowen_control::names::check_form(&group).is_ok() => {
@@ -325,6 +322,19 @@ impl Keeper {
         answer(&self.peers[at].socket, &reply, None)
     }
 
+    /// The peer at `at` is the server, and may have taken over.
+    fn serves(&mut self, at: usize, took_over: bool) {
+        if !std::mem::replace(&mut self.peers[at].serves, true) {
+            self.restarts.arrived();
+            self.log.say("a server is here");
+        }
+        self.start_at = None;
+        if took_over && !planted::is("counts_as_failed") {
+            self.restarts.took_over(Instant::now());
+            self.log.say("it serves all that is kept");
+        }
+    }
+
     fn server_ended(&mut self, how: &str) {
         self.log.say(how);
         if self.held.is_empty() || planted::is("no_successor") {
@@ -336,8 +346,13 @@ impl Keeper {
             self.leaving = true;
             return;
         }
-        self.start_at = Some(self.restarts.ended(Instant::now()));
-        if self.restarts.failures() == TELL_AFTER {
+        let now = Instant::now();
+        let pause = self.restarts.ended(now);
+        self.start_at = Some(now + pause);
+        if !pause.is_zero() {
+            self.log.say(&format!("the next server starts in {} ms", pause.as_millis()));
+        }
+        if self.restarts.failures(now) == TELL_AFTER {
             self.log.say(&format!(
                 "{TELL_AFTER} servers in a row failed; {} volumes wait while more are started: see {}",
                 self.held.len(),

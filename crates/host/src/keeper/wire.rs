@@ -14,6 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The longest message.
 const MAX_MESSAGE: usize = 1024;
+/// The text of a server that has taken over.
+const TOOK_OVER: &str = "took over";
 
 /// A volume's export, as its server describes it to itself for later.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +55,11 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     // From a server.
-    /// The sender is the group's server from now on: when it goes without a `Bye`, another is started.
-    Serve,
+    /// The sender is the group's server from now on: when it goes without a `Bye`, another is started. It says so again
+    /// when it serves all that was kept. (Builds that do not know the difference read the same message.)
+    Serve {
+        took_over: bool,
+    },
     /// The sender wants to know when the keeper goes; nothing more is said.
     Watch,
     /// Keep this descriptor (it comes with the message), or replace what is kept under its `file`.
@@ -88,7 +93,7 @@ fn decode_told(text: &str) -> Option<KeeperTold> {
 impl Message {
     pub fn encode(&self) -> Vec<u8> {
         let (letter, text) = match self {
-            Message::Serve => ('S', String::new()),
+            Message::Serve { took_over } => ('S', if *took_over { TOOK_OVER.into() } else { String::new() }),
             Message::Watch => ('W', String::new()),
             Message::Hold(entry) => ('H', entry.encode()),
             Message::Release(file) => ('R', file.clone()),
@@ -110,7 +115,7 @@ impl Message {
         let letter = text.chars().next()?;
         let rest = &text[letter.len_utf8()..];
         Some(match letter {
-            'S' => Message::Serve,
+            'S' => Message::Serve { took_over: rest == TOOK_OVER },
             'W' => Message::Watch,
             'H' => Message::Hold(Entry::decode(rest)?),
             'R' => Message::Release(rest.into()),
@@ -170,7 +175,8 @@ mod tests {
         let entry = Entry { file: "a.1".into(), id: 7, name: "a".into(), loop_number: Some(3) };
         let setting_up = Entry { loop_number: None, ..entry.clone() };
         let messages = [
-            Message::Serve,
+            Message::Serve { took_over: false },
+            Message::Serve { took_over: true },
             Message::Watch,
             Message::Hold(entry.clone()),
             Message::Hold(setting_up),

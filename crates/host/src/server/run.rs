@@ -56,7 +56,7 @@ pub struct Options {
     pub record_io: Option<PathBuf>,
     /// Started by a command, which waits for a word on standard output.
     pub launched: bool,
-    /// Told of each step of a rename: a test ends the process there.
+    /// Told of steps of a start, of a rename and of a joining: a test ends the process there.
     pub reached: fn(&str),
 }
 
@@ -226,6 +226,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     server.service.note_members();
     devices::members::Joining::forget(name);
     bring_back_nodes(&server, same_boot, steps);
+    (options.reached)("taken over");
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
 }

@@ -1,10 +1,10 @@
 //! Starting, ending, dying and coming back.
 //!
-//! Rules K2 and K4.
+//! Rules K2, K4 and K5.
 
 use super::Test;
 use super::planted;
-use super::world::{MIB, Mounted, Pause, Vg, dir, file, kill, lives, run, wait_for};
+use super::world::{Fatal, MIB, Mounted, Pause, Vg, dir, file, kill, lives, run, wait_for};
 use rowen_control::protocol::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
@@ -41,6 +41,7 @@ pub const TESTS: &[Test] = &[
     ("life::twenty_deaths_under_fio_lose_nothing", twenty_deaths_under_fio_lose_nothing),
     ("life::sigusr1_logs_the_counters", sigusr1_logs_the_counters),
     ("life::a_killed_server_is_replaced_unasked", a_killed_server_is_replaced_unasked),
+    ("life::servers_that_end_when_they_serve_come_back_soon", servers_that_end_when_they_serve_come_back_soon),
     ("life::of_two_keepers_one_stays", of_two_keepers_one_stays),
     ("life::a_worker_that_is_wedged_is_replaced", a_worker_that_is_wedged_is_replaced),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
@@ -446,6 +447,26 @@ fn a_killed_server_is_replaced_unasked() {
         wait_for("the dead server's end", || !lives(dead));
         wait_for("a successor", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
     }
+}
+
+/// K5: a crash in what each server does first, or kills in quick succession.
+fn servers_that_end_when_they_serve_come_back_soon() {
+    let vg = Vg::make(&[64 * MIB]);
+    let node = vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
+    let pauses = || -> Vec<u64> {
+        let pause = |line: &str| line.split_once("the next server starts in ")?.1.strip_suffix(" ms")?.parse().ok();
+        vg.keeper_log().lines().filter_map(pause).collect()
+    };
+    let ends = || vg.keeper_log().matches("without a goodbye").count();
+    let fatal = Fatal::at("taken over");
+    vg.signal_server(Signal::KILL);
+    wait_for("six ends", || ends() > 6 || pauses().last().is_some_and(|pause| *pause > 200));
+    drop(fatal);
+    let pauses = pauses();
+    assert!(!pauses.is_empty() && pauses.iter().all(|pause| (20..=200).contains(pause)), "{pauses:?}");
+    wait_for("a server that stays", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    let file = File::options().write(true).open(node).unwrap();
+    file.write_all_at(&[7; 4096], 0).and_then(|()| file.sync_all()).unwrap();
 }
 
 /// K2

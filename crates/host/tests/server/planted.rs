@@ -33,6 +33,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("K4", "keeper_stays", "life::an_idle_server_ends"),
     ("E1", "names_stay", "volumes::a_new_volume_has_its_nodes_at_once"),
     ("E2", "no_look_at_users", "volumes::a_mounted_volume_is_not_removed"),
+    ("K5", "counts_as_failed", "life::servers_that_end_when_they_serve_come_back_soon"),
     ("E3", "file_stays", "volumes::a_new_volume_has_its_nodes_at_once"),
     ("WD1", "watchdog_sleeps", "life::a_worker_that_is_wedged_is_replaced"),
     ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),

@@ -113,13 +113,41 @@ pub fn die_at(step: &str) {
     fs::write(last_step(), step).unwrap();
 }
 
+/// The file that names the step at which each server is to be killed, for as long as it is there.
+fn fatal_step() -> PathBuf {
+    dir().join("fatal-step")
+}
+
+/// Has each server killed that comes to a step, until this is dropped.
+pub struct Fatal;
+
+impl Fatal {
+    pub fn at(step: &str) -> Fatal {
+        fs::write(fatal_step(), step).unwrap();
+        Fatal
+    }
+}
+
+impl Drop for Fatal {
+    fn drop(&mut self) {
+        drop(fs::remove_file(fatal_step()));
+    }
+}
+
 fn die_here(step: &str) {
+    if fs::read_to_string(fatal_step()).is_ok_and(|fatal| fatal == step) {
+        return die();
+    }
     if fs::read_to_string(last_step()).is_ok_and(|last| last == step) {
         fs::remove_file(last_step()).unwrap();
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
-        // Until the signal is there nothing more is done.
-        std::thread::sleep(Duration::from_secs(60));
+        die();
     }
+}
+
+fn die() {
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    // Until the signal is there nothing more is done.
+    std::thread::sleep(Duration::from_secs(60));
 }
 
 /// In a server: it has come to this step.
@@ -329,12 +357,16 @@ impl Vg {
     pub fn log(&self) -> String {
         fs::read_to_string(paths::server_log(&self.name)).unwrap_or_default()
     }
+
+    pub fn keeper_log(&self) -> String {
+        fs::read_to_string(paths::group_dir(&self.name).join("keeper.log")).unwrap_or_default()
+    }
 }
 
 impl Drop for Vg {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- log of {}'s server\n{}---", self.name, self.log());
+            eprintln!("--- log of {}'s server\n{}--- and keeper\n{}---", self.name, self.log(), self.keeper_log());
         }
         if let Ok(mut client) = server::ensure_running(&self.name) {
             drop(client.request(&Request::Destroy { force: true }));
