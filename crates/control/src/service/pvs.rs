@@ -117,6 +117,7 @@ impl Service {
                 ));
                 return Err(failure);
             }
+            (self.reached)("joined");
             self.log(&format!("physical volume {} joined", path.display()));
             self.note_members();
         }
@@ -169,6 +170,8 @@ impl Service {
         // Whatever came of its label: what the group does not know any more is not held.
         if self.group.info().pvs.len() == usize::from(index.0) {
             self.world.members.pop();
+            // A successor does not look at it: it may be about to be taken away, and not answer.
+            self.note_members();
         }
         match done {
             Err(Error::Busy(_)) => Err(still_in_use(path)),

@@ -1,6 +1,9 @@
 //! The paths of a group's physical volumes, as its server wrote them down. A successor opens these, where their labels say that
 //! they are still the group's. An orderly end takes the file away: then all devices are looked at, as after a boot.
 //!
+//! A server that was killed while something joined has noted it as a member or has left its note of what is about to join
+//! (H11): its successor reads that one, too, where a label names more members than are noted (H9).
+//!
 //! * H11 What is about to join a group is written down before it is looked what it lies on. So of two groups that take each
 //!   other's volumes at the same moment, at least one finds the other's note and refuses.
 
@@ -27,6 +30,14 @@ fn write_lines(path: &Path, members: &[PathBuf]) -> io::Result<()> {
 /// What was written down; nothing where there is no file.
 pub fn read(group: &str) -> Vec<PathBuf> {
     read_lines(&paths::members(group))
+}
+
+/// What was about to join the group when its server was killed; nothing where no server was.
+pub fn read_joining(group: &str) -> Vec<PathBuf> {
+    if planted::is("joining_unread") {
+        return Vec::new();
+    }
+    read_lines(&paths::joining_in(&paths::group_dir(group)))
 }
 
 /// The physical volumes of the group with this run directory, and what is about to join it.
@@ -56,7 +67,7 @@ impl Joining {
         Ok(note)
     }
 
-    /// Takes the note of a server that was killed away: what has joined is a member by now.
+    /// Takes away the note of a server that was killed: what has joined is noted as a member by now.
     pub fn forget(group: &str) {
         let _ = fs::remove_file(paths::joining_in(&paths::group_dir(group)));
     }

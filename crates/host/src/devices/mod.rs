@@ -6,7 +6,8 @@
 //!   devices whose label is ours), so that a command costs milliseconds;
 //! * H8 to look through a helper process, which is waited for for a limited time, and to leave out block devices that lie on a
 //!   volume of Rowen's;
-//! * H9 to open a group that has lost its server where that server had it, without looking at anything else;
+//! * H9 to open a group that has lost its server where that server had it or was about to have it, without looking at
+//!   anything else;
 //! * to write to a device only while holding it alone, and only after every check on every device of the command has
 //!   passed: a refusal has changed nothing;
 //! * to overwrite another's data only when told so.

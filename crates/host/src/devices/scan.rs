@@ -128,21 +128,24 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
     scan
 }
 
-/// The members of the group `name`: where its server had them, if they are there, or wherever they are.
+/// The members of the group `name`: where its server had them, else also where it was about to have them, else wherever they
+/// are (H9).
 pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
-    let paths = match names::check_form(name) {
-        Ok(()) if !planted::is("looks_everywhere") => members::read(name),
-        _ => Vec::new(),
-    };
+    // What was about to join is read only if a label names more than the members: it was checked before any label named it.
+    // Without that it may lie on a volume of this group, which nobody serves now.
+    let notes: [fn(&str) -> Vec<PathBuf>; 2] = [members::read, members::read_joining];
+    let is_noted = names::check_form(name).is_ok() && !planted::is("looks_everywhere");
     let mut known = Scan::default();
-    for (path, found) in paths.iter().zip(look::look_at(&paths)?) {
-        known.pvs.extend(found.and_then(|found| found.pv(path)));
+    for paths in notes.iter().filter(|_| is_noted).map(|read| read(name)) {
+        for (path, found) in paths.iter().zip(look::look_at(&paths)?) {
+            known.pvs.extend(found.and_then(|found| found.pv(path)));
+        }
+        known.agree_on_names();
+        if let Ok(group) = known.group(name) {
+            return Ok(group);
+        }
     }
-    known.agree_on_names();
-    match known.group(name) {
-        Ok(group) => Ok(group),
-        Err(_) => scan()?.group(name),
-    }
+    scan()?.group(name)
 }
 
 /// The physical volume at `path`, if it is one.

@@ -2,7 +2,7 @@
 //! nor at what another group is to serve.
 
 use super::Test;
-use super::world::{MIB, Mounted, Pause, Vg, keeper_of, kill, lives, run, unmounted, wait_for, within};
+use super::world::{MIB, Mounted, Pause, Vg, file, keeper_of, kill, lives, run, unmounted, wait_for, within};
 use rowen_control::protocol::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
     ("stacks::a_device_that_hangs_keeps_no_server_from_coming_back", a_hanging_device_keeps_no_server_away),
+    ("stacks::a_device_that_hangs_keeps_no_server_from_what_joined", a_hanging_device_keeps_no_server_from_what_joined),
     ("stacks::a_loop_device_over_a_file_on_a_volume_is_not_looked_at", a_loop_device_on_a_volume_is_not_looked_at),
     ("stacks::a_group_on_another_groups_volume_comes_back", a_group_on_another_groups_volume_comes_back),
     ("stacks::a_group_is_not_extended_onto_its_own_volume", a_group_is_not_extended_onto_its_own_volume),
@@ -66,6 +67,36 @@ fn a_hanging_device_keeps_no_server_away() {
     drop(stopped);
     // With its server back, it is looked at as any other.
     assert!(devices::scan().unwrap().group(&vg.name).is_ok());
+    devices::file::forget(&node).unwrap();
+}
+
+/// H9: the server is killed when the labels name what joined, and the list of members does not.
+fn a_hanging_device_keeps_no_server_from_what_joined() {
+    let (hangs, mut vg) = (Vg::make(&[64 * MIB]), Vg::make(&[64 * MIB]));
+    let node = hangs.create("lv", VolumeKind::Thin, 16 * MIB, true);
+    let mut first = serve_with(&vg, &node);
+    vg.create("lv", VolumeKind::Thin, 16 * MIB, true);
+    devices::file::remember(uuids::fresh(), &node).unwrap();
+    let new = file(64 * MIB);
+    vg.files.push(new.clone());
+    let pause = Pause::at("joined");
+    let (group, path) = (vg.name.clone(), new.to_str().unwrap().to_owned());
+    let command = std::thread::spawn(move || {
+        let mut client = server::ensure_running(&group).unwrap();
+        client.ask(&Request::AddPv { paths: vec![path] }, &mut |_| {})
+    });
+    let dead = pause.wait();
+    assert_eq!(devices::members::read(&vg.name).len(), 1);
+    let stopped = Stopped::all_of(&hangs);
+    kill(dead, Signal::KILL);
+    drop(pause);
+    first.wait().unwrap();
+    wait_for("a successor", || vg.server() != dead && server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    drop(stopped);
+    command.join().unwrap();
+    assert_eq!(vg.report().pvs.len(), 2);
+    assert_eq!(devices::members::read(&vg.name).len(), 2);
+    assert!(!paths::joining_in(&paths::group_dir(&vg.name)).exists());
     devices::file::forget(&node).unwrap();
 }
 
