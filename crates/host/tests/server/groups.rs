@@ -4,7 +4,7 @@
 
 use super::Test;
 use super::volumes::{create_refusal, starts_with, write};
-use super::world::{MIB, MIB_BLOCKS, Mounted, Vg, die_at, file, run, snapshot, wait_for};
+use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, die_at, file, run, snapshot, wait_for};
 use rowen_control::protocol::{ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
 use rowen_control::settings::Settings;
 use rowen_control::uuids;
@@ -12,7 +12,7 @@ use rowen_host::devices::{self, Consent};
 use rowen_host::{archive, server};
 use rustix::process::Signal;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 pub const TESTS: &[Test] = &[
@@ -24,6 +24,7 @@ pub const TESTS: &[Test] = &[
     ("groups::space_is_taken_where_it_is_named_and_allowed", space_is_taken_where_it_is_named_and_allowed),
     ("groups::a_rename_that_is_killed_is_finished", a_rename_that_is_killed_is_finished),
     ("groups::a_rename_without_a_keeper_is_finished_by_a_command", a_rename_without_a_keeper_is_finished_by_a_command),
+    ("groups::nobody_finishes_a_rename_that_goes_on", nobody_finishes_a_rename_that_goes_on),
     ("groups::a_physical_volume_leaves_and_another_grows", a_physical_volume_leaves_and_another_grows),
     ("groups::limits_of_a_group_are_kept", limits_of_a_group_are_kept),
     ("groups::copies_of_the_metadata_are_whole_and_bounded", copies_of_the_metadata_are_whole_and_bounded),
@@ -364,6 +365,37 @@ fn a_rename_without_a_keeper_is_finished_by_a_command() {
         assert_eq!(vg.names(), ["lv"]);
         nothing_has_the_name(&is_not);
     }
+}
+
+/// RN2
+fn nobody_finishes_a_rename_that_goes_on() {
+    let mut vg = Vg::make(&[64 * MIB]);
+    vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
+    let (from, to) = (vg.name.clone(), format!("{}x", vg.name));
+    let note = rowen_host::paths::run_dir().join(format!("renaming@{from}@{to}"));
+    let pause = Pause::at("names made");
+    let (group, name) = (from.clone(), to.clone());
+    let renaming = std::thread::spawn(move || {
+        let mut client = server::ensure_running(&group).unwrap();
+        client.ask(&Request::RenameGroup { to: name }, &mut |_| {})
+    });
+    pause.wait();
+    let inode = fs::metadata(&note).unwrap().ino();
+    let name = to.clone();
+    let other = std::thread::spawn(move || server::ensure_running(&name).map(drop).map_err(|failure| failure.message));
+    let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&format!(":{inode} "));
+    let is_waiting = || fs::read_to_string("/proc/locks").unwrap().lines().any(waits);
+    wait_for("another that looks at the rename", || other.is_finished() || is_waiting());
+    assert!(!other.is_finished(), "it did not wait for the rename: {:?}", other.join());
+    let new_name = Path::new("/dev").join(&to).join("lv");
+    assert!(note.exists() && new_name.exists(), "what the rename has made was taken away");
+    drop(pause);
+    assert!(matches!(renaming.join().unwrap(), Outcome::Ok));
+    vg.name = to;
+    assert_eq!(other.join().unwrap(), Ok(()));
+    assert_eq!(vg.names(), ["lv"]);
+    assert!(new_name.exists());
+    nothing_has_the_name(&from);
 }
 
 fn a_physical_volume_leaves_and_another_grows() {
