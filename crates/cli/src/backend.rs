@@ -8,6 +8,7 @@ use rowen_control::status::{IoSeen, Survey};
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A physical volume as its label tells, without a server.
@@ -66,6 +67,22 @@ pub type Answer<T> = Result<T, Trouble>;
 /// A sink of [`Outcome::Progress`] and [`Outcome::Notice`].
 pub type News<'a> = &'a mut dyn FnMut(Outcome);
 
+/// Where metrics are asked for by HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    At(SocketAddr),
+    /// At a socket that systemd made.
+    HandedOver,
+}
+
+/// Those who ask for metrics.
+pub trait Scrapes {
+    /// Waits for one.
+    fn wait(&mut self) -> Answer<()>;
+    /// Answers all that wait.
+    fn answer(&mut self, text: &str) -> Answer<()>;
+}
+
 /// The world under the commands.
 pub trait Backend {
     /// The names of all groups that any label or running server names, sorted.
@@ -82,6 +99,8 @@ pub trait Backend {
     /// What the servers of these groups, or of all that have one, counted of requests; as with [`survey`](Self::survey) nothing is
     /// started, changed or waited for longer than 2 s.
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen>;
+    /// Listens for who asks for metrics by HTTP, there: what it returns is where that is, and who asks.
+    fn listen(&mut self, at: Place) -> Answer<(String, Box<dyn Scrapes>)>;
     /// Waits.
     fn pause(&mut self, time: Duration);
     /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.

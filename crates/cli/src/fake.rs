@@ -1,7 +1,7 @@
 //! A host in memory for the tests of commands: devices, labels, files and settings, and for each group the real service on the
 //! real engine, over disks in memory.
 
-use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
+use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Place, Scrapes, Trouble};
 use crate::console::Console;
 use crate::session::no_group;
 use rowen_control::protocol::*;
@@ -319,6 +319,10 @@ impl Backend for Fake {
             seen.counters = self.groups.get(&seen.name).map(counters).map(Box::new);
         }
         survey
+    }
+
+    fn listen(&mut self, at: Place) -> Answer<(String, Box<dyn Scrapes>)> {
+        Err(Trouble::other(ErrorKind::Denied, format!("Nobody can listen at {at:?}.")))
     }
 
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {

@@ -15,6 +15,7 @@ mod options;
 mod parse;
 mod report;
 mod roles;
+mod scrape;
 mod session;
 mod shell;
 mod table;

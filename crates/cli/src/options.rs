@@ -337,6 +337,8 @@ options! {
     MakeNodes None, "mknodes", Kind::Flag, "Accepted for LVM's clients: nodes are always there.";
     ListGroup None, "listvg", Kind::Flag, "Show the group of the device.";
     Unhealthy Some('x'), "unhealthy", Kind::Flag, "Only groups with which something is wrong.";
+    Listen None, "listen", Kind::Text("systemd|[ADDRESS:]PORT"),
+        "Answer HTTP there, until it is ended; a port alone is one of 127.0.0.1. systemd: at the socket that systemd hands over.";
     Json None, "json", Kind::Flag, "As one JSON object.";
     Latencies Some('l'), "latencies", Kind::Flag, "Show latencies: mean, median, 99th percentile and longest.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";

@@ -1,6 +1,6 @@
 //! The real world under the commands: this host's devices, and the servers of its groups.
 
-use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Trouble};
+use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Place, Scrapes, Trouble};
 use crate::failure::exit;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub fn special_role(words: &[String]) -> Option<u8> {
     if helper::is_one(words) {
         return Some(helper::main(|_| {}));
+    }
+    if crate::scrape::is_front(words) {
+        return Some(crate::scrape::front());
     }
     match words {
         [role, group] if role == "keeper" && rowen_control::names::check_form(group).is_ok() => {
@@ -127,6 +130,10 @@ impl Backend for Host {
 
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {
         rowen_host::survey::io(groups)
+    }
+
+    fn listen(&mut self, at: Place) -> Answer<(String, Box<dyn Scrapes>)> {
+        crate::scrape::listen(at)
     }
 
     fn pause(&mut self, time: Duration) {

@@ -3,14 +3,17 @@
 
 mod exposition;
 
+use crate::backend::Place;
 use crate::commands::groups::known_group;
 use crate::failure::{Failure, Result};
+use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, no_group};
 use exposition::{Exposition, Labels, Value};
 use rowen_control::protocol::{BUCKETS, IoCounts, OpCounts, StatsReport, StatusReport, bucket_end};
 use rowen_control::status::{Counters, GroupStatus, PvWord, ServerSeen, State, Survey, judge};
 use rowen_engine::units::BLOCK_SIZE;
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// What was seen of a group besides its [`GroupStatus`].
 struct More {
@@ -21,12 +24,48 @@ struct More {
 
 pub fn metrics(session: &mut Session<'_>, args: &Args) -> Result {
     let wanted = args.positionals.iter().map(|word| known_group(word)).collect::<Result<Vec<String>>>()?;
-    let mut survey = session.backend.survey_with_counters(&wanted);
+    if let Some(place) = args.text(Opt::Listen) {
+        return serve(session, place, &wanted);
+    }
+    let (text, missing) = look(session, &wanted)?;
+    missing.iter().for_each(|name| session.console.complain(no_group(name)));
+    session.console.raw_out(&text);
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Answers who asks by HTTP, until this process is ended. A group that is not there now may be there at the next request.
+fn serve(session: &mut Session<'_>, place: &str, wanted: &[String]) -> Result {
+    let place = place_of(place)?;
+    let (at, mut scrapes) = session.backend.listen(place).map_err(Failure::from)?;
+    session.console.say(format!("Metrics are at http://{at}/metrics."));
+    session.console.flush();
+    loop {
+        scrapes.wait().map_err(Failure::from)?;
+        let (text, _) = look(session, wanted)?;
+        scrapes.answer(&text).map_err(Failure::from)?;
+    }
+}
+
+/// Names of hosts are no places: what they mean may change, and what is listened at must be what was asked for.
+fn place_of(text: &str) -> Result<Place> {
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    match text {
+        "systemd" => Ok(Place::HandedOver),
+        _ => text.parse().map(loopback).or_else(|_| text.parse()).map(Place::At).map_err(|_| {
+            Failure::usage(format!(
+                "Cannot listen at {text}. Give a port, an IP address and a port (127.0.0.1:10858, [::1]:10858), or systemd."
+            ))
+        }),
+    }
+}
+
+/// All that is known now, and those of the groups that are not there.
+fn look(session: &mut Session<'_>, wanted: &[String]) -> Result<(String, Vec<String>)> {
+    let mut survey = session.backend.survey_with_counters(wanted);
     let more = more(&mut survey);
     let status = judge(survey);
     let is_known = |name: &&String| status.groups.iter().any(|group| group.name == **name);
-    let missing: Vec<&String> = wanted.iter().filter(|name| !is_known(name)).collect();
-    missing.iter().for_each(|name| session.console.complain(no_group(name)));
+    let missing = wanted.iter().filter(|name| !is_known(name)).cloned().collect();
     let mut told = Exposition::default();
     told.add(
         "rowen_build_info",
@@ -47,8 +86,7 @@ pub fn metrics(session: &mut Session<'_>, args: &Args) -> Result {
         counters.iter().for_each(|counters| add_counters(&mut told, group, counters));
     }
     let text = told.text().map_err(|e| Failure::failed(format!("The metrics cannot be written: {e}.")))?;
-    session.console.raw_out(&text);
-    if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
+    Ok((text, missing))
 }
 
 /// Takes the counters out of a survey, and copies what servers reported.
