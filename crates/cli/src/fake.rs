@@ -298,7 +298,7 @@ impl Backend for Fake {
         let is_wanted = |seen: &Seen| groups.is_empty() || groups.contains(&seen.name);
         let served = self.groups.iter().map(|(name, memory)| {
             let report = Box::new(memory.service.status());
-            let told = KeeperTold { started: 2, failures: 0, held: 1 };
+            let told = KeeperTold { started: 2, deaths: 1, failures: 0, held: 1 };
             let process = Process { pid: 1230, state: Some('S') };
             Seen {
                 name: name.clone(),

@@ -216,6 +216,7 @@ fn prometheus_gets_what_is_known() {
         "rowen_group_state{vg=\"vg1\",state=\"not_answering\"} 1.0",
         "rowen_group_size_bytes{vg=\"vg0\"} 729808896.0",
         "rowen_group_server_starts_total{vg=\"vg0\"} 2",
+        "rowen_group_server_deaths_total{vg=\"vg0\"} 1",
         "rowen_pool_size_bytes{vg=\"vg0\",lv=\"pool\"} 209715200.0",
         "rowen_engine_recovered_total{vg=\"vg0\"} 0",
     ] {

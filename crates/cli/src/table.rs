@@ -1067,7 +1067,10 @@ pub const COMMANDS: &[Command] = &[
         forms: &["VG"],
         operands: Operands::Groups,
         options: &[],
-        examples: &[("rowen clear vg0", "once its disks are well; devices in use stay, and their requests wait meanwhile")],
+        examples: &[(
+            "rowen clear vg0",
+            "once its disks are well; devices in use stay, and their requests wait meanwhile",
+        )],
         run: own::clear,
     },
     Command {

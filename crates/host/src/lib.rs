@@ -8,6 +8,7 @@ pub mod handed_over;
 pub mod harden;
 pub mod helper;
 pub mod hostile;
+mod journal;
 pub mod keeper;
 pub mod meter;
 pub mod paths;

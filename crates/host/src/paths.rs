@@ -98,7 +98,10 @@ pub fn pid_file(group: &str) -> PathBuf {
     group_dir(group).join("server.pid")
 }
 
-/// What a server that a command started has to say.
+/// A server's log of more bytes is set aside when the next server starts.
+pub const SERVER_LOG_BOUND: u64 = 1 << 20;
+
+/// What a server has to say that a command or the keeper started.
 pub fn server_log(group: &str) -> PathBuf {
     group_dir(group).join("server.log")
 }

@@ -9,6 +9,7 @@ mod endpoint;
 mod filesystems;
 mod fsx;
 mod iostat;
+mod logs;
 mod resized_disks;
 mod room;
 mod status;

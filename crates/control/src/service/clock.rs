@@ -1,6 +1,7 @@
 //! What the service does by the clock: every few seconds it looks whether something fills up.
 
 use super::state::Service;
+use super::world::About;
 use crate::protocol::{Caller, ErrorKind, Outcome};
 use crate::units::sentence;
 use rowen_engine::units::BLOCK_SIZE;
@@ -35,15 +36,16 @@ impl Service {
                 Outcome::Error { kind: ErrorKind::Changed | ErrorKind::NotFound, .. } => {}
                 Outcome::Error { message, .. } => {
                     if !self.autoextension.failing.lock().contains(&growth.name) {
-                        self.log(&format!("WARNING: {full} fills up and cannot be extended: {message}"));
+                        let line = format!("WARNING: {full} fills up and cannot be extended: {message}");
+                        self.world.notes.log_about(About::Volume(&growth.name), &line);
                     }
                     failing.insert(growth.name);
                 }
-                _ => self.log(&format!(
-                    "{full} was filling up and is {} now; it was {}",
-                    size(growth.to),
-                    size(growth.from)
-                )),
+                _ => {
+                    let (to, from) = (size(growth.to), size(growth.from));
+                    let line = format!("{full} was filling up and is {to} now; it was {from}");
+                    self.world.notes.log_about(About::Volume(&growth.name), &line);
+                }
             }
         }
         *self.autoextension.failing.lock() = failing;

@@ -10,6 +10,7 @@
 
 use super::failure::{Failure, Result};
 use super::state::Service;
+use super::world::About;
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
 use rowen_engine::units::VolumeId;
@@ -79,7 +80,8 @@ impl Service {
         let (id, name) = (origin.id, origin.name.clone());
         match self.replace_contents(origin, snapshot.clone(), true) {
             Ok(_) => {
-                self.log(&format!("{} was merged into {name}", snapshot.name));
+                let line = format!("{} was merged into {name}", snapshot.name);
+                self.world.notes.log_about(About::Volume(&name), &line);
             }
             Err(failure) if failure.kind == ErrorKind::InUse => {
                 let message = format!(

@@ -2,6 +2,7 @@
 
 use super::state::Service;
 use super::warnings::needs_free_space;
+use super::world::About;
 use crate::protocol::{Outcome, PvStatus};
 use crate::status::failures;
 use rowen_engine::disk::PvIndex;
@@ -84,10 +85,11 @@ impl Service {
         let faults = pvs.iter().filter(|pv| !failures(pv).is_empty());
         let faults = faults.map(|pv| {
             let (failed, group) = (failures(pv), &self.name);
-            format!(
+            let line = format!(
                 "WARNING: Physical volume {} of volume group {group} failed {failed} since the group was opened.",
                 pv.path
-            )
+            );
+            (pv.path.clone(), line)
         });
         self.warnings.tell_faults(notes, faults.collect());
         self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
@@ -97,7 +99,10 @@ impl Service {
         let snapshots = self.group.reserved();
         for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
             if warning.is_new {
-                self.log(&warning.message);
+                match &warning.volume {
+                    Some(volume) => notes.log_about(About::Volume(volume), &warning.message),
+                    None => notes.log(&warning.message),
+                }
                 self.warnings.call(notes, &self.name, &warning);
             }
             interim(Outcome::Notice { message: warning.message });

@@ -2,7 +2,7 @@
 //! log and to the administrator's program, if there is one, and again only after the share has fallen back below it. A
 //! command that takes space is told as long as the group is above a threshold.
 
-use super::world::Notes;
+use super::world::{About, Notes};
 use crate::settings::Settings;
 use parking_lot::Mutex;
 use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeMeta, VolumeState};
@@ -18,7 +18,7 @@ pub struct Warnings {
     /// Bad places of disks that the log was told of.
     bad_places: Mutex<Vec<String>>,
     /// Failed requests of the disks, as far as they were told.
-    faults: Mutex<Vec<String>>,
+    faults: Mutex<Vec<(String, String)>>,
     /// What lacks room behind the disks, as far as that was told.
     missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
@@ -169,9 +169,12 @@ impl Warnings {
     }
 
     /// Tells the log of requests that disks failed, each time that there are more.
-    pub fn tell_faults(&self, notes: &dyn Notes, now: Vec<String>) {
+    /// `now`: the path of each such disk, and what is told of it.
+    pub fn tell_faults(&self, notes: &dyn Notes, now: Vec<(String, String)>) {
         let mut told = self.faults.lock();
-        now.iter().filter(|fault| !told.contains(fault)).for_each(|fault| notes.log(fault));
+        for (path, fault) in now.iter().filter(|fault| !told.contains(fault)) {
+            notes.log_about(About::Pv(path), fault);
+        }
         *told = now;
     }
 
@@ -182,9 +185,13 @@ impl Warnings {
             let what = full
                 .as_ref()
                 .map_or_else(|| format!("volume group {group}"), |pool| format!("thin pool {group}/{pool}"));
-            notes.log(&format!(
+            let line = format!(
                 "WARNING: Writes have waited for room in {what} for too long, and fail until there is some; extend it."
-            ));
+            );
+            match full {
+                Some(pool) => notes.log_about(About::Volume(pool), &line),
+                None => notes.log(&line),
+            }
         }
         *told = now;
     }

@@ -175,6 +175,15 @@ pub trait RenamingNote {
     fn leave(self: Box<Self>);
 }
 
+/// What a line of the log is about, besides its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About<'a> {
+    /// A volume, by its name.
+    Volume(&'a str),
+    /// A physical volume, by its path.
+    Pv(&'a str),
+}
+
 /// What is written down next to the group, and who is told.
 pub trait Notes: Send + Sync {
     /// How long the group has been open.
@@ -183,6 +192,11 @@ pub trait Notes: Send + Sync {
     fn state(&self, state: &str);
     /// A line for the log.
     fn log(&self, line: &str);
+    /// The same about one volume or physical volume, by which whoever reads the log finds it.
+    fn log_about(&self, about: About<'_>, line: &str) {
+        let _ = about;
+        self.log(line);
+    }
     /// `command` changed the group: its metadata is archived.
     fn changed(&self, command: &str);
     /// Why metadata cannot be archived; each reason is told once.

@@ -73,6 +73,7 @@ fn judge_group(seen: Seen) -> GroupStatus {
         open_seconds: None,
         keeper_pid: seen.keeper.map(|keeper| keeper.process.pid),
         restarts: seen.keeper.and_then(|keeper| keeper.told).map(|told| told.started),
+        deaths: seen.keeper.and_then(|keeper| keeper.told).map(|told| told.deaths),
         volumes: None,
         active_volumes: None,
         used_percent: None,

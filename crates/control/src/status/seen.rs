@@ -106,6 +106,8 @@ pub struct KeeperSeen {
 pub struct KeeperTold {
     /// Servers that it has started.
     pub started: u64,
+    /// Servers that ended without having been told to, or did not begin to serve.
+    pub deaths: u64,
     /// The last so many of them failed.
     pub failures: u64,
     /// Volumes that it keeps.

@@ -4,7 +4,7 @@ use rowen_engine::units::Uuid;
 
 const KEEPER: KeeperSeen = KeeperSeen {
     process: Process { pid: 20, state: Some('S') },
-    told: Some(KeeperTold { started: 0, failures: 0, held: 1 }),
+    told: Some(KeeperTold { started: 0, deaths: 0, failures: 0, held: 1 }),
 };
 
 fn pv(path: &str, n: u8) -> PvStatus {
@@ -191,7 +191,7 @@ fn a_takeover_is_wrong_only_when_it_takes_long_or_fails() {
     assert_eq!(opening(1, None), (State::Opening, Vec::new()));
     assert_eq!(opening(11, Some(KEEPER)).1.len(), 1);
     let failing = |failures| {
-        let told = KeeperTold { started: 9, failures, held: 1 };
+        let told = KeeperTold { started: 9, deaths: 8, failures, held: 1 };
         KeeperSeen { told: Some(told), ..KEEPER }
     };
     let absent = |keeper| told(without_server(ServerSeen::None, Some(keeper), 1));
@@ -278,7 +278,7 @@ fn names_of_fields_stay() {
     let group = &json["groups"][0];
     assert_eq!(
         names(group),
-        "active_volumes healthy keeper_pid name open_seconds physical_volumes problems restarts sentence server_pid state \
+        "active_volumes deaths healthy keeper_pid name open_seconds physical_volumes problems restarts sentence server_pid state \
          used_percent volumes waiting_volumes work"
     );
     assert_eq!(

@@ -25,6 +25,8 @@ pub struct GroupStatus {
     pub keeper_pid: Option<u32>,
     /// How often the keeper has started a server since it began.
     pub restarts: Option<u64>,
+    /// How often since then a server ended without having been told to, or did not begin to serve.
+    pub deaths: Option<u64>,
     pub volumes: Option<u64>,
     pub active_volumes: Option<u64>,
     /// Of the group's space.

@@ -35,7 +35,7 @@ impl Record {
         if let Some(file) = &mut self.file
             && let Err(e) = file.write_all(self.text.as_bytes())
         {
-            eprintln!("the record of I/O ends here: {e}");
+            crate::journal::warn(format_args!("the record of I/O ends here: {e}"));
             self.file = None;
         }
         self.text.clear();

@@ -95,7 +95,7 @@ impl FrozenGuard {
         let thawed = helper.say(&Enough).and_then(|()| helper.hear::<Progress>(FREEZE));
         match thawed {
             Ok(_) => helper.end(),
-            Err(e) if is_late(&e) => eprintln!("filesystems are thawed late: {e}"),
+            Err(e) if is_late(&e) => crate::journal::warn(format_args!("filesystems are thawed late: {e}")),
             Err(_) => thaw_left_over(&self.markers),
         }
     }
@@ -122,6 +122,6 @@ pub(super) fn thaw_left_over(markers: &[PathBuf]) {
         .and_then(|mut session| session.hear::<helper::Answer>(FREEZE).inspect(|_| session.end()))
         .doing(|| format!("thaw what {markers:?} names"));
     if let Err(e) = thawed {
-        eprintln!("{e}");
+        crate::journal::warn(format_args!("{e}"));
     }
 }

@@ -112,7 +112,7 @@ pub fn abandon(devices: &[LoopDevice]) {
     if !devices.is_empty()
         && let Err(e) = helper::ask(Job::Abandon(devices.iter().map(|device| device.number).collect()))
     {
-        eprintln!("loop devices are left over: {e}");
+        crate::journal::warn(format_args!("loop devices are left over: {e}"));
     }
 }
 

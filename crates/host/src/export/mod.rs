@@ -352,6 +352,15 @@ impl Exports {
         .await
     }
 
+    /// Tells the keeper that this process ends on purpose, in its last moment: its successor is not one of a server that died.
+    pub async fn farewell(&self) -> Result<()> {
+        self.off_worker(|inner| {
+            inner.leaving.store(true, Ordering::Release);
+            inner.with_keeper(keeper::Client::say_hand_over)
+        })
+        .await
+    }
+
     /// Has all connections read no more. A write that ends because the group does is left to the successor from here on.
     pub fn stop_reading(&self) {
         self.inner.active.lock().values().for_each(|export| export.connection.stop());
@@ -430,7 +439,7 @@ impl Inner {
     fn make_names(&self, name: &str, device: LoopDevice) -> Result<()> {
         self.nodes.make(name, device)?;
         if let Some(Err(e)) = self.written.as_ref().map(|written| written.watch()) {
-            eprintln!("{NOT_TOLD}: {e}");
+            crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
         }
         Ok(())
     }
@@ -448,7 +457,7 @@ impl Inner {
         let (serving, runtime, end) = (connection.clone(), self.runtime.clone(), ended.clone());
         self.dispatch.start(Box::pin(async move {
             if let Err(e) = serving.serve(runtime).await {
-                eprintln!("a volume's connection to the kernel failed: {e}");
+                crate::journal::warn(format_args!("a volume's connection to the kernel failed: {e}"));
             }
             end.set();
         }));
@@ -538,7 +547,7 @@ impl Inner {
         };
         // A successor looks for the volume by its number, and tells the keeper then.
         if let Err(e) = self.hold_again(to) {
-            eprintln!("{}/{to} has its new name, but {e}", self.group);
+            crate::journal::warn(format_args!("{}/{to} has its new name, but {e}", self.group));
         }
         Ok(node)
     }
@@ -614,7 +623,7 @@ impl Inner {
         }
         for going_on in taken {
             if let Err(e) = self.put_right(&going_on) {
-                eprintln!("{}/{} was taken over, but {e}", self.group, going_on.name);
+                crate::journal::warn(format_args!("{}/{} was taken over, but {e}", self.group, going_on.name));
             }
             outcome.taken.push(going_on.name);
         }
@@ -756,12 +765,12 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
             return;
         }
         let Some(inner) = exports.upgrade().filter(|inner| !inner.leaving.load(Ordering::Acquire)) else { return };
-        eprintln!("the keeper of {} is gone; starting another", inner.group);
+        crate::journal::warn(format_args!("the keeper of {} is gone; starting another", inner.group));
         let revived = blocking(move || inner.revive_keeper()).await;
         match revived.doing(|| "start a thread".into()) {
             Ok(Ok(new)) => watch = new,
             Ok(Err(e)) | Err(e) => {
-                eprintln!("no keeper: {e}; if this server dies, devices in use fail");
+                crate::journal::warn(format_args!("no keeper: {e}; if this server dies, devices in use fail"));
                 return;
             }
         }
@@ -772,7 +781,8 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
 const NOT_TOLD: &str = "udev is not told when volumes are written to";
 
 fn watch_nodes(dev: &Path) -> Option<Arc<Written>> {
-    let written = Written::new(&dev.join(nodes::MAPPER)).inspect_err(|e| eprintln!("{NOT_TOLD}: {e}"));
+    let written =
+        Written::new(&dev.join(nodes::MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_TOLD}: {e}")));
     written.ok().map(Arc::new)
 }
 
@@ -785,7 +795,7 @@ async fn tell_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
             devices.into_iter().try_for_each(written::announce)
         });
         if let Err(e) = told {
-            eprintln!("{NOT_TOLD}: {e}");
+            crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
         }
     }
 }

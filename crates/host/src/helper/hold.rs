@@ -113,9 +113,9 @@ fn find(volumes: &[Held], near: bool) -> Vec<Filesystem> {
         let proven = candidates.into_iter().find_map(|mount| prove(mount, held));
         if proven.is_none() && !all.is_empty() {
             let (major, minor) = (held.major, held.minor);
-            eprintln!(
+            crate::journal::warn(format_args!(
                 "the filesystem on device {major}:{minor} is mounted where it cannot be reached: it is left alone"
-            );
+            ));
         }
         proven
     };
@@ -210,7 +210,10 @@ fn thaw(root: &File, marker: &Path) {
     match control(root, FITHAW) {
         // EINVAL: it is not frozen.
         Err(e) if e.raw_os_error() != Some(libc::EINVAL) => {
-            eprintln!("cannot thaw what {} names: {e}; run fsfreeze --unfreeze on it", marker.display());
+            crate::journal::warn(format_args!(
+                "cannot thaw what {} names: {e}; run fsfreeze --unfreeze on it",
+                marker.display()
+            ));
         }
         _ => {}
     }

@@ -29,7 +29,7 @@ pub(crate) use session::{Session, is_gone, is_late};
 use crate::devices::{handed, look};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
-use crate::planted;
+use crate::{journal, planted};
 use hold::Held;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
@@ -121,10 +121,11 @@ pub(crate) fn ask(job: Job) -> Result<u32> {
 
 /// Becomes a helper. `reached` is told of its steps: a test stops it there. Returns the exit code.
 pub fn main(reached: fn(&str)) -> u8 {
+    journal::of_group(&std::env::var(journal::GROUP).unwrap_or_default());
     match serve(reached) {
         Ok(()) => 0,
         Err(e) => {
-            eprintln!("a helper process failed: {e}");
+            journal::warn(format_args!("a helper process failed: {e}"));
             1
         }
     }

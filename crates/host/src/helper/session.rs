@@ -1,7 +1,7 @@
 //! Starting a helper, talking to it, giving up on it, and keeping one that has nothing to do.
 
 use super::{Job, ROLE};
-use crate::planted;
+use crate::{journal, planted};
 use parking_lot::{Mutex, RwLock};
 use rowen_control::protocol::{read_frame, write_frame};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -78,6 +78,7 @@ impl Session {
         // Not by name: an upgrade may have put another version there.
         let program = PROGRAM.read().clone().unwrap_or_else(|| "/proc/self/exe".into());
         let mut command = Command::new(program);
+        command.env(journal::GROUP, journal::group());
         command.arg(ROLE).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         // H2: who reads a command's output would wait for a helper that hangs.
         if is_pipe(std::io::stderr()) {

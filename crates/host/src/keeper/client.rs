@@ -106,6 +106,12 @@ impl Client {
         self.say_bye()
     }
 
+    /// This process ends on purpose, and its successor goes on. For its last moment: a keeper of an earlier version takes it for
+    /// the end.
+    pub(crate) fn say_hand_over(&self) -> io::Result<()> {
+        self.ask(&Message::HandOver, None)
+    }
+
     pub(crate) fn say_bye(&self) -> io::Result<()> {
         self.ask(&Message::Bye, None)
     }

@@ -4,7 +4,7 @@ use super::log::Log;
 use super::restart::Restarts;
 use super::wire::{self, Entry, Message};
 use crate::sockets::Reach;
-use crate::{harden, paths, planted};
+use crate::{harden, journal, paths, planted};
 use rowen_control::status::KeeperTold;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
@@ -24,8 +24,6 @@ const MAX_PEERS: usize = 16;
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// After so many failures in a row the log says what to look at.
 const TELL_AFTER: u32 = 10;
-/// A server's log of more bytes starts again with the next server, so that servers that fail for ever do not fill /run.
-const SERVER_LOG_BOUND: u64 = 1 << 20;
 /// How often a started server is looked after while it has not connected.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
@@ -128,6 +126,10 @@ struct Keeper {
     restarts: Restarts,
     /// Servers that this process has started.
     started: u64,
+    /// Servers that ended without having been told to, or did not begin to serve.
+    deaths: u64,
+    /// The server said that it ends and leaves to its successor what is kept.
+    is_handed_over: bool,
     /// A server of ours, until it has ended, and what becomes readable then.
     child: Option<Child>,
     child_end: Option<OwnedFd>,
@@ -141,9 +143,10 @@ struct Keeper {
 
 impl Keeper {
     fn new(group: &str, lock: File) -> io::Result<Keeper> {
+        journal::of_group(group);
         let mut log = Log::open(&super::log_path(group))?;
         for refused in harden::harden() {
-            log.say(&format!("warning: {refused}"));
+            log.warn(&refused);
         }
         let path = super::socket_path(group);
         // Whoever made it is gone: the lock is ours.
@@ -168,6 +171,8 @@ impl Keeper {
             peers: Vec::new(),
             restarts: Restarts::default(),
             started: 0,
+            deaths: 0,
+            is_handed_over: false,
             child: None,
             child_end: None,
             start_at: None,
@@ -183,7 +188,7 @@ impl Keeper {
         let lonely_until = Instant::now() + Duration::from_secs(30);
         loop {
             if let Err(e) = self.turn() {
-                self.log.say(&format!("polling failed: {e}"));
+                self.log.warn(&format!("polling failed: {e}"));
                 std::thread::sleep(Duration::from_millis(100));
             }
             let idle = self.held.is_empty() && self.peers.is_empty() && self.child.is_none();
@@ -247,7 +252,7 @@ impl Keeper {
             }
             Ok(peer) if peer.uid.is_root() => self.log.say("a connection was refused: there are too many"),
             Ok(peer) => self.log.say(&format!("a connection of user {} was refused", peer.uid.as_raw())),
-            Err(e) => self.log.say(&format!("a connection was refused: its user is not known: {e}")),
+            Err(e) => self.log.warn(&format!("a connection was refused: its user is not known: {e}")),
         }
     }
 
@@ -299,14 +304,20 @@ impl Keeper {
             }
             (Message::Tell, _) => Message::Told(KeeperTold {
                 started: self.started,
+                deaths: self.deaths,
                 failures: self.restarts.failures(Instant::now()).into(),
                 held: self.held.len() as u64,
             }),
             (Message::Rename(group), _) if rowen_control::names::check_form(&group).is_ok() => {
                 self.log.say(&format!("{} is {group} from now on", self.group));
+                journal::of_group(&group);
                 self.group = group;
                 // A server of the old name that finished the rename ends now.
                 self.restarts.forgive();
+                Message::Done
+            }
+            (Message::HandOver, _) => {
+                self.is_handed_over = true;
                 Message::Done
             }
             (Message::Bye, _) if self.held.is_empty() => {
@@ -326,6 +337,7 @@ impl Keeper {
     fn serves(&mut self, at: usize, took_over: bool) {
         if !std::mem::replace(&mut self.peers[at].serves, true) {
             self.restarts.arrived();
+            self.is_handed_over = false;
             self.log.say("a server is here");
         }
         self.start_at = None;
@@ -336,7 +348,12 @@ impl Keeper {
     }
 
     fn server_ended(&mut self, how: &str) {
-        self.log.say(how);
+        let is_planned = std::mem::take(&mut self.is_handed_over);
+        if is_planned {
+            self.log.say(how);
+        } else {
+            self.log.warn(how);
+        }
         if self.held.is_empty() || planted::is("no_successor") {
             return;
         }
@@ -346,6 +363,7 @@ impl Keeper {
             self.leaving = true;
             return;
         }
+        self.deaths += u64::from(!is_planned);
         let now = Instant::now();
         let pause = self.restarts.ended(now);
         self.start_at = Some(now + pause);
@@ -353,7 +371,7 @@ impl Keeper {
             self.log.say(&format!("the next server starts in {} ms", pause.as_millis()));
         }
         if self.restarts.failures(now) == TELL_AFTER {
-            self.log.say(&format!(
+            self.log.warn(&format!(
                 "{TELL_AFTER} servers in a row failed; {} volumes wait while more are started: see {}",
                 self.held.len(),
                 paths::server_log(&self.group).display()
@@ -385,16 +403,12 @@ impl Keeper {
     }
 
     fn spawn(&self) -> io::Result<Child> {
-        let mut how = OpenOptions::new();
-        how.append(true).mode(0o600);
-        let log = match how.clone().create(true).open(paths::server_log(&self.group)) {
+        // Servers that fail for ever do not fill /run, and what they said last is there.
+        let log = match journal::open(&paths::server_log(&self.group), paths::SERVER_LOG_BOUND) {
             // The directory has another name already, which a server that died in a rename could not tell: its successor will.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => how.open("/dev/null"),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => File::options().append(true).open("/dev/null"),
             log => log,
         }?;
-        if log.metadata()?.len() > SERVER_LOG_BOUND {
-            log.set_len(0)?;
-        }
         let mut command = Command::new(&self.program);
         command.arg("serve").arg(&self.group).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.spawn()
@@ -417,7 +431,7 @@ impl Keeper {
             }
             Err(e) => {
                 (self.child, self.child_end) = (None, None);
-                self.log.say(&format!("the server's end cannot be waited for: {e}"));
+                self.log.warn(&format!("the server's end cannot be waited for: {e}"));
             }
         }
     }

@@ -71,6 +71,8 @@ pub enum Message {
     Tell,
     /// The group has this name from now on, and its directory has moved.
     Rename(String),
+    /// The server ends on purpose, and its successor goes on with what is kept: no death is counted.
+    HandOver,
     /// The server ends on purpose and nothing is active: the keeper ends too.
     Bye,
     // From the keeper.
@@ -82,12 +84,15 @@ pub enum Message {
 }
 
 fn encode_told(told: &KeeperTold) -> String {
-    format!("started={}\nfailures={}\nheld={}", told.started, told.failures, told.held)
+    format!("started={}\ndeaths={}\nfailures={}\nheld={}", told.started, told.deaths, told.failures, told.held)
 }
 
 fn decode_told(text: &str) -> Option<KeeperTold> {
     let field = |key: &str| text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok());
-    Some(KeeperTold { started: field("started")?, failures: field("failures")?, held: field("held")? })
+    let started = field("started")?;
+    // A keeper of an earlier version counts none by themselves.
+    let deaths = field("deaths").unwrap_or(started);
+    Some(KeeperTold { started, deaths, failures: field("failures")?, held: field("held")? })
 }
 
 impl Message {
@@ -100,6 +105,7 @@ impl Message {
             Message::List => ('L', String::new()),
             Message::Tell => ('T', String::new()),
             Message::Rename(group) => ('N', group.clone()),
+            Message::HandOver => ('O', String::new()),
             Message::Bye => ('B', String::new()),
             Message::Done => ('d', String::new()),
             Message::Held(entry) => ('h', entry.encode()),
@@ -122,6 +128,7 @@ impl Message {
             'L' => Message::List,
             'T' => Message::Tell,
             'N' => Message::Rename(rest.into()),
+            'O' => Message::HandOver,
             'B' => Message::Bye,
             'd' => Message::Done,
             'h' => Message::Held(Entry::decode(rest)?),
@@ -183,8 +190,9 @@ mod tests {
             Message::Release("a.1".into()),
             Message::List,
             Message::Tell,
-            Message::Told(KeeperTold { started: 3, failures: 2, held: 1 }),
+            Message::Told(KeeperTold { started: 3, deaths: 1, failures: 2, held: 1 }),
             Message::Rename("other".into()),
+            Message::HandOver,
             Message::Bye,
             Message::Done,
             Message::Held(entry),

@@ -260,9 +260,9 @@ struct AbortOnPanic;
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
+            crate::journal::warn(format_args!(
                 "rowen: a background task failed (see above); stopping at once, the journal has everything acknowledged"
-            );
+            ));
             std::process::abort();
         }
     }

@@ -84,7 +84,7 @@ impl Archive {
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
-            log::line("the archive of metadata ended in a panic");
+            log::warning("the archive of metadata ended in a panic");
         }
     }
 
@@ -94,7 +94,7 @@ impl Archive {
         self.close();
         let settings = self.shared.state.lock().settings.clone();
         if let Err(e) = archive::retire(&self.shared.group, &settings) {
-            log::line(format_args!("cannot archive the metadata of the removed group: {e}"));
+            log::warning(format_args!("cannot archive the metadata of the removed group: {e}"));
         }
     }
 }
@@ -115,7 +115,7 @@ impl Shared {
                     dir.display()
                 );
                 if why != told {
-                    log::line(&why);
+                    log::warning(&why);
                     told.clone_from(&why);
                     self.state.lock().trouble = Some(why);
                 }

@@ -83,7 +83,7 @@ impl Listener {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => {
-                    log::line(format_args!("cannot take in a client: {e}"));
+                    log::warning(format_args!("cannot take in a client: {e}"));
                     // Out of descriptors, most likely: leave time for some to be closed.
                     std::thread::sleep(Duration::from_millis(50));
                     return;
@@ -118,7 +118,7 @@ impl Listener {
             let _ = converse(&stream, &group, &guard, &*handler);
         });
         if let Err(e) = started {
-            log::line(format_args!("cannot start a thread for a client: {e}"));
+            log::warning(format_args!("cannot start a thread for a client: {e}"));
         }
     }
 
@@ -258,7 +258,7 @@ fn answer(handler: &dyn Handler, request: Request, caller: &Caller, progress: &m
     catch_unwind(AssertUnwindSafe(|| handler.handle(request, caller, progress))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("no message");
-        log::line(format_args!("a request ended in a panic: {text}"));
+        log::warning(format_args!("a request ended in a panic: {text}"));
         let message = format!("The server met a bug of its own ({text}); its log has more.");
         Outcome::Error { kind: ErrorKind::Internal, message }
     })

@@ -4,7 +4,7 @@ use super::archive::Archive;
 use super::renaming::Renaming;
 use super::{log, systemd};
 use crate::devices::members::{self, Joining};
-use rowen_control::service::world::{Notes, RenamingNote};
+use rowen_control::service::world::{About, Notes, RenamingNote};
 use rowen_engine::units::Uuid;
 use rustix::event::EventfdFlags;
 use std::any::Any;
@@ -58,6 +58,14 @@ impl Notes for ServerNotes {
         log::line(line);
     }
 
+    fn log_about(&self, about: About<'_>, line: &str) {
+        let field = match about {
+            About::Volume(name) => ("ROWEN_LV", name),
+            About::Pv(path) => ("ROWEN_PV", path),
+        };
+        log::about(&[field], line);
+    }
+
     fn changed(&self, command: &str) {
         self.archive.changed(command);
     }
@@ -80,14 +88,14 @@ impl Notes for ServerNotes {
                     match child.wait() {
                         Ok(status) if status.success() => {}
                         Ok(status) => log::line(format_args!("{program}: {status}")),
-                        Err(e) => log::line(format_args!("{program} cannot be waited for: {e}")),
+                        Err(e) => log::warning(format_args!("{program} cannot be waited for: {e}")),
                     }
                 }
-                Err(e) => log::line(format_args!("{program} cannot be started: {e}")),
+                Err(e) => log::warning(format_args!("{program} cannot be started: {e}")),
             }
         });
         if let Err(e) = waiting {
-            log::line(format_args!("{told} cannot be started: {e}"));
+            log::warning(format_args!("{told} cannot be started: {e}"));
         }
     }
 

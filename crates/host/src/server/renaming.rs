@@ -104,7 +104,7 @@ impl Renaming {
     /// All is done, or undone.
     pub fn end(self) {
         if let Err(e) = fs::remove_file(&self.path) {
-            log::line(format_args!("cannot remove {}: {e}", self.path.display()));
+            log::warning(format_args!("cannot remove {}: {e}", self.path.display()));
         }
     }
 
@@ -162,7 +162,7 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
     }
     // The last copy of the metadata under the old name is history. It is no reason to stay half renamed.
     if let Err(e) = archive::retire(from, &settings::load().unwrap_or_default().settings()) {
-        log::line(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
+        log::warning(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
     }
     log::line(format_args!("volume group \"{from}\" is \"{to}\": what its server had begun is finished"));
     Ok(())

@@ -13,7 +13,7 @@ use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
-use crate::{archive, devices, harden, keeper, paths, settings};
+use crate::{archive, devices, harden, journal, keeper, paths, settings};
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::service::failure::{Context, Failure, Result};
@@ -83,6 +83,7 @@ impl Options {
 
 /// `rowen serve VG`: serves the group until it is told to end. Returns the exit code.
 pub fn main(options: &Options) -> u8 {
+    journal::of_group(&options.group);
     let signals = match Signals::catch() {
         Ok(signals) => signals,
         Err(e) => return failed(options, Failure::new(ErrorKind::Internal, format!("Cannot catch signals: {e}."))),
@@ -94,7 +95,7 @@ pub fn main(options: &Options) -> u8 {
     }
     raise_descriptor_limit();
     for refusal in harden::harden() {
-        log::line(refusal);
+        log::warning(refusal);
     }
     match start(options) {
         Ok((server, presence, listener)) => {
@@ -121,7 +122,7 @@ fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
-        log::line(format_args!("the limit of open files stays as it is: {e}"));
+        log::warning(format_args!("the limit of open files stays as it is: {e}"));
     }
 }
 
@@ -140,8 +141,8 @@ fn announce(options: &Options, word: &Outcome) {
 }
 
 fn failed(options: &Options, failure: Failure) -> u8 {
-    if options.launched {
-        log::line(&failure.message);
+    if options.launched || journal::is_stderr() {
+        log::error(&failure.message);
     } else {
         for line in failure.message.lines() {
             eprintln!("  {line}");
@@ -168,11 +169,11 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     })?;
     let loaded = settings::load().unwrap_or_else(|why| {
         // Applications may be waiting for this server: a slip in a text file must not keep it from them.
-        why.lines().for_each(log::line);
-        log::line("the default settings are used");
+        why.lines().for_each(log::warning);
+        log::warning("the default settings are used");
         Loaded::default()
     });
-    loaded.warnings.iter().for_each(log::line);
+    loaded.warnings.iter().for_each(log::warning);
     let settings = loaded.settings();
     let pool = Arc::new(
         Pool::start_alert(options.workers, processor_latency(settings.processor_latency))
@@ -187,7 +188,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     steps.done("devices held");
     let pvs = Arc::new(pvs);
     for note in pvs.notes() {
-        log::line(note);
+        log::warning(note);
     }
 
     let config = Config {
@@ -250,7 +251,7 @@ fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
     match Latency::new(micros) {
         Ok(latency) => Some(latency),
         Err(e) => {
-            log::line(format_args!("the processors' time to wake is left as it is: {e}"));
+            log::warning(format_args!("the processors' time to wake is left as it is: {e}"));
             None
         }
     }
@@ -262,7 +263,7 @@ fn recorded(options: &Options, pvs: &Arc<PvSet>, pool: &Pool) -> Arc<dyn Disks> 
     match Recorded::new(pvs.clone(), pool.runtime(), path) {
         Ok(recorded) => Arc::new(recorded),
         Err(e) => {
-            log::line(format_args!("I/O is not recorded, cannot write {}: {e}", path.display()));
+            log::warning(format_args!("I/O is not recorded, cannot write {}: {e}", path.display()));
             pvs.clone()
         }
     }
@@ -290,15 +291,15 @@ fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
                 log::line(format_args!("taken over: {}", outcome.taken.join(", ")));
                 log::line(&steps);
             }
-            outcome.dropped.into_iter().for_each(log::line);
+            outcome.dropped.into_iter().for_each(log::warning);
         }
-        Err(error) => log::line(format_args!("exports of an earlier server could not be taken over: {error}")),
+        Err(error) => log::warning(format_args!("exports of an earlier server could not be taken over: {error}")),
     }
     if let Err(e) = std::fs::write(boot_marker(&service.name), this_boot()) {
-        log::line(format_args!("cannot write {}: {e}", boot_marker(&service.name).display()));
+        log::warning(format_args!("cannot write {}: {e}", boot_marker(&service.name).display()));
     }
     for failure in service.restore_nodes(same_boot) {
-        log::line(failure.message);
+        log::error(failure.message);
     }
 }
 
@@ -389,13 +390,13 @@ fn lists_of(loaded: &Loaded) -> Lists {
 fn reload(server: &Server) {
     match settings::load() {
         Ok(loaded) => {
-            loaded.warnings.iter().for_each(log::line);
+            loaded.warnings.iter().for_each(log::warning);
             let settings = loaded.settings();
             server.service.set_settings(&settings, lists_of(&loaded));
             server.archive.set_settings(settings);
             log::line("the settings were read again");
         }
-        Err(why) => why.lines().for_each(log::line),
+        Err(why) => why.lines().for_each(log::warning),
     }
 }
 
@@ -463,7 +464,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             0
         }
         Err(failure) => {
-            log::line(failure.message);
+            log::error(failure.message);
             FAILED
         }
     }
@@ -477,19 +478,21 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
     server.exports.stop_reading();
     server.service.group.end_waiting();
     if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
-        log::line(error);
+        log::warning(error);
     }
     if let Err(failure) = last_act(&server.service) {
-        log::line(failure.message);
+        log::error(failure.message);
     }
     server.archive.close();
+    // A keeper of an earlier version does not know the word.
+    let _counted_as_a_death = server.export(|exports| async move { exports.farewell().await });
     std::process::exit(0);
 }
 
 /// No node is left: the keeper is not needed any more.
 fn leave(server: &Server) {
     if let Err(error) = server.export(|exports| async move { exports.goodbye().await }) {
-        log::line(format_args!("the keeper does not end: {error}"));
+        log::warning(format_args!("the keeper does not end: {error}"));
     }
 }
 
@@ -497,6 +500,6 @@ fn leave(server: &Server) {
 /// finds that its file is gone, and looks again.
 fn remove_traces(group: &str) {
     if let Err(e) = std::fs::remove_dir_all(paths::group_dir(group)) {
-        log::line(format_args!("cannot remove {}: {e}", paths::group_dir(group).display()));
+        log::warning(format_args!("cannot remove {}: {e}", paths::group_dir(group).display()));
     }
 }

@@ -81,7 +81,7 @@ fn tell(state: &str) {
     if let Some(socket) = std::env::var_os(NOTIFY_SOCKET).filter(|socket| !socket.is_empty())
         && let Err(e) = send(&socket, state)
     {
-        log::line(format_args!("cannot tell the service manager: {e}"));
+        log::warning(format_args!("cannot tell the service manager: {e}"));
     }
 }
 

@@ -40,7 +40,7 @@ pub fn start(server: &Server) {
     let (pulses, exports) = (server.pool.pulses(), server.exports.clone());
     let watch = move || watch(&pulses, &exports, limit);
     if let Err(e) = std::thread::Builder::new().name("rowen-watchdog".into()).spawn(watch) {
-        log::line(format_args!("nobody watches the workers: {e}"));
+        log::warning(format_args!("nobody watches the workers: {e}"));
     }
 }
 
@@ -56,12 +56,12 @@ fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
             let seconds = limit.as_secs_f64();
             match worker.doing(beat.thread) {
                 Doing::WaitsInKernel => {
-                    log::line(format_args!(
+                    log::warning(format_args!(
                         "{name} has waited in the kernel for {seconds} s, as for a disk that does not answer"
                     ));
                     tell_kernel_stack(beat.thread);
                 }
-                Doing::HasNoTime => log::line(format_args!("{name} was given no processor for {seconds} s")),
+                Doing::HasNoTime => log::warning(format_args!("{name} was given no processor for {seconds} s")),
                 Doing::IsWedged => replace(&name, seconds, beat.thread, exports),
             }
         }
@@ -120,25 +120,25 @@ fn judge(state: char, ticks: u64) -> Doing {
 
 /// The server ends where a successor can go on; else who uses its volumes is better off with a part of them.
 fn replace(name: &str, seconds: f64, thread: i32, exports: &Exports) {
-    log::line(format_args!("{name} is wedged: it has not come back for {seconds} s. Its stack:"));
+    log::warning(format_args!("{name} is wedged: it has not come back for {seconds} s. Its stack:"));
     tell_kernel_stack(thread);
     tell_stack(thread);
     if planted::is("watchdog_sleeps") {
         return;
     }
     if exports.can_be_taken_over() {
-        log::line("this server ends, so that a successor takes over: nothing acknowledged is lost");
+        log::error("this server ends, so that a successor takes over: nothing acknowledged is lost");
         // SAFETY: ends the process at once; nothing of it is cleaned up, as if it had been killed.
         unsafe { libc::_exit(WEDGED) }
     }
-    log::line(
+    log::warning(
         "the kernel (Linux 6.9 can) does not repeat requests to a successor: this server stays; stop what uses its volumes, then kill it",
     );
 }
 
 fn tell_kernel_stack(thread: i32) {
     let stack = std::fs::read_to_string(format!("/proc/self/task/{thread}/stack")).unwrap_or_default();
-    stack.lines().for_each(|line| log::line(format_args!("  kernel: {line}")));
+    stack.lines().for_each(|line| log::warning(format_args!("  kernel: {line}")));
 }
 
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -152,7 +152,7 @@ fn question() -> libc::c_int {
 /// in the allocator does not answer, and is not waited for.
 extern "C" fn answer(_: libc::c_int) {
     let stack = Backtrace::force_capture();
-    log::line(format_args!("\n{stack}"));
+    log::warning(format_args!("\n{stack}"));
     TOLD.store(true, Ordering::Release);
 }
 
@@ -165,7 +165,7 @@ fn catch_question() {
         libc::sigaction(question(), &action, std::ptr::null_mut())
     };
     if caught != 0 {
-        log::line("a wedged worker will be named without its stack");
+        log::warning("a wedged worker will be named without its stack");
     }
 }
 

@@ -145,6 +145,10 @@ fn add_group(told: &mut Exposition, group: &GroupStatus) {
         let help = "Servers that the keeper of the volume group has started since the keeper began";
         told.add("rowen_group_server_starts", help, labels.clone(), Value::Counter(restarts));
     }
+    if let Some(deaths) = group.deaths {
+        let help = "Servers of the volume group that ended unasked or did not begin to serve, since the keeper began";
+        told.add("rowen_group_server_deaths", help, labels.clone(), Value::Counter(deaths));
+    }
     for pv in &group.physical_volumes {
         let labels = with(&labels, "pv", pv.path.as_deref().unwrap_or(&pv.uuid));
         let is_ok = flag(pv.state == PvWord::Ok);

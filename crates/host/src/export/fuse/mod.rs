@@ -389,7 +389,7 @@ impl Connection {
         if let Err(e) = sent
             && !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
         {
-            eprintln!("an answer to request {unique:#x} was refused: {e}");
+            crate::journal::warn(format_args!("an answer to request {unique:#x} was refused: {e}"));
         }
     }
 }

@@ -99,7 +99,7 @@ fn mark_read_only(device: &OwnedFd, read_only: bool) -> io::Result<()> {
 /// would find it read-only. (The mark goes before the file does: afterwards the device may be somebody else's already.)
 fn leave_writable(device: &OwnedFd) {
     if let Err(e) = mark_read_only(device, false) {
-        eprintln!("a loop device stays read-only: {e}");
+        crate::journal::warn(format_args!("a loop device stays read-only: {e}"));
     }
 }
 
