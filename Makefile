@@ -71,7 +71,7 @@ test-boot: build ## the Debian package under a real systemd and udevd, in QEMU (
 	.ci/packages boot
 	$(SUDO) packaging/boot/test $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/boot
 
-test-metrics: build ## what rowen metrics says, and the alert rules, by Prometheus' own promtool (root; installs it)
+test-metrics: build ## a real Prometheus scrapes the metrics and alerts while a disk fails and servers die (root; installs it)
 	.ci/packages metrics
 	$(SUDO) packaging/metrics/test $(TARGET)/rowen
 
@@ -135,7 +135,7 @@ pictures: ## make the pictures of docs/ from their sources (installs graphviz)
 
 SHARE := $(DESTDIR)$(PREFIX)/share
 LIB := $(DESTDIR)$(PREFIX)/lib
-UNITS := $(notdir $(wildcard packaging/systemd/*.service packaging/systemd/*.timer))
+UNITS := $(notdir $(wildcard packaging/systemd/*.service packaging/systemd/*.socket packaging/systemd/*.timer))
 
 install: man ## install rowen, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
@@ -150,6 +150,7 @@ install: man ## install rowen, LVM's names as links to it, manual pages, complet
 	sed 's|/usr/sbin/rowen|$(PREFIX)/sbin/rowen|' packaging/udev/70-rowen.rules >$(LIB)/udev/rules.d/70-rowen.rules
 	install -D -m 0644 -t $(LIB)/systemd/system/run-rowen-.mount.d packaging/systemd/run-rowen-.mount.d/rowen.conf
 	install -D -m 0644 packaging/metrics/rowen.rules.yml $(SHARE)/rowen/prometheus/rowen.rules.yml
+	install -D -m 0644 packaging/metrics/rowen.grafana.json $(SHARE)/rowen/grafana/rowen.grafana.json
 	install -m 0644 packaging/systemd/rowen.modules $(LIB)/modules-load.d/rowen.conf
 
 uninstall: ## remove what install installed
