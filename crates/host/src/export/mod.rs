@@ -619,7 +619,10 @@ impl Inner {
         }
         outcome.served = Some(Instant::now());
         if let Err(e) = self.with_keeper(keeper::Client::say_took_over) {
-            eprintln!("the keeper of {} does not know that its volumes are served: {e}", self.group);
+            crate::journal::warn(format_args!(
+                "the keeper of {} does not know that its volumes are served: {e}",
+                self.group
+            ));
         }
         for going_on in taken {
             if let Err(e) = self.put_right(&going_on) {
