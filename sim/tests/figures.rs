@@ -245,3 +245,68 @@ fn writes_beside_work() {
     drop((machine, group));
     drop(spill);
 }
+
+/// A list of changes from its beginning to its end, and what it took.
+fn listed(machine: &Machine, disk: &Modelled, [old, new]: [&str; 2], what: &str) -> u64 {
+    let group = machine.group.clone();
+    let compared = group.compare(Some(id_of(&group, old)), id_of(&group, new)).unwrap();
+    let (begun, cpu, reads) = (machine.world.handle().now(), processor(), disk.counts().reads);
+    let blocks = machine.world.run(async {
+        let (mut next, mut blocks) = (Some(0), 0);
+        while let Some(at) = next {
+            let part = group.changed(&compared, at, 64 << 10).await.unwrap();
+            blocks += part.ranges.iter().map(|range| range.blocks).sum::<u64>();
+            next = part.next;
+        }
+        blocks
+    });
+    println!(
+        "{what}: {blocks} blocks; {} ms of the disk, {} ms of the processor, {} reads",
+        (machine.world.handle().now() - begun) / 1000,
+        (processor() - cpu) / 1_000_000,
+        disk.counts().reads - reads
+    );
+    blocks
+}
+
+/// Lists of changes of a volume of 1 TiB, of which `CHANGES` single blocks anywhere were written since a snapshot.
+#[test]
+#[ignore = "a figure"]
+fn lists_of_changes() {
+    let changes = number("CHANGES", 2_700_000);
+    let geometry = PvGeometry { size: 2 * TIB, sector: 512 };
+    let spill = Arc::new(SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap());
+    let pvs = vec![NewPv { uuid: Uuid([1; 16]) }];
+    let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs };
+    World::new(6).run(Group::create(spill.clone() as Arc<dyn Disks>, new)).unwrap();
+    let machine = Machine::open(&spill, "a new group");
+    let blocks = TIB / BLOCK_SIZE;
+    let group = machine.group.clone();
+    let volume = machine.world.run(async {
+        let volume = group.create_volume(spec("data", VolumeKind::Thick, blocks)).await.unwrap();
+        group.snapshot(&[snapshot(volume, "monday")]).await.unwrap();
+        volume
+    });
+    machine.scatter(volume, changes, blocks, 1);
+    machine.world.run(async {
+        group.snapshot(&[snapshot(volume, "tuesday")]).await.unwrap();
+        group.snapshot(&[snapshot(volume, "wednesday")]).await.unwrap();
+        group.close().await.unwrap();
+    });
+    drop((machine, group));
+    for cache_mib in [128, 1024] {
+        let world = World::new(7);
+        let disk = Modelled::new(spill.clone(), world.handle(), FLASH);
+        let config = Config { rehome: false, cache_bytes: cache_mib << 20, ..Config::default() };
+        let group = world.run(Group::open(disk.clone() as Arc<dyn Disks>, world.handle(), config)).unwrap();
+        let machine = Machine { world, group };
+        println!("a cache of {cache_mib} MiB");
+        let days = ["monday", "tuesday", "wednesday"];
+        assert_eq!(listed(&machine, &disk, [days[1], days[2]], "nothing changed"), 0);
+        let cold = listed(&machine, &disk, [days[0], days[1]], "cold");
+        assert!(cold > changes * 9 / 10 && cold <= changes);
+        assert_eq!(listed(&machine, &disk, [days[0], days[1]], "again"), cold);
+        assert_eq!(listed(&machine, &disk, [days[1], days[0]], "the other way round"), cold);
+        machine.world.run(async { machine.group.close().await.unwrap() });
+    }
+}

@@ -16,6 +16,7 @@ mod check_beside;
 mod commits;
 mod crash;
 mod damage;
+mod diff;
 mod disk;
 mod errors;
 mod exec;

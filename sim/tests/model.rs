@@ -3,7 +3,7 @@
 //!
 //! Rules G3, C1, S1, S3 and S4.
 
-use rowen_sim::model::{PROFILES, Profile, Seen, run_seed};
+use rowen_sim::model::{MOVES, Moves, PROFILES, Profile, Seen, run_seed_with};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn setting(name: &str) -> Option<String> {
@@ -14,18 +14,24 @@ fn percent() -> u64 {
     setting("ROWEN_SIM_SEEDS").and_then(|s| s.parse().ok()).unwrap_or(100)
 }
 
-fn scaled(seeds: u64) -> u64 {
+pub fn scaled(seeds: u64) -> u64 {
     (seeds * percent() / 100).max(1)
 }
 
 /// What all seeds together have to meet. A part of them need not.
 #[track_caller]
-fn assert_met(met: bool, seen: &Seen) {
+pub fn assert_met(met: bool, seen: &Seen) {
     assert!(met || percent() < 100, "{seen:?}");
 }
 
 /// Runs the seeds on all cores; panics with the first failures.
 fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
+    run_all_with(profile, seeds, steps, None)
+}
+
+/// The same; with `lists`, lists of changes are held against bytes (`diff.rs`).
+#[track_caller]
+pub fn run_all_with(profile: Profile, seeds: u64, steps: u32, lists: Option<Moves>) -> Seen {
     let next = AtomicU64::new(1);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = || {
@@ -35,7 +41,7 @@ fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
             if seed > seeds || failures.len() > 2 {
                 return (seen, failures);
             }
-            match run_seed(seed, steps, profile) {
+            match run_seed_with(seed, steps, profile, lists) {
                 Ok(run) => seen.add(&run),
                 Err(failure) => failures.push(failure),
             }
@@ -111,7 +117,9 @@ fn replay() {
     let steps = number("ROWEN_STEPS").unwrap_or(150);
     let name = setting("ROWEN_PROFILE").unwrap_or("exact".into());
     let profile = PROFILES.iter().find(|(known, _)| *known == name).expect("a profile of that name").1;
-    match run_seed(seed, steps as u32, profile) {
+    let lists = setting("ROWEN_DIFFS");
+    let lists = lists.and_then(|name| MOVES.iter().find(|(known, _)| *known == name)).map(|(_, moves)| *moves);
+    match run_seed_with(seed, steps as u32, profile, lists) {
         Ok(seen) => println!("passed: {seen:?}"),
         Err(failure) => panic!("{failure}"),
     }

@@ -31,6 +31,10 @@ pub enum Error {
     InvalidSnapshot,
     /// An earlier flush or journal write failed: nothing more is promised until the group is reopened.
     Poisoned(String),
+    /// Two volumes have no snapshot in common, so that there is nothing to compare them by.
+    Unrelated,
+    /// A volume that is being compared is not what it was when the comparison began.
+    Moved,
     /// The on-disk format has features that this program does not know.
     Unsupported(String),
     /// A physical volume that the group needs was not given.
@@ -59,6 +63,10 @@ impl fmt::Display for Error {
             Error::Invalid(why) | Error::Busy(why) | Error::Unsupported(why) | Error::MissingPv(why) => {
                 f.write_str(why)
             }
+            Error::Unrelated => f.write_str("the volumes have no snapshot in common"),
+            Error::Moved => f.write_str(
+                "a volume was removed, reverted, merged, resized or dropped since the comparison began: compare again",
+            ),
             Error::ReadOnly => f.write_str("the volume is read-only"),
             Error::InvalidSnapshot => {
                 f.write_str("the snapshot used up its reserve, or gave way in a full group, and is invalid")

@@ -4,7 +4,10 @@
 //! what is rare elsewhere (checkpoints in the middle of things, full groups, evicted nodes) is common here.
 
 mod checks;
+mod diffs;
 mod operations;
+
+pub use diffs::{Lists, MOVES, Moves};
 
 use crate::accounts::Accounts;
 use crate::client::{BLOCK, Client, Failure};
@@ -15,7 +18,7 @@ use crate::oracle::Vol;
 use crate::rng::Rng;
 use rowen_engine::disk::DiskOp;
 use rowen_engine::error::Error;
-use rowen_engine::group::Stats;
+use rowen_engine::group::{Layout, Stats};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -99,6 +102,8 @@ pub struct Seen {
     pub journal_wraps: u64,
     /// Nodes of all trees at a run's end, at most.
     pub most_nodes: u64,
+    /// What lists of changes had, where they were compared.
+    pub lists: Lists,
 }
 
 impl Seen {
@@ -121,13 +126,19 @@ impl Seen {
         self.raced_checkpoints += other.raced_checkpoints;
         self.journal_wraps += other.journal_wraps;
         self.most_nodes = self.most_nodes.max(other.most_nodes);
+        self.lists.add(&other.lists);
     }
 }
 
 /// Runs `steps` random operations. The error is a sentence that ends in the line which replays the run.
 pub fn run_seed(seed: u64, steps: u32, profile: Profile) -> Result<Seen, String> {
+    run_seed_with(seed, steps, profile, None)
+}
+
+/// The same; with `lists`, lists of changes are held against the bytes of random pairs after each step.
+pub fn run_seed_with(seed: u64, steps: u32, profile: Profile, lists: Option<Moves>) -> Result<Seen, String> {
     let run = || {
-        let mut model = Model::new(seed, profile)?;
+        let mut model = Model::new(seed, profile, lists)?;
         for step in 0..steps {
             let outcome = model.step();
             outcome.map_err(|failure| format!("step {step} ({}): {failure}", model.last))?;
@@ -137,9 +148,11 @@ pub fn run_seed(seed: u64, steps: u32, profile: Profile) -> Result<Seen, String>
     let outcome =
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
     let name = PROFILES.iter().find(|(_, p)| *p == profile).map_or("?", |(name, _)| name);
+    let moves = MOVES.iter().find(|(_, moves)| Some(*moves) == lists);
+    let moves = moves.map(|(name, _)| format!("ROWEN_DIFFS={name} ")).unwrap_or_default();
     outcome.map_err(|failure| {
         format!(
-            "{failure}\n  ROWEN_SEED={seed} ROWEN_STEPS={steps} ROWEN_PROFILE={name} \
+            "{failure}\n  ROWEN_SEED={seed} ROWEN_STEPS={steps} ROWEN_PROFILE={name} {moves}\
              cargo test -p rowen-sim --test all model::replay -- --nocapture --ignored"
         )
     })
@@ -167,6 +180,8 @@ struct Model {
     wraps: Arc<AtomicU64>,
     /// Check the accounts after this step, or after each (0): to find the one that went wrong.
     strict: Option<u64>,
+    /// Lists of changes are compared.
+    lists: Option<Moves>,
 }
 
 type Step = Result<(), Failure>;
@@ -193,10 +208,15 @@ fn wrong<T>(what: String) -> Result<T, Failure> {
 }
 
 impl Model {
-    fn new(seed: u64, profile: Profile) -> Result<Model, String> {
+    fn new(seed: u64, profile: Profile, lists: Option<Moves>) -> Result<Model, String> {
         let mut rng = Rng::new(seed);
-        let setup = profile.setup(&mut rng);
-        let exact = setup.config.orphan_blocks == u64::MAX;
+        let mut setup = profile.setup(&mut rng);
+        let is_moved = lists.is_some_and(|moves| moves != Moves::None);
+        if is_moved {
+            setup.config.rehome = true;
+            setup.config.layout = if lists == Some(Moves::Fill) { Layout::Read } else { Layout::Space };
+        }
+        let exact = setup.config.orphan_blocks == u64::MAX && !is_moved;
         // With physical volumes that nothing is taken from any group may.
         let may_fill = profile == Profile::Full || rng.one_in(3);
         let world = World::new(rng.bits());
@@ -220,6 +240,7 @@ impl Model {
             seen: Seen::default(),
             last: String::new(),
             trace: std::env::var_os("ROWEN_TRACE").is_some(),
+            lists,
             strict: std::env::var("ROWEN_STRICT").ok().and_then(|step| step.parse().ok()),
         })
     }
@@ -268,6 +289,10 @@ impl Model {
         }
         self.take_invalid()?;
         self.check_unallocatable()?;
+        // Large volumes take long to read.
+        if let Some(moves) = self.lists.filter(|_| self.profile != Profile::Deep || self.rng.one_in(10)) {
+            self.check_diffs(moves)?;
+        }
         let vols = self.client.oracle.lock().readable();
         if let Some(&vol) = (!vols.is_empty()).then(|| self.rng.pick(&vols)) {
             let sectors = self.sectors(vol);

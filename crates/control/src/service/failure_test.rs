@@ -48,6 +48,8 @@ fn everything_is_a_whole_sentence() {
         Error::Closed,
         Error::ReadOnly,
         Error::InvalidSnapshot,
+        Error::Unrelated,
+        Error::Moved,
         Error::Unsupported("feature 8".into()),
         Error::MissingPv("0123".into()),
         Error::Corrupt { what: "node", place: "block 7".into(), detail: "bad checksum".into() },

@@ -2,7 +2,8 @@
 //!
 //! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`age`] what tells an old copy of a physical volume, [`checkpoint`] how state reaches
 //! the disk, [`pvs`] how physical volumes join, grow and shrink and [`leave`] how they leave, [`reclaim`] how removed trees
-//! give their blocks back, [`orphans`] how points that stay do, [`rehome`] how scattered volumes are brought together, [`check`] the verification of everything.
+//! give their blocks back, [`orphans`] how points that stay do, [`rehome`] how scattered volumes are brought together, [`check`] the verification of everything,
+//! [`diff`] lists of what changed.
 //!
 //! Invariants
 //!
@@ -24,6 +25,7 @@ mod checkpoint_lock;
 mod close;
 mod create;
 mod create_group;
+mod diff;
 mod evidence;
 mod holdings;
 mod label;
@@ -47,6 +49,7 @@ mod snapshot;
 mod space_finder;
 
 pub use check::CheckReport;
+pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use label::{PvLabel, PvMembership};
 pub use places::PlaceInfo;
 

@@ -42,7 +42,7 @@ pub use cache::{NODE_COST, NodeCache};
 pub use replace::replace;
 pub use shared::{has_node, rest, same_places};
 pub use shrink::shrink_leaf;
-pub use walk::{Passed, Step, walk_step};
+pub use walk::{Passed, Step, unread_ahead, walk_step};
 
 use crate::error::Error;
 use crate::format::node::corrupt;

@@ -3,9 +3,10 @@
 //! A walk visits what its caller does not prune, typically what was born after some epoch, and never loads what
 //! is pruned: its cost is in proportion to what it finds.
 
-use super::{MapError, NodeCache, Place, Tree, fetch};
+use super::{MapError, NodeCache, Place, Tree, descend, fetch};
 use crate::format::node::{Node, NodeRef};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Pruned children that one step skips at most.
@@ -108,4 +109,38 @@ fn next_child(
         }
     }
     Ok(Next::Exhausted)
+}
+
+/// Parents that one look ahead goes through, at most.
+const PARENTS_AHEAD: usize = 8;
+
+/// Adds nodes of `level` that a walk from `key` comes to next and that are not in memory, until there are `most`. It looks at what is
+/// in memory, and ends where that ends.
+pub fn unread_ahead(
+    cache: &NodeCache,
+    tree: &Tree,
+    level: u8,
+    key: u64,
+    prune: &Prune<'_>,
+    most: usize,
+    unread: &mut BTreeSet<(NodeRef, u8)>,
+) {
+    let mut at = key;
+    for _ in 0..PARENTS_AHEAD {
+        let Ok(Some(parent)) = descend(cache, tree, level + 1, at) else { return };
+        let Ok(node) = fetch(cache, parent.node, level + 1) else { return };
+        for i in node.child_at(at)..node.entries().len() {
+            if unread.len() >= most {
+                return;
+            }
+            let child = parent.child(&node, i);
+            if matches!(prune(child.node, level, child.first), Ok(false)) && cache.get(child.node).is_none() {
+                unread.insert((child.node, level));
+            }
+        }
+        match parent.end {
+            Some(end) => at = end,
+            None => return,
+        }
+    }
 }

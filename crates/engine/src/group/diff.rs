@@ -1,0 +1,471 @@
+//! Lists of changes: which blocks differ between two volumes of one family, found in their maps and without a look at data.
+//!
+//! OLD and NEW are volumes with a common ancestor: the nearest point that both descend from, frozen in epoch `e`. Each
+//! snapshot is a volume, so two snapshots of one origin, or a snapshot and its origin, are such a pair.
+//!
+//! Invariants
+//!
+//! * DF1 What was born after `e` is changed. Both trees have what is as old as `e` from the common point, and nothing writes in
+//!   place what a point maps (R1, R3). So a block is equal if both map it to the same place and both mappings are as old as `e`, or if both
+//!   read as zeros there. Every other block is in the list: with data if NEW has written it, else as zeros. A block that was written again with
+//!   what it held before is in the list, too.
+//! * DF2 Both trees are walked. Where OLD maps a block that NEW has dropped, NEW may have nothing but a neighbour with a wider range.
+//!   A walk skips a node that the other tree has at that place, with all below it. It asks the other tree only for a node as old as `e`: a
+//!   younger one cannot be there.
+//! * DF3 Nothing is kept between two steps that a later step needs: a list can begin at any block. Volumes are named by the
+//!   identity of their heads and their sizes ([`Compared`]). If one of them is removed, reverted, merged or resized, the
+//!   next step refuses: it never looks at another tree instead.
+//! * DF4 A step looks at one leaf of each tree at one moment, under the locks of both volumes. No lock is held over a wait. Of a volume
+//!   that is written meanwhile, the list has every block that differed when it began and still differs.
+//! * DF5 A volume keeps all that its own tree maps, so none of this needs the common point's tree. That the point gave up
+//!   orphans ([`orphans`](super::orphans)) changes no list. The point itself stays while both descend from it: it has two children.
+//! * DF6 What lies beyond the end of OLD was not there, and is in the list whole.
+//!
+//! A copy that the background makes of a shared block (filling, rule R13) is born when it is made: such a block is in the list though
+//! its bytes are equal. Re-homing (rule R12) moves only what the volume owns, which is born after `e` already.
+
+use super::Group;
+use super::catalog::Catalog;
+use super::ops::Trouble;
+use crate::core::READS_TOGETHER;
+use crate::error::{Error, Result};
+use crate::format::node::UNWRITTEN;
+use crate::map::{self, Extent, Extents, MapError, NODE_COST, NodeRef, Step};
+use crate::model::Tree;
+use crate::planted;
+use crate::runtime::yield_now;
+use crate::units::{Epoch, TreeId, VolumeId};
+use crate::volume::Volume;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A volume as a comparison names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    pub volume: VolumeId,
+    pub head: TreeId,
+    /// Its size in blocks.
+    pub blocks: u64,
+}
+
+/// What is compared. Whoever goes on with a list gives back what it began with (DF3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// `None`: the list has what NEW maps.
+    pub old: Option<Side>,
+    pub new: Side,
+}
+
+/// What the new volume has in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Data,
+    Zeros,
+}
+
+/// A range of blocks that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub start: u64,
+    pub blocks: u64,
+    pub content: Content,
+}
+
+impl Changed {
+    /// The first block after the range.
+    pub fn end(&self) -> u64 {
+        self.start + self.blocks
+    }
+}
+
+/// A part of a list, in order. Its last range may go on in the next part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedPart {
+    pub ranges: Vec<Changed>,
+    /// Where the next part begins; `None`: this was the last.
+    pub next: Option<u64>,
+}
+
+/// Leaves that one part looks at, at most: so that an answer comes soon where little changed.
+const LEAVES_IN_A_PART: usize = 4096;
+/// Nodes brought into memory together, at most.
+const NODES_AHEAD: usize = 4 * READS_TOGETHER;
+/// This part of the cache may be filled ahead.
+const CACHE_AHEAD: usize = 4;
+
+/// The trees of one moment.
+struct Trees {
+    old: Option<(Tree, u64)>,
+    new: Tree,
+}
+
+/// What both trees have from their common point.
+#[derive(Clone, Copy)]
+struct Common {
+    epoch: Epoch,
+    tree: Tree,
+}
+
+/// What a walk found: from `from` on to `next` the only leaf that was not skipped begins at `leaf`, if there is one.
+#[derive(Clone, Copy)]
+struct Walked {
+    from: u64,
+    leaf: Option<u64>,
+    next: Option<u64>,
+}
+
+impl Walked {
+    fn of(from: u64, step: &Step) -> Walked {
+        Walked { from, leaf: step.leaf.as_ref().map(|_| step.leaf_range.0), next: step.next }
+    }
+
+    /// Whether this still says what lies ahead at a key.
+    fn is_for(&self, key: u64) -> bool {
+        self.from <= key && self.next.is_none_or(|next| key < next)
+    }
+
+    fn end(&self) -> u64 {
+        self.next.unwrap_or(u64::MAX)
+    }
+}
+
+/// The walks of one part of a list.
+struct Walks {
+    common: Option<Common>,
+    old: Option<Walked>,
+    new: Option<Walked>,
+}
+
+impl Group {
+    /// Begins a list of what changed from `old` to `new`, or of what `new` maps.
+    /// [`Error::Unrelated`]: they have no snapshot in common.
+    pub fn compare(&self, old: Option<VolumeId>, new: VolumeId) -> Result<Compared> {
+        let side = |id| {
+            let volume = self.volume(id)?;
+            let state = volume.state.lock();
+            Ok::<Side, Error>(Side { volume: id, head: state.head.id, blocks: state.meta.blocks })
+        };
+        let compared = Compared { old: old.map(side).transpose()?, new: side(new)? };
+        self.common(&compared)?;
+        Ok(compared)
+    }
+
+    /// The part of a list that begins at the block `from`: about `most` ranges, or fewer. `next` of one part is `from` of the next.
+    pub async fn changed(&self, compared: &Compared, from: u64, most: usize) -> Result<ChangedPart> {
+        let mut part = ChangedPart { ranges: Vec::new(), next: Some(from) };
+        let mut walks = Walks { common: self.common(compared)?, old: None, new: None };
+        for _ in 0..LEAVES_IN_A_PART {
+            let Some(at) = part.next else { break };
+            if part.ranges.len() >= most.max(1) {
+                break;
+            }
+            part.next = self.changed_step(compared, &mut walks, at, &mut part.ranges).await?;
+            yield_now().await;
+        }
+        Ok(part)
+    }
+
+    /// One step, repeated until it has its nodes.
+    async fn changed_step(
+        &self,
+        compared: &Compared,
+        walks: &mut Walks,
+        at: u64,
+        ranges: &mut Vec<Changed>,
+    ) -> Result<Option<u64>> {
+        let mut in_vain = None;
+        loop {
+            if self.core.closed.load(std::sync::atomic::Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            match self.look_at_both(compared, |trees| self.step_of_both(compared, walks, trees, at, ranges)) {
+                Ok(next) => return Ok(next),
+                Err(Trouble::Fatal(error) | Trouble::Map(MapError::Corrupt(error))) => return Err(error),
+                Err(Trouble::Map(MapError::Missing(node, level))) => {
+                    self.read_ahead(compared, walks, level, at).await?;
+                    if self.core.cache.get(node).is_none() {
+                        self.core.load_again(node, level, &mut in_vain).await?;
+                    }
+                }
+                Err(Trouble::Map(MapError::Again | MapError::NoSpace)) => yield_now().await,
+            }
+        }
+    }
+
+    /// One leaf of each tree, at most. A step that fails has changed nothing but what the walks know.
+    fn step_of_both(
+        &self,
+        compared: &Compared,
+        walks: &mut Walks,
+        trees: &Trees,
+        at: u64,
+        ranges: &mut Vec<Changed>,
+    ) -> std::result::Result<Option<u64>, MapError> {
+        let (cache, size) = (&self.core.cache, compared.new.blocks);
+        let (Some(common), Some((old, old_size))) = (walks.common, trees.old) else {
+            return self.step_of_one(trees, at, size, ranges);
+        };
+        let both = size.min(old_size);
+        if at >= both && planted::is("diff_ends_with_old") {
+            return Ok(None);
+        }
+        if at >= both {
+            return self.step_beyond(trees, at, size, ranges);
+        }
+        let old_ahead = match walks.old.filter(|walked| walked.is_for(at)) {
+            Some(walked) => walked,
+            None if planted::is("diff_old_not_walked") => Walked { from: at, leaf: None, next: None },
+            None => Walked::of(
+                at,
+                &map::walk_step(cache, &old, at, &|n, l, k| self.is_in(&trees.new, None, common, n, l, k))?,
+            ),
+        };
+        walks.old = Some(old_ahead);
+        let new_ahead = match walks.new.filter(|walked| walked.is_for(at)) {
+            Some(walked) => walked,
+            None => {
+                let as_it_was = match planted::is("diff_root_is_old") {
+                    true => Some(old.root.is_some_and(|root| root.birth <= common.epoch)),
+                    false => Some(old == common.tree),
+                };
+                let prune = |n: NodeRef, l: u8, k: u64| self.is_in(&old, as_it_was, common, n, l, k);
+                Walked::of(at, &map::walk_step(cache, &trees.new, at, &prune)?)
+            }
+        };
+        walks.new = Some(new_ahead);
+        let next = old_ahead.end().min(new_ahead.end());
+        let end = next.min(both);
+        let first = [old_ahead.leaf, new_ahead.leaf].into_iter().flatten().map(|leaf| leaf.max(at)).min();
+        if let Some(first) = first.filter(|first| *first < end) {
+            let (mut had, mut has) = (Extents::new(), Extents::new());
+            map::lookup(cache, &old, first, end, &mut had)?;
+            map::lookup(cache, &trees.new, first, end, &mut has)?;
+            sweep(common.epoch, (first, end), &had, &has, ranges);
+        }
+        Ok(if next < both { Some(next) } else { Some(both).filter(|both| *both < size) })
+    }
+
+    /// Whether a node of one tree is in the other, too (DF2). `as_it_was`: that one still is what the common point was.
+    fn is_in(
+        &self,
+        other: &Tree,
+        as_it_was: Option<bool>,
+        common: Common,
+        node: NodeRef,
+        level: u8,
+        key: u64,
+    ) -> std::result::Result<bool, MapError> {
+        if node.birth > common.epoch {
+            return Ok(false);
+        }
+        if as_it_was == Some(true) {
+            return Ok(true);
+        }
+        map::has_node(&self.core.cache, other, node, level, key)
+    }
+
+    /// What one tree maps: written or not.
+    fn step_of_one(
+        &self,
+        trees: &Trees,
+        at: u64,
+        size: u64,
+        ranges: &mut Vec<Changed>,
+    ) -> std::result::Result<Option<u64>, MapError> {
+        self.leaf(trees, at, size, |extent| {
+            push(ranges, extent.key, extent.end(), content_of(Some(&extent)));
+        })
+    }
+
+    /// All of a part that OLD does not have (DF6).
+    fn step_beyond(
+        &self,
+        trees: &Trees,
+        at: u64,
+        size: u64,
+        ranges: &mut Vec<Changed>,
+    ) -> std::result::Result<Option<u64>, MapError> {
+        let mut done = at;
+        let next = self.leaf(trees, at, size, |extent| {
+            push(ranges, done, extent.key, Content::Zeros);
+            push(ranges, extent.key, extent.end(), content_of(Some(&extent)));
+            done = extent.end();
+        })?;
+        push(ranges, done, next.unwrap_or(size), Content::Zeros);
+        Ok(next)
+    }
+
+    /// Calls `each` with what the leaf at a key has from there on, cut to the volume's size. Returns where the next leaf begins.
+    fn leaf(
+        &self,
+        trees: &Trees,
+        at: u64,
+        size: u64,
+        mut each: impl FnMut(Extent),
+    ) -> std::result::Result<Option<u64>, MapError> {
+        if at >= size {
+            return Ok(None);
+        }
+        let look =
+            |extents: &mut dyn Iterator<Item = Extent>| extents.filter_map(|e| e.cut(at, size)).for_each(&mut each);
+        let next = map::leaf_from(&self.core.cache, &trees.new, at, look)?.and_then(|((), next)| next);
+        Ok(next.filter(|next| *next < size))
+    }
+
+    /// The point that both descend from, as it is now.
+    fn common(&self, compared: &Compared) -> Result<Option<Common>> {
+        let Some(old) = compared.old else { return Ok(None) };
+        let catalog = self.catalog.read();
+        let parent = |side: &Side| {
+            let volume = volume_of(&catalog, side)?;
+            let state = volume.state.lock();
+            if state.head.id == side.head || planted::is("diff_any_head") {
+                Ok(state.head.parent)
+            } else {
+                Err(Error::Moved)
+            }
+        };
+        if old.head == compared.new.head {
+            return Ok(Some(Common { epoch: Epoch(u64::MAX), tree: Tree::default() }));
+        }
+        // On a damaged image parents may be a circle.
+        let most = catalog.trees.len() + 1;
+        let above = |first: Option<TreeId>| {
+            std::iter::successors(first, |id| catalog.trees.get(id).and_then(|tree| tree.parent)).take(most)
+        };
+        let of_old: BTreeSet<TreeId> = above(parent(&old)?).collect();
+        let mut shared = above(parent(&compared.new)?).filter(|id| of_old.contains(id));
+        let found = if planted::is("diff_from_first") { shared.last() } else { shared.next() };
+        let found = found.and_then(|id| catalog.trees.get(&id)).ok_or(Error::Unrelated)?;
+        Ok(Some(Common { epoch: found.epoch, tree: found.tree }))
+    }
+
+    /// Looks at the trees of one moment. The volumes are locked meanwhile, in the order of their ids.
+    fn look_at_both<T>(
+        &self,
+        compared: &Compared,
+        look: impl FnOnce(&Trees) -> std::result::Result<T, MapError>,
+    ) -> std::result::Result<T, Trouble> {
+        let catalog = self.catalog.read();
+        let new = volume_of(&catalog, &compared.new)?;
+        let old = match &compared.old {
+            Some(side) if side.volume != compared.new.volume => Some((volume_of(&catalog, side)?, side)),
+            Some(side) if *side != compared.new => return Err(Error::Moved.into()),
+            _ => None,
+        };
+        let is_first = old.as_ref().is_some_and(|(old, _)| old.id < new.id);
+        let before = old.as_ref().filter(|_| is_first).map(|(volume, _)| volume.state.lock());
+        let state = new.state.lock();
+        let after = old.as_ref().filter(|_| !is_first).map(|(volume, _)| volume.state.lock());
+        let is_still = |side: &Side, state: &crate::volume::state::State| {
+            !state.closed && !state.invalid() && state.head.id == side.head && state.meta.blocks == side.blocks
+        };
+        let mut trees = Trees { old: None, new: state.head.tree };
+        let mut are_still = is_still(&compared.new, &state);
+        match (before.or(after), &old) {
+            (Some(state), Some((_, side))) => {
+                are_still &= is_still(side, &state);
+                trees.old = Some((state.head.tree, side.blocks));
+                let looked = if are_still || planted::is("diff_any_head") {
+                    look(&trees)?
+                } else {
+                    return Err(Error::Moved.into());
+                };
+                return Ok(looked);
+            }
+            // A volume and itself.
+            _ if compared.old.is_some() => trees.old = Some((state.head.tree, state.meta.blocks)),
+            _ => {}
+        }
+        if are_still { Ok(look(&trees)?) } else { Err(Error::Moved.into()) }
+    }
+
+    /// Brings the nodes that the walks come to next, some reads under way together. It only warms the cache: what it does not get is met
+    /// again.
+    async fn read_ahead(&self, compared: &Compared, walks: &Walks, level: u8, at: u64) -> Result<()> {
+        let most = NODES_AHEAD.min(self.core.config.cache_bytes / NODE_COST as usize / CACHE_AHEAD);
+        if most < 2 {
+            return Ok(());
+        }
+        let cache = &self.core.cache;
+        let wanted = self.look_at_both(compared, |trees| {
+            let mut wanted = BTreeSet::new();
+            let all = |_: NodeRef, _: u8, _: u64| Ok(false);
+            let (Some(common), Some((old, _))) = (walks.common, trees.old) else {
+                map::unread_ahead(cache, &trees.new, level, at, &all, most, &mut wanted);
+                return Ok(wanted);
+            };
+            let as_it_was = Some(old == common.tree);
+            let in_new = |n: NodeRef, l: u8, k: u64| self.is_in(&trees.new, None, common, n, l, k);
+            let in_old = |n: NodeRef, l: u8, k: u64| self.is_in(&old, as_it_was, common, n, l, k);
+            map::unread_ahead(cache, &trees.new, level, at, &in_old, most, &mut wanted);
+            map::unread_ahead(cache, &old, level, at, &in_new, most, &mut wanted);
+            Ok(wanted)
+        });
+        match wanted {
+            Ok(wanted) if wanted.len() > 1 => drop(self.core.load_together(&wanted).await),
+            Err(Trouble::Fatal(error)) => return Err(error),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn volume_of(catalog: &Catalog, side: &Side) -> Result<Arc<Volume>> {
+    catalog.volumes.get(&side.volume).cloned().ok_or(Error::Moved)
+}
+
+/// What a block reads as.
+fn content_of(extent: Option<&Extent>) -> Content {
+    match extent {
+        Some(e) if e.flags & UNWRITTEN == 0 => Content::Data,
+        _ => Content::Zeros,
+    }
+}
+
+/// DF1, over the blocks of a range, of which both trees' extents are given.
+fn sweep(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent], ranges: &mut Vec<Changed>) {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    while at < end {
+        while old.next_if(|e| e.end() <= at).is_some() {}
+        while new.next_if(|e| e.end() <= at).is_some() {}
+        let (had, old_until) = here(old.peek().copied(), at, end);
+        let (has, new_until) = here(new.peek().copied(), at, end);
+        let until = old_until.min(new_until);
+        if !is_equal(epoch, had, has) {
+            push(ranges, at, until, content_of(has));
+        }
+        at = until;
+    }
+}
+
+/// The extent that covers a block, if the next one does, and up to where that stays so.
+fn here(next: Option<&Extent>, at: u64, end: u64) -> (Option<&Extent>, u64) {
+    match next {
+        Some(e) if e.key <= at => (Some(e), e.end().min(end)),
+        Some(e) => (None, e.key.min(end)),
+        None => (None, end),
+    }
+}
+
+fn is_equal(epoch: Epoch, old: Option<&Extent>, new: Option<&Extent>) -> bool {
+    if content_of(old) == Content::Zeros && content_of(new) == Content::Zeros {
+        return true;
+    }
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    let is_inherited = old.birth <= epoch && new.birth <= epoch;
+    let is_same = old.value.wrapping_sub(old.key) == new.value.wrapping_sub(new.key) && old.flags == new.flags;
+    debug_assert!(is_inherited || !is_same, "DF1: {old:?} and {new:?} share a place, and one is younger than {epoch}");
+    is_same && is_inherited || planted::is("diff_by_key")
+}
+
+/// Adds a range, or makes the last one longer.
+fn push(ranges: &mut Vec<Changed>, start: u64, end: u64, content: Content) {
+    if start >= end {
+        return;
+    }
+    match ranges.last_mut() {
+        Some(last) if last.content == content && last.end() == start => last.blocks += end - start,
+        _ => ranges.push(Changed { start, blocks: end - start, content }),
+    }
+}
