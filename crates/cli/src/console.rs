@@ -69,6 +69,17 @@ impl<'a> Console<'a> {
         let _unread = self.out.write_all(text.as_bytes());
     }
 
+    /// Bytes on standard output. For what a program reads: an error says that it got less than all.
+    pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.clear_progress();
+        self.out.write_all(bytes)
+    }
+
+    /// Sees to it that all that was put is written.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// One or more lines on standard error.
     pub fn complain(&mut self, lines: impl AsRef<str>) {
         for line in lines.as_ref().lines() {

@@ -341,6 +341,9 @@ options! {
         "Answer HTTP there, until it is ended; a port alone is one of 127.0.0.1. systemd: at the socket that systemd hands over.";
     Json None, "json", Kind::Flag, "As one JSON object.";
     Latencies Some('l'), "latencies", Kind::Flag, "Show latencies: mean, median, 99th percentile and longest.";
+    Allocated None, "allocated", Kind::Flag, "What one volume has: blocks that were written, and blocks that have a place and read as zeros.";
+    Summary None, "summary", Kind::Flag, "Only how many bytes changed.";
+    ListFormat None, "format", Kind::Word(&["table", "json", "binary", "thin-delta"]), "Form of the list: for people, for programs, in records of 16 bytes, or as thin_delta prints it.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }
 

@@ -3,8 +3,8 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    config, display, documents, info, iostat, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics,
-    own, pv, pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
+    config, diff, display, documents, info, iostat, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize,
+    metrics, own, pv, pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1025,6 +1025,24 @@ pub const COMMANDS: &[Command] = &[
             ("rowen iostat --json vg0", "the counters as they are, with the histograms of latencies"),
         ],
         run: iostat::iostat,
+    },
+    Command {
+        name: "diff",
+        summary: "List the blocks that changed between two snapshots, or between a snapshot and its volume",
+        is_lvm: false,
+        forms: &["VG/OLD NEW", "VG/OLD VG/NEW", "--allocated VG/LV"],
+        operands: Operands::Volumes,
+        options: &[Allocated, Summary, ListFormat, Json, UnitsShown],
+        examples: &[
+            ("rowen diff vg0/db-mon db-tue", "what changed from Monday to Tuesday"),
+            ("rowen diff --summary vg0/db-mon db", "how much was written since Monday"),
+            (
+                "rowen diff --format json vg0/db-mon db-tue",
+                "for a backup program; --format thin-delta for one that reads that",
+            ),
+            ("rowen diff --allocated --json vg0/db-tue", "what a full backup has to read"),
+        ],
+        run: diff::diff,
     },
     Command {
         name: "metrics",

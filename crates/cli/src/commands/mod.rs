@@ -2,6 +2,7 @@
 //! rounds or reduces, asks the user where data is at stake, and sends one request.
 
 pub mod config;
+pub mod diff;
 pub mod display;
 pub mod documents;
 pub mod filesystem;

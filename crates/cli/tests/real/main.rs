@@ -5,6 +5,7 @@
 mod autoextend;
 mod bad_input;
 mod callers;
+mod diff;
 mod endpoint;
 mod filesystems;
 mod fsx;

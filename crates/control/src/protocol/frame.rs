@@ -58,7 +58,7 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
 /// Writes an answer in the form that suits it.
 pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     let frame = match outcome {
-        Outcome::Report(_) | Outcome::Io(_) => encode_compact(outcome)?,
+        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) => encode_compact(outcome)?,
         _ => encode(outcome)?,
     };
     to.write_all(&frame)?;

@@ -1,7 +1,7 @@
 //! The control protocol between commands and the server of a volume group.
 //!
 //! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. [`Outcome::Report`], which
-//! most commands ask for, and [`Outcome::Io`] grow with the group; they have a zero byte and then its compact form (postcard) instead: with ten
+//! most commands ask for, [`Outcome::Io`] and [`Outcome::Diff`] may be long; they have a zero byte and then its compact form (postcard) instead: with ten
 //! thousand volumes JSON would take longer than all the rest of a command. The client sends [`Request::Hello`] first, and then
 //! one request at a time. The server answers each with any number of [`Outcome::Progress`] and [`Outcome::Notice`] and then
 //! exactly one other outcome. A frame over [`FRAME_CAP`] or one that cannot be read ends the connection. Names are unique within the group, so requests name volumes by name.
@@ -9,6 +9,7 @@
 //! Counts of blocks are named `..._blocks` or `blocks` (4 KiB each), counts of extents `..._extents`, bytes `..._bytes`.
 
 mod attributes;
+mod diff;
 mod frame;
 mod io;
 mod outcome;
@@ -20,6 +21,7 @@ pub use attributes::{
     AllocPolicy, AttributeChange, Attributes, FullPolicy, GroupAttributes, GroupChange, VolumeKind, VolumeState,
     change_tags,
 };
+pub use diff::{DiffPage, DiffPlace, DiffRange, DiffSide, PAGE_RANGES};
 pub use frame::{FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_frame, write_outcome};
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport};

@@ -1,5 +1,6 @@
 //! What the server answers, but for the group itself ([`super::report`]).
 
+use super::diff::DiffPage;
 use super::io::IoReport;
 use super::report::{GroupReport, VolumePlaces};
 use super::status::StatusReport;
@@ -33,6 +34,7 @@ pub enum Outcome {
     Stats(StatsReport),
     Status(Box<StatusReport>),
     Io(Box<IoReport>),
+    Diff(Box<DiffPage>),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
     Progress {
         done: u64,

@@ -22,6 +22,24 @@ fn caller() -> Caller {
     Caller { command: "lvs".into(), no_backup: true, lists }
 }
 
+fn place() -> DiffPlace {
+    let side = DiffSide { id: 3, head: u64::MAX, blocks: 1 << 28 };
+    DiffPlace { old: Some(side), new: side, block: 7 }
+}
+
+#[test]
+fn a_full_page_of_changes_is_far_below_the_cap() {
+    let range = |n: u64| DiffRange { start_block: (1 << 47) + 2 * n, blocks: u64::from(u32::MAX), is_data: n % 2 == 0 };
+    let DiffPlace { old, new, block } = place();
+    let page = DiffPage { old, new, ranges: (0..PAGE_RANGES as u64).map(range).collect(), next_block: Some(block) };
+    assert_eq!(page.next(), Some(place()));
+    let outcome = Outcome::Diff(Box::new(page));
+    let mut frame = Vec::new();
+    write_outcome(&mut frame, &outcome).unwrap();
+    assert!(frame.len() < FRAME_CAP / 32, "{} bytes", frame.len());
+    assert_eq!(read_frame::<Outcome>(&mut &frame[..]).unwrap(), Some(outcome));
+}
+
 #[test]
 fn frames_come_back_as_they_were_sent() {
     let requests = [
@@ -29,6 +47,7 @@ fn frames_come_back_as_they_were_sent() {
         Request::Snapshot { specs: vec![spec()], freeze: true },
         Request::SetAttributes { name: "a".into(), change: AttributeChange::default() },
         Request::Io,
+        Request::Diff { old: Some("a".into()), new: "b".into(), from: Some(place()) },
         Request::Stop,
     ];
     let mut bytes = Vec::new();

@@ -1,6 +1,7 @@
 //! What commands ask, and what the server must know of each request besides what it asks.
 
 use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, VolumeKind, hex};
+use super::diff::DiffPlace;
 use crate::lists::Lists;
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
@@ -165,6 +166,14 @@ pub enum Request {
     Status,
     /// What was read, written and waited for. Answered by [`Outcome::Io`].
     Io,
+    /// The blocks in which `new` differs from `old`, or those that `new` has. Answered by [`Outcome::Diff`], a page at a time; `from`
+    /// is where the page before says that this one begins.
+    Diff {
+        old: Option<String>,
+        new: String,
+        #[serde(default)]
+        from: Option<DiffPlace>,
+    },
     /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
     Destroy {
         force: bool,
@@ -224,7 +233,9 @@ impl Request {
         use Request::*;
         match self {
             Hello { .. } => Traits::QUERY,
-            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats | Status | Io => Traits::LOOK,
+            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats | Status | Io | Diff { .. } => {
+                Traits::LOOK
+            }
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
             CreateVolume { .. }

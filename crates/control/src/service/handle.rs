@@ -94,6 +94,7 @@ impl Service {
             Request::Stats => Ok(Outcome::Stats(self.group.stats().into())),
             Request::Status => Ok(Outcome::Status(Box::new(self.status()))),
             Request::Io => Ok(Outcome::Io(Box::new(self.io()))),
+            Request::Diff { old, new, from } => self.diff(old.as_deref(), &new, from),
             Request::Check => self.check(false),
             Request::Repair => self.check(true),
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, `held`, [`world`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
-//! | `nodes`, `group`, `warn`, `report`, `status`, `io` | devices of volumes; the group's attributes; what is told |
+//! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
 //! | `merge`, `volumes`, `snapshot`, `activation`, `life` | commands |
 //! | `handle` | each request to what carries it out |
@@ -18,6 +18,7 @@ mod activation;
 mod autoextend;
 mod clock;
 mod contents;
+mod diff;
 mod ending;
 pub mod failure;
 mod group;
