@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
+use rowen_control::history;
 use rowen_control::metadata::{Document, Origin};
 use rowen_control::protocol::{self, *};
 use rowen_engine::disk::PvIndex;
@@ -277,6 +278,30 @@ fn from_files(corpus: &mut Corpus) {
     ] {
         corpus.add("settings", text);
     }
+    let command = |id: &str, failure: Option<&str>| history::Command {
+        time: 1_700_000_000,
+        group: "vg".into(),
+        id: id.into(),
+        command: "lvcreate -L 1G vg".into(),
+        request: "create-volume".into(),
+        failure: failure.map(str::to_owned),
+        user: "root".into(),
+        host: "h".into(),
+        pid: 7,
+        milliseconds: 12,
+    };
+    let lines = [command("a", None), command("b", Some("no room")), command("a", Some("\u{1b}[2J"))];
+    corpus.add("history", lines.iter().map(history::write).collect::<String>());
+    let event = |event: history::What, message: &str| history::Event {
+        time: 1_700_000_000,
+        group: "vg".into(),
+        event: event.word().into(),
+        message: message.into(),
+        host: "h".into(),
+        pid: 9,
+    };
+    let lines = [event(history::What::Started, "served"), event(history::What::PvError, "/dev/sdb failed a write")];
+    corpus.add("history", lines.iter().map(history::write).collect::<String>());
     let own = rowen_control::settings::defaults();
     if let Some(text) = own.write(None) {
         corpus.add("settings", text);

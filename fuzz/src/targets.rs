@@ -2,11 +2,12 @@
 //! promise does not hold: what was read is the same after it was written and read again.
 
 use crate::driver::Target;
+use rowen_control::history;
 use rowen_control::metadata::Document;
 use rowen_control::protocol::{Outcome, Request, decode, encode, encode_compact, read_frame};
 use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
-use rowen_engine::format::{journal, node, stream, superblock};
+use rowen_engine::format::{journal, node, seen, stream, superblock};
 use rowen_engine::units::{Epoch, MetaBlock};
 use rowen_host::hostile;
 
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "helper", run: hostile::helper_message },
     Target { name: "fuse", run: fuse },
     Target { name: "metadata", run: metadata },
+    Target { name: "history", run: history_lines },
     Target { name: "settings", run: settings_file },
     Target { name: "devices", run: hostile::devices_file },
 ];
@@ -45,8 +47,10 @@ fn word(block: &[u8], at: usize) -> u64 {
 
 fn superblock(bytes: &[u8]) -> String {
     let block = sealed(bytes, b"ROWENPV1", 8);
+    let seen = seen::FormatSeen::of(&block);
     match superblock::Superblock::decode(&block, "here") {
         Ok(Some(read)) => {
+            assert!(seen.is_some_and(|seen| seen.can_be_opened()), "it was read, and cannot be opened");
             let again = superblock::Superblock::decode(&read.encode(), "here");
             assert_eq!(again.as_ref().map(Option::as_ref), Ok(Some(&read)), "another one when it comes back");
             format!("{} physical volumes", read.group.map_or(0, |group| group.pvs.len().min(5)))
@@ -120,6 +124,20 @@ fn journal(bytes: &[u8]) -> String {
         }
         Err(why) => why.to_string(),
     }
+}
+
+/// A group's history. What is read is the same after it was written and read again, and nothing of it obeys a terminal.
+fn history_lines(bytes: &[u8]) -> String {
+    let (commands, events) = (history::read::<history::Command>(bytes), history::read::<history::Event>(bytes));
+    let written: String = commands.lines.iter().map(history::write).collect();
+    assert!(!written.replace('\n', "").chars().any(char::is_control), "a control character");
+    assert_eq!(history::read::<history::Command>(written.as_bytes()).lines, commands.lines, "another one comes back");
+    let written: String = events.lines.iter().map(history::write).collect();
+    assert_eq!(history::read::<history::Event>(written.as_bytes()).lines, events.lines, "another one comes back");
+    let count = commands.lines.len();
+    let merged = history::merge(commands.lines);
+    assert!(merged.len() <= count, "entries from nowhere");
+    format!("{:?}", (count.min(3), merged.len().min(3), events.lines.len().min(3), events.damaged.min(3)))
 }
 
 /// What a client sends to a server.

@@ -2,9 +2,11 @@
 //! talks to the real host; tests use one in memory.
 
 use crate::failure::Failure;
+use rowen_control::history::{Command, Kept};
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
 use rowen_control::status::{IoSeen, Survey};
+use rowen_engine::format::seen::FormatSeen;
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,6 +25,41 @@ pub struct LabelledPv {
     /// The group that it is a member of.
     pub group: Option<String>,
     /// The label cannot be trusted or the device is not there; why.
+    pub trouble: Option<String>,
+}
+
+/// The format of a physical volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PvFormat {
+    pub path: String,
+    pub format: FormatSeen,
+}
+
+/// Which end of a long text is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    First,
+    Last,
+}
+
+/// A program whose words are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The file that they go to.
+    pub name: String,
+    /// The program and its arguments; `rowen` is this program.
+    pub words: Vec<String>,
+    pub limit: Duration,
+    /// So many bytes of it are kept.
+    pub most: usize,
+    pub end: End,
+}
+
+/// What it said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    pub text: Vec<u8>,
+    /// Why it is not whole.
     pub trouble: Option<String>,
 }
 
@@ -82,6 +119,8 @@ pub trait Scrapes {
     /// Answers all that wait.
     fn answer(&mut self, text: &str) -> Answer<()>;
 }
+/// Tells, each time it is called, the whole lines of events that came since, by the group's identifier. None: no more can come.
+pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>>>;
 
 /// The world under the commands.
 pub trait Backend {
@@ -108,6 +147,16 @@ pub trait Backend {
     /// Verifies a group that nothing has open.
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;
+    /// Which format each physical volume has that is found, and the paths of devices that do not answer.
+    fn formats(&mut self) -> Answer<(Vec<PvFormat>, Vec<String>)>;
+    /// What these programs say, in order, whatever hangs; those that found no time within `together` are left out.
+    fn gather(&mut self, probes: &[Probe], together: Duration) -> Vec<Gathered>;
+    /// The system directory and the run directory.
+    fn directories(&mut self) -> (String, String);
+    /// A new file that only this user may read.
+    fn new_bundle(&mut self, path: &str) -> Answer<Option<File>>;
+    /// Writes an archive of these files, each with its name.
+    fn write_bundle(&mut self, file: Option<File>, path: &str, parts: Vec<(String, Vec<u8>)>) -> Answer<()>;
     /// The entries of the devices file.
     fn known(&mut self) -> Answer<Vec<(String, Uuid)>>;
     /// Adds the physical volume at `path` to them, or only looks whether that can be done.
@@ -142,6 +191,14 @@ pub trait Backend {
     fn remove_directory(&mut self, path: &str);
     /// Serves the group until told to stop; the exit code.
     fn serve(&mut self, group: &str) -> u8;
+    /// Who runs this command: the user, the process, and an identifier that no other run has.
+    fn caller(&mut self) -> Caller;
+    /// Writes down what a command did to a group without its server. The time and the host are filled in.
+    fn note(&mut self, line: Command) -> Answer<()>;
+    /// What was written down of all groups.
+    fn history(&mut self) -> Vec<Kept>;
+    /// What happens to groups from now on.
+    fn follow(&mut self) -> Follow;
     /// Says in whose name the group's servers are asked from now on.
     fn introduce(&mut self, caller: Caller);
     /// What the files of settings say. The error is LVM's sentences.

@@ -15,6 +15,8 @@ pub struct Console<'a> {
     answers: Option<&'a mut dyn BufRead>,
     /// `-qq`: nothing is said of what was done.
     is_silent: bool,
+    /// Whoever read standard output has gone.
+    is_unread: bool,
     /// Whether `err` is a screen, on which a line can be written over.
     shows_progress: bool,
     progress_is_shown: bool,
@@ -29,6 +31,7 @@ impl<'a> Console<'a> {
             err,
             answers,
             is_silent: false,
+            is_unread: false,
             shows_progress: false,
             progress_is_shown: false,
             height: USUAL_HEIGHT,
@@ -66,7 +69,7 @@ impl<'a> Console<'a> {
     pub fn raw_out(&mut self, text: &str) {
         self.clear_progress();
         // The reader has gone, and nothing else can be done with the text.
-        let _unread = self.out.write_all(text.as_bytes());
+        self.is_unread |= self.out.write_all(text.as_bytes()).is_err();
     }
 
     /// Bytes on standard output. For what a program reads: an error says that it got less than all.
@@ -142,8 +145,13 @@ impl<'a> Console<'a> {
         matches!(read, Ok(1..)).then_some(line)
     }
 
+    /// Whether whoever read standard output has gone: a command that would print for ever ends then.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
     pub fn flush(&mut self) {
-        let _unread = self.out.flush();
+        self.is_unread |= self.out.flush().is_err();
         let _unread = self.err.flush();
     }
 }

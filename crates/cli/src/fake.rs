@@ -1,14 +1,18 @@
 //! A host in memory for the tests of commands: devices, labels, files and settings, and for each group the real service on the
 //! real engine, over disks in memory.
 
-use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Place, Scrapes, Trouble};
+use crate::backend::{
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, News, Place, Probe, PvFormat, Scrapes, Trouble,
+};
 use crate::console::Console;
 use crate::session::no_group;
+use rowen_control::history;
 use rowen_control::protocol::*;
 use rowen_control::service::memory::{Memory, Outside};
 use rowen_control::service::world::{Faults, Members, User};
 use rowen_control::settings::{Loaded, Settings};
 use rowen_control::status::{Counters, IoSeen, KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
+use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
@@ -73,6 +77,15 @@ pub struct Fake {
     /// A group that is removed by somebody as soon as all groups were looked for.
     pub leaving: Option<String>,
     made: u8,
+    /// What was written down of each group, by its identifier: commands and events.
+    pub written: BTreeMap<String, (String, String)>,
+    /// What happens while events are followed: each look finds the next.
+    pub coming: Vec<Vec<(String, Vec<u8>)>>,
+    runs: u32,
+    /// The last support bundle.
+    pub bundle: BTreeMap<String, String>,
+    /// Formats of physical volumes.
+    pub formats: Vec<PvFormat>,
 }
 
 /// The smallest physical volume, in bytes.
@@ -230,6 +243,10 @@ impl Fake {
         self.interfere(&memory, &request);
         let caller = self.callers.last().cloned().unwrap_or_default();
         let outcome = memory.service.handle(request, &caller, news);
+        let uuid = lvm_text(memory.service.group.info().uuid);
+        for done in memory.notes.done.lock().drain(..) {
+            self.write_down(&uuid, done);
+        }
         let mut next = Some(memory);
         if next.as_ref().is_some_and(|memory| memory.service.ending.is_asked()) {
             next = next.and_then(|memory| memory.successor().unwrap());
@@ -245,6 +262,11 @@ impl Fake {
             Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
             outcome => Ok(outcome),
         }
+    }
+
+    fn write_down(&mut self, uuid: &str, line: history::Command) {
+        let line = history::Command { time: self.now(), host: "host".into(), milliseconds: 5, ..line };
+        self.written.entry(uuid.to_owned()).or_default().0.push_str(&history::write(&line));
     }
 
     fn with_findings(&mut self, outcome: Outcome, repaired: bool) -> Outcome {
@@ -357,6 +379,34 @@ impl Backend for Fake {
 
     fn labels(&mut self) -> Answer<Vec<LabelledPv>> {
         Ok(self.labels.clone())
+    }
+
+    fn formats(&mut self) -> Answer<(Vec<PvFormat>, Vec<String>)> {
+        Ok((self.formats.clone(), self.silent.clone()))
+    }
+
+    fn gather(&mut self, probes: &[Probe], _together: Duration) -> Vec<Gathered> {
+        let say = |probe: &Probe| match probe.words[0].as_str() {
+            "dmesg" => Gathered { text: Vec::new(), trouble: Some("it did not end within 10 s".into()) },
+            _ => Gathered { text: probe.words.join(" ").into_bytes(), trouble: None },
+        };
+        probes.iter().map(say).collect()
+    }
+
+    fn directories(&mut self) -> (String, String) {
+        ("/etc/rowen".into(), "/run/rowen".into())
+    }
+
+    fn new_bundle(&mut self, path: &str) -> Answer<Option<File>> {
+        match path.starts_with("/there/") {
+            true => Err(Trouble::other(ErrorKind::Io, format!("{path}: cannot be made: File exists"))),
+            false => Ok(None),
+        }
+    }
+
+    fn write_bundle(&mut self, _file: Option<File>, _path: &str, parts: Vec<(String, Vec<u8>)>) -> Answer<()> {
+        self.bundle = parts.into_iter().map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap())).collect();
+        Ok(())
     }
 
     fn known(&mut self) -> Answer<Vec<(String, Uuid)>> {
@@ -477,6 +527,34 @@ impl Backend for Fake {
 
     fn serve(&mut self, _group: &str) -> u8 {
         0
+    }
+
+    fn caller(&mut self) -> Caller {
+        self.runs += 1;
+        Caller { id: self.runs.to_string(), user: "root".into(), pid: 7, ..Caller::default() }
+    }
+
+    fn note(&mut self, line: history::Command) -> Answer<()> {
+        if let Some(memory) = self.groups.get(&line.group) {
+            let uuid = lvm_text(memory.service.group.info().uuid);
+            self.write_down(&uuid, line);
+        }
+        Ok(())
+    }
+
+    fn history(&mut self) -> Vec<history::Kept> {
+        let kept = |(uuid, (commands, events)): (&String, &(String, String))| history::Kept {
+            uuid: uuid.clone(),
+            commands: commands.clone().into_bytes(),
+            events: events.clone().into_bytes(),
+            troubles: Vec::new(),
+        };
+        self.written.iter().map(kept).collect()
+    }
+
+    fn follow(&mut self) -> Follow {
+        let mut coming = std::mem::take(&mut self.coming).into_iter();
+        Box::new(move || coming.next())
     }
 
     fn introduce(&mut self, caller: Caller) {

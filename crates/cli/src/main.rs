@@ -10,6 +10,7 @@ mod console;
 mod default_group;
 mod documents;
 mod failure;
+mod gather;
 mod help;
 mod options;
 mod parse;
@@ -25,7 +26,11 @@ mod world;
 #[allow(clippy::too_many_lines, reason = "a list of requests")]
 mod fake;
 #[cfg(test)]
+mod features_test;
+#[cfg(test)]
 mod fuzz_test;
+#[cfg(test)]
+mod history_test;
 #[cfg(test)]
 mod iostat_test;
 #[cfg(test)]
@@ -36,11 +41,13 @@ use console::Console;
 use failure::{Failure, exit};
 use options::Opt;
 use rowen_control::config::Config;
+use rowen_control::history;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::Caller;
 use session::Session;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Instant;
 
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -51,7 +58,7 @@ fn main() -> ExitCode {
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::stderr());
     let mut input = io::stdin().lock();
     let console = Console::new(&mut out, &mut err, Some(&mut input)).with_progress();
-    let code = run(&mut world::Host, console, &program, &words);
+    let code = run(&mut world::Host::default(), console, &program, &words);
     let _unread = out.flush();
     ExitCode::from(code)
 }
@@ -60,7 +67,15 @@ fn main() -> ExitCode {
 pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, program: &str, words: &[String]) -> u8 {
     let called = program.rsplit('/').next().unwrap_or(program);
     let command_line = [called].into_iter().chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
-    let mut session = Session { backend, console, is_test: false, command_line, lists: Lists::default() };
+    let mut session = Session {
+        backend,
+        console,
+        is_test: false,
+        alone: None,
+        caller: Caller::default(),
+        command_line,
+        lists: Lists::default(),
+    };
     let code = match table::find(called).filter(|command| command.is_lvm) {
         Some(command) => run_command(&mut session, command, words),
         None => run_multi_call(&mut session, called, words),
@@ -107,7 +122,10 @@ fn run_named(session: &mut Session<'_>, name: &str, rest: &[String]) -> Option<u
 }
 
 fn run_command(session: &mut Session<'_>, command: &'static command::Command, words: &[String]) -> u8 {
-    match try_command(session, command, words) {
+    let begun = Instant::now();
+    let outcome = try_command(session, command, words);
+    note(session, begun, &outcome);
+    match outcome {
         Ok(()) => exit::OK,
         Err(failure) => {
             for line in failure.lines(&command.called()) {
@@ -120,6 +138,30 @@ fn run_command(session: &mut Session<'_>, command: &'static command::Command, wo
             }
             failure.exit_code()
         }
+    }
+}
+
+/// Writes down what the command did to a group without asking its server, which would have done so.
+fn note(session: &mut Session<'_>, begun: Instant, outcome: &failure::Result) {
+    let Some((group, request)) = session.alone.take() else { return };
+    let failure = outcome.as_ref().err().map(|failure| match failure {
+        Failure::Failed(lines) => lines.join("\n"),
+        _ => "it failed".to_owned(),
+    });
+    let caller = session.caller.clone();
+    let line = history::Command {
+        group,
+        id: caller.id,
+        command: caller.command,
+        request: request.to_owned(),
+        failure,
+        user: caller.user,
+        pid: caller.pid,
+        milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        ..history::Command::default()
+    };
+    if let Err(backend::Trouble::Other { message, .. }) = session.backend.note(line) {
+        session.console.complain(message);
     }
 }
 
@@ -159,6 +201,7 @@ fn try_command(session: &mut Session<'_>, command: &'static command::Command, wo
     let no_backup = args.yes_no(Opt::AutoBackup) == Some(false) || args.config.is_on("backup/backup") == Some(false);
     let lists = Lists::of(&args.config, host_tags);
     session.lists = lists.clone();
-    session.backend.introduce(Caller { command: session.command_line.clone(), no_backup, lists });
+    session.caller = Caller { command: session.command_line.clone(), no_backup, lists, ..session.backend.caller() };
+    session.backend.introduce(session.caller.clone());
     (command.run)(session, &args)
 }

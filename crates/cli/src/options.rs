@@ -297,7 +297,7 @@ options! {
 
     All Some('a'), "all", Kind::Flag, "Snapshots that wait to be merged, too; devices that are no physical volume, too.";
     Partial Some('P'), "partial", Kind::Flag, "Accepted for LVM's clients: a group with a device missing is not opened.";
-    History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: no history is kept.";
+    History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: removed volumes are not listed.";
     Foreign None, "foreign", Kind::Flag, "Accepted for LVM's clients: groups are bound to no host.";
     SharedGroup None, "shared", Kind::Flag, "Refused: a group is open on one host.";
     Shared None, "shared", Kind::Flag, "Accepted for LVM's clients: groups are shared with no host.";
@@ -340,6 +340,9 @@ options! {
     Listen None, "listen", Kind::Text("systemd|[ADDRESS:]PORT"),
         "Answer HTTP there, until it is ended; a port alone is one of 127.0.0.1. systemd: at the socket that systemd hands over.";
     Json None, "json", Kind::Flag, "As one JSON object.";
+    Output None, "output", Kind::Text("FILE"), "Where the bundle goes; it must not exist yet.";
+    Long Some('l'), "long", Kind::Flag, "Show who ran each command, where, and how long it took.";
+    Follow Some('f'), "follow", Kind::Flag, "Go on, and print what happens from now on, until it is interrupted.";
     Latencies Some('l'), "latencies", Kind::Flag, "Show latencies: mean, median, 99th percentile and longest.";
     Allocated None, "allocated", Kind::Flag, "What one volume has: blocks that were written, and blocks that have a place and read as zeros.";
     Summary None, "summary", Kind::Flag, "Only how many bytes changed.";

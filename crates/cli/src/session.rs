@@ -11,7 +11,7 @@ use crate::report::select::Criteria;
 use rowen_control::lists::Lists;
 use rowen_control::names;
 use rowen_control::paths::{self, Target};
-use rowen_control::protocol::{ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
+use rowen_control::protocol::{Caller, ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ pub struct Session<'a> {
     pub console: Console<'a>,
     /// `--test`: nothing is changed.
     pub is_test: bool,
+    /// The group that the command changed without its server, and with what.
+    pub alone: Option<(String, &'static str)>,
+    /// In whose name servers are asked.
+    pub caller: Caller,
     /// The command as it was typed.
     pub command_line: String,
     /// Which volumes may be activated, and how.

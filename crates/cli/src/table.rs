@@ -3,8 +3,8 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    config, diff, display, documents, info, iostat, lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize,
-    metrics, own, pv, pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
+    bundle, config, diff, display, documents, features, history, info, iostat, lvchange, lvconvert, lvcreate, lvremove,
+    lvrename, lvresize, metrics, own, pv, pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -993,6 +993,60 @@ pub const COMMANDS: &[Command] = &[
             ("rowen status --json vg0", "the same for a program"),
         ],
         run: status::status,
+    },
+    Command {
+        name: "history",
+        summary: "Show which commands changed a volume group, and what became of them",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[Long, Json],
+        examples: &[
+            ("rowen history vg0", "the commands that changed it, those that failed too, oldest first"),
+            ("rowen history -l", "of all groups, also of removed ones; with user, host, process and time"),
+            ("rowen history --json vg0", "the same for a program"),
+        ],
+        run: history::history,
+    },
+    Command {
+        name: "events",
+        summary: "Show what happened to a volume group: servers, faults of disks, space",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[Follow, Json],
+        examples: &[
+            ("rowen events vg0", "servers that started and ended, failed requests of disks, warnings of space"),
+            ("rowen events -f", "of all groups, and then what happens from now on, until Ctrl-C"),
+            ("rowen events -f --json", "the same for a program, a line for each"),
+        ],
+        run: history::events,
+    },
+    Command {
+        name: "features",
+        summary: "Show which features of the format a volume group has, and whether this program can open it",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[Json],
+        examples: &[
+            ("rowen features vg0", "read from its disks, without a server; exit code 5 if it cannot be opened"),
+            ("rowen features", "what this program knows"),
+        ],
+        run: features::features,
+    },
+    Command {
+        name: "support-bundle",
+        summary: "Gather what somebody needs to know to help, in a tar.gz; nothing of what is in volumes",
+        is_lvm: false,
+        forms: &[""],
+        operands: Operands::Nothing,
+        options: &[Output],
+        examples: &[
+            ("rowen support-bundle", "into a file of this directory, within two minutes, whatever hangs"),
+            ("rowen support-bundle --output /root/rowen.tar.gz", "into this file"),
+        ],
+        run: bundle::support_bundle,
     },
     Command {
         name: "tree",

@@ -1,7 +1,11 @@
 //! The real world under the commands: this host's devices, and the servers of its groups.
 
-use crate::backend::{Answer, Backend, Consent, LabelledPv, News, Place, Scrapes, Trouble};
+use crate::backend::{
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, News, Place, Probe, PvFormat, Scrapes, Trouble,
+};
 use crate::failure::exit;
+use crate::gather;
+use rowen_control::history;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
 use rowen_control::status::{IoSeen, Survey};
@@ -33,7 +37,31 @@ pub fn special_role(words: &[String]) -> Option<u8> {
 }
 
 /// This host.
-pub struct Host;
+#[derive(Default)]
+pub struct Host {
+    /// Groups that this process has made.
+    made: BTreeMap<String, Uuid>,
+}
+
+/// The name of the user with this number, as far as the file of users knows it: to ask directories may take long.
+fn user_name(uid: u32) -> Option<String> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        (fields.nth(1)?.parse::<u32>().ok()? == uid).then_some(name)
+    };
+    users.lines().find_map(of)
+}
+
+/// Who is at the keyboard: the user who logged in, whoever they became since; the kernel keeps that. Else whom sudo names.
+fn user() -> String {
+    let uid = |text: &str| text.trim().parse::<u32>().ok().filter(|uid| *uid != u32::MAX);
+    let login = std::fs::read_to_string("/proc/self/loginuid").ok().and_then(|text| uid(&text));
+    let sudo = || std::env::var("SUDO_UID").ok().and_then(|text| uid(&text));
+    let uid = login.or_else(sudo).unwrap_or_else(|| rustix::process::geteuid().as_raw());
+    user_name(uid).unwrap_or_else(|| uid.to_string())
+}
 
 fn trouble(error: devices::Error) -> Trouble {
     match error {
@@ -167,6 +195,37 @@ impl Backend for Host {
             .collect())
     }
 
+    fn formats(&mut self) -> Answer<(Vec<PvFormat>, Vec<String>)> {
+        let (found, silent) = devices::formats::formats().map_err(trouble)?;
+        let shown = |path: PathBuf| path.display().to_string();
+        let formats = found.into_iter().map(|(path, format)| PvFormat { path: shown(path), format }).collect();
+        Ok((formats, silent.into_iter().map(shown).collect()))
+    }
+
+    fn gather(&mut self, probes: &[Probe], together: Duration) -> Vec<Gathered> {
+        let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+        gather::gather(&own, probes, together)
+    }
+
+    fn directories(&mut self) -> (String, String) {
+        let shown = |path: PathBuf| path.display().to_string();
+        (shown(rowen_host::paths::system_dir()), shown(rowen_host::paths::run_dir()))
+    }
+
+    fn new_bundle(&mut self, path: &str) -> Answer<Option<File>> {
+        let file = File::options().create_new(true).write(true).mode(0o600).open(path);
+        file.map(Some).map_err(|e| Trouble::other(ErrorKind::Io, format!("{path}: cannot be made: {e}")))
+    }
+
+    fn write_bundle(&mut self, file: Option<File>, path: &str, parts: Vec<(String, Vec<u8>)>) -> Answer<()> {
+        let written = file.map_or(Ok(()), |file| gather::write_archive(file, self.now(), parts));
+        written.map_err(|e| {
+            // A part of an archive is of no use.
+            let _may_be_gone = std::fs::remove_file(path);
+            Trouble::other(ErrorKind::Io, format!("{path}: write failed: {e}"))
+        })
+    }
+
     fn known(&mut self) -> Answer<Vec<(String, Uuid)>> {
         let entries = devices::file::read().map_err(trouble)?;
         Ok(entries.into_iter().map(|entry| (entry.path.display().to_string(), entry.uuid)).collect())
@@ -202,7 +261,10 @@ impl Backend for Host {
 
     fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
         let pvs: Vec<(PathBuf, Uuid)> = paths.iter().map(|path| (PathBuf::from(path), uuids::fresh())).collect();
-        devices::vgcreate(name, uuids::fresh(), extent_blocks, &pvs, device_consent(consent)).map_err(trouble)
+        let uuid = uuids::fresh();
+        let notes = devices::vgcreate(name, uuid, extent_blocks, &pvs, device_consent(consent)).map_err(trouble)?;
+        self.made.insert(name.to_owned(), uuid);
+        Ok(notes)
     }
 
     fn other_devices(&mut self) -> Answer<Vec<(String, u64)>> {
@@ -264,6 +326,33 @@ impl Backend for Host {
 
     fn serve(&mut self, group: &str) -> u8 {
         server::main(&server::Options::new(group))
+    }
+
+    fn caller(&mut self) -> Caller {
+        let id = uuids::lvm_text(uuids::fresh());
+        Caller { id, user: user(), pid: std::process::id(), ..Caller::default() }
+    }
+
+    fn note(&mut self, line: history::Command) -> Answer<()> {
+        let known = self.made.get(&line.group).copied();
+        // A group that cannot be found has no history that could be told from another's; why it is not found was told.
+        let Some(uuid) = known.or_else(|| Some(devices::find_group(&line.group).ok()?.uuid)) else { return Ok(()) };
+        let group = line.group.clone();
+        server::command_alone(uuid, line).map_err(|e| {
+            let dir = rowen_host::history::dir();
+            let message =
+                format!("WARNING: History of volume group \"{group}\" cannot be kept in {}: {e}.", dir.display());
+            Trouble::other(ErrorKind::Io, message)
+        })
+    }
+
+    fn history(&mut self) -> Vec<history::Kept> {
+        rowen_host::history::read()
+    }
+
+    fn follow(&mut self) -> Follow {
+        let mut follower = rowen_host::history::Follower::begin();
+        Box::new(move || Some(follower.look()))
     }
 
     fn introduce(&mut self, caller: Caller) {

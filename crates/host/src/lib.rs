@@ -7,6 +7,7 @@ pub mod export;
 pub mod handed_over;
 pub mod harden;
 pub mod helper;
+pub mod history;
 pub mod hostile;
 mod journal;
 pub mod keeper;

@@ -1,12 +1,15 @@
 //! What each command does with a command line that has been read. A command asks for a report, decides, says what it
 //! rounds or reduces, asks the user where data is at stake, and sends one request.
 
+pub mod bundle;
 pub mod config;
 pub mod diff;
 pub mod display;
 pub mod documents;
+pub mod features;
 pub mod filesystem;
 pub mod groups;
+pub mod history;
 pub mod info;
 pub mod iostat;
 pub mod lvchange;

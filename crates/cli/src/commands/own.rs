@@ -45,7 +45,13 @@ fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
         match session.backend.check_closed(&group, repair) {
             // A server is just being started, as when one was killed.
             Err(Trouble::Other { kind: ErrorKind::InUse, .. }) => None,
-            checked => Some(checked?),
+            checked => {
+                let is_there = !matches!(checked, Err(Trouble::Other { kind: ErrorKind::NotFound, .. }));
+                if repair && is_there {
+                    session.alone = Some((group.clone(), "repair"));
+                }
+                Some(checked?)
+            }
         }
     };
     let checked = match closed {

@@ -53,6 +53,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
             session.backend.vgcreate(name, extent / BLOCK_SIZE, paths, consent)
         })?;
         notes.iter().for_each(|note| session.console.say(note));
+        session.alone = Some((name.to_owned(), "create-group"));
     }
     let change = GroupChange {
         add_tags: args.tags(Opt::AddTag),

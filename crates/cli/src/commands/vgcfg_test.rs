@@ -1,5 +1,5 @@
 use crate::fake::{Fake, Printed};
-use rowen_control::protocol::{Caller, GroupReport};
+use rowen_control::protocol::GroupReport;
 
 /// A group with two volumes, a snapshot with a size, and a copy of all that.
 fn world() -> Fake {
@@ -153,8 +153,11 @@ fn copies_are_kept_as_the_settings_of_the_command_line_say() {
 fn servers_learn_who_asks_and_whether_to_keep_a_copy() {
     let mut world = world();
     printed(&mut world, "lvcreate -An -L 4M -n x vg0", 0);
-    let expected = Caller { command: "lvcreate -An -L 4M -n x vg0".into(), no_backup: true, ..Caller::default() };
-    assert_eq!(world.callers.last(), Some(&expected));
+    let first = world.callers.last().cloned().unwrap();
+    assert_eq!((first.command.as_str(), first.no_backup), ("lvcreate -An -L 4M -n x vg0", true));
+    assert!(!first.id.is_empty() && !first.user.is_empty() && first.pid > 0, "{first:?}");
+    printed(&mut world, "lvs vg0", 0);
+    assert_ne!(world.callers.last().unwrap().id, first.id, "each run has an identifier of its own");
 }
 
 #[test]

@@ -130,7 +130,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     (
         "`lvmdump`, `lvmsar`, `lvmsadc`",
         "They diagnose the kernel's device-mapper, which Rowen does not use. `rowen check` and `rowen stats` report \
-         on a group, and `rowen status` says whether all is well.",
+         on a group, `rowen status` says whether all is well, and `rowen support-bundle` gathers what a helper needs.",
     ),
     ("`and`, `or` as words in `-S`", "LVM does not accept them either: use `&&` or `,`, and `||` or `#`."),
 ];

@@ -9,6 +9,7 @@ mod diff;
 mod endpoint;
 mod filesystems;
 mod fsx;
+mod history;
 mod iostat;
 mod logs;
 mod resized_disks;

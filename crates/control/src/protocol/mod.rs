@@ -31,7 +31,7 @@ pub use rowen_engine::group::Layout;
 pub use status::{Filling, HeldVolume, PoolFill, PvStatus, StatusReport};
 
 /// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 #[cfg(test)]
 #[path = "protocol_test.rs"]

@@ -19,7 +19,7 @@ fn spec() -> SnapshotSpec {
 
 fn caller() -> Caller {
     let lists = Lists { auto: Some(vec!["@boot".into()]), ..Lists::default() };
-    Caller { command: "lvs".into(), no_backup: true, lists }
+    Caller { command: "lvs".into(), id: "x".into(), user: "root".into(), pid: 1, no_backup: true, lists }
 }
 
 fn place() -> DiffPlace {

@@ -228,6 +228,24 @@ impl Traits {
 }
 
 impl Request {
+    /// Whether the group's history has it: what changes something, but for checkpoints, which many commands need on their way.
+    pub fn is_noted(&self) -> bool {
+        match self {
+            Request::Checkpoint => false,
+            Request::Repair => true,
+            other => other.traits().kind == Kind::Change,
+        }
+    }
+
+    /// Its name in a frame.
+    pub fn word(&self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(word)) => word,
+            Ok(serde_json::Value::Object(fields)) => fields.keys().next().cloned().unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
+
     /// The one list of what requests are like: a new request does not compile until it says so.
     pub fn traits(&self) -> Traits {
         use Request::*;
@@ -268,8 +286,15 @@ impl Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Caller {
-    /// The command line, for the description of archived metadata.
+    /// The command line, for the description of archived metadata and the group's history.
     pub command: String,
+    /// The same for all requests of one run of a command, also to several servers, and for no other: by this its requests are
+    /// one entry of the history. Empty: each is one.
+    pub id: String,
+    /// Who runs the command, for the history.
+    pub user: String,
+    /// Its process. The server believes the kernel, and not the client.
+    pub pid: u32,
     /// `--autobackup n`: no copy of the metadata is kept for the changes of this client.
     pub no_backup: bool,
     /// Which volumes may be activated for it, and how.

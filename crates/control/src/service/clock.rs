@@ -2,6 +2,7 @@
 
 use super::state::Service;
 use super::world::About;
+use crate::history::What;
 use crate::protocol::{Caller, ErrorKind, Outcome};
 use crate::units::sentence;
 use rowen_engine::units::BLOCK_SIZE;
@@ -37,14 +38,14 @@ impl Service {
                 Outcome::Error { message, .. } => {
                     if !self.autoextension.failing.lock().contains(&growth.name) {
                         let line = format!("WARNING: {full} fills up and cannot be extended: {message}");
-                        self.world.notes.log_about(About::Volume(&growth.name), &line);
+                        self.world.notes.event(What::NotExtended, Some(About::Volume(&growth.name)), &line);
                     }
                     failing.insert(growth.name);
                 }
                 _ => {
                     let (to, from) = (size(growth.to), size(growth.from));
                     let line = format!("{full} was filling up and is {to} now; it was {from}");
-                    self.world.notes.log_about(About::Volume(&growth.name), &line);
+                    self.world.notes.event(What::Extended, Some(About::Volume(&growth.name)), &line);
                 }
             }
         }

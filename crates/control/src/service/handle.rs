@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, Result};
 use super::state::Service;
+use crate::history::Command;
 use crate::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
 use parking_lot::{Mutex, MutexGuard};
 use rowen_engine::planted;
@@ -35,7 +36,11 @@ impl Service {
         let may_merge =
             matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
         let is_change = may_merge || traits.is_archived;
+        let noted = request.is_noted().then(|| (request.word(), self.world.notes.open_for()));
         let outcome = self.carry_out(request, caller, interim).unwrap_or_else(Outcome::from);
+        if let Some((word, begun)) = noted {
+            self.note(word, caller, begun, &outcome);
+        }
         // A request that failed may have done a part of its work.
         let goes_on = !self.ending.is_destroyed() && !self.ending.is_renamed() && self.ending.leaving().is_none();
         if is_change && !caller.no_backup && goes_on {
@@ -54,6 +59,29 @@ impl Service {
             messages.for_each(|message| interim(Outcome::Notice { message }));
         }
         outcome
+    }
+
+    /// Writes down what a request did. One that was not begun, and is made again, is not worth a line.
+    fn note(&self, word: String, caller: &Caller, begun: Duration, outcome: &Outcome) {
+        let failure = match outcome {
+            Outcome::Error { kind: ErrorKind::Closed | ErrorKind::Changed, .. } => return,
+            Outcome::Error { message, .. } => Some(message.clone()),
+            Outcome::Check(check) if !check.findings.is_empty() => Some(check.findings.join("; ")),
+            _ => None,
+        };
+        let took = self.world.notes.open_for().saturating_sub(begun);
+        self.world.notes.done(Command {
+            // A group that was just renamed is called so from now on.
+            group: self.group.info().name,
+            id: caller.id.clone(),
+            command: caller.command.clone(),
+            request: word,
+            failure,
+            user: caller.user.clone(),
+            pid: caller.pid,
+            milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            ..Command::default()
+        });
     }
 
     /// The turn to change something. Where the journal waits for room, so does whoever has the turn: others are told.

@@ -11,6 +11,7 @@
 use super::failure::{Failure, Result};
 use super::state::Service;
 use super::world::About;
+use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
 use rowen_engine::units::VolumeId;
@@ -81,14 +82,14 @@ impl Service {
         match self.replace_contents(origin, snapshot.clone(), true) {
             Ok(_) => {
                 let line = format!("{} was merged into {name}", snapshot.name);
-                self.world.notes.log_about(About::Volume(&name), &line);
+                self.world.notes.event(What::Merged, Some(About::Volume(&name)), &line);
             }
             Err(failure) if failure.kind == ErrorKind::InUse => {
                 let message = format!(
                     "Postponing pending snapshot merge for origin logical volume {0}/{name}: {0}/{1} is in use.",
                     self.name, snapshot.name
                 );
-                self.log(&message);
+                self.event(What::Merged, &message);
                 tell(Outcome::Notice { message });
             }
             Err(failure) => return Err(failure),

@@ -3,6 +3,7 @@
 use super::failure::{Failure, Result};
 use super::group::check_tags;
 use super::state::Service;
+use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome, PvPart, change_tags};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
@@ -118,7 +119,7 @@ impl Service {
                 return Err(failure);
             }
             (self.reached)("joined");
-            self.log(&format!("physical volume {} joined", path.display()));
+            self.event(What::Changed, &format!("physical volume {} joined", path.display()));
             self.note_members();
         }
         Ok(Outcome::Ok)

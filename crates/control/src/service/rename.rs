@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, Result};
 use super::state::Service;
+use crate::history::What;
 use crate::names;
 use crate::protocol::{ErrorKind, Outcome};
 
@@ -45,7 +46,7 @@ impl Service {
         }
         (self.reached)("keeper told");
         renaming.end();
-        self.log(&format!("volume group \"{}\" is \"{to}\" from now on", self.name));
+        self.event(What::Changed, &format!("volume group \"{}\" is \"{to}\" from now on", self.name));
         Ok(Outcome::Ok)
     }
 }

@@ -4,8 +4,10 @@
 
 use super::memory::{Cut, Memory, Outside};
 use super::world::{Devices, Faults, User};
+use crate::history::What;
 use crate::protocol::*;
 use crate::settings::Settings;
+use rowen_engine::disk::{DiskError, DiskOpKind, PvIndex};
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
@@ -296,6 +298,58 @@ fn what_changes_metadata_is_archived_and_nothing_else() {
     let quiet = Caller { no_backup: true, ..caller() };
     world.service.handle(create("c"), &quiet, &mut |_| {});
     assert_eq!(world.notes.archived.lock().len(), 2);
+}
+
+#[test]
+fn what_changes_something_is_noted_whatever_became_of_it() {
+    let world = memory();
+    let caller = Caller { id: "x".into(), user: "u".into(), pid: 7, ..caller() };
+    let noted = |request: Request| {
+        world.notes.done.lock().clear();
+        world.service.handle(request, &caller, &mut |_| {});
+        let done = std::mem::take(&mut *world.notes.done.lock());
+        done.into_iter().map(|line| (line.request.clone(), line.failure.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(noted(create("a")), [("create-volume".to_owned(), None)]);
+    let [(word, Some(why))] = &noted(create("a"))[..] else { panic!("a failure is noted, too") };
+    assert!(word == "create-volume" && why.contains("already exists"), "{why}");
+    assert_eq!(noted(Request::Deactivate { names: None }), [("deactivate".to_owned(), None)]);
+    assert_eq!(noted(Request::Repair), [("repair".to_owned(), None)]);
+    for look in [Request::Report { with_use: false }, Request::Check, Request::Checkpoint, Request::Stats] {
+        assert_eq!(noted(look), []);
+    }
+    // What the caller does again with other numbers, or asks another server for, was not done.
+    let seen = Some(1);
+    let stale = Request::Resize { name: "a".into(), blocks: MIB, force: false, on: Vec::new(), seen };
+    assert_eq!(noted(stale), []);
+    world.service.handle(Request::RenameGroup { to: "other".into() }, &caller, &mut |_| {});
+    let line = world.notes.done.lock().last().unwrap().clone();
+    assert_eq!((line.group.as_str(), line.id.as_str(), line.user.as_str(), line.pid), ("other", "x", "u", 7));
+    assert_eq!(noted(create("b")), [], "it is closing");
+}
+
+#[test]
+fn what_happens_by_itself_is_told_once() {
+    let world = memory();
+    done(&world, create("a"));
+    done(&world, snapshot(&[("a", "s")]));
+    let kinds = || world.notes.events.lock().drain(..).map(|(what, _)| what).collect::<Vec<_>>();
+    kinds();
+    let fail = |offset| DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset, errno: 5 };
+    *world.members.new_failures.lock() = vec![fail(4096), fail(1 << 30)];
+    world.service.look_around();
+    let told = std::mem::take(&mut *world.notes.events.lock());
+    let [(What::PvError, first), (What::PvError, _)] = &told[..] else { panic!("{told:?}") };
+    assert!(first.contains("/dev/b of volume group vg failed a write at byte 4096"), "{first}");
+    world.service.look_around();
+    assert_eq!(kinds(), []);
+    // The snapshot outgrows its reserve.
+    world.write("a", 8 * MIB).unwrap();
+    world.pass(Duration::from_secs(5));
+    world.service.look_around();
+    assert!(kinds().contains(&What::SnapshotDropped));
+    world.service.look_around();
+    assert_eq!(kinds(), []);
 }
 
 #[test]

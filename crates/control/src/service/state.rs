@@ -12,6 +12,7 @@ use super::held::Held;
 use super::permits::ListsInForce;
 use super::warnings::Warnings;
 use super::world::World;
+use crate::history::What;
 use crate::lists::Lists;
 use crate::names;
 use crate::protocol::ErrorKind;
@@ -59,7 +60,7 @@ pub fn follows_origin(volume: &VolumeInfo) -> bool {
 impl Service {
     /// The service of an open group.
     pub fn new(name: &str, group: Arc<Group>, world: World, settings: &Settings, lists: Lists) -> Service {
-        Service {
+        let service = Service {
             name: name.to_owned(),
             group,
             change: Mutex::new(()),
@@ -71,7 +72,9 @@ impl Service {
             ending: Ending::default(),
             reached: |_| {},
             world,
-        }
+        };
+        service.warnings.set_dropped(service.invalid_snapshots());
+        service
     }
 
     /// Takes other settings from now on.
@@ -97,6 +100,11 @@ impl Service {
     /// A line for the log.
     pub fn log(&self, line: &str) {
         self.world.notes.log(line);
+    }
+
+    /// Something happened: a line for the log, and one for the group's events.
+    pub fn event(&self, what: What, line: &str) {
+        self.world.notes.event(what, None, line);
     }
 
     /// Has who runs the service look at how it is to end.

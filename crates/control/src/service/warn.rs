@@ -3,11 +3,14 @@
 use super::state::Service;
 use super::warnings::needs_free_space;
 use super::world::About;
+use crate::history::What;
 use crate::protocol::{Outcome, PvStatus};
 use crate::status::failures;
-use rowen_engine::disk::PvIndex;
+use rowen_engine::disk::{DiskOpKind, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{GroupInfo, PvInfo};
+use rowen_engine::group::{GroupInfo, PvInfo, VolumeState};
+use rowen_engine::units::VolumeId;
+use std::collections::HashSet;
 
 impl Service {
     /// What lacks room behind the group's disks, a sentence each.
@@ -69,6 +72,41 @@ impl Service {
         self.in_context(|context| places.iter().map(|place| context.with_devices(place)).collect())
     }
 
+    /// Snapshots that are invalid.
+    pub(super) fn invalid_snapshots(&self) -> HashSet<VolumeId> {
+        let volumes = self.group.volumes();
+        volumes.iter().filter(|volume| volume.state == VolumeState::Invalid).map(|volume| volume.id).collect()
+    }
+
+    fn tell_dropped(&self) {
+        let count = self.group.stats().volumes_invalidated;
+        for id in self.warnings.dropped(count, || self.invalid_snapshots()) {
+            if let Ok(volume) = self.group.volume_info(id) {
+                let message = self.failure(&Error::InvalidSnapshot, &volume.name).message;
+                self.world.notes.event(What::SnapshotDropped, Some(About::Volume(&volume.name)), &message);
+            }
+        }
+    }
+
+    /// Where disks failed requests, one sentence for each range.
+    fn tell_failed_places(&self, pvs: usize) {
+        for pv in (0..pvs).filter_map(|index| u16::try_from(index).ok()).map(PvIndex) {
+            for failed in self.world.members.new_failures(pv) {
+                let why = std::io::Error::from_raw_os_error(failed.errno);
+                let at = failed.offset;
+                let what = match failed.op {
+                    DiskOpKind::Read => format!("a read at byte {at}"),
+                    DiskOpKind::Write => format!("a write at byte {at}"),
+                    DiskOpKind::Discard => format!("a discard at byte {at}"),
+                    DiskOpKind::Flush => "a flush".to_owned(),
+                };
+                let message =
+                    format!("Physical volume {} of volume group {} failed {what}: {why}", self.device(pv), self.name);
+                self.world.notes.event(What::PvError, Some(About::Pv(&self.device(pv))), &message);
+            }
+        }
+    }
+
     /// Tells what is filling up, to the log and to the client.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         let notes = &*self.world.notes;
@@ -76,12 +114,13 @@ impl Service {
             && self.warnings.is_news_that_it_stopped()
         {
             let message = self.failure(&error, "").message;
-            self.log(&message);
+            self.event(What::Stopped, &message);
             notes.state(&message);
         }
         self.held.look(self.group.held(), notes.open_for());
         self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
         let pvs = self.pv_statuses(&self.group.info());
+        self.tell_failed_places(pvs.len());
         let faults = pvs.iter().filter(|pv| !failures(pv).is_empty());
         let faults = faults.map(|pv| {
             let (failed, group) = (failures(pv), &self.name);
@@ -95,14 +134,13 @@ impl Service {
         self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
         self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);
+        self.tell_dropped();
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();
         for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
             if warning.is_new {
-                match &warning.volume {
-                    Some(volume) => notes.log_about(About::Volume(volume), &warning.message),
-                    None => notes.log(&warning.message),
-                }
+                let about = warning.volume.as_deref().map(About::Volume);
+                notes.event(What::Space, about, &warning.message);
                 self.warnings.call(notes, &self.name, &warning);
             }
             interim(Outcome::Notice { message: warning.message });

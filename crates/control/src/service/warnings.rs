@@ -3,10 +3,12 @@
 //! command that takes space is told as long as the group is above a threshold.
 
 use super::world::{About, Notes};
+use crate::history::What;
 use crate::settings::Settings;
 use parking_lot::Mutex;
 use rowen_engine::group::{GroupInfo, VolumeInfo, VolumeKind, VolumeMeta, VolumeState};
-use std::collections::HashMap;
+use rowen_engine::units::VolumeId;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was told already, and what is worth a word.
@@ -23,6 +25,8 @@ pub struct Warnings {
     missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
     stopped: AtomicBool,
+    /// How many snapshots became invalid since the group was opened, and which are, as far as that was told.
+    dropped: Mutex<(u64, HashSet<VolumeId>)>,
     /// So is that filling ended for want of room.
     filling_ended: AtomicBool,
 }
@@ -80,6 +84,7 @@ impl Warnings {
             faults: Mutex::default(),
             missing_room: Mutex::default(),
             stopped: AtomicBool::new(false),
+            dropped: Mutex::default(),
             filling_ended: AtomicBool::new(false),
         }
     }
@@ -163,7 +168,7 @@ impl Warnings {
     pub fn tell_bad_places(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
         let mut told = self.bad_places.lock();
         for place in now.iter().filter(|place| !told.contains(place)) {
-            notes.log(&format!("volume group {group}: {place}"));
+            notes.event(What::BadPlace, None, &format!("volume group {group}: {place}"));
         }
         *told = now;
     }
@@ -185,32 +190,49 @@ impl Warnings {
             let what = full
                 .as_ref()
                 .map_or_else(|| format!("volume group {group}"), |pool| format!("thin pool {group}/{pool}"));
-            let line = format!(
+            let message = format!(
                 "WARNING: Writes have waited for room in {what} for too long, and fail until there is some; extend it."
             );
-            match full {
-                Some(pool) => notes.log_about(About::Volume(pool), &line),
-                None => notes.log(&line),
-            }
+            notes.event(What::WritesFail, full.as_deref().map(About::Volume), &message);
         }
         *told = now;
+    }
+
+    /// The snapshots that have become invalid since the last look. `count`: how many did since the group was opened.
+    pub fn dropped(&self, count: u64, invalid: impl FnOnce() -> HashSet<VolumeId>) -> Vec<VolumeId> {
+        let mut told = self.dropped.lock();
+        if told.0 == count {
+            return Vec::new();
+        }
+        let now = invalid();
+        let mut new: Vec<VolumeId> = now.difference(&told.1).copied().collect();
+        new.sort();
+        *told = (count, now);
+        new
+    }
+
+    /// These were invalid when the group was opened.
+    pub fn set_dropped(&self, invalid: HashSet<VolumeId>) {
+        self.dropped.lock().1 = invalid;
     }
 
     /// Tells the log, once, that volumes laid out for reading stay in pieces. `ended`: how often filling found no room.
     pub fn tell_filling(&self, notes: &dyn Notes, group: &str, ended: u64) {
         if ended > 0 && !self.filling_ended.swap(true, Ordering::Relaxed) {
-            notes.log(&format!(
+            let message = format!(
                 "Volumes of volume group {group} that are laid out for reading stay in pieces beside their snapshots for want of room (server/fill_keeps)."
-            ));
+            );
+            notes.event(What::Space, None, &message);
         }
     }
 
     /// Tells the log, once, of disks behind which room is missing, and when there is room again.
     pub fn tell_missing_room(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
         let mut told = self.missing_room.lock();
-        now.iter().filter(|message| !told.contains(message)).for_each(|message| notes.log(message));
+        now.iter().filter(|message| !told.contains(message)).for_each(|message| notes.event(What::Room, None, message));
         if now.is_empty() && !told.is_empty() {
-            notes.log(&format!("There is room again behind the physical volumes of volume group {group}."));
+            let message = format!("There is room again behind the physical volumes of volume group {group}.");
+            notes.event(What::Room, None, &message);
         }
         *told = now;
     }

@@ -4,8 +4,9 @@
 //! in memory.
 
 use super::failure::{Failure, Result, sentence};
+use crate::history::{Command, What};
 use crate::protocol::{ErrorKind, IoCounts};
-use rowen_engine::disk::PvIndex;
+use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::runtime::Task;
 use rowen_engine::units::{Uuid, VolumeId};
@@ -153,6 +154,8 @@ pub trait Members: Send + Sync {
     fn is_same(&self, one: &Path, other: &Path) -> bool;
     /// What went wrong with a disk since it was opened, and whether it answers.
     fn faults(&self, pv: PvIndex) -> Faults;
+    /// The first of each range of requests that it failed, since this was asked last.
+    fn new_failures(&self, pv: PvIndex) -> Vec<DiskError>;
     /// What was counted of a disk since it was opened.
     fn io(&self, pv: PvIndex) -> IoCounts;
     /// Looks again how large a disk is, and tells.
@@ -197,6 +200,10 @@ pub trait Notes: Send + Sync {
         let _ = about;
         self.log(line);
     }
+    /// Something happened, perhaps to one volume or physical volume: a line for the log, and one for the group's events.
+    fn event(&self, what: What, about: Option<About<'_>>, line: &str);
+    /// What a request did, for the group's history. The time and the host are not filled in yet.
+    fn done(&self, line: Command);
     /// `command` changed the group: its metadata is archived.
     fn changed(&self, command: &str);
     /// Why metadata cannot be archived; each reason is told once.

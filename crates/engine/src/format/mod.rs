@@ -8,6 +8,7 @@ pub mod journal;
 pub mod node;
 pub mod packed;
 pub mod record;
+pub mod seen;
 pub mod stream;
 pub mod superblock;
 

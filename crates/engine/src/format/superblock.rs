@@ -24,7 +24,7 @@ pub const MAX_PVS: usize = 64;
 /// grow. A new one begins at a multiple of this, as long as there are such numbers.
 pub const ROOM: u64 = 1 << 36;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
 pub const VERSION: u32 = 1;
 /// The stream has a group record, or a volume's `merging` is set.
 pub const FEATURE_ATTRIBUTES: u64 = 1;

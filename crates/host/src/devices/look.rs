@@ -166,17 +166,27 @@ fn ask(paths: &[PathBuf], patience: impl Fn() -> Duration) -> Result<(Vec<Option
 
 /// In a helper: answers as each device does.
 pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
-    let (next, to) = (AtomicUsize::new(0), Mutex::new(socket));
+    let to = Mutex::new(socket);
+    side_by_side(paths.len(), |at| {
+        let looked = Looked { at, found: look(&paths[at]) };
+        write_frame(&mut *to.lock(), &looked)
+    })
+}
+
+/// Does something to each of so many devices, several at a time.
+pub(super) fn side_by_side(count: usize, act: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
+    let next = AtomicUsize::new(0);
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = paths.get(at) else { return Ok(()) };
-            let looked = Looked { at, found: look(path) };
-            write_frame(&mut *to.lock(), &looked)?;
+            if at >= count {
+                return Ok(());
+            }
+            act(at)?;
         }
     };
     std::thread::scope(|threads| {
-        let others: Vec<_> = (1..paths.len().min(AT_ONCE)).map(|_| threads.spawn(work)).collect();
+        let others: Vec<_> = (1..count.min(AT_ONCE)).map(|_| threads.spawn(work)).collect();
         let own = work();
         others.into_iter().filter_map(|other| other.join().ok()).fold(own, io::Result::and)
     })

@@ -15,6 +15,7 @@
 mod create;
 mod error;
 pub mod file;
+pub mod formats;
 pub(crate) mod handed;
 pub(crate) mod look;
 pub mod members;

@@ -87,6 +87,14 @@ pub fn scan_until(deadline: Instant) -> Result<(Scan, Vec<PathBuf>), Error> {
     Ok((sort_out(&entries, &paths, found), silent))
 }
 
+/// All paths to look at, each once.
+pub(super) fn known_paths() -> Result<Vec<PathBuf>, Error> {
+    let (_, mut paths) = known()?;
+    let mut seen = HashSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+    Ok(paths)
+}
+
 /// The entries of the devices file, and all paths to look at, theirs first.
 fn known() -> Result<(Vec<file::Entry>, Vec<PathBuf>), Error> {
     let entries = file::read()?;

@@ -197,6 +197,11 @@ impl PvSet {
         Faults { reads, writes, flushes, silent: pv.watch.look(&pv.file) }
     }
 
+    /// The first of each range of requests that a disk failed, since this was asked last.
+    pub fn new_failures(&self, pv: PvIndex) -> Vec<DiskError> {
+        self.pvs.read().get(usize::from(pv.0)).map_or_else(Vec::new, |pv| pv.file.new_failures())
+    }
+
     /// What was counted of a disk since it was opened.
     pub fn io(&self, pv: PvIndex) -> IoCounts {
         self.pvs.read().get(usize::from(pv.0)).map_or_else(IoCounts::default, |pv| pv.file.meter.counts())

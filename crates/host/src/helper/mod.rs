@@ -26,10 +26,10 @@ mod session;
 pub use session::use_program;
 pub(crate) use session::{Session, is_gone, is_late};
 
-use crate::devices::{handed, look};
+use crate::devices::{formats, handed, look};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
-use crate::{journal, planted};
+use crate::{history, journal, planted};
 use hold::Held;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
@@ -69,11 +69,15 @@ pub(crate) enum Job {
     Thaw(Vec<PathBuf>),
     /// Reads labels.
     Look(Vec<PathBuf>),
+    /// Reads which formats they have.
+    LookAtFormats(Vec<PathBuf>),
     /// Opens a physical volume, and hands it over. `alone`: to write, held against others.
     Open {
         path: PathBuf,
         alone: bool,
     },
+    /// Writes lines of a group's history down.
+    Record(history::Lines),
 }
 
 /// Why a helper could not do it.
@@ -137,7 +141,7 @@ pub fn is_one(words: &[String]) -> bool {
         let stat = rustix::fs::fstat(io::stdin());
         stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_socket())
     };
-    matches!(words, [role] if role == ROLE) && is_socket()
+    matches!(words, [role, ..] if role == ROLE) && words.len() <= 2 && is_socket()
 }
 
 fn serve(reached: fn(&str)) -> io::Result<()> {
@@ -187,6 +191,11 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             answer(Ok(0))
         }
         Job::Look(paths) => look::answer(socket, paths),
+        Job::LookAtFormats(paths) => formats::answer(socket, paths),
+        Job::Record(lines) => {
+            reached("recording");
+            answer(history::write_down(&lines).doing(|| "write".into()).map(|()| 0))
+        }
         Job::Open { path, alone } => {
             reached("opening");
             handed::answer(socket, &path, alone)

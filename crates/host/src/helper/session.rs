@@ -51,8 +51,15 @@ impl Session {
         Session::ask_new(&job)
     }
 
+    /// Has a helper do this that does nothing else, and ends with it: it takes none from those who are waited for.
+    pub fn start_apart(job: &Job, what: &str) -> io::Result<Session> {
+        let session = Session::spawn(Some(what))?;
+        session.say(job)?;
+        Ok(session)
+    }
+
     fn ask_new(job: &Job) -> io::Result<Session> {
-        let session = Session::spawn()?;
+        let session = Session::spawn(None)?;
         session.say(job)?;
         Ok(session)
     }
@@ -65,7 +72,8 @@ impl Session {
         }
     }
 
-    fn spawn() -> io::Result<Session> {
+    /// `what` it does, where it is known, is seen in lists of processes.
+    fn spawn(what: Option<&str>) -> io::Result<Session> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_write_timeout(Some(UNREAD))?;
         if planted::is("in_server") {
@@ -79,7 +87,7 @@ impl Session {
         let program = PROGRAM.read().clone().unwrap_or_else(|| "/proc/self/exe".into());
         let mut command = Command::new(program);
         command.env(journal::GROUP, journal::group());
-        command.arg(ROLE).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        command.arg(ROLE).args(what).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         // H2: who reads a command's output would wait for a helper that hangs.
         if is_pipe(std::io::stderr()) {
             command.stderr(Stdio::null());

@@ -2,6 +2,7 @@
 //! not look its descriptor up. Promises that once the last reference is dropped no ring holds the file either:
 //! an exclusive hold ends when it should.
 
+use super::failures::Failures;
 use super::mailbox::{Mailbox, Message};
 use super::worker;
 use crate::meter::{Meter, Op};
@@ -45,6 +46,7 @@ impl FileTable {
             changes: AtomicU64::new(1),
             durable: AtomicU64::new(0),
             table: self.clone(),
+            failures: Failures::default(),
         }
     }
 }
@@ -62,6 +64,7 @@ pub(crate) struct IoFile {
     /// So many of them a completed flush has covered.
     durable: AtomicU64,
     table: Arc<FileTable>,
+    failures: Failures,
 }
 
 impl IoFile {
@@ -76,7 +79,13 @@ impl IoFile {
         let is_advice = error.op == DiskOpKind::Discard;
         if !is_advice && (is_device || !error.is_no_room()) {
             self.meter.fail(error.op.into());
+            self.failures.add(error);
         }
+    }
+
+    /// The first of each range of failures since this was asked last.
+    pub fn new_failures(&self) -> Vec<DiskError> {
+        self.failures.take()
     }
 
     /// How many reads, writes and flushes did.

@@ -5,6 +5,7 @@
 //! and at most one system call; a turn of a worker runs what is ready, then tells the kernel everything at once.
 //! Where io_uring is forbidden the workers wait with `poll`, and disk requests are done by helper threads.
 
+mod failures;
 mod file;
 mod io;
 pub(crate) mod latency;

@@ -6,8 +6,9 @@
 
 use super::log;
 use crate::paths;
-use crate::sockets::Reach;
+use crate::sockets::{self, Reach};
 use parking_lot::{Condvar, Mutex};
+use rowen_control::history::What;
 use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
 use std::collections::HashMap;
 use std::io;
@@ -199,6 +200,8 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
         return protocol::write_frame(&mut writer, &too_late(group));
     }
     let (caller, greeting) = greet(first, group);
+    let pid = sockets::peer(stream).unwrap_or(0);
+    let caller = caller.map(|caller| Caller { pid, ..caller });
     protocol::write_frame(&mut writer, &greeting)?;
     stream.set_read_timeout(Some(SILENCE))?;
     let Some(caller) = caller else { return Ok(()) };
@@ -258,7 +261,7 @@ fn answer(handler: &dyn Handler, request: Request, caller: &Caller, progress: &m
     catch_unwind(AssertUnwindSafe(|| handler.handle(request, caller, progress))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("no message");
-        log::warning(format_args!("a request ended in a panic: {text}"));
+        log::event(What::Bug, format_args!("a request ended in a panic: {text}"));
         let message = format!("The server met a bug of its own ({text}); its log has more.");
         Outcome::Error { kind: ErrorKind::Internal, message }
     })

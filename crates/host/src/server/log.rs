@@ -1,8 +1,10 @@
-//! The server's log: lines on standard error, which a command that starts the server points to a file, and in the journal
+//! The server's log, and the one place from which both its lines and the group's events come ([`event`]): lines on standard error, which a command that starts the server points to a file, and in the journal
 //! ([`journal`]). The file is bounded: one that has grown past its bound is set aside when the next server starts, over the one
 //! set aside before.
 
+use super::recorder;
 use crate::journal::{self, Field, Priority};
+use rowen_control::history::What;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
@@ -32,4 +34,21 @@ pub fn warning(text: impl Display) {
 /// Something failed that was asked for, or the server does not go on.
 pub fn error(text: impl Display) {
     journal::say(Priority::Error, &[], &text.to_string());
+}
+
+/// Something happened to the group: a line in the log, and one among the events that are kept.
+pub fn event(what: What, text: impl Display) {
+    event_about(what, &[], text);
+}
+
+/// The same about a volume or a physical volume.
+pub fn event_about(what: What, fields: &[Field<'_>], text: impl Display) {
+    let text = text.to_string();
+    let priority = match what {
+        What::Failed | What::Stopped => Priority::Error,
+        What::Worker | What::Bug | What::PvError | What::BadPlace | What::SnapshotDropped => Priority::Warning,
+        _ => Priority::of(&text),
+    };
+    journal::say(priority, fields, &text);
+    recorder::event(what, &text);
 }

@@ -7,7 +7,7 @@ use rowen_control::protocol::IoCounts;
 use rowen_control::service::failure::Result;
 use rowen_control::service::world::{Candidate, Faults, Members};
 use rowen_control::uuids;
-use rowen_engine::disk::PvIndex;
+use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::units::Uuid;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +52,10 @@ impl Members for OpenMembers {
 
     fn faults(&self, pv: PvIndex) -> Faults {
         self.pvs.faults(pv)
+    }
+
+    fn new_failures(&self, pv: PvIndex) -> Vec<DiskError> {
+        self.pvs.new_failures(pv)
     }
 
     fn io(&self, pv: PvIndex) -> IoCounts {

@@ -26,6 +26,7 @@ mod log;
 mod members;
 mod notes;
 mod presence;
+mod recorder;
 mod renaming;
 mod run;
 mod signals;
@@ -37,6 +38,7 @@ mod watchdog;
 
 pub use check::check_closed;
 pub use client::{Client, ConnectError, introduce};
+pub use recorder::command_alone;
 pub use rowen_control::service::failure::Failure;
 pub use run::{Options, main};
 pub use start::{clear_remains, connect, ensure_running};

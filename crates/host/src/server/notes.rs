@@ -2,8 +2,10 @@
 
 use super::archive::Archive;
 use super::renaming::Renaming;
-use super::{log, systemd};
+use super::{log, recorder, systemd};
 use crate::devices::members::{self, Joining};
+use crate::journal::Field;
+use rowen_control::history::{self, What};
 use rowen_control::service::world::{About, Notes, RenamingNote};
 use rowen_engine::units::Uuid;
 use rustix::event::EventfdFlags;
@@ -45,6 +47,14 @@ impl RenamingNote for Renaming {
     }
 }
 
+/// By what the journal finds it.
+fn field(about: About<'_>) -> Field<'_> {
+    match about {
+        About::Volume(name) => ("ROWEN_LV", name),
+        About::Pv(path) => ("ROWEN_PV", path),
+    }
+}
+
 impl Notes for ServerNotes {
     fn open_for(&self) -> Duration {
         self.since.elapsed()
@@ -59,11 +69,15 @@ impl Notes for ServerNotes {
     }
 
     fn log_about(&self, about: About<'_>, line: &str) {
-        let field = match about {
-            About::Volume(name) => ("ROWEN_LV", name),
-            About::Pv(path) => ("ROWEN_PV", path),
-        };
-        log::about(&[field], line);
+        log::about(&[field(about)], line);
+    }
+
+    fn event(&self, what: What, about: Option<About<'_>>, line: &str) {
+        log::event_about(what, about.map(field).as_slice(), line);
+    }
+
+    fn done(&self, line: history::Command) {
+        recorder::command(line);
     }
 
     fn changed(&self, command: &str) {

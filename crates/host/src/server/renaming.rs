@@ -12,6 +12,7 @@
 use super::log;
 use crate::export::nodes::Nodes;
 use crate::{archive, devices, keeper, paths, planted, settings};
+use rowen_control::history::What;
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Failure, Result};
 use rowen_control::uuids;
@@ -164,7 +165,10 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
     if let Err(e) = archive::retire(from, &settings::load().unwrap_or_default().settings()) {
         log::warning(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
     }
-    log::line(format_args!("volume group \"{from}\" is \"{to}\": what its server had begun is finished"));
+    log::event(
+        What::Changed,
+        format_args!("volume group \"{from}\" is \"{to}\": what its server had begun is finished"),
+    );
     Ok(())
 }
 

@@ -5,15 +5,17 @@ use super::listen::Listener;
 use super::members::OpenMembers;
 use super::notes::ServerNotes;
 use super::presence::Presence;
+use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd, watchdog};
+use super::{LAUNCHED_BY_COMMAND, log, recorder, renaming, systemd, watchdog};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
 use crate::{archive, devices, harden, journal, keeper, paths, settings};
+use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::service::failure::{Context, Failure, Result};
@@ -102,9 +104,10 @@ pub fn main(options: &Options) -> u8 {
             announce(options, &Outcome::Ok);
             systemd::ready(&server.service.name);
             watchdog::start(&server);
-            log::line(format_args!("volume group \"{}\" is served", server.service.name));
+            log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
             let ending = serve(&server, &listener, &signals, options);
             let code = finish(server, listener, ending);
+            recorder::flush();
             drop(presence);
             code
         }
@@ -141,6 +144,8 @@ fn announce(options: &Options, word: &Outcome) {
 }
 
 fn failed(options: &Options, failure: Failure) -> u8 {
+    recorder::event(What::Failed, &failure.message);
+    recorder::flush();
     if options.launched || journal::is_stderr() {
         log::error(&failure.message);
     } else {
@@ -167,6 +172,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
         Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
     })?;
+    Recorder::start(name, members.uuid);
     let loaded = settings::load().unwrap_or_else(|why| {
         // Applications may be waiting for this server: a slip in a text file must not keep it from them.
         why.lines().for_each(log::warning);
@@ -288,12 +294,19 @@ fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
         Ok(outcome) => {
             if !outcome.taken.is_empty() {
                 outcome.served.iter().for_each(|at| steps.done_at("volumes served", *at));
-                log::line(format_args!("taken over: {}", outcome.taken.join(", ")));
+                log::event(What::TakenOver, format_args!("taken over: {}", outcome.taken.join(", ")));
                 log::line(&steps);
             }
-            outcome.dropped.into_iter().for_each(log::warning);
+            for why in outcome.dropped {
+                log::warning(&why);
+                recorder::event(What::TakenOver, &why);
+            }
         }
-        Err(error) => log::warning(format_args!("exports of an earlier server could not be taken over: {error}")),
+        Err(error) => {
+            let why = format!("exports of an earlier server could not be taken over: {error}");
+            log::warning(&why);
+            recorder::event(What::TakenOver, &why);
+        }
     }
     if let Err(e) = std::fs::write(boot_marker(&service.name), this_boot()) {
         log::warning(format_args!("cannot write {}: {e}", boot_marker(&service.name).display()));
@@ -394,7 +407,7 @@ fn reload(server: &Server) {
             let settings = loaded.settings();
             server.service.set_settings(&settings, lists_of(&loaded));
             server.archive.set_settings(settings);
-            log::line("the settings were read again");
+            log::event(What::Changed, "the settings were read again");
         }
         Err(why) => why.lines().for_each(log::warning),
     }
@@ -417,6 +430,8 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         service.group.end_waiting();
     }
     listener.close();
+    // Before anything of the group's own goes away: the history may lie there.
+    recorder::flush();
     let _change = service.change.lock();
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
@@ -430,6 +445,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             server.archive.retire();
             leave(&server);
             remove_traces(&service.name);
+            log::event(What::Ended, format_args!("volume group \"{}\" was removed", service.name));
             return 0;
         }
         Ending::Signalled => {
@@ -460,11 +476,11 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     };
     match closed {
         Ok(()) => {
-            log::line(format_args!("volume group \"{}\" is closed", service.name));
+            log::event(What::Ended, format_args!("volume group \"{}\" is closed", service.name));
             0
         }
         Err(failure) => {
-            log::error(failure.message);
+            log::event(What::Failed, failure.message);
             FAILED
         }
     }
@@ -473,7 +489,8 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
 /// Volumes are in use: what is under way is answered, everything acknowledged is made durable by the server's last act, and a
 /// successor goes on.
 fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> Result<()>) -> ! {
-    log::line(format_args!("{} A successor takes over.", why.message));
+    log::event(What::HandedOver, format_args!("{} A successor takes over.", why.message));
+    recorder::flush();
     // Before waiting ends: the kernel would be told of an error.
     server.exports.stop_reading();
     server.service.group.end_waiting();
@@ -481,7 +498,7 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
         log::warning(error);
     }
     if let Err(failure) = last_act(&server.service) {
-        log::error(failure.message);
+        log::event(What::Failed, failure.message);
     }
     server.archive.close();
     // A keeper of an earlier version does not know the word.

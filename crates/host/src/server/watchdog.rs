@@ -7,11 +7,12 @@
 //!
 //! Looks are counted, not seconds: while the whole process stands still (SIGSTOP, a debugger, suspend) nobody looks.
 
-use super::log;
 use super::state::Server;
+use super::{log, recorder};
 use crate::export::Exports;
 use crate::reactor::{Beat, Pulses};
 use crate::{planted, processes};
+use rowen_control::history::What;
 use std::backtrace::Backtrace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,12 +57,14 @@ fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
             let seconds = limit.as_secs_f64();
             match worker.doing(beat.thread) {
                 Doing::WaitsInKernel => {
-                    log::warning(format_args!(
-                        "{name} has waited in the kernel for {seconds} s, as for a disk that does not answer"
-                    ));
+                    let what =
+                        format!("{name} has waited in the kernel for {seconds} s, as for a disk that does not answer");
+                    log::event(What::Worker, what);
                     tell_kernel_stack(beat.thread);
                 }
-                Doing::HasNoTime => log::warning(format_args!("{name} was given no processor for {seconds} s")),
+                Doing::HasNoTime => {
+                    log::event(What::Worker, format_args!("{name} was given no processor for {seconds} s"));
+                }
                 Doing::IsWedged => replace(&name, seconds, beat.thread, exports),
             }
         }
@@ -120,18 +123,23 @@ fn judge(state: char, ticks: u64) -> Doing {
 
 /// The server ends where a successor can go on; else who uses its volumes is better off with a part of them.
 fn replace(name: &str, seconds: f64, thread: i32, exports: &Exports) {
-    log::warning(format_args!("{name} is wedged: it has not come back for {seconds} s. Its stack:"));
+    log::event(
+        What::Worker,
+        format_args!("{name} is wedged: it has not come back for {seconds} s (the log has its stack)"),
+    );
     tell_kernel_stack(thread);
     tell_stack(thread);
     if planted::is("watchdog_sleeps") {
         return;
     }
     if exports.can_be_taken_over() {
-        log::error("this server ends, so that a successor takes over: nothing acknowledged is lost");
+        log::event(What::Worker, "this server ends, so that a successor takes over: nothing acknowledged is lost");
+        recorder::flush();
         // SAFETY: ends the process at once; nothing of it is cleaned up, as if it had been killed.
         unsafe { libc::_exit(WEDGED) }
     }
-    log::warning(
+    log::event(
+        What::Worker,
         "the kernel (Linux 6.9 can) does not repeat requests to a successor: this server stays; stop what uses its volumes, then kill it",
     );
 }

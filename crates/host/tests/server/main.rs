@@ -9,6 +9,7 @@
 mod devices;
 mod freezing;
 mod groups;
+mod history;
 mod io;
 mod life;
 mod planted;
@@ -30,6 +31,7 @@ fn tests() -> Vec<Test> {
         devices::TESTS,
         freezing::TESTS,
         groups::TESTS,
+        history::TESTS,
         io::TESTS,
         life::TESTS,
         socket::TESTS,
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
                 .into();
         }
         ["keeper", group] => return ExitCode::from(u8::try_from(rowen_host::keeper::main(group)).unwrap_or(1)),
-        ["helper"] => return ExitCode::from(rowen_host::helper::main(world::pause_here)),
+        ["helper", ..] => return ExitCode::from(rowen_host::helper::main(world::pause_here)),
         ["place", path] => usage::hold_place(path),
         ["pvcreate", path] => return stacks::pvcreate_as_a_command(path),
         ["greet", socket] => return socket::greet_as_whoever_this_is(socket),

@@ -39,6 +39,9 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("E3", "file_stays", "volumes::a_new_volume_has_its_nodes_at_once"),
     ("WD1", "watchdog_sleeps", "life::a_worker_that_is_wedged_is_replaced"),
     ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),
+    ("HS1", "history_waited_for", "history::nobody_waits_for_the_history"),
+    ("HS2", "history_unbounded", "history::files_are_bounded"),
+    ("HS4", "history_by_links", "history::what_is_not_ours_is_left_alone"),
     ("H13", "counts_places", "usage::a_place_that_a_user_holds_is_no_use"),
     ("H13", "believes_sources", "usage::a_mount_that_names_a_volume_is_no_use"),
 ];

@@ -5,7 +5,7 @@ use crate::protocol::{ErrorKind, IoCounts};
 use crate::service::failure::{Failure, Result};
 use crate::service::world::{Candidate, Faults, Members};
 use parking_lot::Mutex;
-use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::disk::{DiskError, Disks, PvIndex};
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ pub struct MemoryMembers {
     pub(super) disks: Arc<MemoryDisks>,
     pub(super) outside: Mutex<BTreeMap<PathBuf, Outside>>,
     pub(super) groups: Mutex<Vec<String>>,
+    /// Failures that nobody was told of yet.
+    pub new_failures: Mutex<Vec<DiskError>>,
 }
 
 /// A disk that is no member.
@@ -73,6 +75,13 @@ impl Members for MemoryMembers {
 
     fn faults(&self, pv: PvIndex) -> Faults {
         self.disks.faults.lock().get(usize::from(pv.0)).copied().unwrap_or_default()
+    }
+
+    fn new_failures(&self, pv: PvIndex) -> Vec<DiskError> {
+        let mut new = self.new_failures.lock();
+        let (told, left) = new.iter().partition(|error| error.pv == pv);
+        *new = left;
+        told
     }
 
     fn io(&self, pv: PvIndex) -> IoCounts {

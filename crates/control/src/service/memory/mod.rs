@@ -62,7 +62,8 @@ impl Memory {
         let group = run(&executor, Group::open(disks.clone(), executor.clone(), Config::default()))?;
         let name = group.info().name;
         let groups = Mutex::new(vec![name.clone()]);
-        let members = MemoryMembers { disks: disks.clone(), outside: Mutex::default(), groups };
+        let members =
+            MemoryMembers { disks: disks.clone(), outside: Mutex::default(), groups, new_failures: Mutex::default() };
         let (members, notes) = (Arc::new(members), Arc::new(MemoryNotes::default()));
         let world = World {
             devices: devices.clone(),

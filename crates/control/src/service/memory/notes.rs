@@ -1,6 +1,7 @@
 //! Notes that can be read again.
 
-use crate::service::world::{Notes, RenamingNote};
+use crate::history::{Command, What};
+use crate::service::world::{About, Notes, RenamingNote};
 use parking_lot::Mutex;
 use rowen_engine::units::Uuid;
 use std::any::Any;
@@ -18,6 +19,10 @@ pub struct MemoryNotes {
     pub state: Mutex<String>,
     /// Lines of the log.
     pub lines: Mutex<Vec<String>>,
+    /// Kinds of events, with what was said of them, which are lines of the log, too.
+    pub events: Mutex<Vec<(What, String)>>,
+    /// What requests did.
+    pub done: Mutex<Vec<Command>>,
     /// Commands after which metadata was archived.
     pub archived: Mutex<Vec<String>>,
     /// Programs that were run, with their words.
@@ -51,6 +56,18 @@ impl Notes for MemoryNotes {
 
     fn log(&self, line: &str) {
         self.lines.lock().push(line.to_owned());
+    }
+
+    fn event(&self, what: What, about: Option<About<'_>>, line: &str) {
+        match about {
+            Some(about) => self.log_about(about, line),
+            None => self.log(line),
+        }
+        self.events.lock().push((what, line.to_owned()));
+    }
+
+    fn done(&self, line: Command) {
+        self.done.lock().push(line);
     }
 
     fn changed(&self, command: &str) {

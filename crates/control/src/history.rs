@@ -1,0 +1,270 @@
+//! What was done to a volume group ([`Command`]) and what happened to it ([`Event`]), as lines of JSON. This module owns the form
+//! of the lines and how they are understood; files are the host's.
+//!
+//! * HS3 A line that is damaged, too long, or not of the types that it should have costs itself only. It is counted. No line
+//!   that is read puts a control character on a screen.
+//!
+//! The order of lines is the order in which things were done. Times are for people: a clock may jump.
+
+use crate::names;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The longest command line or sentence that is kept, in characters.
+pub const LONGEST: usize = 4096;
+/// A name of a user, a host, a request or an event is no longer.
+const LONGEST_WORD: usize = 256;
+/// Requests of one command are looked for among so many commands: others may run beside it.
+const BESIDE: usize = 64;
+
+/// The two files of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Book {
+    /// What commands did.
+    Commands,
+    /// What happened by itself.
+    Events,
+}
+
+/// One request of a command, as the server that carried it out writes it down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// Seconds since 1970, when it was done.
+    pub time: u64,
+    /// The group's name then.
+    pub group: String,
+    /// The same for all requests of one run of a command; empty: nobody gave it one.
+    #[serde(default)]
+    pub id: String,
+    pub command: String,
+    /// In the protocol's words.
+    #[serde(default)]
+    pub request: String,
+    /// Why it failed; none: it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    #[serde(default)]
+    pub user: String,
+    #[serde(default)]
+    pub host: String,
+    /// Of the command's process.
+    #[serde(default)]
+    pub pid: u32,
+    #[serde(default)]
+    pub milliseconds: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub time: u64,
+    pub group: String,
+    /// The kind, a word ([`What`]); a later version may write others.
+    pub event: String,
+    pub message: String,
+    #[serde(default)]
+    pub host: String,
+    /// Of the server's process.
+    #[serde(default)]
+    pub pid: u32,
+}
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $id:ident $word:literal;)*) => {
+        /// Kinds of events.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum What { $($(#[$doc])* $id),* }
+
+        impl What {
+            /// All of them.
+            pub const ALL: &[What] = &[$(What::$id),*];
+
+            /// The word in a line.
+            pub fn word(self) -> &'static str {
+                match self { $(What::$id => $word),* }
+            }
+        }
+    };
+}
+events! {
+    /// A server has opened the group.
+    Started "server-started";
+    /// It goes on with the devices of a server before it.
+    TakenOver "taken-over";
+    /// A server has closed the group.
+    Ended "server-ended";
+    /// A server ended while volumes are in use: a successor goes on.
+    HandedOver "handed-over";
+    /// A server could not open the group, or not close it.
+    Failed "server-failed";
+    /// Nothing is written any more before the group is opened again.
+    Stopped "stopped";
+    /// A physical volume failed requests.
+    PvError "pv-error";
+    /// A place of a physical volume takes no writes.
+    BadPlace "bad-place";
+    /// A threshold of space was crossed.
+    Space "space";
+    /// Writes fail that waited too long for space.
+    WritesFail "writes-fail";
+    /// There is no room behind a physical volume, or there is room again.
+    Room "room";
+    /// A volume was extended by its policy.
+    Extended "extended";
+    /// It could not be.
+    NotExtended "not-extended";
+    /// A snapshot became invalid.
+    SnapshotDropped "snapshot-dropped";
+    /// A snapshot was merged, or its merge waits.
+    Merged "merged";
+    /// The group has another name, or another physical volume.
+    Changed "changed";
+    /// A worker of the server does not come back.
+    Worker "worker";
+    /// A request met a bug of the server.
+    Bug "bug";
+    /// Lines of the history could not be kept.
+    Gap "gap";
+}
+
+/// A line of a [`Book`].
+pub trait Line: Serialize + DeserializeOwned {
+    const BOOK: Book;
+    /// The group's name when it was written.
+    fn group(&self) -> &str;
+    /// Makes all texts fit for a screen, and no longer than they may be.
+    fn clean(&mut self);
+}
+
+impl Line for Command {
+    const BOOK: Book = Book::Commands;
+
+    fn group(&self) -> &str {
+        &self.group
+    }
+
+    fn clean(&mut self) {
+        self.command = clean(&self.command, LONGEST);
+        self.failure = self.failure.as_deref().map(|text| clean(text, LONGEST));
+        for word in [&mut self.id, &mut self.request, &mut self.user, &mut self.host] {
+            *word = clean(word, LONGEST_WORD);
+        }
+    }
+}
+
+impl Line for Event {
+    const BOOK: Book = Book::Events;
+
+    fn group(&self) -> &str {
+        &self.group
+    }
+
+    fn clean(&mut self) {
+        self.message = clean(&self.message, LONGEST);
+        for word in [&mut self.event, &mut self.host] {
+            *word = clean(word, LONGEST_WORD);
+        }
+    }
+}
+
+/// Characters that a terminal obeys, or that change the order in which others are shown.
+fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A text without such characters, which is no longer than `most` characters. What is left out is marked.
+pub fn clean(text: &str, most: usize) -> String {
+    let mut cleaned = String::with_capacity(text.len().min(most));
+    for (at, c) in text.chars().enumerate() {
+        if at == most {
+            cleaned.push('…');
+            break;
+        }
+        if is_hostile(c) { cleaned.extend(c.escape_default()) } else { cleaned.push(c) }
+    }
+    cleaned
+}
+
+/// A line with its end.
+pub fn write<L: Line>(line: &L) -> String {
+    // Texts, numbers: there is nothing in a line that JSON could not say.
+    let mut text = serde_json::to_string(line).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// What a file says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Read<L> {
+    pub lines: Vec<L>,
+    /// Lines that cannot be understood.
+    pub damaged: u64,
+}
+
+impl<L> Default for Read<L> {
+    fn default() -> Self {
+        Read { lines: Vec::new(), damaged: 0 }
+    }
+}
+
+/// Longer lines were written by nobody: each character takes 12 bytes at most.
+const LONGEST_LINE: usize = 2 * 12 * LONGEST + 5 * 12 * LONGEST_WORD;
+
+/// All that can be understood of some lines.
+pub fn read<L: Line>(bytes: &[u8]) -> Read<L> {
+    let mut read = Read::default();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match understand(line) {
+            Some(line) => read.lines.push(line),
+            None => read.damaged += 1,
+        }
+    }
+    read
+}
+
+fn understand<L: Line>(line: &[u8]) -> Option<L> {
+    if line.len() > LONGEST_LINE {
+        return None;
+    }
+    let mut read: L = serde_json::from_slice(line).ok()?;
+    names::check_form(read.group()).ok()?;
+    read.clean();
+    Some(read)
+}
+
+/// What is kept of one group, as it is in files.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// The group's identifier, as LVM writes it.
+    pub uuid: String,
+    pub commands: Vec<u8>,
+    pub events: Vec<u8>,
+    /// Why something was not read, a sentence each.
+    pub troubles: Vec<String>,
+}
+
+/// The requests of each command as one entry. It has the time and place of the first, the time that all took, and the first failure.
+pub fn merge(requests: Vec<Command>) -> Vec<Command> {
+    let mut merged: Vec<Command> = Vec::with_capacity(requests.len());
+    for request in requests {
+        let is_same = |known: &&mut Command| {
+            !request.id.is_empty() && known.id == request.id && known.host == request.host && known.pid == request.pid
+        };
+        match merged.iter_mut().rev().take(BESIDE).find(is_same) {
+            None => merged.push(request),
+            Some(known) => {
+                known.milliseconds = known.milliseconds.saturating_add(request.milliseconds);
+                known.failure = known.failure.take().or(request.failure);
+                if !known.request.split(' ').any(|word| word == request.request) {
+                    known.request = clean(&format!("{} {}", known.request, request.request), LONGEST_WORD);
+                }
+            }
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+#[path = "history_test.rs"]
+mod tests;

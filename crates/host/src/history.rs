@@ -1,0 +1,336 @@
+//! The files that keep what was done to groups and what happened to them: `history/UUID.commands` and `history/UUID.events` below
+//! the system directory, by the group's identifier, and `....old`, what was in them before. What their lines say is
+//! [`rowen_control::history`]'s.
+//!
+//! * HS1 A server waits for none of these files: they may lie on its own volumes. A helper writes them ([`record`]), and who
+//!   asks it waits for a limited time.
+//! * HS2 They are bounded: [`MOST_BYTES`] in a file, two files of each kind for a group, [`MOST_GROUPS`] groups. Of more groups,
+//!   those go that were written to least lately.
+//! * HS4 A file is opened only where it is a regular file of this user's, and no link: what somebody else put there is neither
+//!   written to nor read, nor waited for.
+
+use crate::helper::{Job, Session, has_name};
+use crate::{paths, planted};
+use rowen_control::history::{Book, Kept};
+use rowen_control::uuids::{lvm_text, parse_lvm_text};
+use rowen_engine::units::Uuid;
+use rustix::fs::{FlockOperation, OFlags};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A file that would be larger becomes the older one.
+pub const MOST_BYTES: u64 = 1 << 20;
+/// So many groups have files, at most.
+pub const MOST_GROUPS: usize = 64;
+/// What nobody of us wrote may have made a file longer: no more of its end is read.
+const TAIL: u64 = MOST_BYTES + (64 << 10);
+/// A file that others rotate meanwhile is read again.
+const TRIES: usize = 5;
+
+/// Lines for the files of one group.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Lines {
+    pub group: [u8; 16],
+    pub commands: String,
+    pub events: String,
+}
+
+impl Lines {
+    fn of(&self, book: Book) -> &str {
+        match book {
+            Book::Commands => &self.commands,
+            Book::Events => &self.events,
+        }
+    }
+}
+
+/// The directory of all these files.
+pub fn dir() -> PathBuf {
+    paths::system_dir().join("history")
+}
+
+fn ending(book: Book) -> &'static str {
+    match book {
+        Book::Commands => "commands",
+        Book::Events => "events",
+    }
+}
+
+/// Where the newest lines of a group are.
+pub fn path(group: Uuid, book: Book) -> PathBuf {
+    dir().join(format!("{}.{}", lvm_text(group), ending(book)))
+}
+
+fn older(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".old");
+    PathBuf::from(name)
+}
+
+/// Has a helper write the lines down, which are all there when this returns (HS1).
+pub(crate) fn record(lines: Lines, limit: Duration) -> io::Result<()> {
+    let mut session = Session::start_apart(&Job::Record(lines), "history")?;
+    let answer: crate::helper::Answer = session.hear(limit)?;
+    answer.map(drop).map_err(|trouble| io::Error::other(crate::export::Error::from(trouble).to_string()))
+}
+
+/// In a helper: writes the lines down.
+pub(crate) fn write_down(lines: &Lines) -> io::Result<()> {
+    paths::make_private_dir(&dir())?;
+    let group = Uuid(lines.group);
+    for book in [Book::Commands, Book::Events] {
+        let text = lines.of(book);
+        if !text.is_empty() {
+            append(&path(group, book), text.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn append(path: &Path, text: &[u8]) -> io::Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    if is_new {
+        forget_oldest();
+    }
+    let mut file = locked(path)?;
+    let mut length = file.metadata()?.len();
+    if length > 0 && length.saturating_add(text.len() as u64) > MOST_BYTES && !planted::is("history_unbounded") {
+        fs::rename(path, older(path))?;
+        file = locked(path)?;
+        length = file.metadata()?.len();
+    }
+    // A line that was cut short, by a crash or a full disk, ends here: what follows is not a part of it.
+    let joint: &[u8] = if ends_in_a_line(&file, length)? { b"" } else { b"\n" };
+    let written = file.write_all(&[joint, text].concat()).and_then(|()| file.sync_data());
+    if written.is_err() {
+        // What was written in part is no line. Where that fails as well, the next line begins on its own.
+        let _ = file.set_len(length);
+    }
+    written
+}
+
+/// The file for appending, alone (HS4).
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = open(path, File::options().create(true).append(true).read(true).mode(0o600))?;
+        match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+            // Somebody else made it the older one meanwhile.
+            Ok(()) if !has_name(&file, path) => {}
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Opens what may be opened (HS4).
+fn open(path: &Path, how: &mut fs::OpenOptions) -> io::Result<File> {
+    let flags = if planted::is("history_by_links") { OFlags::NONBLOCK } else { OFlags::NOFOLLOW | OFlags::NONBLOCK };
+    let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {why}", path.display()));
+    let file = how.custom_flags(flags.bits().cast_signed()).open(path).map_err(|e| {
+        let link = e.raw_os_error() == Some(libc::ELOOP);
+        if link {
+            refused("it is a link, and is left alone")
+        } else {
+            io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+        }
+    })?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(refused("it is no regular file, and is left alone"));
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused("it belongs to another user, and is left alone"));
+    }
+    Ok(file)
+}
+
+fn ends_in_a_line(mut file: &File, length: u64) -> io::Result<bool> {
+    if length == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::Start(length - 1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+/// The groups that have files, and when they were written to last.
+fn groups() -> BTreeMap<String, SystemTime> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let group = name.to_str().and_then(|name| name.split_once('.')).filter(|(uuid, rest)| {
+            let book = rest.strip_suffix(".old").unwrap_or(rest);
+            parse_lvm_text(uuid).is_some() && matches!(book, "commands" | "events")
+        });
+        let (Some((uuid, _)), Ok(meta)) = (group, entry.metadata()) else { continue };
+        let written = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let newest = found.entry(uuid.to_owned()).or_insert(written);
+        *newest = written.max(*newest);
+    }
+    found
+}
+
+/// Makes place for the files of another group (HS2). What cannot be removed is tried again with the next group.
+fn forget_oldest() {
+    let groups = groups();
+    let mut by_age: Vec<(&SystemTime, &String)> = groups.iter().map(|(uuid, written)| (written, uuid)).collect();
+    by_age.sort();
+    for (_, uuid) in by_age.iter().take((groups.len() + 1).saturating_sub(MOST_GROUPS)) {
+        for book in [Book::Commands, Book::Events] {
+            let newest = dir().join(format!("{uuid}.{}", ending(book)));
+            let _ = fs::remove_file(older(&newest));
+            let _ = fs::remove_file(newest);
+        }
+    }
+}
+
+/// What is kept of all groups. Nothing is changed, and nothing waited for.
+pub fn read() -> Vec<Kept> {
+    groups().into_keys().map(kept).collect()
+}
+
+fn kept(uuid: String) -> Kept {
+    let mut kept = Kept { uuid, ..Kept::default() };
+    let mut told = BTreeSet::new();
+    for book in [Book::Commands, Book::Events] {
+        let newest = dir().join(format!("{}.{}", kept.uuid, ending(book)));
+        let bytes = both(&newest, &mut told);
+        match book {
+            Book::Commands => kept.commands = bytes,
+            Book::Events => kept.events = bytes,
+        }
+    }
+    kept.troubles = told.into_iter().collect();
+    kept
+}
+
+/// The older file and the newer.
+fn both(newest: &Path, told: &mut BTreeSet<String>) -> Vec<u8> {
+    let mut found = Vec::new();
+    for _ in 0..TRIES {
+        found.clear();
+        let before = open_there(newest, told);
+        if let Some(file) = open_there(&older(newest), told) {
+            found.extend(tail(&file, told));
+        }
+        let Some(file) = before else { return found };
+        found.extend(tail(&file, told));
+        // It may have become the older one before that was read.
+        if has_name(&file, newest) {
+            break;
+        }
+    }
+    found
+}
+
+fn open_there(path: &Path, told: &mut BTreeSet<String>) -> Option<File> {
+    match open(path, File::options().read(true)) {
+        Ok(file) => Some(file),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => {
+            told.insert(e.to_string());
+            None
+        }
+    }
+}
+
+/// The end of a file, from the beginning of a line.
+fn tail(mut file: &File, told: &mut BTreeSet<String>) -> Vec<u8> {
+    let mut read = || -> io::Result<Vec<u8>> {
+        let from = file.metadata()?.len().saturating_sub(TAIL);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        if from > 0 {
+            let first = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+            bytes.drain(..first);
+        }
+        Ok(bytes)
+    };
+    read().unwrap_or_else(|e| {
+        told.insert(format!("a file in {} cannot be read: {e}", dir().display()));
+        Vec::new()
+    })
+}
+
+/// What is added to a file from now on, also when it becomes the older one.
+#[derive(Default)]
+pub struct Follower {
+    files: BTreeMap<String, Followed>,
+    told: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct Followed {
+    file: Option<File>,
+    at: u64,
+}
+
+impl Follower {
+    /// All from their ends on.
+    pub fn begin() -> Follower {
+        let mut follower = Follower::default();
+        for uuid in groups().into_keys() {
+            let file = open_there(&event_path(&uuid), &mut follower.told);
+            let at = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+            follower.files.insert(uuid, Followed { file, at });
+        }
+        follower
+    }
+
+    /// The whole lines that came since the last look, of each group that has some.
+    pub fn look(&mut self) -> Vec<(String, Vec<u8>)> {
+        let mut news = Vec::new();
+        for uuid in groups().into_keys() {
+            let followed = self.files.entry(uuid.clone()).or_default();
+            let lines = followed.look(&event_path(&uuid), &mut self.told);
+            if !lines.is_empty() {
+                news.push((uuid, lines));
+            }
+        }
+        news
+    }
+}
+
+fn event_path(uuid: &str) -> PathBuf {
+    dir().join(format!("{uuid}.{}", ending(Book::Events)))
+}
+
+impl Followed {
+    fn look(&mut self, path: &Path, told: &mut BTreeSet<String>) -> Vec<u8> {
+        let mut lines = Vec::new();
+        if let Some(file) = &self.file {
+            let is_left = !has_name(file, path);
+            lines = whole_lines(file, &mut self.at);
+            if !is_left {
+                return lines;
+            }
+        }
+        self.file = open_there(path, told);
+        self.at = 0;
+        if let Some(file) = &self.file {
+            lines.extend(whole_lines(file, &mut self.at));
+        }
+        lines
+    }
+}
+
+/// What is in a file from that byte on, as far as its lines are whole.
+fn whole_lines(mut file: &File, at: &mut u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // A file that was cut begins again.
+    let length = file.metadata().map_or(0, |meta| meta.len());
+    *at = if length < *at { 0 } else { (*at).max(length.saturating_sub(TAIL)) };
+    let read = file.seek(SeekFrom::Start(*at)).and_then(|_| file.take(TAIL).read_to_end(&mut bytes));
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    bytes.truncate(if read.is_ok() { end } else { 0 });
+    *at += bytes.len() as u64;
+    bytes
+}
