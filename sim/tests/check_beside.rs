@@ -10,6 +10,7 @@ use rowen_sim::crash::Setup;
 use rowen_sim::disk::Delays;
 use rowen_sim::exec::World;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const BLOCKS: u64 = 4096;
@@ -227,4 +228,68 @@ fn rehoming_waits_for_its_end() {
 #[test]
 fn rehoming_beside_a_check_is_found() {
     assert!(rehomed_beside_a_check(Some("rehome_beside_looks")).0 > 1, "the planted bug was not found");
+}
+
+/// Looks every few milliseconds while `work` goes on, and returns what `look` saw.
+async fn watched<T: Send + 'static>(
+    world: &World,
+    client: &Client,
+    look: impl Fn(&Client) -> Option<T> + Send + 'static,
+    work: Op,
+) -> Vec<T> {
+    let (seen, is_done) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+    let (handle, watcher, into, ends) = (world.handle(), client.clone(), seen.clone(), is_done.clone());
+    let ops: Vec<Op> = vec![
+        Box::pin(async move {
+            let outcome = work.await;
+            is_done.store(true, Ordering::Relaxed);
+            outcome
+        }),
+        Box::pin(async move {
+            while !ends.load(Ordering::Relaxed) {
+                into.lock().extend(look(&watcher));
+                handle.sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        }),
+    ];
+    client.together(ops).await.into_iter().for_each(|outcome| outcome.unwrap());
+    std::mem::take(&mut *seen.lock())
+}
+
+#[test]
+fn how_far_it_is_can_be_seen() {
+    let world = World::new(14);
+    let setup = Setup { config: Config { rehome: true, ..Config::default() }, ..Setup::small(1, 128) };
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+    world.run(async {
+        let vol = client.create(spec).await.unwrap();
+        client.write(vol, 0, BLOCKS * BLOCK, &[]).await.unwrap();
+        let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+        for block in (0..BLOCKS).step_by(2) {
+            client.write(vol, block * BLOCK, BLOCK, &[]).await.unwrap();
+        }
+        client.checkpoint().await.unwrap();
+        disks.set_delays(Delays { read: (20_000, 40_000), ..Delays::default() });
+        let checker = client.group.clone();
+        let check: Op = Box::pin(async move { checker.check_open().await.map(drop) });
+        let seen = watched(&world, &client, |client| client.group.check_progress(), check).await;
+        let nodes: Vec<u64> = seen.iter().map(|progress| progress.nodes).collect();
+        assert!(nodes.is_sorted() && nodes.last() > nodes.first(), "{seen:?}");
+        assert!(seen.iter().all(|progress| progress.nodes <= progress.total), "{seen:?}");
+        assert_eq!(client.group.check_progress(), None, "it has ended");
+        client.remove(&[snapshot]).await.unwrap();
+        let group = client.group.clone();
+        let idle: Op = Box::pin(async move {
+            group.reclaim_idle().await?;
+            group.rehome_idle().await
+        });
+        let seen = watched(&world, &client, |client| client.group.rehome_progress(), idle).await;
+        let at: Vec<u64> = seen.iter().map(|progress| progress.at).collect();
+        assert!(at.is_sorted() && at.last() > at.first(), "{seen:?}");
+        assert!(seen.iter().all(|progress| progress.at <= progress.blocks && progress.blocks == BLOCKS), "{seen:?}");
+        assert_eq!(client.group.rehome_progress(), None, "it has ended");
+    });
 }

@@ -10,8 +10,8 @@ use crate::sockets::{self, Reach};
 use crate::{archive, devices, keeper, paths, planted, processes};
 use devices::Scan;
 use rowen_control::names;
-use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
-use rowen_control::status::{Counters, IoSeen, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
+use rowen_control::protocol::{self, Caller, ErrorKind, GroupReport, Outcome, Request};
+use rowen_control::status::{Counters, Depth, IoSeen, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use rowen_control::uuids::lvm_text;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -42,12 +42,12 @@ type Devices = Result<(Scan, Vec<PathBuf>), String>;
 
 /// Looks at the groups of these names, or at all.
 pub fn survey(wanted: &[String]) -> Survey {
-    look_around(wanted, false)
+    look(wanted, Depth { counters: false, reports: false, devices: true })
 }
 
 /// The same, with what the servers counted.
 pub fn survey_with_counters(wanted: &[String]) -> Survey {
-    look_around(wanted, true)
+    look(wanted, Depth { counters: true, reports: false, devices: true })
 }
 
 /// What the servers of these groups, or of all that have one, counted of requests. Devices are not looked at.
@@ -93,7 +93,8 @@ fn ask_for_io(group: &str, deadline: Instant) -> IoSeen {
     }
 }
 
-fn look_around(wanted: &[String], with_counters: bool) -> Survey {
+/// The same, as deep as it is wanted.
+pub fn look(wanted: &[String], depth: Depth) -> Survey {
     let limit = if planted::is("waits_to_know") { Duration::from_secs(3600) } else { LIMIT };
     let deadline = Instant::now() + limit;
     let (say, hear) = mpsc::channel();
@@ -102,7 +103,7 @@ fn look_around(wanted: &[String], with_counters: bool) -> Survey {
         let say = say.clone();
         let ask = {
             let name = name.clone();
-            move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline, with_counters)))))
+            move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline, depth)))))
         };
         // Until it has told more, it is one that does not answer.
         let server = if is_locked(&name) { ServerSeen::Silent(noted(&name)) } else { ServerSeen::None };
@@ -113,7 +114,9 @@ fn look_around(wanted: &[String], with_counters: bool) -> Survey {
     }
     let look = move || drop(say.send(Word::Devices(look_at_devices(deadline))));
     let mut devices: Option<Devices> = None;
-    if !start("rowen-look", look) {
+    if !depth.devices {
+        drop(look);
+    } else if !start("rowen-look", look) {
         devices = Some(Err("no thread can be started".to_owned()));
     }
     while let Ok(word) = hear.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
@@ -123,6 +126,10 @@ fn look_around(wanted: &[String], with_counters: bool) -> Survey {
         }
     }
     let mut survey = Survey::default();
+    if !depth.devices {
+        survey.groups = seen.into_values().filter(is_group).collect();
+        return survey;
+    }
     match devices.unwrap_or_else(|| Err("devices did not answer in time".to_owned())) {
         Ok((scan, silent)) => {
             add_devices(&mut seen, &scan, wanted);
@@ -169,13 +176,14 @@ fn noted(group: &str) -> Option<Process> {
     Some(processes::see(pid))
 }
 
-fn look_at(group: &str, deadline: Instant, with_counters: bool) -> Seen {
+fn look_at(group: &str, deadline: Instant, depth: Depth) -> Seen {
     let directory = paths::group_dir(group);
     let left = || deadline.saturating_duration_since(Instant::now());
     // The keeper answers at once, or not at all.
     let keeper = keeper::look(group, left() / 4);
-    let asked = ask_server(group, left(), with_counters);
-    let (server, counters) = asked.unwrap_or_else(|| (absent_or_opening(group), None));
+    let asked = ask_server(group, left(), depth);
+    let Asked { server, counters, report } =
+        asked.unwrap_or_else(|| Asked { server: absent_or_opening(group), counters: None, report: None });
     let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     let frozen = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"frozen-")).count();
     Seen {
@@ -187,6 +195,7 @@ fn look_at(group: &str, deadline: Instant, with_counters: bool) -> Seen {
         frozen: frozen as u64,
         log: log_of(group),
         counters,
+        report,
     }
 }
 
@@ -209,12 +218,29 @@ struct Heard {
     answers: Vec<Outcome>,
 }
 
-/// What the group's server says of itself, and what it counted; none: nobody listens.
-fn ask_server(group: &str, limit: Duration, with_counters: bool) -> Option<(ServerSeen, Option<Box<Counters>>)> {
-    let requests = [Request::Status, Request::Io, Request::Stats];
-    let requests = if with_counters { &requests[..] } else { &requests[..1] };
-    let Heard { process, answers } = converse(group, "rowen status", requests, limit)?;
+/// What the group's server says of itself, and what was asked for besides.
+struct Asked {
+    server: ServerSeen,
+    counters: Option<Box<Counters>>,
+    report: Option<Box<GroupReport>>,
+}
+
+/// None: nobody listens.
+fn ask_server(group: &str, limit: Duration, depth: Depth) -> Option<Asked> {
+    let mut requests = vec![Request::Status];
+    if depth.counters {
+        requests.extend([Request::Io, Request::Stats]);
+    }
+    if depth.reports {
+        // The last, as it takes longest.
+        requests.push(Request::Report { with_use: false });
+    }
+    let Heard { process, mut answers } = converse(group, "rowen status", &requests, limit)?;
     let pid = process.map(|process| process.pid);
+    let report = match answers.pop_if(|answer| matches!(answer, Outcome::Report(_))) {
+        Some(Outcome::Report(report)) => Some(report),
+        _ => None,
+    };
     let mut answers = answers.into_iter();
     let server = match answers.next() {
         Some(Outcome::Status(report)) => ServerSeen::Answered { pid: pid.unwrap_or(0), report },
@@ -225,7 +251,7 @@ fn ask_server(group: &str, limit: Duration, with_counters: bool) -> Option<(Serv
         (Some(Outcome::Io(io)), Some(Outcome::Stats(stats))) => Some(Box::new(Counters { io: *io, stats })),
         _ => None,
     };
-    Some((server, counters))
+    Some(Asked { server, counters, report })
 }
 
 /// Asks the group's server one thing after the other, within the limit; none: nobody listens, or it is ending.

@@ -6,6 +6,7 @@
 use super::attributes::hex;
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Number of buckets of a latency histogram.
 pub const BUCKETS: usize = 23;
@@ -149,6 +150,11 @@ impl IoCounts {
         self.with(earlier, OpCounts::since)
     }
 
+    /// All kinds of requests together.
+    pub fn all(&self) -> OpCounts {
+        self.each().into_iter().fold(OpCounts::default(), |sum, (_, op)| sum.plus(op))
+    }
+
     /// Both together.
     pub fn plus(&self, other: &IoCounts) -> IoCounts {
         let under_way = self.under_way.saturating_add(other.under_way);
@@ -187,6 +193,33 @@ pub struct IoReport {
     pub open_micros: u64,
     pub pvs: Vec<PvIo>,
     pub volumes: Vec<VolumeIo>,
+}
+
+impl IoReport {
+    /// What was done since `earlier`, an older look at the same server. `open_micros` is then the time between the two.
+    pub fn since(&self, earlier: &IoReport) -> IoReport {
+        let pvs: BTreeMap<Uuid, &IoCounts> = earlier.pvs.iter().map(|pv| (pv.uuid, &pv.counts)).collect();
+        let volumes: BTreeMap<Uuid, &IoCounts> = earlier.volumes.iter().map(|one| (one.uuid, &one.counts)).collect();
+        let done = |now: &IoCounts, before: Option<&&IoCounts>| before.map_or(*now, |before| now.since(before));
+        IoReport {
+            open_micros: self.open_micros.saturating_sub(earlier.open_micros),
+            pvs: self.pvs.iter().map(|pv| PvIo { counts: done(&pv.counts, pvs.get(&pv.uuid)), ..pv.clone() }).collect(),
+            volumes: self
+                .volumes
+                .iter()
+                .map(|one| VolumeIo { counts: done(&one.counts, volumes.get(&one.uuid)), ..one.clone() })
+                .collect(),
+        }
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.open_micros as f64 / 1e6
+    }
+
+    /// All volumes together.
+    pub fn sum(&self) -> IoCounts {
+        self.volumes.iter().fold(IoCounts::default(), |sum, volume| sum.plus(&volume.counts))
+    }
 }
 
 #[cfg(test)]

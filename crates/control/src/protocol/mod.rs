@@ -28,7 +28,7 @@ pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport};
 pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
-pub use status::{Filling, HeldVolume, PoolFill, PvStatus, StatusReport};
+pub use status::{CheckedNodes, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
 
 /// The version of this protocol; both sides must have the same.
 pub const VERSION: u32 = 9;

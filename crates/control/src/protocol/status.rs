@@ -37,8 +37,11 @@ pub struct StatusReport {
     pub merging: Vec<String>,
     /// Blocks that removal in the background has still to look at.
     pub reclaim_left_blocks: u64,
-    /// Verifications under way.
+    /// Verifications under way, and how far the one is that began last.
     pub checks: u32,
+    pub checked: Option<CheckedNodes>,
+    /// The volume that is brought together in the background (`server/rehome`).
+    pub rehoming: Option<Rehoming>,
     /// Copies of metadata that could not be written, and nodes of which both copies are damaged.
     pub copies_not_written: u64,
     pub nodes_lost: u64,
@@ -51,6 +54,26 @@ pub struct StatusReport {
 pub struct HeldVolume {
     pub name: String,
     pub seconds: u64,
+}
+
+/// How far a verification is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckedNodes {
+    /// Metadata nodes that it has read.
+    pub nodes: u64,
+    /// There are no more nodes than this.
+    pub total: u64,
+}
+
+/// A volume whose blocks are moved to one place in the background.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rehoming {
+    pub name: String,
+    /// Blocks of the volume that were looked at, of how many.
+    pub done_blocks: u64,
+    pub blocks: u64,
+    /// Volumes that wait for their turn.
+    pub waiting: u64,
 }
 
 /// Something that fills up: the group, a thin pool, or a snapshot with a size.

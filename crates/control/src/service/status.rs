@@ -2,9 +2,9 @@
 
 use super::state::Service;
 use super::warnings::{Warning, needs_free_space};
-use crate::protocol::{Filling, HeldVolume, PoolFill, StatusReport};
+use crate::protocol::{CheckedNodes, Filling, HeldVolume, PoolFill, Rehoming, StatusReport};
 use rowen_engine::error::Error;
-use rowen_engine::group::{VolumeInfo, VolumeState};
+use rowen_engine::group::{CheckProgress, RehomeProgress, VolumeInfo, VolumeState};
 
 fn filling(warning: Warning, pools: &[VolumeInfo]) -> Filling {
     let Warning { volume, percent, .. } = warning;
@@ -14,6 +14,16 @@ fn filling(warning: Warning, pools: &[VolumeInfo]) -> Filling {
 
 fn fill(pool: &VolumeInfo) -> PoolFill {
     PoolFill { name: pool.name.clone(), blocks: pool.blocks, used_blocks: pool.referenced }
+}
+
+fn checked(progress: CheckProgress) -> CheckedNodes {
+    let CheckProgress { nodes, total } = progress;
+    CheckedNodes { nodes, total }
+}
+
+fn rehoming(progress: RehomeProgress) -> Rehoming {
+    let RehomeProgress { name, at, blocks, waiting } = progress;
+    Rehoming { name, done_blocks: at, blocks, waiting }
 }
 
 impl Service {
@@ -47,6 +57,8 @@ impl Service {
             merging: merging.into_iter().map(|volume| volume.name).collect(),
             reclaim_left_blocks: info.reclaim_left,
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
+            checked: self.group.check_progress().map(checked),
+            rehoming: self.group.rehome_progress().map(rehoming),
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,
             bad_places: self.bad_places(),

@@ -10,7 +10,7 @@ mod told;
 
 pub use judge::{duration, failures, judge};
 pub use seen::{
-    Counters, IoSeen, KeeperSeen, KeeperTold, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey,
+    Counters, Depth, IoSeen, KeeperSeen, KeeperTold, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey,
 };
 pub use told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 

@@ -1,6 +1,6 @@
 //! What was seen of the groups of a host, by whoever looked: the evidence.
 
-use crate::protocol::{IoReport, StatsReport, StatusReport};
+use crate::protocol::{GroupReport, IoReport, StatsReport, StatusReport};
 
 /// A host's groups, and what else was noticed.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,19 @@ pub struct Seen {
     pub log: String,
     /// What the server counted, where that was asked for and came in time.
     pub counters: Option<Box<Counters>>,
+    /// All of the group, where that was asked for and came in time.
+    pub report: Option<Box<GroupReport>>,
+}
+
+/// What is looked at besides how each group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// What servers counted.
+    pub counters: bool,
+    /// Groups with all of their volumes.
+    pub reports: bool,
+    /// The labels of devices: they tell of groups without a server, and of disks that are missing.
+    pub devices: bool,
 }
 
 /// What a server counted since it opened the group.

@@ -10,6 +10,7 @@
 //! A node that several trees share is walked once; what lies below it is counted from memory where it is met again.
 
 use super::Group;
+use super::progress::Progress;
 use super::read::{BadCopy, either, read_stream};
 use crate::core::Core;
 use crate::dead::{self, Dead};
@@ -104,6 +105,7 @@ impl Group {
         match group {
             Ok(group) => {
                 let mut check = Check::new(&group);
+                check.progress = Some(Shown::begin(&self.progress, group.core.meta.lock().used()));
                 let outcome = check.run(&|| look.go_on()).await;
                 // Nothing is given out again while no checkpoint ends.
                 let hold = if repair { Some(self.hold_checkpoints().await) } else { None };
@@ -214,6 +216,27 @@ struct Check<'a> {
     /// What lies below nodes that are no leaves, once they were walked whole.
     below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,
+    /// Where the progress is shown, of a group that is open.
+    progress: Option<Shown<'a>>,
+}
+
+/// Progress that is shown while it lives.
+struct Shown<'a> {
+    progress: &'a Progress,
+    total: u64,
+}
+
+impl<'a> Shown<'a> {
+    fn begin(progress: &'a Progress, total: u64) -> Self {
+        progress.checks(0, total);
+        Shown { progress, total }
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.progress.checked();
+    }
 }
 
 /// Blocks that are mapped, and written, below a node.
@@ -271,6 +294,7 @@ impl<'a> Check<'a> {
             nodes: vec![0; group.core.meta.lock().total().div_ceil(64) as usize],
             below: Map::default(),
             bad: Vec::new(),
+            progress: None,
         }
     }
 
@@ -447,6 +471,7 @@ impl<'a> Check<'a> {
             for passed in &step.passed {
                 if self.meet(passed.node.addr) {
                     self.report.nodes += 1;
+                    self.progress.iter().for_each(|shown| shown.progress.checks(self.report.nodes, shown.total));
                     self.copies(passed).await?;
                 }
                 if passed.level > 0 && tree.kind != TreeKind::Dying {

@@ -35,6 +35,7 @@ mod ops;
 mod orphans;
 mod places;
 mod pools;
+mod progress;
 mod pvs;
 mod read;
 mod reclaim;
@@ -52,6 +53,7 @@ pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use label::{PvLabel, PvMembership};
 pub use places::PlaceInfo;
+pub use progress::{CheckProgress, RehomeProgress};
 
 pub use crate::model::*;
 pub use crate::volume::Volume;
@@ -93,6 +95,7 @@ pub struct Group {
     to_rehome: Mutex<BTreeSet<VolumeId>>,
     to_fill: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
+    progress: progress::Progress,
     /// While recovery replays the journal.
     replay: Mutex<Option<replay_position::Replay>>,
 }

@@ -102,6 +102,7 @@ impl Group {
             to_rehome: Mutex::default(),
             to_fill: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
+            progress: Default::default(),
             replay: Mutex::new(None),
         });
         let this: Weak<Group> = Arc::downgrade(&group);

@@ -102,6 +102,7 @@ impl Group {
         let volume = next.and_then(|id| self.catalog.read().volumes.get(&id).cloned());
         if let Some(volume) = volume {
             let mut search = Search::new(volume);
+            self.progress.rehomes(search.volume.id, 0);
             if whole.is_none() {
                 // More may be redirected in a moment.
                 self.wait(AGAIN).await;
@@ -117,6 +118,7 @@ impl Group {
                     break;
                 }
             }
+            self.progress.rehomed();
             return;
         }
         if next.is_none() {
@@ -140,6 +142,7 @@ impl Group {
                 self.rehome_stretch(search, (first, last), found.fill).await?;
             }
             search.cursor = end;
+            self.progress.rehomes(search.volume.id, end);
         }
         self.settle(search).await
     }
@@ -215,6 +218,7 @@ impl Group {
             }
             let Some(next) = next else { return Ok(None) };
             search.cursor = next;
+            self.progress.rehomes(search.volume.id, next);
             self.core.pace(&mut search.pace).await;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::catalog::Catalog;
 use super::holdings::Holdings;
+use super::progress::{CheckProgress, RehomeProgress};
 use super::{Group, Volume, pools};
 use crate::dead;
 use crate::error::{Error, Result};
@@ -97,6 +98,21 @@ impl Group {
             ring_blocks_bad: self.core.journal.bad_blocks(),
             dirty_most: get(&counters.dirty_most),
         }
+    }
+
+    /// The volume that is brought together now; none: no volume is.
+    pub fn rehome_progress(&self) -> Option<RehomeProgress> {
+        let waiting = self.to_rehome.lock().len() + self.to_fill.lock().len();
+        let (id, at) = self.progress.rehoming()?;
+        let volume = self.catalog.read().volumes.get(&id).cloned()?;
+        let state = volume.state.lock();
+        let blocks = state.meta.blocks;
+        Some(RehomeProgress { name: state.meta.name.clone(), at: at.min(blocks), blocks, waiting: waiting as u64 })
+    }
+
+    /// How far the verification is that began last; none: no verification is under way.
+    pub fn check_progress(&self) -> Option<CheckProgress> {
+        self.progress.check()
     }
 
     /// Places of the journal's ring that take no write, in words.
