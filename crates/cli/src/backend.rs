@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use rowen_control::history::{Command, Kept};
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::{IoSeen, Survey};
+use rowen_control::status::{Depth, IoSeen, Survey};
 use rowen_engine::format::seen::FormatSeen;
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
@@ -122,6 +122,9 @@ pub trait Scrapes {
 /// Tells, each time it is called, the whole lines of events that came since, by the group's identifier. None: no more can come.
 pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>>>;
 
+/// Looks at groups from another thread, as [`Backend::look`] does.
+pub type Looker = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
+
 /// The world under the commands.
 pub trait Backend {
     /// The names of all groups that any label or running server names, sorted.
@@ -135,6 +138,10 @@ pub trait Backend {
     fn survey(&mut self, groups: &[String]) -> Survey;
     /// The same, with what servers counted.
     fn survey_with_counters(&mut self, groups: &[String]) -> Survey;
+    /// The same, as deep as it is wanted.
+    fn look(&mut self, groups: &[String], depth: Depth) -> Survey;
+    /// What looks in the same way, for a thread of its own.
+    fn looker(&self) -> Looker;
     /// What the servers of these groups, or of all that have one, counted of requests; as with [`survey`](Self::survey) nothing is
     /// started, changed or waited for longer than 2 s.
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen>;

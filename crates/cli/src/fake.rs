@@ -2,7 +2,7 @@
 //! real engine, over disks in memory.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, News, Place, Probe, PvFormat, Scrapes, Trouble,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, News, Place, Probe, PvFormat, Scrapes, Trouble,
 };
 use crate::console::Console;
 use crate::session::no_group;
@@ -11,7 +11,7 @@ use rowen_control::protocol::*;
 use rowen_control::service::memory::{Memory, Outside};
 use rowen_control::service::world::{Faults, Members, User};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::{Counters, IoSeen, KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
+use rowen_control::status::{Counters, Depth, IoSeen, KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
 use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{NewGroup, NewPv};
@@ -345,6 +345,19 @@ impl Backend for Fake {
 
     fn listen(&mut self, at: Place) -> Answer<(String, Box<dyn Scrapes>)> {
         Err(Trouble::other(ErrorKind::Denied, format!("Nobody can listen at {at:?}.")))
+    }
+
+    fn look(&mut self, groups: &[String], depth: Depth) -> Survey {
+        let mut survey = self.survey_with_counters(groups);
+        for seen in &mut survey.groups {
+            let is_served = self.groups.contains_key(&seen.name);
+            seen.report = (depth.reports && is_served).then(|| Box::new(self.report(&seen.name)));
+        }
+        survey
+    }
+
+    fn looker(&self) -> Looker {
+        Box::new(|_, _| Survey::default())
     }
 
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {

@@ -20,6 +20,7 @@ mod scrape;
 mod session;
 mod shell;
 mod table;
+mod top;
 mod world;
 
 #[cfg(test)]

@@ -347,6 +347,7 @@ options! {
     Allocated None, "allocated", Kind::Flag, "What one volume has: blocks that were written, and blocks that have a place and read as zeros.";
     Summary None, "summary", Kind::Flag, "Only how many bytes changed.";
     ListFormat None, "format", Kind::Word(&["table", "json", "binary", "thin-delta"]), "Form of the list: for people, for programs, in records of 16 bytes, or as thin_delta prints it.";
+    Once None, "once", Kind::Flag, "Print one frame as text, and end.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }
 

@@ -4,7 +4,7 @@
 use crate::command::{Command, Operands};
 use crate::commands::{
     bundle, config, diff, display, documents, features, history, info, iostat, lvchange, lvconvert, lvcreate, lvremove,
-    lvrename, lvresize, metrics, own, pv, pv_edit, refused, reports, scans, status, tree, vg, vg_edit, vgcfg,
+    lvrename, lvresize, metrics, own, pv, pv_edit, refused, reports, scans, status, top, tree, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1097,6 +1097,20 @@ pub const COMMANDS: &[Command] = &[
             ("rowen diff --allocated --json vg0/db-tue", "what a full backup has to read"),
         ],
         run: diff::diff,
+    },
+    Command {
+        name: "top",
+        summary: "Show volume groups, volumes, snapshots, disks and background work on the full screen",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[Once],
+        examples: &[
+            ("rowen top", "all groups, what is wrong first; q ends it, ? shows the keys"),
+            ("rowen top vg0", "one group"),
+            ("rowen top --once", "one frame with all views as text, for mail and watch; rates are of one second"),
+        ],
+        run: top::top,
     },
     Command {
         name: "metrics",

@@ -1,14 +1,14 @@
 //! The real world under the commands: this host's devices, and the servers of its groups.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, News, Place, Probe, PvFormat, Scrapes, Trouble,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, News, Place, Probe, PvFormat, Scrapes, Trouble,
 };
 use crate::failure::exit;
 use crate::gather;
 use rowen_control::history;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::{IoSeen, Survey};
+use rowen_control::status::{Depth, IoSeen, Survey};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
@@ -154,6 +154,14 @@ impl Backend for Host {
 
     fn survey_with_counters(&mut self, groups: &[String]) -> Survey {
         rowen_host::survey::survey_with_counters(groups)
+    }
+
+    fn look(&mut self, groups: &[String], depth: Depth) -> Survey {
+        rowen_host::survey::look(groups, depth)
+    }
+
+    fn looker(&self) -> Looker {
+        Box::new(rowen_host::survey::look)
     }
 
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {

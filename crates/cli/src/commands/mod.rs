@@ -29,6 +29,7 @@ pub mod refused;
 pub mod reports;
 pub mod scans;
 pub mod status;
+pub mod top;
 pub mod tree;
 pub mod vg;
 pub mod vg_edit;

@@ -91,7 +91,7 @@ fn group_lines(group: &GroupStatus) -> Vec<String> {
 }
 
 /// The group's processes.
-fn runs(group: &GroupStatus) -> Option<String> {
+pub fn runs(group: &GroupStatus) -> Option<String> {
     let server = group.server_pid.map(|pid| match group.open_seconds {
         Some(seconds) => format!("server {pid} for {}", duration(seconds)),
         None => format!("server {pid}"),

@@ -26,22 +26,22 @@ struct Group<'a> {
 }
 
 /// A volume, where it is in the tree.
-struct Row<'a> {
-    name: &'a str,
+pub struct Row<'a> {
+    pub name: &'a str,
     /// The volume or pool below which it stands.
-    parent: Option<&'a str>,
+    pub parent: Option<&'a str>,
     depth: usize,
     /// The last one below its parent, and so of each of those above it, from the top.
     is_last: Vec<bool>,
-    size_bytes: u64,
+    pub size_bytes: u64,
     /// What it maps, shared space included.
-    referenced_bytes: u64,
+    pub referenced_bytes: u64,
     /// What was written to it since its last snapshot; of that volume alone.
-    own_bytes: u64,
-    freed_if_removed_bytes: u64,
+    pub own_bytes: u64,
+    pub freed_if_removed_bytes: u64,
     /// Seconds since 1970.
-    created: u64,
-    state: Vec<String>,
+    pub created: u64,
+    pub state: Vec<String>,
 }
 
 /// How branches are drawn: to one that others follow, to the last, past those that follow, and past none.
@@ -102,7 +102,7 @@ impl Row<'_> {
 }
 
 /// Whether the terminal's characters are Unicode's, as locale(7) says which variable counts.
-fn is_utf8() -> bool {
+pub fn is_utf8() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
     set.is_some_and(|locale| {
         let locale = locale.to_ascii_lowercase();
@@ -125,6 +125,12 @@ fn group(selected: &SelectedGroup) -> Group<'_> {
         metadata_bytes: bytes(report.metadata_blocks),
         volumes: tree.rows(&roots),
     }
+}
+
+/// All volumes of the group.
+pub fn rows(report: &GroupReport) -> Vec<Row<'_>> {
+    let tree = Tree::of(report);
+    tree.rows(&tree.roots)
 }
 
 /// A group's volumes by their places in the report, in the order in which they were made.

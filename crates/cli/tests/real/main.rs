@@ -15,5 +15,6 @@ mod logs;
 mod resized_disks;
 mod room;
 mod status;
+mod top;
 mod verify;
 mod world;

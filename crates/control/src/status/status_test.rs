@@ -98,7 +98,7 @@ fn a_stopped_group_says_why() {
     }));
     assert_eq!(state, State::Stopped, "it comes before everything else");
     assert_eq!(problems.len(), 3, "{problems:?}");
-    assert_eq!(problems[0].1, "once its disks are well: rowen clear vg0");
+    assert_eq!(problems[0].1, "once its disks are well: rowen clear vg");
     assert_eq!(problems[1].0, "/dev/sdc failed 1 flush since the group was opened");
     let group = verdict(served(|report| report.stopped = Some("flush failed".into())));
     assert_eq!(group.sentence, "flush failed");

@@ -113,11 +113,11 @@ fn latencies(row: &Row, name: usize) -> Vec<String> {
     used.iter().enumerate().map(line).collect()
 }
 
-fn rate(number: u64, seconds: f64) -> String {
+pub fn rate(number: u64, seconds: f64) -> String {
     if seconds > 0.0 { count(number as f64 / seconds) } else { "-".to_owned() }
 }
 
-fn bytes(number: u64, seconds: f64) -> String {
+pub fn bytes(number: u64, seconds: f64) -> String {
     if seconds > 0.0 {
         scaled(number as f64 / seconds, 1024.0, &["", "K", "M", "G", "T", "P", "E"])
     } else {
@@ -125,16 +125,21 @@ fn bytes(number: u64, seconds: f64) -> String {
     }
 }
 
-fn count(number: f64) -> String {
+/// Bytes with the unit that suits them.
+pub fn size(number: u64) -> String {
+    bytes(number, 1.0)
+}
+
+pub fn count(number: f64) -> String {
     scaled(number, 1000.0, &["", "k", "m", "g", "t", "p", "e"])
 }
 
 /// Microseconds with the unit that suits them.
-fn time(micros: f64) -> String {
+pub fn time(micros: f64) -> String {
     if micros < 999_500.0 { scaled(micros, 1000.0, &["us", "ms"]) } else { scaled(micros / 1e6, f64::INFINITY, &["s"]) }
 }
 
-fn latency(latency: Option<Latency>) -> String {
+pub fn latency(latency: Option<Latency>) -> String {
     match latency {
         None => "-".to_owned(),
         Some(Latency::Micros(micros)) => time(micros),
@@ -143,7 +148,7 @@ fn latency(latency: Option<Latency>) -> String {
 }
 
 /// No request took longer than this.
-fn longest(end: Option<Latency>) -> String {
+pub fn longest(end: Option<Latency>) -> String {
     match end {
         Some(Latency::Micros(micros)) => format!("<{}", time(micros)),
         other => latency(other),

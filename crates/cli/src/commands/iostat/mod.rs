@@ -1,6 +1,6 @@
 //! Requests, bytes and latencies of groups, their physical volumes and their active volumes, once or again and again.
 
-mod layout;
+pub mod layout;
 
 use crate::commands::groups::known_group;
 use crate::failure::{Failure, Result};
@@ -10,7 +10,7 @@ use crate::session::{Session, no_volume};
 use layout::{Page, Row};
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::protocol::{BUCKETS, IoCounts, IoReport, bucket_end};
+use rowen_control::protocol::{BUCKETS, IoCounts, IoReport, VolumeIo, bucket_end};
 use rowen_control::status::IoSeen;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -93,9 +93,17 @@ fn reports(word: &str) -> Result<u64> {
 }
 
 /// What was told of a group when it was last looked at.
-struct Before {
-    pid: u32,
-    io: IoReport,
+pub struct Before {
+    pub pid: u32,
+    pub io: IoReport,
+}
+
+impl Before {
+    /// What was done since then; none: another server counts now.
+    pub fn since(&self, pid: u32, now: &IoReport) -> Option<IoReport> {
+        let is_same = self.pid == pid && self.io.open_micros <= now.open_micros;
+        is_same.then(|| now.since(&self.io))
+    }
 }
 
 /// The reports of one command.
@@ -159,11 +167,11 @@ impl Reports {
             troubles.extend(trouble(group, seen));
             if let IoSeen::Told { pid, io } = seen {
                 let before = self.before.remove(group);
-                if before.as_ref().is_some_and(|before| before.pid != *pid || before.io.open_micros > io.open_micros) {
+                let since = before.as_ref().and_then(|before| before.since(*pid, io));
+                if before.is_some() && since.is_none() {
                     troubles.push(format!("Another server has opened volume group \"{group}\" and counts from zero."));
                 }
-                let before = before.filter(|before| before.pid == *pid && before.io.open_micros <= io.open_micros);
-                rows.extend(self.group_rows(group, io, before.map(|before| before.io).unwrap_or_default()));
+                rows.extend(self.group_rows(group, &since.unwrap_or_else(|| (**io).clone())));
                 troubles.extend(self.missing(group, io));
                 self.before.insert(group.clone(), Before { pid: *pid, io: (**io).clone() });
             }
@@ -187,26 +195,15 @@ impl Reports {
     }
 
     /// The group's sum, its physical volumes, and its active volumes.
-    fn group_rows(&self, group: &str, now: &IoReport, before: IoReport) -> Vec<Row> {
-        let seconds = now.open_micros.saturating_sub(before.open_micros) as f64 / 1e6;
+    fn group_rows(&self, group: &str, done: &IoReport) -> Vec<Row> {
+        let seconds = done.seconds();
         let row = |name: String, counts: IoCounts| Row { name, counts, seconds };
-        let old_pvs: BTreeMap<_, _> = before.pvs.iter().map(|pv| (pv.uuid, pv.counts)).collect();
-        let old_volumes: BTreeMap<_, _> = before.volumes.iter().map(|volume| (volume.uuid, volume.counts)).collect();
-        let mut sum = IoCounts::default();
-        let mut volumes = Vec::new();
-        for volume in &now.volumes {
-            let done = volume.counts.since(&old_volumes.get(&volume.uuid).copied().unwrap_or_default());
-            sum = sum.plus(&done);
-            if volume.is_active && self.plan.shows(group, &volume.name) {
-                volumes.push(row(format!("  {}", volume.name), done));
-            }
-        }
-        let pvs = now.pvs.iter().map(|pv| {
-            let old = old_pvs.get(&pv.uuid).copied().unwrap_or_default();
-            row(format!("  {}", pv.path), pv.counts.since(&old))
-        });
+        let is_shown = |volume: &&VolumeIo| volume.is_active && self.plan.shows(group, &volume.name);
+        let volumes = done.volumes.iter().filter(is_shown);
+        let volumes = volumes.map(|volume| row(format!("  {}", volume.name), volume.counts)).collect();
+        let pvs = done.pvs.iter().map(|pv| row(format!("  {}", pv.path), pv.counts));
         let pvs: Vec<Row> = if self.plan.volumes.contains_key(group) { Vec::new() } else { pvs.collect() };
-        [vec![row(group.to_owned(), sum)], pvs, volumes].concat()
+        [vec![row(group.to_owned(), done.sum())], pvs, volumes].concat()
     }
 
     /// The same as one JSON object with the counters as they are.

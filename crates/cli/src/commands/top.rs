@@ -1,0 +1,73 @@
+//! A full-screen view of the groups, or one frame of it as text.
+
+use super::groups::known_group;
+use super::tree::is_utf8;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::Session;
+use crate::top::draw;
+use crate::top::face::Face;
+use crate::top::model::{Event, Model};
+use crate::top::run::{self, Eye};
+use rowen_control::names;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// Rates of `--once` are of so long.
+const SECOND: Duration = Duration::from_secs(1);
+/// Columns of a page that no terminal shows.
+const USUAL: usize = 80;
+/// A page has so many at most, whatever the environment says.
+const MOST: usize = 1000;
+
+pub fn top(session: &mut Session<'_>, args: &Args) -> Result {
+    let mut wanted: Vec<String> = Vec::with_capacity(args.positionals.len());
+    for word in &args.positionals {
+        let group = known_group(word)?;
+        if names::check_form(&group).is_err() {
+            return Err(Failure::usage(format!("Invalid volume group name \"{group}\".")));
+        }
+        if !wanted.contains(&group) {
+            wanted.push(group);
+        }
+    }
+    let host = session.backend.host_name();
+    if args.has(Opt::Once) {
+        return once(session, host, wanted);
+    }
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let refused = |why: &str| Failure::usage(format!("{why}: use rowen top --once, or rowen iostat for figures."));
+    if !std::io::stdout().is_terminal() {
+        return Err(refused("Standard output is not a terminal"));
+    }
+    if set("TERM").is_none_or(|kind| kind == "dumb") {
+        return Err(refused("This terminal cannot show a full-screen view (TERM is \"dumb\" or not set)"));
+    }
+    session.console.flush();
+    let face = Face { is_utf8: is_utf8(), has_colours: set("NO_COLOR").is_none() };
+    run::run(session.backend.looker(), face, host, wanted)
+}
+
+/// One frame with all views, from two looks.
+fn once(session: &mut Session<'_>, host: String, wanted: Vec<String>) -> Result {
+    let columns = crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
+    let columns = columns.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (1..=MOST).contains(columns));
+    let columns = columns.or_else(told).unwrap_or(USUAL);
+    let face = Face { is_utf8: is_utf8(), has_colours: false };
+    let mut model = Model::new(face, host, wanted.clone(), (0, 0));
+    let mut eye = Eye::new(wanted);
+    for number in 0..2 {
+        if number > 0 {
+            session.backend.pause(SECOND);
+        }
+        let time = session.backend.now();
+        let look = eye.look(&mut |groups, depth| session.backend.look(groups, depth), time);
+        let at = f64::from(number) * SECOND.as_secs_f64();
+        model.update(Event::Looked { look, at }, &draw::shown);
+    }
+    session.console.raw_out(&draw::once(&model, columns));
+    let is_missing = model.missing().next().is_some();
+    if is_missing { Err(Failure::Told) } else { Ok(()) }
+}

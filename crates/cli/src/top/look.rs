@@ -1,0 +1,112 @@
+//! A look at the groups: what was seen of each, and the verdict on it.
+
+use rowen_control::protocol::{GroupReport, IoReport, StatusReport};
+use rowen_control::status::{GroupStatus, LostPv, MembersSeen, Problem, Seen, ServerSeen, Survey, judge};
+use std::collections::BTreeMap;
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub struct Look {
+    pub groups: Vec<GroupLook>,
+    /// What is wrong with no group in particular.
+    pub problems: Vec<Problem>,
+    /// Seconds since 1970.
+    pub time: u64,
+}
+
+/// What it found of one group.
+#[derive(Debug)]
+pub struct GroupLook {
+    pub status: GroupStatus,
+    /// What its server says of itself, if it answered.
+    pub report: Option<Box<StatusReport>>,
+    /// What the server of this number counted.
+    pub counted: Option<(u32, IoReport)>,
+    pub volumes: Option<Box<GroupReport>>,
+}
+
+impl Look {
+    pub fn new(mut survey: Survey, time: u64) -> Look {
+        let more: Vec<_> = survey.groups.iter_mut().map(more).collect();
+        let status = judge(survey);
+        let group = |(status, (report, counted, volumes))| GroupLook { status, report, counted, volumes };
+        Look { groups: status.groups.into_iter().zip(more).map(group).collect(), problems: status.problems, time }
+    }
+}
+
+type More = (Option<Box<StatusReport>>, Option<(u32, IoReport)>, Option<Box<GroupReport>>);
+
+fn more(seen: &mut Seen) -> More {
+    let (pid, report) = match &seen.server {
+        ServerSeen::Answered { pid, report } => (*pid, Some(report.clone())),
+        _ => (0, None),
+    };
+    (report, seen.counters.take().map(|counters| (pid, counters.io)), seen.report.take())
+}
+
+/// What the labels of devices said when they were looked at last. A disk that hangs takes the one that looks at it with it, so
+/// that not every look is at devices, too.
+#[derive(Default)]
+pub struct Labels {
+    /// Of each group, and where its server's log is.
+    members: BTreeMap<String, (MembersSeen, String)>,
+    lost: Vec<LostPv>,
+    silent: Vec<String>,
+    troubles: Vec<String>,
+}
+
+impl Labels {
+    /// From a look at devices.
+    pub fn of(survey: &Survey) -> Labels {
+        let member = |seen: &Seen| (seen.name.clone(), (seen.members.clone(), seen.log.clone()));
+        let is_known = |seen: &&Seen| !matches!(seen.members, MembersSeen::Unknown);
+        Labels {
+            members: survey.groups.iter().filter(is_known).map(member).collect(),
+            lost: survey.lost.clone(),
+            silent: survey.silent_devices.clone(),
+            troubles: survey.troubles.clone(),
+        }
+    }
+
+    /// Adds this to a look that was not at devices.
+    pub fn add_to(&self, survey: &mut Survey) {
+        for (name, (members, log)) in &self.members {
+            match survey.groups.iter_mut().find(|seen| seen.name == *name) {
+                Some(seen) => seen.members = members.clone(),
+                None => survey.groups.push(Seen {
+                    name: name.clone(),
+                    members: members.clone(),
+                    log: log.clone(),
+                    ..Seen::default()
+                }),
+            }
+        }
+        survey.groups.sort_by(|one, other| one.name.cmp(&other.name));
+        survey.lost.clone_from(&self.lost);
+        survey.silent_devices.clone_from(&self.silent);
+        survey.troubles.clone_from(&self.troubles);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rowen_control::status::{PvSeen, State};
+
+    #[test]
+    fn what_labels_said_is_remembered() {
+        let lost = PvSeen { path: Some("/dev/gone".into()), uuid: "u".into(), ..PvSeen::default() };
+        let there = PvSeen { path: Some("/dev/sda".into()), uuid: "v".into(), is_there: true, size_bytes: 1 << 30 };
+        let whole = Seen { name: "vg1".into(), members: MembersSeen::Found(vec![there]), ..Seen::default() };
+        let torn = Seen { name: "vg0".into(), members: MembersSeen::Found(vec![lost]), ..Seen::default() };
+        let first = Survey { groups: vec![torn, whole], silent_devices: vec!["/dev/sdx".into()], ..Survey::default() };
+        let labels = Labels::of(&first);
+        // No server runs, and devices were not looked at.
+        let mut second = Survey::default();
+        labels.add_to(&mut second);
+        let look = Look::new(second, 0);
+        let states: Vec<_> = look.groups.iter().map(|group| (group.status.name.as_str(), group.status.state)).collect();
+        assert_eq!(states, [("vg0", State::Incomplete), ("vg1", State::NotRunning)]);
+        assert_eq!(look.problems.len(), 1);
+    }
+}

@@ -1,0 +1,272 @@
+//! The loop and its threads: one waits for keys, one for signals, one looks at groups when it is asked. What they find comes
+//! through one channel, and the loop waits for nothing else (TO1).
+
+use super::draw;
+use super::face::Face;
+use super::keys::{self, Key};
+use super::look::{Labels, Look};
+use super::model::{Effect, Event, Model};
+use super::screen::{self, Screen};
+use crate::backend::Looker;
+use crate::failure::{Failure, Result, exit};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use rowen_control::status::{Depth, Survey};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Rates need two looks: the second follows the first soon.
+const SOON: Duration = Duration::from_secs(1);
+/// How often devices are looked at, and how often groups are asked for all of their volumes.
+const LABELS_EVERY: Duration = Duration::from_secs(10);
+const VOLUMES_EVERY: Duration = Duration::from_secs(5);
+/// How often the frame says that a look is still under way.
+const TICK: Duration = Duration::from_secs(1);
+
+/// So long after a signal the program ends by it, whatever it waits for.
+const UNHEARD: Duration = Duration::from_secs(2);
+
+/// What the threads bring.
+enum News {
+    Terminal(crossterm::event::Event),
+    Looked(Look),
+    /// By this signal.
+    Ends(i32),
+    Suspends,
+    Continues,
+    /// The terminal can be read no more.
+    Gone,
+}
+
+/// Looks at groups, and remembers what need not be looked at each time.
+pub struct Eye {
+    wanted: Vec<String>,
+    labels: Labels,
+    labels_at: Option<Instant>,
+    volumes_at: Option<Instant>,
+}
+
+impl Eye {
+    pub fn new(wanted: Vec<String>) -> Eye {
+        Eye { wanted, labels: Labels::default(), labels_at: None, volumes_at: None }
+    }
+
+    pub fn look(&mut self, look: &mut dyn FnMut(&[String], Depth) -> Survey, time: u64) -> Look {
+        let is_due = |at: Option<Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
+        let devices = is_due(self.labels_at, LABELS_EVERY);
+        let reports = is_due(self.volumes_at, VOLUMES_EVERY);
+        let mut survey = look(&self.wanted, Depth { counters: true, reports, devices });
+        if devices {
+            self.labels = Labels::of(&survey);
+            self.labels_at = Some(Instant::now());
+        } else {
+            self.labels.add_to(&mut survey);
+        }
+        if reports {
+            self.volumes_at = Some(Instant::now());
+        }
+        Look::new(survey, time)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn failed(what: &str) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::failed(format!("{what}: {error}."))
+}
+
+/// Shows the view until the user ends it.
+pub fn run(mut looker: Looker, face: Face, host: String, wanted: Vec<String>) -> Result {
+    let size = crossterm::terminal::size().map_err(failed("The size of the terminal cannot be read"))?;
+    // From here on signals come as news: none of them ends the program with the terminal taken.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]);
+    let signals = signals.map_err(failed("Signals cannot be waited for"))?;
+    give_back_on_panic();
+    let screen = Screen::take().map_err(failed("The terminal cannot be used"))?;
+    let (say, hear) = channel();
+    let (ask, asked) = channel::<()>();
+    let started = start("rowen-keys", {
+        let say = say.clone();
+        move || bring_keys(&say)
+    })
+    .and_then(|()| {
+        start("rowen-signals", {
+            let say = say.clone();
+            move || bring_signals(signals, &say)
+        })
+    })
+    .and_then(|()| {
+        let mut eye = Eye::new(wanted.clone());
+        start("rowen-eye", move || {
+            // Ends with whoever asks.
+            while asked.recv().is_ok() && say.send(News::Looked(eye.look(&mut looker, now()))).is_ok() {}
+        })
+    });
+    started.map_err(failed("A thread cannot be started"))?;
+    let model = Model::new(face, host, wanted, size);
+    let mut top = Top { model, screen, hear, ask, begun: Instant::now(), asked: None, next: Instant::now() };
+    let ended = top.run();
+    drop(top);
+    if let Some(signal) = ended.map_err(failed("The terminal cannot be written to"))? {
+        // Whoever sent it is to see that the program ended by it.
+        emulate_default_handler(signal).map_err(failed("The signal cannot be obeyed"))?;
+    }
+    Ok(())
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// A panic of any thread ends the program, with the terminal as it was.
+fn give_back_on_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        screen::give_back();
+        before(panic);
+        std::process::exit(i32::from(exit::FAILED));
+    }));
+}
+
+fn bring_keys(say: &Sender<News>) {
+    loop {
+        let news = crossterm::event::read().map_or(News::Gone, News::Terminal);
+        let is_end = matches!(news, News::Gone);
+        if say.send(news).is_err() || is_end {
+            return;
+        }
+    }
+}
+
+fn bring_signals(mut signals: Signals, say: &Sender<News>) {
+    for signal in signals.forever() {
+        let news = match signal {
+            SIGTSTP => News::Suspends,
+            SIGCONT => News::Continues,
+            signal => News::Ends(signal),
+        };
+        let is_end = matches!(news, News::Ends(_));
+        if say.send(news).is_err() {
+            return;
+        }
+        if is_end {
+            // The terminal may take no more text, and whoever draws waits for it. The modes can be put back all the same.
+            std::thread::sleep(UNHEARD);
+            let _may_be_gone = crossterm::terminal::disable_raw_mode();
+            let _not_refused = emulate_default_handler(signal);
+        }
+    }
+}
+
+struct Top {
+    model: Model,
+    screen: Screen,
+    hear: Receiver<News>,
+    ask: Sender<()>,
+    begun: Instant,
+    /// When the look that is under way began.
+    asked: Option<Instant>,
+    /// When the next one is due.
+    next: Instant,
+}
+
+impl Top {
+    /// Until the user ends it, or a signal does.
+    fn run(&mut self) -> std::io::Result<Option<i32>> {
+        self.draw()?;
+        loop {
+            self.ask_if_due();
+            let until = match self.asked {
+                Some(_) => TICK,
+                None if self.model.is_paused => Duration::from_secs(3600),
+                None => self.next.saturating_duration_since(Instant::now()),
+            };
+            let effect = match self.hear.recv_timeout(until) {
+                Ok(News::Ends(signal)) => return Ok(Some(signal)),
+                Ok(News::Gone) | Err(RecvTimeoutError::Disconnected) => Effect::Quit,
+                Ok(News::Suspends) => Effect::Suspend,
+                Ok(News::Continues) => {
+                    // Whoever had the terminal meanwhile may have changed it.
+                    self.screen.take_again()?;
+                    Effect::Redraw
+                }
+                Ok(News::Terminal(event)) => self.heard(&event),
+                Ok(News::Looked(look)) => self.looked(look),
+                Err(RecvTimeoutError::Timeout) => {
+                    let waits = self.asked.map_or(0, |asked| asked.elapsed().as_secs());
+                    self.update(Event::Waits(waits))
+                }
+            };
+            match effect {
+                Effect::Quit => return Ok(None),
+                Effect::Suspend => self.suspend()?,
+                Effect::Redraw => self.screen.forget(),
+                Effect::LookNow => self.next = Instant::now(),
+                Effect::Draw => {}
+            }
+            self.draw()?;
+        }
+    }
+
+    fn ask_if_due(&mut self) {
+        let is_due = !self.model.is_paused && self.next <= Instant::now();
+        if self.asked.is_none() && is_due && self.ask.send(()).is_ok() {
+            self.asked = Some(Instant::now());
+        }
+    }
+
+    fn update(&mut self, event: Event) -> Effect {
+        self.model.update(event, &draw::shown)
+    }
+
+    fn heard(&mut self, event: &crossterm::event::Event) -> Effect {
+        match event {
+            crossterm::event::Event::Key(key) => match keys::meaning(*key) {
+                Some(key) => {
+                    let effect = self.update(Event::Key(key));
+                    if key == Key::Interval {
+                        self.next = self.next.min(Instant::now() + self.interval());
+                    }
+                    effect
+                }
+                None => Effect::Draw,
+            },
+            crossterm::event::Event::Resize(width, height) => self.update(Event::Resized(*width, *height)),
+            _ => Effect::Draw,
+        }
+    }
+
+    fn looked(&mut self, look: Look) -> Effect {
+        let is_first = self.model.time.is_none();
+        let asked = self.asked.take().unwrap_or_else(Instant::now);
+        self.next = asked + if is_first { SOON } else { self.interval() };
+        self.update(Event::Looked { look, at: self.begun.elapsed().as_secs_f64() })
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs(self.model.interval())
+    }
+
+    /// Stops as the shell's Ctrl-Z stops a program, and goes on where it was.
+    fn suspend(&mut self) -> std::io::Result<()> {
+        screen::give_back();
+        emulate_default_handler(SIGTSTP)?;
+        self.screen.take_again()?;
+        let size = crossterm::terminal::size()?;
+        self.update(Event::Resized(size.0, size.1));
+        self.next = Instant::now();
+        Ok(())
+    }
+
+    fn draw(&mut self) -> std::io::Result<()> {
+        let (width, height) = self.model.size;
+        let mut frame = Buffer::empty(Rect::new(0, 0, width, height));
+        draw::frame(&self.model, &mut frame);
+        self.screen.show(&frame)
+    }
+}
