@@ -130,6 +130,7 @@ fn every_record_is_listed() {
         ("node", include_str!("node.rs")),
         ("packed", include_str!("packed.rs")),
         ("record", include_str!("record.rs")),
+        ("seen", include_str!("seen.rs")),
         ("stream", include_str!("stream.rs")),
         ("superblock", include_str!("superblock.rs")),
     ];

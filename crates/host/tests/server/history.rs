@@ -55,13 +55,18 @@ fn commands_and_events_outlive_servers() {
     vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
     vg.refusal(Request::Remove { names: vec!["none".into()] });
     vg.ask(Request::Checkpoint);
+    // What a killed server had not handed to its helper yet is lost.
+    wait_for("the lines before the kill", || requests(uuid).len() == 2 && !events(uuid).is_empty());
     let first = vg.signal_server(Signal::KILL);
     wait_for("a successor", || !lives(first) && vg.server() != first);
     tag(&vg, "a");
+    // A server that ends waits for its lines, but not for ever.
+    wait_for("the line of the tag", || requests(uuid).len() == 3 && events(uuid).len() == 3);
     let second = vg.signal_server(Signal::TERM);
     // In use by nobody: the volume goes, and its mark stays.
     wait_for("its end", || !lives(second));
     vg.ask(Request::Deactivate { names: None });
+    wait_for("the line before the last", || requests(uuid).len() == 4);
     vg.ask(Request::Stop);
     wait_for("all lines", || requests(uuid).len() == 5);
     assert_eq!(requests(uuid), ["create-volume", "remove", "change-group", "deactivate", "stop"]);
