@@ -82,14 +82,18 @@ impl World {
         Path::new("/dev").join(&self.group).join(volume)
     }
 
-    /// Process numbers of the group's `serve` or `keeper`.
+    /// Process numbers of the group's `serve` or `keeper`. Their children have the same words until they execute a helper.
     fn processes(&self, role: &str) -> Vec<i32> {
         let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
         let words = format!("\0{role}\0{}\0", self.group);
-        pids.filter(|pid| {
-            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).ends_with(&words))
-        })
-        .collect()
+        let found: Vec<i32> = pids
+            .filter(|pid| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).ends_with(&words)
+            })
+            .collect();
+        let is_child = |pid: &i32| parent(*pid).is_some_and(|parent| found.contains(&parent));
+        found.iter().copied().filter(|pid| !is_child(pid)).collect()
     }
 
     /// Kills processes, all at one moment: none of them sees another's end.
@@ -127,6 +131,11 @@ impl Drop for World {
         let _may_be_gone = self.run("stop VG");
         let _left = fs::remove_dir_all(&self.dir);
     }
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn is_root() -> bool {
