@@ -374,7 +374,7 @@ impl Backend for Host {
     fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str, settings: &Settings) -> Answer<()> {
         let (kept, path) = match path {
             Some(path) => (archive::replace(Path::new(path), text), PathBuf::from(path)),
-            None => (archive::keep(group, text, settings), archive::backup_path(group)),
+            None => (archive::keep(group, text, settings.into()), archive::backup_path(group)),
         };
         kept.map_err(|e| {
             let message = format!("{}: write failed: {e}\nBackup of volume group {group} failed.", path.display());

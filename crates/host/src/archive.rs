@@ -4,10 +4,18 @@
 //! * A1 `backup/VG` is a whole document at every moment, also after power loss: it is replaced, never written to.
 //! * A2 What is replaced goes to the archive first, without being copied.
 //! * A3 The archive of a group is bounded in files and bytes, whatever the settings say ([`MOST_FILES`], [`MOST_BYTES`]).
+//! * A4 A server waits for none of these files for longer than it says: they may lie on its own volumes. A helper looks at them
+//!   and writes them ([`ask`]).
+//! * A5 A helper whose asker has given up, or has died, leaves the newest copy as it is: a newer one may be there by then. One
+//!   helper at a time writes.
 
-use crate::{paths, planted};
+use crate::helper::{Answer, Job, Session};
+use crate::{export, paths, planted};
+use rowen_control::metadata::Document;
 use rowen_control::names;
 use rowen_control::settings::Settings;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,6 +26,88 @@ use std::time::{Duration, SystemTime};
 pub const MOST_FILES: usize = 100;
 /// Their bytes, at most, where there are more files than `retain_min`.
 pub const MOST_BYTES: u64 = 32 << 20;
+
+/// How long what was archived is kept: a part of LVM's section `backup`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Retention {
+    /// Whether what is replaced goes to the archive.
+    pub archive: bool,
+    /// Files that stay however old they are.
+    pub min: u64,
+    /// Files older than this go.
+    pub days: u64,
+}
+
+impl From<&Settings> for Retention {
+    fn from(settings: &Settings) -> Retention {
+        Retention { archive: settings.archive, min: settings.retain_min, days: settings.retain_days }
+    }
+}
+
+/// What a helper does with the copies of a group's metadata.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    /// Says how long the newest copy is: 0 where there is none.
+    Length { group: String },
+    /// Keeps this text as the newest copy. `unless_same`: not where the newest copy says the same.
+    Keep { group: String, text: String, unless_same: bool, retention: Retention },
+    /// The group is gone: its newest copy becomes one of the older ones.
+    Retire { group: String, retention: Retention },
+}
+
+/// Has a helper do it, and waits for it for this long at most (A4).
+pub(crate) fn ask(work: Work, limit: Duration) -> io::Result<u32> {
+    let mut session = Session::start_apart(&Job::Archive(work), "archive")?;
+    let answer: Answer = session.hear(limit)?;
+    answer.map_err(|trouble| io::Error::other(export::Error::from(trouble).to_string()))
+}
+
+/// In a helper: does it. `is_wanted` says whether who asked still waits.
+pub(crate) fn obey(work: Work, is_wanted: &dyn Fn() -> bool) -> io::Result<u32> {
+    let is_wanted = &|| is_wanted() || planted::is("archived_for_nobody");
+    match work {
+        Work::Length { group } => {
+            let length = backup_path(&group).metadata().map_or(0, |meta| meta.len());
+            Ok(u32::try_from(length).unwrap_or(u32::MAX))
+        }
+        Work::Keep { group, text, unless_same, retention } => {
+            let _alone = alone()?;
+            if !(unless_same && says_the_same(&group, &text)) {
+                keep_if(&group, &text, retention, is_wanted)?;
+            }
+            Ok(0)
+        }
+        Work::Retire { group, retention } => {
+            let _alone = alone()?;
+            still(is_wanted)?;
+            retire(&group, retention).map(|()| 0)
+        }
+    }
+}
+
+/// The lock of all copies, for as long as the file is open.
+fn alone() -> io::Result<File> {
+    paths::make_private_dir(&backup_dir())?;
+    let dir = File::open(backup_dir())?;
+    loop {
+        match rustix::fs::flock(&dir, FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(dir),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// A5
+fn still(is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
+    if is_wanted() { Ok(()) } else { Err(io::Error::other("nobody waits for it any more")) }
+}
+
+/// Whether the newest copy describes the same state. One that is not there, or is no text, does not.
+fn says_the_same(group: &str, text: &str) -> bool {
+    let newest = fs::read_to_string(backup_path(group));
+    newest.is_ok_and(|newest| Document::substance(&newest) == Document::substance(text))
+}
 
 /// The directory of the newest copies.
 pub fn backup_dir() -> PathBuf {
@@ -74,20 +164,24 @@ fn number_of(name: &str, group: &str) -> Option<u64> {
 }
 
 /// Keeps `text` as the newest copy, and what was the newest in the archive.
-pub fn keep(group: &str, text: &str, settings: &Settings) -> io::Result<()> {
+pub fn keep(group: &str, text: &str, retention: Retention) -> io::Result<()> {
+    keep_if(group, text, retention, &|| true)
+}
+
+fn keep_if(group: &str, text: &str, retention: Retention, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
     paths::make_private_dir(&backup_dir())?;
-    if settings.archive && !planted::is("not_archived") {
+    if retention.archive && !planted::is("not_archived") {
         archive(group, false)?;
     }
-    replace(&backup_path(group), text)?;
-    prune(group, settings)
+    replace_if(&backup_path(group), text, is_wanted)?;
+    prune(group, retention)
 }
 
 /// The group is gone: its newest copy becomes one of the older ones.
-pub fn retire(group: &str, settings: &Settings) -> io::Result<()> {
-    if settings.archive {
+pub fn retire(group: &str, retention: Retention) -> io::Result<()> {
+    if retention.archive {
         archive(group, true)?;
-        prune(group, settings)
+        prune(group, retention)
     } else {
         remove_if_there(&backup_path(group))
     }
@@ -120,6 +214,11 @@ fn random() -> u32 {
 
 /// Writes a whole file and puts it at `path`, over the file that is there (A1). A device or directory is left alone.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    replace_if(path, text, &|| true)
+}
+
+/// As [`replace`]; nothing is replaced where nobody wants it when all is written.
+fn replace_if(path: &Path, text: &str, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
     if planted::is("written_in_place") {
         return fs::write(path, text);
     }
@@ -137,6 +236,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
         .mode(0o600)
         .open(&temporary)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| still(is_wanted))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _may_not_exist = fs::remove_file(&temporary);
@@ -157,11 +257,11 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// Removes what is too old or too much (A3), oldest first.
-fn prune(group: &str, settings: &Settings) -> io::Result<()> {
-    let oldest_kept = Duration::from_secs(settings.retain_days.saturating_mul(86_400));
+fn prune(group: &str, retention: Retention) -> io::Result<()> {
+    let oldest_kept = Duration::from_secs(retention.days.saturating_mul(86_400));
     let now = SystemTime::now();
     let files = numbered(group)?;
-    let least = usize::try_from(settings.retain_min).unwrap_or(MOST_FILES).min(MOST_FILES);
+    let least = usize::try_from(retention.min).unwrap_or(MOST_FILES).min(MOST_FILES);
     let (mut kept, mut bytes) = (0usize, 0u64);
     for (_, path) in files.iter().rev() {
         let meta = match path.metadata() {

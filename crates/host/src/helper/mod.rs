@@ -29,7 +29,7 @@ pub(crate) use session::{Session, is_gone, is_late};
 use crate::devices::{formats, handed, look};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
-use crate::{history, journal, planted};
+use crate::{archive, history, journal, planted};
 use hold::Held;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,8 @@ pub(crate) enum Job {
     },
     /// Writes lines of a group's history down.
     Record(history::Lines),
+    /// Keeps copies of a group's metadata.
+    Archive(archive::Work),
 }
 
 /// Why a helper could not do it.
@@ -195,6 +197,10 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
         Job::Record(lines) => {
             reached("recording");
             answer(history::write_down(&lines).doing(|| "write".into()).map(|()| 0))
+        }
+        Job::Archive(work) => {
+            reached("archiving");
+            answer(archive::obey(work, &|| !is_gone(socket)).doing(|| "write".into()))
         }
         Job::Open { path, alone } => {
             reached("opening");

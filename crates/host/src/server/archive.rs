@@ -1,25 +1,31 @@
 //! Keeps copies of the group's metadata after each change ([`crate::archive`] has the files).
 //!
-//! * No command waits for a copy: a thread of its own writes them.
+//! * No command waits for a copy: a thread of its own has them written, by a helper (A4).
 //! * Changes that come faster than the pace share one copy. The pace follows the size of the copies: a group of thousands
 //!   of volumes, whose copy has megabytes, is copied every few seconds at most ([`PACE`]).
-//! * What was not copied yet is copied when the server ends; when it is killed, by its successor.
+//! * What was not copied yet is copied when the server ends, which waits for that for [`LAST`] at most; when it is killed, or
+//!   the copy is late, by its successor.
 
 use super::log;
-use crate::archive;
+use crate::archive::{self, Work};
+use crate::planted;
 use parking_lot::{Condvar, Mutex};
 use rowen_control::metadata::{Document, Origin};
 use rowen_control::settings::Settings;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes per second that copies may cost, over time.
 const PACE: u64 = 512 << 10;
 /// The shortest pause between two copies.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a copy may take.
+const LIMIT: Duration = Duration::from_secs(20);
+/// How long a server that ends waits for the last one.
+pub const LAST: Duration = Duration::from_secs(2);
 
 /// Makes the document of the group as it is now.
 pub type Describe = dyn Fn(Origin) -> Document + Send;
@@ -29,6 +35,8 @@ struct State {
     /// The commands since the last copy: the first one, and how many more.
     pending: Option<(String, usize)>,
     ending: bool,
+    /// The thread makes no copies any more.
+    ended: bool,
     settings: Settings,
     /// Why the last copy could not be kept, until it was told.
     trouble: Option<String>,
@@ -37,24 +45,30 @@ struct State {
 struct Shared {
     group: String,
     state: Mutex<State>,
+    /// There is something to copy, or an end.
     wake: Condvar,
+    ended: Condvar,
 }
 
-/// The thread that keeps copies, and the word to it.
+/// The word to the thread that keeps copies.
 pub struct Archive {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Archive {
     /// Starts to keep copies of the group that `describe` describes.
     pub fn start(group: &str, settings: Settings, describe: Box<Describe>) -> io::Result<Archive> {
         let state = State { settings, ..State::default() };
-        let shared = Arc::new(Shared { group: group.to_owned(), state: Mutex::new(state), wake: Condvar::new() });
-        let own = shared.clone();
-        let thread =
-            std::thread::Builder::new().name("rowen-archive".into()).spawn(move || own.keep_copies(&describe))?;
-        Ok(Archive { shared, thread: Mutex::new(Some(thread)) })
+        let shared = Arc::new(Shared {
+            group: group.to_owned(),
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            ended: Condvar::new(),
+        });
+        let end = End(shared.clone());
+        let keep_copies = move || end.0.keep_copies(&describe);
+        std::thread::Builder::new().name("rowen-archive".into()).spawn(keep_copies)?;
+        Ok(Archive { shared })
     }
 
     /// `command` changed the group.
@@ -77,14 +91,18 @@ impl Archive {
         self.shared.state.lock().trouble.take()
     }
 
-    /// Copies what was not copied yet, and ends.
+    /// Copies what was not copied yet, and ends. A copy that is late is left to its helper.
     pub fn close(&self) {
-        self.shared.state.lock().ending = true;
+        let mut state = self.shared.state.lock();
+        state.ending = true;
         self.shared.wake.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            log::warning("the archive of metadata ended in a panic");
+        let limit = if planted::is("archive_waited_for") { Duration::from_secs(3600) } else { LAST };
+        let deadline = Instant::now() + limit;
+        while !state.ended {
+            if self.shared.ended.wait_until(&mut state, deadline).timed_out() {
+                log::warning("the last copy of the metadata is late: whoever serves the group next makes it");
+                return;
+            }
         }
     }
 
@@ -92,17 +110,28 @@ impl Archive {
     pub fn retire(&self) {
         self.shared.state.lock().pending = None;
         self.close();
-        let settings = self.shared.state.lock().settings.clone();
-        if let Err(e) = archive::retire(&self.shared.group, &settings) {
+        let retention = (&self.shared.state.lock().settings).into();
+        if let Err(e) = archive::ask(Work::Retire { group: self.shared.group.clone(), retention }, LIMIT) {
             log::warning(format_args!("cannot archive the metadata of the removed group: {e}"));
         }
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.state.lock().ended = true;
+        self.0.ended.notify_all();
     }
 }
 
 impl Shared {
     fn keep_copies(&self, describe: &Describe) {
         // What an earlier server did not get to is no hurry.
-        let before = archive::backup_path(&self.group).metadata().map_or(0, |meta| meta.len());
+        let length = archive::ask(Work::Length { group: self.group.clone() }, LIMIT);
+        let before = length.map_or(0, u64::from);
         let mut earliest = Instant::now() + pace(before);
         let mut is_first = true;
         let mut last = None;
@@ -160,18 +189,13 @@ impl Shared {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let text = describe(Origin { description, host: archive::host_name(), time }).write();
         let digest = Digest::of(Document::substance(&text));
-        if last.is_none() {
-            *last = match std::fs::read_to_string(archive::backup_path(&self.group)) {
-                Ok(before) => Some(Digest::of(Document::substance(&before))),
-                // Not there, or not text: no copy that says the same.
-                Err(_) => None,
-            };
-        }
+        let length = text.len() as u64;
         if last.as_ref() != Some(&digest) {
-            archive::keep(&self.group, &text, settings)?;
+            let (group, retention) = (self.group.clone(), settings.into());
+            archive::ask(Work::Keep { group, text, unless_same: last.is_none(), retention }, LIMIT)?;
             *last = Some(digest);
         }
-        Ok(text.len() as u64)
+        Ok(length)
     }
 }
 

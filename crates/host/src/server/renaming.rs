@@ -9,9 +9,11 @@
 //! * RN3 The disks say which name holds. If it is the new one the other steps are done, else they are undone; each of them
 //!   can be done twice.
 
+use super::archive::LAST;
 use super::log;
+use crate::archive::{self, Work};
 use crate::export::nodes::Nodes;
-use crate::{archive, devices, keeper, paths, planted, settings};
+use crate::{devices, keeper, paths, planted, settings};
 use rowen_control::history::What;
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Failure, Result};
@@ -162,7 +164,8 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
         keeper::tell_name(to)?;
     }
     // The last copy of the metadata under the old name is history. It is no reason to stay half renamed.
-    if let Err(e) = archive::retire(from, &settings::load().unwrap_or_default().settings()) {
+    let retention = (&settings::load().unwrap_or_default().settings()).into();
+    if let Err(e) = archive::ask(Work::Retire { group: from.to_owned(), retention }, LAST) {
         log::warning(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
     }
     log::event(

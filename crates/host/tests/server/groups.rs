@@ -6,10 +6,9 @@ use super::Test;
 use super::volumes::{create_refusal, starts_with, write};
 use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, die_at, file, run, snapshot, wait_for};
 use rowen_control::protocol::{ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
-use rowen_control::settings::Settings;
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
-use rowen_host::{archive, server};
+use rowen_host::server;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -27,7 +26,6 @@ pub const TESTS: &[Test] = &[
     ("groups::nobody_finishes_a_rename_that_goes_on", nobody_finishes_a_rename_that_goes_on),
     ("groups::a_physical_volume_leaves_and_another_grows", a_physical_volume_leaves_and_another_grows),
     ("groups::limits_of_a_group_are_kept", limits_of_a_group_are_kept),
-    ("groups::copies_of_the_metadata_are_whole_and_bounded", copies_of_the_metadata_are_whole_and_bounded),
 ];
 
 fn a_running_group_grows() {
@@ -468,27 +466,4 @@ fn limits_of_a_group_are_kept() {
     change(GroupChange { max_pvs: Some(0), resizeable: Some(false), ..GroupChange::default() });
     let (_, message) = vg.refusal(Request::AddPv { paths: vec!["/x".into()] });
     assert_eq!(message, format!("Volume group {} is not resizeable.", vg.name));
-}
-
-/// A1, A2 and A3.
-fn copies_of_the_metadata_are_whole_and_bounded() {
-    let group = format!("copies{}", std::process::id());
-    let mut settings = Settings { retain_days: 0, retain_min: 5, ..Settings::default() };
-    let newest = archive::backup_path(&group);
-    let text = |n: usize| format!("document {n}\n");
-    for n in 0..20 {
-        archive::keep(&group, &text(n), &settings).unwrap();
-        assert_eq!(fs::read_to_string(&newest).unwrap(), text(n));
-    }
-    let older = || -> Vec<String> {
-        archive::archived(&group).unwrap().iter().map(|path| fs::read_to_string(path).unwrap()).collect()
-    };
-    assert_eq!(older(), (14..19).map(text).collect::<Vec<_>>());
-    settings.retain_min = u64::MAX;
-    (20..140).for_each(|n| archive::keep(&group, &text(n), &settings).unwrap());
-    assert_eq!(older().len(), archive::MOST_FILES);
-    archive::retire(&group, &settings).unwrap();
-    assert!(!newest.exists());
-    assert_eq!(older().last(), Some(&text(139)));
-    archive::archived(&group).unwrap().iter().for_each(|path| fs::remove_file(path).unwrap());
 }

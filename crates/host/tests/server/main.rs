@@ -6,6 +6,7 @@
 // What a success holds cannot be shown: `expect_err` would need that.
 #![allow(clippy::unwrap_used, clippy::err_expect)]
 
+mod copies;
 mod devices;
 mod freezing;
 mod groups;
@@ -31,6 +32,7 @@ fn tests() -> Vec<Test> {
         devices::TESTS,
         freezing::TESTS,
         groups::TESTS,
+        copies::TESTS,
         history::TESTS,
         io::TESTS,
         life::TESTS,
