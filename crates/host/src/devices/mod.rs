@@ -28,5 +28,7 @@ mod udev;
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
-pub use scan::{GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, groups_under, probe, scan, scan_until};
+pub use scan::{
+    GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, groups_under, name_of, probe, scan, scan_until,
+};
 pub use udev::properties as udev_properties;

@@ -144,16 +144,28 @@ pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
     let notes: [fn(&str) -> Vec<PathBuf>; 2] = [members::read, members::read_joining];
     let is_noted = names::check_form(name).is_ok() && !planted::is("looks_everywhere");
     let mut known = Scan::default();
-    for paths in notes.iter().filter(|_| is_noted).map(|read| read(name)) {
-        for (path, found) in paths.iter().zip(look::look_at(&paths)?) {
-            known.pvs.extend(found.and_then(|found| found.pv(path)));
-        }
-        known.agree_on_names();
+    for read in notes.iter().filter(|_| is_noted) {
+        known.look_at(&read(name))?;
         if let Ok(group) = known.group(name) {
             return Ok(group);
         }
     }
     scan()?.group(name)
+}
+
+/// The name that the group has by its newest label. Its members are looked at where the server of a group of one of these names
+/// had them; where they are not all there, all devices are (H9).
+pub fn name_of(group: Uuid, names: &[&str]) -> Result<Option<String>, Error> {
+    for name in names.iter().filter(|_| !planted::is("renamed_anywhere")) {
+        let mut known = Scan::default();
+        known.look_at(&members::read(name))?;
+        if let Some(found) = known.name_of(group)
+            && known.group(found).is_ok()
+        {
+            return Ok(Some(found.to_owned()));
+        }
+    }
+    Ok(scan()?.name_of(group).map(str::to_owned))
 }
 
 /// The physical volume at `path`, if it is one.
@@ -232,6 +244,15 @@ impl Scan {
         let mut others: Vec<(PathBuf, u64)> = others.map(|(path, found)| (path.clone(), found.size)).collect();
         others.sort();
         Ok(others)
+    }
+
+    /// Takes up what is at these paths as well.
+    fn look_at(&mut self, paths: &[PathBuf]) -> Result<(), Error> {
+        for (path, found) in paths.iter().zip(look::look_at(paths)?) {
+            self.pvs.extend(found.and_then(|found| found.pv(path)));
+        }
+        self.agree_on_names();
+        Ok(())
     }
 
     /// A power cut while a group was renamed leaves labels of either name: the newest is right for all of its members.

@@ -119,8 +119,9 @@ impl Renaming {
 }
 
 /// Finishes what a server that was killed has left half renamed, if this group is one of the two names. Waits for a rename that
-/// goes on. Where the group's disks are not there it stays half renamed.
+/// goes on. Where the group's disks are not there it stays half renamed. An error, too, where the group has the other name now.
 pub fn settle(group: &str) -> Result<()> {
+    let mut is_renamed = false;
     for (from, to) in all().into_iter().filter(|(from, to)| from == group || to == group) {
         let failed = |e: &dyn std::fmt::Display| {
             let message =
@@ -140,17 +141,18 @@ pub fn settle(group: &str) -> Result<()> {
             renaming.end();
             continue;
         };
-        let scan = devices::scan()?;
-        match scan.name_of(note.group) {
+        match devices::name_of(note.group, &[&from, &to])? {
             None => continue,
             Some(name) if name == to || planted::is("new_name_holds") => {
                 complete(&from, &to, note.run_dir).map_err(|e| failed(&e))?;
+                is_renamed |= group == from;
             }
             Some(_) => sweep(&to, &paths::group_dir(&from)).map_err(|e| failed(&e))?,
         }
         renaming.end();
     }
-    Ok(())
+    // Nobody is to look for it on all devices, which can take long: its keeper starts a server of the new name.
+    if is_renamed { Err(devices::Error::NoGroup(group.to_owned()).into()) } else { Ok(()) }
 }
 
 /// What is left to do of a rename that the disks have.

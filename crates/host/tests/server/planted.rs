@@ -18,6 +18,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("H8", "looks_at_volumes", "stacks::a_loop_device_over_a_file_on_a_volume_is_not_looked_at"),
     ("H9", "looks_everywhere", "stacks::a_device_that_hangs_keeps_no_server_from_coming_back"),
     ("H9", "joining_unread", "stacks::a_device_that_hangs_keeps_no_server_from_what_joined"),
+    ("H9", "renamed_anywhere", "stacks::a_hanging_device_keeps_no_renamed_group_away"),
     ("H10", "asks_the_late", "stacks::a_device_that_hangs_is_refused"),
     ("H10", "asks_no_other", "freezing::a_request_that_no_helper_has_read_is_another_helpers"),
     ("H11", "not_noted", "stacks::two_groups_do_not_take_each_others_volumes_at_once"),

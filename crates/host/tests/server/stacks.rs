@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 pub const TESTS: &[Test] = &[
     ("stacks::a_device_that_hangs_keeps_no_server_from_coming_back", a_hanging_device_keeps_no_server_away),
     ("stacks::a_device_that_hangs_keeps_no_server_from_what_joined", a_hanging_device_keeps_no_server_from_what_joined),
+    ("stacks::a_hanging_device_keeps_no_renamed_group_away", a_hanging_device_keeps_no_renamed_group_away),
     ("stacks::a_loop_device_over_a_file_on_a_volume_is_not_looked_at", a_loop_device_on_a_volume_is_not_looked_at),
     ("stacks::a_group_on_another_groups_volume_comes_back", a_group_on_another_groups_volume_comes_back),
     ("stacks::a_group_is_not_extended_onto_its_own_volume", a_group_is_not_extended_onto_its_own_volume),
@@ -98,6 +99,34 @@ fn a_hanging_device_keeps_no_server_from_what_joined() {
     assert_eq!(devices::members::read(&vg.name).len(), 2);
     assert!(!paths::joining_in(&paths::group_dir(&vg.name)).exists());
     devices::file::forget(&node).unwrap();
+}
+
+/// H9: the server is killed while it gives its group another name.
+fn a_hanging_device_keeps_no_renamed_group_away() {
+    for step in ["names made", "disks renamed", "directory moved"] {
+        let (hangs, mut vg) = (Vg::make(&[64 * MIB]), Vg::make(&[64 * MIB]));
+        let node = hangs.create("lv", VolumeKind::Thin, 16 * MIB, true);
+        vg.create("lv", VolumeKind::Thin, 16 * MIB, true);
+        let pause = Pause::at(step);
+        let (from, to) = (vg.name.clone(), format!("{}x", vg.name));
+        let request = Request::RenameGroup { to: to.clone() };
+        let (group, request) = (from.clone(), request);
+        let command = std::thread::spawn(move || {
+            let mut client = server::ensure_running(&group).unwrap();
+            client.ask(&request, &mut |_| {})
+        });
+        let dead = pause.wait();
+        devices::file::remember(uuids::fresh(), &node).unwrap();
+        let stopped = Stopped::all_of(&hangs);
+        kill(dead, Signal::KILL);
+        drop(pause);
+        vg.name = if step == "names made" { from } else { to };
+        wait_for("a successor", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+        drop(stopped);
+        let _answer = command.join().unwrap();
+        assert_ne!(vg.server(), dead);
+        devices::file::forget(&node).unwrap();
+    }
 }
 
 /// A server that waits a second for a device.
