@@ -6,6 +6,7 @@ mod attacks;
 mod autoextend;
 mod bad_input;
 mod callers;
+mod containers;
 mod diff;
 mod endpoint;
 mod filesystems;

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Major number of loop devices (Documentation/admin-guide/devices.txt).
-const LOOP_MAJOR: u32 = 7;
+pub const LOOP_MAJOR: u32 = 7;
 const NODE_MODE: Mode = Mode::from_raw_mode(0o660);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 /// Debian's and everybody's group `disk`, when /etc/group does not say otherwise.

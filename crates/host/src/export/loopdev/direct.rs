@@ -2,6 +2,7 @@
 
 use super::LoopDevice;
 use crate::export::error::{Doing, Error, Result};
+use crate::export::nodes::LOOP_MAJOR;
 use crate::export::usage;
 use rustix::fs::{Mode, OFlags};
 use std::fs;
@@ -114,6 +115,7 @@ pub fn attach(file: &Path, sector: u32, read_only: bool) -> Result<LoopDevice> {
         // SAFETY: LOOP_CTL_GET_FREE takes no argument.
         let number = unsafe { ioctl(&control, LOOP_CTL_GET_FREE, 0) }.doing(|| "find a free loop device".into())?;
         let device = LoopDevice { number: number as u32 };
+        make_node(device).doing(|| format!("make {}", device.path().display()))?;
         match bind(device, &backing, file, sector) {
             Ok(()) => {
                 return set_up(device, read_only).map(|()| device).inspect_err(|_| {
@@ -129,6 +131,19 @@ pub fn attach(file: &Path, sector: u32, read_only: bool) -> Result<LoopDevice> {
         doing: format!("attach a loop device to {}", file.display()),
         source: io::Error::new(io::ErrorKind::ResourceBusy, "others took every free one first; try again"),
     })
+}
+
+/// Where nobody makes nodes, as in a container with a `/dev` of its own, a device that is new to it has none.
+fn make_node(device: LoopDevice) -> io::Result<()> {
+    use rustix::fs::{CWD, FileType, makedev, mknodat};
+    if device.path().exists() {
+        return Ok(());
+    }
+    let number = makedev(LOOP_MAJOR, device.number);
+    match mknodat(CWD, device.path(), FileType::BlockDevice, Mode::RUSR | Mode::WUSR, number) {
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        made => Ok(made?),
+    }
 }
 
 fn bind(device: LoopDevice, backing: &OwnedFd, file: &Path, sector: u32) -> io::Result<()> {
