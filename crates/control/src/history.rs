@@ -7,6 +7,7 @@
 //! The order of lines is the order in which things were done. Times are for people: a clock may jump.
 
 use crate::names;
+use rowen_engine::planted;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -217,6 +218,7 @@ pub fn read<L: Line>(bytes: &[u8]) -> Read<L> {
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match understand(line) {
             Some(line) => read.lines.push(line),
+            None if planted::is("damaged_line_ends") => break,
             None => read.damaged += 1,
         }
     }

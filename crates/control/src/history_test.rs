@@ -111,3 +111,8 @@ fn each_kind_of_event_has_a_word_of_its_own() {
     let words: std::collections::BTreeSet<_> = What::ALL.iter().map(|what| what.word()).collect();
     assert_eq!(words.len(), What::ALL.len());
 }
+
+#[test]
+fn a_damaged_line_that_costs_others_is_found() {
+    rowen_engine::planted::must_be_found("damaged_line_ends", a_damaged_line_costs_itself_only);
+}

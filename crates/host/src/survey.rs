@@ -96,6 +96,9 @@ fn ask_for_io(group: &str, deadline: Instant) -> IoSeen {
 /// The same, as deep as it is wanted.
 pub fn look(wanted: &[String], depth: Depth) -> Survey {
     let limit = if planted::is("waits_to_know") { Duration::from_secs(3600) } else { LIMIT };
+    if planted::is("look_leaves_traces") {
+        wanted.iter().for_each(|name| drop(std::fs::write(paths::group_dir(name).join("looked"), "")));
+    }
     let deadline = Instant::now() + limit;
     let (say, hear) = mpsc::channel();
     let mut seen: BTreeMap<String, Seen> = BTreeMap::new();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::protocol::{Filling, HeldVolume, PvStatus, StatusReport};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 
 const KEEPER: KeeperSeen = KeeperSeen {
@@ -292,4 +293,9 @@ fn names_of_fields_stay() {
 fn all_states_are_all() {
     assert!(State::ALL.iter().enumerate().all(|(at, state)| *state as usize == at));
     assert_eq!(State::ALL.len(), State::OtherVersion as usize + 1);
+}
+
+#[test]
+fn a_group_that_is_called_healthy_and_is_not_is_found() {
+    must_be_found("unwell_is_healthy", a_stopped_group_says_why);
 }

@@ -152,7 +152,9 @@ impl Recorder {
                 Err(e) => {
                     // The line that tells of the gap is not one that was lost.
                     let own = u64::from(lost > 0);
-                    self.state.lock().lost += lost + lines.len() as u64 - own;
+                    if !planted::is("losses_untold") {
+                        self.state.lock().lost += lost + lines.len() as u64 - own;
+                    }
                     let why = format!("WARNING: History of the volume group cannot be kept: {e}.");
                     if why != told {
                         log::warning(&why);

@@ -115,7 +115,7 @@ impl Watched {
 /// What a thread in this state (proc(5)) does that has had so many ticks meanwhile.
 fn judge(state: char, ticks: u64) -> Doing {
     match state {
-        'D' => Doing::WaitsInKernel,
+        'D' if !rowen_engine::planted::is("ends_in_kernel") => Doing::WaitsInKernel,
         'R' if ticks == 0 => Doing::HasNoTime,
         _ => Doing::IsWedged,
     }

@@ -19,3 +19,8 @@ fn what_another_process_would_wait_for_is_no_reason_to_end() {
     assert_eq!(judge('R', 0), Doing::HasNoTime);
     assert_eq!((judge('R', 5), judge('S', 0)), (Doing::IsWedged, Doing::IsWedged));
 }
+
+#[test]
+fn a_worker_in_the_kernel_that_is_ended_is_found() {
+    rowen_engine::planted::must_be_found("ends_in_kernel", what_another_process_would_wait_for_is_no_reason_to_end);
+}

@@ -44,6 +44,8 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),
     ("HS1", "history_waited_for", "history::nobody_waits_for_the_history"),
     ("HS2", "history_unbounded", "history::files_are_bounded"),
+    ("HS5", "losses_untold", "history::what_is_not_ours_is_left_alone"),
+    ("ST2", "look_leaves_traces", "status::to_look_changes_nothing"),
     ("HS4", "history_by_links", "history::what_is_not_ours_is_left_alone"),
     ("H13", "counts_places", "usage::a_place_that_a_user_holds_is_no_use"),
     ("H13", "believes_sources", "usage::a_mount_that_names_a_volume_is_no_use"),
