@@ -193,7 +193,7 @@ fn from_wires(corpus: &mut Corpus) {
     }
     let outcomes = [
         Outcome::Ok,
-        Outcome::Hello { version: VERSION, group: "vg".into(), pid: 77 },
+        Outcome::Hello { version: VERSION, group: "vg".into(), pid: 77, notes: 1, oldest_notes: 1 },
         Outcome::Report(Box::new(report())),
         Outcome::Free { extents: 3 },
         Outcome::Status(Box::default()),

@@ -101,6 +101,17 @@ impl From<Trouble> for Failure {
 
 pub type Answer<T> = Result<T, Trouble>;
 
+/// What came of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upgraded {
+    /// No server runs.
+    NotRunning,
+    /// It can be done.
+    Tried,
+    /// Done. The volumes waited for so many milliseconds.
+    Done { pause: Option<u64> },
+}
+
 /// A sink of [`Outcome::Progress`] and [`Outcome::Notice`].
 pub type News<'a> = &'a mut dyn FnMut(Outcome);
 
@@ -149,6 +160,10 @@ pub trait Backend {
     fn listen(&mut self, at: Place) -> Answer<(String, Box<dyn Scrapes>)>;
     /// Waits.
     fn pause(&mut self, time: Duration);
+    /// The groups that have a server on this machine.
+    fn served_groups(&mut self) -> Vec<String>;
+    /// Replaces the server and the keeper of a group by this program; `check`: only tries whether that can be.
+    fn upgrade(&mut self, group: &str, check: bool) -> Answer<Upgraded>;
     /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// Verifies a group that nothing has open.

@@ -3,6 +3,7 @@
 
 use crate::backend::{
     Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, News, Place, Probe, PvFormat, Scrapes, Trouble,
+    Upgraded,
 };
 use crate::console::Console;
 use crate::session::no_group;
@@ -86,6 +87,8 @@ pub struct Fake {
     pub bundle: BTreeMap<String, String>,
     /// Formats of physical volumes.
     pub formats: Vec<PvFormat>,
+    /// Groups whose server cannot be replaced.
+    pub not_upgraded: Vec<String>,
 }
 
 /// The smallest physical volume, in bytes.
@@ -376,6 +379,22 @@ impl Backend for Fake {
         self.pauses.push(time);
         if let Some(between) = self.between {
             between(self);
+        }
+    }
+
+    fn served_groups(&mut self) -> Vec<String> {
+        self.groups.keys().cloned().collect()
+    }
+
+    fn upgrade(&mut self, group: &str, check: bool) -> Answer<Upgraded> {
+        if self.not_upgraded.iter().any(|name| name == group) {
+            let message = format!("Volume group \"{group}\" is not upgraded: it was told to fail.");
+            return Err(Trouble::other(ErrorKind::Internal, message));
+        }
+        match (self.groups.contains_key(group), check) {
+            (false, _) => Err(Trouble::other(ErrorKind::NotFound, no_group(group))),
+            (true, true) => Ok(Upgraded::Tried),
+            (true, false) => Ok(Upgraded::Done { pause: Some(40) }),
         }
     }
 

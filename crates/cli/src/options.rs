@@ -336,6 +336,7 @@ options! {
     Cache None, "cache", Kind::Flag, "Tell which devices are there, as udev rules ask.";
     MakeNodes None, "mknodes", Kind::Flag, "Accepted for LVM's clients: nodes are always there.";
     ListGroup None, "listvg", Kind::Flag, "Show the group of the device.";
+    OnlyCheck None, "check", Kind::Flag, "Only say whether it can be done.";
     Unhealthy Some('x'), "unhealthy", Kind::Flag, "Only groups with which something is wrong.";
     Listen None, "listen", Kind::Text("systemd|[ADDRESS:]PORT"),
         "Answer HTTP there, until it is ended; a port alone is one of 127.0.0.1. systemd: at the socket that systemd hands over.";

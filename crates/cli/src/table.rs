@@ -4,7 +4,8 @@
 use crate::command::{Command, Operands};
 use crate::commands::{
     bundle, config, diff, display, documents, features, history, info, iostat, lvchange, lvconvert, lvcreate, lvremove,
-    lvrename, lvresize, metrics, own, pv, pv_edit, refused, reports, scans, status, top, tree, vg, vg_edit, vgcfg,
+    lvrename, lvresize, metrics, own, pv, pv_edit, refused, reports, scans, status, top, tree, upgrade, vg, vg_edit,
+    vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1158,6 +1159,19 @@ pub const COMMANDS: &[Command] = &[
             "once its disks are well; devices in use stay, and their requests wait meanwhile",
         )],
         run: own::clear,
+    },
+    Command {
+        name: "upgrade",
+        summary: "Replace running servers and their keepers by this version of the program, in service",
+        is_lvm: false,
+        forms: &["[ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[OnlyCheck],
+        examples: &[
+            ("rowen upgrade", "all groups that have a server on this machine; who uses volumes sees a short pause"),
+            ("rowen upgrade --check vg0", "changes nothing; exit code 5 if this program cannot take over"),
+        ],
+        run: upgrade::upgrade,
     },
     Command {
         name: "serve",

@@ -2,6 +2,7 @@
 
 use crate::backend::{
     Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, News, Place, Probe, PvFormat, Scrapes, Trouble,
+    Upgraded,
 };
 use crate::failure::exit;
 use crate::gather;
@@ -12,6 +13,7 @@ use rowen_control::status::{Depth, IoSeen, Survey};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
+use rowen_host::programs::Program;
 use rowen_host::{archive, helper, keeper, server, settings};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -174,6 +176,20 @@ impl Backend for Host {
 
     fn pause(&mut self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    fn served_groups(&mut self) -> Vec<String> {
+        server::served_groups()
+    }
+
+    fn upgrade(&mut self, group: &str, check: bool) -> Answer<Upgraded> {
+        let unknown = |e| Trouble::other(ErrorKind::Internal, format!("This program cannot be found: {e}."));
+        let program = Program::own().map_err(unknown)?;
+        match server::upgrade(group, &program, env!("CARGO_PKG_VERSION"), check).map_err(refused)? {
+            server::Upgraded::NotRunning => Ok(Upgraded::NotRunning),
+            server::Upgraded::Tried => Ok(Upgraded::Tried),
+            server::Upgraded::Done { pause } => Ok(Upgraded::Done { pause }),
+        }
     }
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {

@@ -96,6 +96,8 @@ events! {
     Ended "server-ended";
     /// A server ended while volumes are in use: a successor goes on.
     HandedOver "handed-over";
+    /// A server of another program has taken over.
+    Upgraded "upgraded";
     /// A server could not open the group, or not close it.
     Failed "server-failed";
     /// Nothing is written any more before the group is opened again.

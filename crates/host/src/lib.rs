@@ -16,6 +16,7 @@ pub mod paths;
 #[doc(hidden)]
 pub mod planted;
 mod processes;
+pub mod programs;
 pub mod reactor;
 pub mod server;
 pub mod settings;

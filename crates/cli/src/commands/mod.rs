@@ -31,6 +31,7 @@ pub mod scans;
 pub mod status;
 pub mod top;
 pub mod tree;
+pub mod upgrade;
 pub mod vg;
 pub mod vg_edit;
 pub mod vgcfg;

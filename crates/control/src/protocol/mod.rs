@@ -30,8 +30,18 @@ pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpe
 pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
 
-/// The version of this protocol; both sides must have the same.
-pub const VERSION: u32 = 9;
+/// The version of this protocol; both sides must have the same, but for its stable part.
+pub const VERSION: u32 = 10;
+
+/// The version of the protocol's stable part, by which a server is upgraded that speaks another version: [`Request::Hello`] and
+/// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames never change, but
+/// for fields with a default. A server of before version 10 does not know it.
+pub const STABLE: u32 = 0;
+
+/// The version of what a server leaves in the run directory for its successor (members, what joins, the boot, frozen filesystems,
+/// renames under way), and the oldest that this program understands.
+pub const NOTES: u32 = 1;
+pub const OLDEST_NOTES: u32 = 1;
 
 #[cfg(test)]
 #[path = "protocol_test.rs"]

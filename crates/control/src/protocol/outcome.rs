@@ -15,6 +15,11 @@ pub enum Outcome {
         version: u32,
         group: String,
         pid: u32,
+        /// What it leaves for its successor, and the oldest of these that it understands ([`NOTES`](super::NOTES)).
+        #[serde(default)]
+        notes: u32,
+        #[serde(default)]
+        oldest_notes: u32,
     },
     Ok,
     Report(Box<GroupReport>),

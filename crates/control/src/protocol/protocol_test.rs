@@ -49,6 +49,7 @@ fn frames_come_back_as_they_were_sent() {
         Request::Io,
         Request::Diff { old: Some("a".into()), new: "b".into(), from: Some(place()) },
         Request::Stop,
+        Request::Upgrade { to: "2".into() },
     ];
     let mut bytes = Vec::new();
     for request in &requests {
@@ -59,6 +60,29 @@ fn frames_come_back_as_they_were_sent() {
         assert_eq!(read_frame::<Request>(&mut from).unwrap().as_ref(), Some(request));
     }
     assert_eq!(read_frame::<Request>(&mut from).unwrap(), None);
+}
+
+/// What the stable part looks like never changes: programs of other versions read it.
+#[test]
+fn the_stable_part_is_what_it_always_was() {
+    let hello: Request = decode(br#"{"hello":{"version":0,"caller":{"command":"rowen upgrade"}}}"#).unwrap();
+    assert!(matches!(hello, Request::Hello { version: STABLE, .. }));
+    let upgrade: Request = decode(br#"{"upgrade":{"to":"1.2","more":1}}"#).unwrap();
+    assert_eq!(upgrade, Request::Upgrade { to: "1.2".into() });
+    let answers: [(&[u8], Outcome); 3] = [
+        (
+            br#"{"hello":{"version":12,"group":"vg","pid":7,"notes":1,"oldest_notes":1,"more":1}}"#,
+            Outcome::Hello { version: 12, group: "vg".into(), pid: 7, notes: 1, oldest_notes: 1 },
+        ),
+        (br#""hands-over""#, Outcome::HandsOver),
+        (
+            br#"{"error":{"kind":"in-use","message":"m"}}"#,
+            Outcome::Error { kind: ErrorKind::InUse, message: "m".into() },
+        ),
+    ];
+    for (bytes, outcome) in answers {
+        assert_eq!(decode::<Outcome>(bytes).unwrap(), outcome);
+    }
 }
 
 #[test]

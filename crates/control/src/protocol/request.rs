@@ -183,6 +183,13 @@ pub enum Request {
     /// Ends the server of a group that has stopped after a failed write, so that another one opens the group. Devices in use
     /// stay: their requests wait for the next server. Refused while the group has not stopped.
     Clear,
+    /// Ends the server, whose successor is ready, for an upgrade: answered by [`Outcome::HandsOver`]. Devices stay: their requests wait
+    /// for the successor. Of the protocol's stable part. Waits for changes under way, for a limited time.
+    Upgrade {
+        /// The version that takes over, for the log.
+        #[serde(default)]
+        to: String,
+    },
 }
 
 /// Whether a request looks, or changes something.
@@ -277,7 +284,7 @@ impl Request {
             Destroy { .. } => Traits { ends_server: true, ..Traits::CHANGE },
             Activate { .. } | Refresh { .. } => Traits::DEVICES,
             Deactivate { .. } | MakeNodes | Checkpoint => Traits { is_for_exported: true, ..Traits::DEVICES },
-            Stop | Clear => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
+            Stop | Clear | Upgrade { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
         }
     }
 }

@@ -11,6 +11,7 @@ pub struct Ending {
     destroyed: AtomicBool,
     renamed: AtomicBool,
     reopened: AtomicBool,
+    upgraded: AtomicBool,
     leaving: Mutex<Option<PvIndex>>,
 }
 
@@ -30,6 +31,12 @@ impl Ending {
     /// Another server is to open the group.
     pub(super) fn reopen(&self) {
         self.reopened.store(true, Ordering::SeqCst);
+        self.ask(false);
+    }
+
+    /// A successor of another version is ready.
+    pub(super) fn upgrade(&self) {
+        self.upgraded.store(true, Ordering::SeqCst);
         self.ask(false);
     }
 
@@ -56,6 +63,11 @@ impl Ending {
     /// Another server is to open the group.
     pub fn is_reopened(&self) -> bool {
         self.reopened.load(Ordering::SeqCst)
+    }
+
+    /// A successor of another version is ready.
+    pub fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::SeqCst)
     }
 
     /// The physical volume that is to be left out of the group.

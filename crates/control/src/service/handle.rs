@@ -7,10 +7,13 @@ use crate::protocol::{Caller, CheckOutcome, ErrorKind, Kind, Outcome, Request};
 use parking_lot::{Mutex, MutexGuard};
 use rowen_engine::planted;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often who waits for a turn asks what others wait for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long an upgrade waits for a change under way.
+const UPGRADE_WAITS: Duration = Duration::from_secs(20);
 
 /// One more, for as long as it lives.
 struct Counted<'a>(&'a AtomicU32);
@@ -85,13 +88,20 @@ impl Service {
     }
 
     /// The turn to change something. Where the journal waits for room, so does whoever has the turn: others are told.
-    fn turn(&self) -> Result<MutexGuard<'_, ()>> {
+    /// UP8: an upgrade waits for a limited time.
+    fn turn(&self, limit: Option<Duration>) -> Result<MutexGuard<'_, ()>> {
         if planted::is("changes_side_by_side") {
             return Ok(Box::leak(Box::new(Mutex::new(()))).lock());
         }
+        let begun = Instant::now();
         loop {
             if let Some(turn) = self.change.try_lock_for(LOOK) {
                 return Ok(turn);
+            }
+            if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                let message =
+                    format!("Another command changes volume group \"{}\": try again when it is done.", self.name);
+                return Err(Failure::new(ErrorKind::InUse, message));
             }
             self.group.has_room_for_records().map_err(|error| self.failure(&error, ""))?;
         }
@@ -100,7 +110,8 @@ impl Service {
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let traits = request.traits();
         // SV1: one change at a time; the order in which they come is the order in which they are done.
-        let change = (traits.kind == Kind::Change).then(|| self.turn()).transpose()?;
+        let limit = matches!(request, Request::Upgrade { .. }).then_some(UPGRADE_WAITS);
+        let change = (traits.kind == Kind::Change).then(|| self.turn(limit)).transpose()?;
         if change.is_some() {
             if self.ending.is_asked() {
                 return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
@@ -155,10 +166,15 @@ impl Service {
             Request::Destroy { force } => self.destroy(force),
             Request::Stop => self.stop(),
             Request::Clear => self.clear(),
+            Request::Upgrade { to } => self.upgrade(&to),
         }
     }
 
     fn check(&self, repair: bool) -> Result<Outcome> {
+        // The server ends: the next one verifies.
+        if self.ending.is_upgraded() {
+            return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
+        }
         let _counted = Counted::new(&self.checks);
         let group = self.group.clone();
         let report = self.run(async move {

@@ -2,8 +2,13 @@
 
 use super::failure::{Failure, Result};
 use super::state::Service;
+use crate::history::{What, clean};
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::PvIndex;
+use std::sync::atomic::Ordering;
+
+/// A version is no longer.
+const LONGEST_VERSION: usize = 64;
 
 impl Service {
     /// Removes the group from its physical volumes; afterwards the server ends.
@@ -42,6 +47,26 @@ impl Service {
         self.ending.reopen();
         self.announce_end();
         Ok(Outcome::Ok)
+    }
+
+    /// Ends the server, whose successor is ready: devices in use stay. Refused while a verification goes on, which may take hours.
+    pub fn upgrade(&self, to: &str) -> Result<Outcome> {
+        let group = &self.name;
+        if let Err(error) = self.group.failed() {
+            let why = self.failure(&error, "").message;
+            let message =
+                format!("Volume group \"{group}\" has stopped ({why}): clear it first (rowen clear {group}).");
+            return Err(Failure::new(ErrorKind::Denied, message));
+        }
+        if self.checks.load(Ordering::SeqCst) > 0 {
+            let message = format!("Volume group \"{group}\" is being verified: try again when that is done.");
+            return Err(Failure::new(ErrorKind::InUse, message));
+        }
+        let to = clean(to, LONGEST_VERSION);
+        self.event(What::HandedOver, &format!("volume group \"{group}\" is being upgraded to Rowen {to}"));
+        self.ending.upgrade();
+        self.announce_end();
+        Ok(Outcome::HandsOver)
     }
 
     /// Makes everything that was acknowledged part of the metadata proper.

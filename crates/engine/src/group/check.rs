@@ -78,6 +78,12 @@ impl Group {
         Self::verify(disks, false).await
     }
 
+    /// Reads what a group is opened from, while another may have it open: its superblocks, its last checkpoint and its journal. Writes
+    /// nothing. Where it is open, that other may have written over a part meanwhile: what fails may be tried again.
+    pub async fn can_be_opened(disks: Arc<dyn Disks>) -> Result<()> {
+        look_at(disks, true).await.map(drop)
+    }
+
     /// Verifies everything as [`check`](Self::check) does, and writes bad copies of metadata anew from the good ones.
     pub async fn repair(disks: Arc<dyn Disks>) -> Result<CheckReport> {
         Self::verify(disks, true).await

@@ -352,11 +352,12 @@ impl Exports {
         .await
     }
 
-    /// Tells the keeper that this process ends on purpose, in its last moment: its successor is not one of a server that died.
-    pub async fn farewell(&self) -> Result<()> {
-        self.off_worker(|inner| {
+    /// Tells the keeper that this process ends on purpose, in its last moment, and since when it has read no requests: its successor
+    /// is not one of a server that died.
+    pub async fn farewell(&self, since: Instant) -> Result<()> {
+        self.off_worker(move |inner| {
             inner.leaving.store(true, Ordering::Release);
-            inner.with_keeper(keeper::Client::say_hand_over)
+            inner.with_keeper(|keeper| keeper.say_hand_over(Some(since)))
         })
         .await
     }

@@ -1,44 +1,85 @@
 //! A server's side of the keeper.
 
-use super::wire::{self, Entry, Message};
+use super::wire::{self, Entry, Message, Progress, Versions};
 use crate::paths;
 use crate::processes;
+use crate::programs::Program;
 use crate::sockets::{self, Reach};
 use rowen_control::status::KeeperSeen;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a keeper may take to answer a command: a rehearsal takes seconds at most.
+const ANSWERS: Duration = Duration::from_secs(10);
 
 /// A connection to the group's keeper. Dropped without [`Client::bye`] (as when the process dies), it makes the keeper
 /// start another server, provided that it keeps something. Calls block, for less than a millisecond.
 pub struct Client {
     group: String,
-    /// What to start keepers with.
-    program: PathBuf,
+    /// What to start keepers with; none: this program.
+    program: Option<PathBuf>,
     socket: OwnedFd,
     took_over: Cell<bool>,
+    /// What was kept when this process got ready to be a successor: for a keeper that has died when it takes over (UP2).
+    spare: RefCell<Vec<(Entry, OwnedFd)>>,
 }
 
 impl Client {
     /// Connects to the group's keeper, starting it first when there is none. From here on, this process is the server.
     pub fn connect_or_start(group: &str) -> io::Result<Client> {
-        Client::connect_or_start_by(&std::env::current_exe()?, group)
+        Client::find(None, group, false)
     }
 
     /// The same for a keeper (and servers started by it) of another program than this one: `program keeper VG` and
     /// `program serve VG`.
     pub fn connect_or_start_by(program: &Path, group: &str) -> io::Result<Client> {
-        Client::find(program, group, false)
+        Client::find(Some(program), group, false)
     }
 
-    fn find(program: &Path, group: &str, took_over: bool) -> io::Result<Client> {
+    /// A connection of a process that is to be the server once the present one has ended: it has copies of all that is kept.
+    pub(crate) fn prepare(group: &str) -> io::Result<Client> {
+        let (took_over, spare) = (Cell::new(false), RefCell::default());
+        let client = Client { group: group.into(), program: None, socket: connect(group)?, took_over, spare };
+        if !crate::planted::is("successor_without_copies") {
+            let held = client.held()?;
+            *client.spare.borrow_mut() = held;
+        }
+        Ok(client)
+    }
+
+    /// This process is ready to be the server but for the disks.
+    pub(crate) fn say_ready(&self) -> io::Result<()> {
+        self.ask(&Message::Ready, None)
+    }
+
+    /// The old server has ended: this process is the server from here on. A keeper that is gone is started again.
+    pub(crate) fn become_server(self) -> io::Result<Client> {
+        match self.say_serve() {
+            Err(e) if is_absent(&e) => {
+                let client = self.reconnect()?;
+                client.spare.replace(self.spare.take());
+                Ok(client)
+            }
+            said => said.map(|()| self),
+        }
+    }
+
+    /// Waits so long for the keeper's end: whether it is gone.
+    pub(crate) fn is_gone_within(&self, time: Duration) -> bool {
+        let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        poll(&mut polled, Some(&time)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn find(program: Option<&Path>, group: &str, took_over: bool) -> io::Result<Client> {
         let mut tries = 0;
         loop {
             match Client::connect_as_server(program, group, took_over) {
@@ -52,12 +93,13 @@ impl Client {
 
     /// A connection to the keeper that took this one's place, or to a new one.
     pub(crate) fn reconnect(&self) -> io::Result<Client> {
-        Client::find(&self.program, &self.group, self.took_over.get())
+        Client::find(self.program.as_deref(), &self.group, self.took_over.get())
     }
 
-    fn connect_as_server(program: &Path, group: &str, took_over: bool) -> io::Result<Client> {
-        let took_over = Cell::new(took_over);
-        let client = Client { group: group.into(), program: program.into(), socket: connect(group)?, took_over };
+    fn connect_as_server(program: Option<&Path>, group: &str, took_over: bool) -> io::Result<Client> {
+        let (took_over, spare) = (Cell::new(took_over), RefCell::default());
+        let program = program.map(Path::to_owned);
+        let client = Client { group: group.into(), program, socket: connect(group)?, took_over, spare };
         client.say_serve()?;
         Ok(client)
     }
@@ -75,6 +117,19 @@ impl Client {
 
     /// Everything that is kept, with descriptors of our own.
     pub fn held(&self) -> io::Result<Vec<(Entry, OwnedFd)>> {
+        let spare = self.spare.take();
+        match self.list() {
+            Err(e) if is_absent(&e) && !spare.is_empty() => Ok(spare),
+            // A keeper that was started again keeps nothing yet.
+            Ok(listed) if listed.is_empty() => {
+                spare.iter().try_for_each(|(entry, fd)| self.hold(entry, fd.as_fd()))?;
+                Ok(spare)
+            }
+            listed => listed,
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<(Entry, OwnedFd)>> {
         wire::send(&self.socket, &Message::List, None, SendFlags::empty())?;
         let mut held = Vec::new();
         loop {
@@ -107,9 +162,10 @@ impl Client {
     }
 
     /// This process ends on purpose, and its successor goes on. For its last moment: a keeper of an earlier version takes it for
-    /// the end.
-    pub(crate) fn say_hand_over(&self) -> io::Result<()> {
-        self.ask(&Message::HandOver, None)
+    /// the end. It has read no requests since then.
+    pub(crate) fn say_hand_over(&self, since: Option<Instant>) -> io::Result<()> {
+        let paused = since.map(|since| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
+        self.ask(&Message::HandOver { paused }, None)
     }
 
     pub(crate) fn say_bye(&self) -> io::Result<()> {
@@ -124,17 +180,82 @@ impl Client {
     }
 
     fn ask(&self, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        wire::send(&self.socket, message, fd, SendFlags::empty())?;
-        match self.answer()? {
-            (Message::Done, _) => Ok(()),
-            (Message::Refused(why), _) => Err(io::Error::other(why)),
-            (other, _) => Err(unexpected(&other)),
+        match converse(&self.socket, message, fd)? {
+            Message::Done => Ok(()),
+            Message::Refused(why) => Err(io::Error::other(why)),
+            other => Err(unexpected(&other)),
         }
     }
 
     fn answer(&self) -> io::Result<(Message, Option<OwnedFd>)> {
-        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "the keeper ended");
-        wire::receive(self.socket.as_fd(), RecvFlags::empty())?.ok_or_else(gone)
+        answer(&self.socket)
+    }
+}
+
+fn answer(socket: &OwnedFd) -> io::Result<(Message, Option<OwnedFd>)> {
+    let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "the keeper ended");
+    wire::receive(socket.as_fd(), RecvFlags::empty())?.ok_or_else(gone)
+}
+
+fn converse(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<Message> {
+    wire::send(socket, message, fd, SendFlags::empty())?;
+    Ok(answer(socket)?.0)
+}
+
+/// A command's connection to the keeper, for an upgrade. Dropped while the old server serves, it ends the upgrade.
+pub struct Upgrader {
+    socket: OwnedFd,
+}
+
+impl Upgrader {
+    /// None: the group has no keeper.
+    pub fn connect(group: &str) -> io::Result<Option<Upgrader>> {
+        match connect(group) {
+            Ok(socket) => {
+                rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(ANSWERS))?;
+                Ok(Some(Upgrader { socket }))
+            }
+            Err(e) if is_absent(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The keeper's process.
+    pub fn process(&self) -> Option<u32> {
+        sockets::peer(&self.socket)
+    }
+
+    /// Which versions the keeper speaks; none: it is of a version that knows no upgrade, and has ended this connection.
+    pub fn versions(&self) -> io::Result<Option<Versions>> {
+        match converse(&self.socket, &Message::Versions, None) {
+            Ok(Message::Speaks(versions)) => Ok(Some(versions)),
+            Ok(Message::Refused(_)) => Ok(None),
+            Ok(other) => Err(unexpected(&other)),
+            Err(e) if is_absent(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// That program is to take the place of the keeper's and of the server's. An error: nothing was begun, and why.
+    pub fn begin(&self, program: &Program) -> io::Result<()> {
+        match converse(&self.socket, &Message::Upgrade(Versions::OWN), Some(program.as_fd()))? {
+            Message::Done => Ok(()),
+            Message::Refused(why) => Err(io::Error::other(why)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> io::Result<Progress> {
+        match converse(&self.socket, &Message::Progress, None)? {
+            Message::Upgrading(progress) => Ok(progress),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// It is not to be, if the old server still serves.
+    pub fn abandon(&self) -> io::Result<()> {
+        converse(&self.socket, &Message::Abandon, None).map(drop)
     }
 }
 
@@ -187,8 +308,8 @@ fn logged(group: &str) -> Option<u32> {
 /// know.
 pub(crate) fn tell_name(group: &str) -> io::Result<()> {
     let told = connect(group).and_then(|socket| {
-        let (program, took_over) = (PathBuf::new(), Cell::new(false));
-        let client = Client { group: group.into(), program, socket, took_over };
+        let (took_over, spare) = (Cell::new(false), RefCell::default());
+        let client = Client { group: group.into(), program: None, socket, took_over, spare };
         client.rename(group)
     });
     match told {
@@ -208,9 +329,21 @@ fn connect(group: &str) -> io::Result<OwnedFd> {
 }
 
 /// Starts `rowen keeper VG`, which returns once its daemon takes connections.
-fn start(program: &Path, group: &str) -> io::Result<()> {
+fn start(program: Option<&Path>, group: &str) -> io::Result<()> {
     paths::make_private_dir(&paths::group_dir(group))?;
-    let started = Command::new(program).arg("keeper").arg(group).stdin(Stdio::null()).stdout(Stdio::null()).output()?;
+    // Not by name: an upgrade may have put another version there.
+    let own = Program::own()?;
+    let (program, mut command) = match program {
+        Some(path) => (path.to_owned(), Command::new(path)),
+        None => (own.path(), own.command()),
+    };
+    let started = command
+        .env_remove(super::SUCCESSOR)
+        .arg("keeper")
+        .arg(group)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()?;
     if started.status.success() {
         return Ok(());
     }

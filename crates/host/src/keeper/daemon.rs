@@ -1,21 +1,23 @@
 //! The keeper's process: one thread, one poll loop.
 
+use super::child::Child;
+use super::handing;
 use super::log::Log;
 use super::restart::Restarts;
-use super::wire::{self, Entry, Message};
+use super::upgrade::{Next, Upgrade};
+use super::wire::{self, Entry, Message, Progress, Versions};
+use crate::programs::{self, Program};
 use crate::sockets::Reach;
 use crate::{harden, journal, paths, planted};
 use rowen_control::status::KeeperTold;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Connections at a time: a server, its watch, their successors.
@@ -30,6 +32,13 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// `rowen keeper VG`: returns the exit code once the daemon takes connections (0, also when there is one already) or has
 /// failed to (1, with a sentence on stderr). The daemon itself does not return. Must be called before any thread is started.
 pub fn main(group: &str) -> i32 {
+    programs::take_name();
+    if let Some(given) = handing::given() {
+        return match Keeper::resume(group, given) {
+            Ok(keeper) => keeper.run(),
+            Err(code) => code,
+        };
+    }
     match start(group) {
         Ok(()) => 0,
         Err(e) => {
@@ -111,43 +120,48 @@ fn become_daemon() -> io::Result<()> {
     Ok(())
 }
 
-struct Peer {
-    socket: OwnedFd,
-    serves: bool,
+pub(super) struct Peer {
+    pub(super) socket: OwnedFd,
+    pub(super) serves: bool,
+    /// It asked for the upgrade.
+    pub(super) upgrades: bool,
 }
 
-struct Keeper {
-    group: String,
-    /// The program to start servers with, as it was found when this process started: an upgrade replaces it in place.
-    program: PathBuf,
-    listener: OwnedFd,
-    held: Vec<(Entry, OwnedFd)>,
-    peers: Vec<Peer>,
-    restarts: Restarts,
+pub(super) struct Keeper {
+    pub(super) group: String,
+    /// The program to start servers with: this one, whatever is at its path.
+    pub(super) program: Program,
+    pub(super) listener: OwnedFd,
+    pub(super) held: Vec<(Entry, OwnedFd)>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) restarts: Restarts,
     /// Servers that this process has started.
-    started: u64,
+    pub(super) started: u64,
     /// Servers that ended without having been told to, or did not begin to serve.
-    deaths: u64,
+    pub(super) deaths: u64,
     /// The server said that it ends and leaves to its successor what is kept.
-    is_handed_over: bool,
-    /// A server of ours, until it has ended, and what becomes readable then.
-    child: Option<Child>,
-    child_end: Option<OwnedFd>,
-    start_at: Option<Instant>,
+    pub(super) is_handed_over: bool,
+    /// For how long it had not read any requests then, and when it said so.
+    pub(super) paused_at: Option<(u64, Instant)>,
+    /// A server of ours, until it has ended.
+    pub(super) child: Option<Child>,
+    /// Others of ours, which only are to end.
+    pub(super) leftover: Vec<Child>,
+    pub(super) start_at: Option<Instant>,
     /// The next server starts as soon as the last one's process is gone.
     is_due: bool,
     leaving: bool,
-    log: Log,
-    lock: File,
+    pub(super) log: Log,
+    pub(super) lock: File,
+    /// An upgrade under way, what this process is about to become for it, and how far it is.
+    pub(super) upgrade: Option<Upgrade>,
+    pub(super) next: Option<Next>,
+    pub(super) progress: Progress,
 }
 
 impl Keeper {
     fn new(group: &str, lock: File) -> io::Result<Keeper> {
-        journal::of_group(group);
         let mut log = Log::open(&super::log_path(group))?;
-        for refused in harden::harden() {
-            log.warn(&refused);
-        }
         let path = super::socket_path(group);
         // Whoever made it is gone: the lock is ours.
         match std::fs::remove_file(&path) {
@@ -163,9 +177,18 @@ impl Keeper {
         bound?;
         rustix::net::listen(&listener, MAX_PEERS as i32)?;
         log.say(&format!("keeper of {group} started, process {}", std::process::id()));
-        Ok(Keeper {
+        Ok(Keeper::made(group, Program::own()?, listener, log, lock))
+    }
+
+    /// One that keeps nothing and has nobody.
+    pub(super) fn made(group: &str, program: Program, listener: OwnedFd, mut log: Log, lock: File) -> Keeper {
+        journal::of_group(group);
+        for refused in harden::harden() {
+            log.warn(&refused);
+        }
+        Keeper {
             group: group.into(),
-            program: std::env::current_exe()?,
+            program,
             listener,
             held: Vec::new(),
             peers: Vec::new(),
@@ -173,17 +196,21 @@ impl Keeper {
             started: 0,
             deaths: 0,
             is_handed_over: false,
+            paused_at: None,
             child: None,
-            child_end: None,
+            leftover: Vec::new(),
             start_at: None,
             is_due: false,
             leaving: false,
             log,
             lock,
-        })
+            upgrade: None,
+            next: None,
+            progress: Progress::default(),
+        }
     }
 
-    fn run(mut self) -> i32 {
+    pub(super) fn run(mut self) -> i32 {
         // The starter connects next; a keeper that nobody ever connects to is not needed.
         let lonely_until = Instant::now() + Duration::from_secs(30);
         loop {
@@ -191,7 +218,8 @@ impl Keeper {
                 self.log.warn(&format!("polling failed: {e}"));
                 std::thread::sleep(Duration::from_millis(100));
             }
-            let idle = self.held.is_empty() && self.peers.is_empty() && self.child.is_none();
+            let is_upgraded = self.upgrade.is_some();
+            let idle = self.held.is_empty() && self.peers.is_empty() && self.child.is_none() && !is_upgraded;
             if planted::is("keeper_stays") {
                 continue;
             }
@@ -215,6 +243,8 @@ impl Keeper {
             self.hear(at);
         }
         self.look_after_child();
+        self.look_after_upgrade();
+        self.become_next();
         if self.start_at.is_some_and(|at| at <= Instant::now()) {
             self.start_at = None;
             self.start_server();
@@ -225,13 +255,14 @@ impl Keeper {
     /// Waits until something is to be done. Which of the listener and the peers have something to say.
     fn wait(&self) -> io::Result<Vec<bool>> {
         let sockets = std::iter::once(&self.listener).chain(self.peers.iter().map(|peer| &peer.socket));
-        let watched = sockets.chain(&self.child_end);
+        let child_end = self.child.as_ref().and_then(|child| child.end.as_ref());
+        let watched = sockets.chain(child_end).chain(self.successor_end());
         let mut polled: Vec<_> = watched.map(|one| PollFd::new(one, PollFlags::IN)).collect();
         let mut pause = Duration::from_secs(10);
-        if self.child.is_some() && self.child_end.is_none() {
+        if self.child.as_ref().is_some_and(|child| child.end.is_none()) {
             pause = if self.is_served() { Duration::from_secs(1) } else { LOOK_AFTER };
         }
-        if let Some(at) = self.start_at {
+        for at in [self.start_at, self.upgrade_due()].into_iter().flatten() {
             pause = pause.min(at.saturating_duration_since(Instant::now()));
         }
         let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
@@ -248,7 +279,7 @@ impl Keeper {
         };
         match rustix::net::sockopt::socket_peercred(&socket) {
             Ok(peer) if peer.uid.is_root() && self.peers.len() < MAX_PEERS => {
-                self.peers.push(Peer { socket, serves: false });
+                self.peers.push(Peer { socket, serves: false, upgrades: false });
             }
             Ok(peer) if peer.uid.is_root() => self.log.say("a connection was refused: there are too many"),
             Ok(peer) => self.log.say(&format!("a connection of user {} was refused", peer.uid.as_raw())),
@@ -256,7 +287,7 @@ impl Keeper {
         }
     }
 
-    fn is_served(&self) -> bool {
+    pub(super) fn is_served(&self) -> bool {
         self.peers.iter().any(|peer| peer.serves)
     }
 
@@ -316,10 +347,23 @@ impl Keeper {
                 self.restarts.forgive();
                 Message::Done
             }
-            (Message::HandOver, _) => {
+            (Message::HandOver { paused }, _) => {
                 self.is_handed_over = true;
+                self.paused_at = paused.map(|paused| (paused, Instant::now()));
                 Message::Done
             }
+            (Message::Versions, _) if planted::is("knows_no_upgrade") => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "that is no message of a server or keeper"));
+            }
+            (Message::Versions, _) => Message::Speaks(Versions::OWN),
+            (Message::Upgrade(versions), Some(program)) => self.upgrade_to(at, versions, program),
+            (Message::Upgrade(_), None) => Message::Refused("no program came with it".into()),
+            (Message::Ready, _) => self.successor_ready(),
+            (Message::Abandon, _) => {
+                self.abandon();
+                Message::Done
+            }
+            (Message::Progress, _) => Message::Upgrading(self.progress.clone()),
             (Message::Bye, _) if self.held.is_empty() => {
                 self.leaving = true;
                 Message::Done
@@ -345,16 +389,21 @@ impl Keeper {
             self.restarts.took_over(Instant::now());
             self.log.say("it serves all that is kept");
         }
+        self.upgrade_serves(took_over);
     }
 
-    fn server_ended(&mut self, how: &str) {
+    pub(super) fn server_ended(&mut self, how: &str) {
         let is_planned = std::mem::take(&mut self.is_handed_over);
         if is_planned {
             self.log.say(how);
         } else {
             self.log.warn(how);
         }
-        if self.held.is_empty() || planted::is("no_successor") {
+        let was_upgraded = self.upgrade.is_some();
+        if self.upgrade_lost_server(is_planned) {
+            return;
+        }
+        if (self.held.is_empty() && !was_upgraded) || planted::is("no_successor") {
             return;
         }
         // Without its files no server finds anything again, and who waits for one would wait for ever.
@@ -385,52 +434,53 @@ impl Keeper {
         }
         if self.child.is_some() {
             // Its connection is gone and the process not yet: its last disk requests are being waited for.
-            self.is_due = self.child_end.is_some();
+            self.is_due = self.child.as_ref().is_some_and(|child| child.end.is_some());
             self.start_at = Some(Instant::now() + LOOK_AFTER);
             return;
         }
-        match self.spawn() {
+        match self.spawn(false) {
             Ok(child) => {
                 self.started += 1;
-                self.log.say(&format!("started a server, process {}", child.id()));
-                let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-                // Without it the child is looked after now and then.
-                self.child_end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+                self.log.say(&format!("started a server, process {}", child.number()));
                 self.child = Some(child);
             }
-            Err(e) => self.server_ended(&format!("cannot start {}: {e}", self.program.display())),
+            Err(e) => self.server_ended(&format!("cannot start {}: {e}", self.program.path().display())),
         }
     }
 
-    fn spawn(&self) -> io::Result<Child> {
+    pub(super) fn spawn(&self, is_successor: bool) -> io::Result<Child> {
         // Servers that fail for ever do not fill /run, and what they said last is there.
         let log = match journal::open(&paths::server_log(&self.group), paths::SERVER_LOG_BOUND) {
             // The directory has another name already, which a server that died in a rename could not tell: its successor will.
             Err(e) if e.kind() == io::ErrorKind::NotFound => File::options().append(true).open("/dev/null"),
             log => log,
         }?;
-        let mut command = Command::new(&self.program);
-        command.arg("serve").arg(&self.group).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        command.spawn()
+        let mut command = self.server_command();
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        if is_successor {
+            command.env(super::SUCCESSOR, "1");
+        }
+        let pid = i32::try_from(command.spawn()?.id()).ok();
+        pid.and_then(Child::of).ok_or_else(|| io::Error::other("it has no number"))
     }
 
     /// Takes note of the end of a server of ours. One that was never connected counts as failed, unless another serves.
     fn look_after_child(&mut self) {
-        let Some(child) = &mut self.child else { return };
-        match child.try_wait() {
+        let Some(child) = &self.child else { return };
+        match child.ended() {
             Ok(None) => {}
             Ok(Some(status)) => {
-                let pid = child.id();
-                (self.child, self.child_end) = (None, None);
+                let pid = child.number();
+                self.child = None;
                 if std::mem::take(&mut self.is_due) && self.start_at.is_some() {
                     self.start_at = Some(Instant::now());
                 }
-                if !self.is_served() && self.start_at.is_none() {
+                if !self.is_served() && self.start_at.is_none() && !self.has_successor() {
                     self.server_ended(&format!("the server, process {pid}, ended: {status}"));
                 }
             }
             Err(e) => {
-                (self.child, self.child_end) = (None, None);
+                self.child = None;
                 self.log.warn(&format!("the server's end cannot be waited for: {e}"));
             }
         }

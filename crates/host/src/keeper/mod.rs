@@ -16,16 +16,22 @@
 //!
 //! A server that finds its keeper gone starts another and has it keep everything again.
 
+mod child;
 mod client;
 mod daemon;
+mod handing;
 mod log;
 mod restart;
+mod upgrade;
 pub(crate) mod wire;
 
-pub use client::{Client, look};
+pub use client::{Client, Upgrader, look};
 pub(crate) use client::{is_absent, is_there, tell_name};
 pub use daemon::main;
-pub use wire::Entry;
+pub use wire::{Entry, Progress, Stage, Versions};
+
+/// Set in the environment of a server that is started beside one that serves, to take its place in an upgrade.
+pub(crate) const SUCCESSOR: &str = "ROWEN_SUCCESSOR";
 
 use crate::paths;
 use std::path::PathBuf;

@@ -64,6 +64,20 @@ impl Restarts {
         }
     }
 
+    /// The same, for another program that goes on.
+    pub fn noted(&self, now: Instant) -> (bool, u32, u32, Option<Duration>) {
+        let since = self.took_over.map(|since| now.saturating_duration_since(since));
+        (self.any, self.failures, self.never_served, since)
+    }
+
+    /// What another program noted.
+    pub fn of(noted: (bool, u32, u32, Option<Duration>), now: Instant) -> Restarts {
+        let (any, failures, never_served, since) = noted;
+        // Where the clock does not go back so far, it took over when the machine came up.
+        let took_over = since.map(|since| now.checked_sub(since).unwrap_or(now));
+        Restarts { any, failures, never_served, took_over }
+    }
+
     /// What the servers failed at is put right: the next one need not wait for it.
     pub fn forgive(&mut self) {
         (self.failures, self.never_served) = (0, 0);

@@ -8,6 +8,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
+use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,9 +17,104 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const MAX_MESSAGE: usize = 1024;
 /// The text of a server that has taken over.
 const TOOK_OVER: &str = "took over";
+/// A reason is cut to so many bytes, so that its message is not too long.
+const LONGEST_REASON: usize = 800;
+
+/// The version of these messages and of the state that a keeper hands to the next program ([`super::handing`]). Keepers from before
+/// it have none, and know no upgrade.
+pub const VERSION: u32 = 2;
+/// The oldest version that this program speaks as well.
+pub const OLDEST: u32 = 2;
+
+/// Which versions of something a program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    pub newest: u32,
+    pub oldest: u32,
+}
+
+impl Versions {
+    /// This program's.
+    pub const OWN: Versions = Versions { newest: VERSION, oldest: OLDEST };
+
+    /// Whether there is a version that both speak.
+    pub fn fit(self, other: Versions) -> bool {
+        self.oldest.max(other.oldest) <= self.newest.min(other.newest)
+    }
+
+    fn encode(self) -> String {
+        format!("newest={}\noldest={}", self.newest, self.oldest)
+    }
+
+    fn decode(text: &str) -> Option<Versions> {
+        Some(Versions { newest: number(text, "newest")?, oldest: number(text, "oldest")? })
+    }
+}
+
+/// A number of a text of lines `key=number`.
+fn number<T: std::str::FromStr>(text: &str, key: &str) -> Option<T> {
+    text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+}
+
+/// How far an upgrade is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// There was none.
+    #[default]
+    None,
+    /// The keeper is replaced, and the successor started. The old server serves.
+    Starting,
+    /// The successor waits for the old server's end.
+    Ready,
+    /// The old server has ended, and no other serves yet.
+    Taking,
+    /// The successor serves, and has not served for long.
+    Serving,
+    Done,
+    /// The old program goes on.
+    Failed,
+}
+
+impl Stage {
+    const ALL: [(Stage, &str); 7] = [
+        (Stage::None, "none"),
+        (Stage::Starting, "starting"),
+        (Stage::Ready, "ready"),
+        (Stage::Taking, "taking"),
+        (Stage::Serving, "serving"),
+        (Stage::Done, "done"),
+        (Stage::Failed, "failed"),
+    ];
+}
+
+/// What a keeper says of an upgrade, the one under way or the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    pub stage: Stage,
+    /// For so many milliseconds nothing was read from the volumes' devices, where the old server told when it stopped.
+    pub pause: Option<u64>,
+    /// Why it failed.
+    pub why: String,
+}
+
+impl Progress {
+    fn encode(&self) -> String {
+        let word = Stage::ALL.iter().find(|(stage, _)| *stage == self.stage).map_or("", |(_, word)| word);
+        let pause = self.pause.map_or(String::new(), |pause| format!("\npause={pause}"));
+        let end = (0..=self.why.len().min(LONGEST_REASON)).rev().find(|end| self.why.is_char_boundary(*end));
+        format!("{word}{pause}\nwhy={}", self.why[..end.unwrap_or(0)].replace('\n', " "))
+    }
+
+    fn decode(text: &str) -> Option<Progress> {
+        let word = text.split('\n').next()?;
+        let stage = Stage::ALL.iter().find(|(_, known)| *known == word)?.0;
+        let why = text.split('\n').find_map(|line| line.strip_prefix("why=")).unwrap_or_default();
+        Some(Progress { stage, pause: number(text, "pause"), why: why.to_owned() })
+    }
+}
 
 /// A volume's export, as its server describes it to itself for later.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Name of the mounted file: what identifies the export, whatever the volume is called.
     pub file: String,
@@ -71,8 +167,22 @@ pub enum Message {
     Tell,
     /// The group has this name from now on, and its directory has moved.
     Rename(String),
-    /// The server ends on purpose, and its successor goes on with what is kept: no death is counted.
-    HandOver,
+    /// The server ends on purpose, and its successor goes on with what is kept: no death is counted. It has read no requests
+    /// for so many milliseconds, if it says so.
+    HandOver {
+        paused: Option<u64>,
+    },
+    /// The sender wants to know which versions of these messages the keeper speaks.
+    Versions,
+    /// The program that comes with the message is to take the place of the keeper's and the server's. The sender's connection
+    /// stays; if it ends before the old server does, so does the upgrade. With it, what that program speaks.
+    Upgrade(Versions),
+    /// The sender is the successor in an upgrade: it is ready but for the disks.
+    Ready,
+    /// The upgrade is not to be, if the old server still serves.
+    Abandon,
+    /// Tell how far the upgrade is.
+    Progress,
     /// The server ends on purpose and nothing is active: the keeper ends too.
     Bye,
     // From the keeper.
@@ -81,6 +191,8 @@ pub enum Message {
     Held(Entry),
     Refused(String),
     Told(KeeperTold),
+    Speaks(Versions),
+    Upgrading(Progress),
 }
 
 fn encode_told(told: &KeeperTold) -> String {
@@ -88,7 +200,7 @@ fn encode_told(told: &KeeperTold) -> String {
 }
 
 fn decode_told(text: &str) -> Option<KeeperTold> {
-    let field = |key: &str| text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok());
+    let field = |key: &str| number(text, key);
     let started = field("started")?;
     // A keeper of an earlier version counts none by themselves.
     let deaths = field("deaths").unwrap_or(started);
@@ -105,12 +217,19 @@ impl Message {
             Message::List => ('L', String::new()),
             Message::Tell => ('T', String::new()),
             Message::Rename(group) => ('N', group.clone()),
-            Message::HandOver => ('O', String::new()),
+            Message::HandOver { paused } => ('O', paused.map_or(String::new(), |paused| format!("paused={paused}"))),
+            Message::Versions => ('V', String::new()),
+            Message::Upgrade(versions) => ('U', versions.encode()),
+            Message::Ready => ('Y', String::new()),
+            Message::Abandon => ('A', String::new()),
+            Message::Progress => ('P', String::new()),
             Message::Bye => ('B', String::new()),
             Message::Done => ('d', String::new()),
             Message::Held(entry) => ('h', entry.encode()),
             Message::Refused(why) => ('r', why.clone()),
             Message::Told(told) => ('t', encode_told(told)),
+            Message::Speaks(versions) => ('v', versions.encode()),
+            Message::Upgrading(progress) => ('u', progress.encode()),
         };
         format!("{letter}{text}").into_bytes()
     }
@@ -128,12 +247,19 @@ impl Message {
             'L' => Message::List,
             'T' => Message::Tell,
             'N' => Message::Rename(rest.into()),
-            'O' => Message::HandOver,
+            'O' => Message::HandOver { paused: number(rest, "paused") },
+            'V' => Message::Versions,
+            'U' => Message::Upgrade(Versions::decode(rest)?),
+            'Y' => Message::Ready,
+            'A' => Message::Abandon,
+            'P' => Message::Progress,
             'B' => Message::Bye,
             'd' => Message::Done,
             'h' => Message::Held(Entry::decode(rest)?),
             'r' => Message::Refused(rest.into()),
             't' => Message::Told(decode_told(rest)?),
+            'v' => Message::Speaks(Versions::decode(rest)?),
+            'u' => Message::Upgrading(Progress::decode(rest)?),
             _ => return None,
         })
     }
@@ -192,7 +318,16 @@ mod tests {
             Message::Tell,
             Message::Told(KeeperTold { started: 3, deaths: 1, failures: 2, held: 1 }),
             Message::Rename("other".into()),
-            Message::HandOver,
+            Message::HandOver { paused: None },
+            Message::HandOver { paused: Some(12) },
+            Message::Versions,
+            Message::Upgrade(Versions { newest: 4, oldest: 3 }),
+            Message::Ready,
+            Message::Abandon,
+            Message::Progress,
+            Message::Speaks(Versions::OWN),
+            Message::Upgrading(Progress { stage: Stage::Failed, pause: Some(7), why: "it ended".into() }),
+            Message::Upgrading(Progress::default()),
             Message::Bye,
             Message::Done,
             Message::Held(entry),
@@ -204,8 +339,31 @@ mod tests {
     }
 
     #[test]
+    fn a_long_reason_is_cut() {
+        let progress = Progress { stage: Stage::Failed, pause: None, why: "\u{e4}".repeat(1000) };
+        let bytes = Message::Upgrading(progress).encode();
+        assert!(bytes.len() <= MAX_MESSAGE && Message::decode(&bytes).is_some());
+    }
+
+    #[test]
+    fn versions_fit_that_have_one_in_common() {
+        let of = |oldest, newest| Versions { newest, oldest };
+        assert!(of(2, 2).fit(of(2, 3)) && of(2, 3).fit(of(3, 4)) && of(3, 4).fit(of(2, 3)));
+        assert!(!of(2, 2).fit(of(3, 4)) && !of(3, 4).fit(of(2, 2)));
+    }
+
+    #[test]
     fn what_is_no_message_is_refused() {
-        for bytes in [&b""[..], b"x", b"H", b"Hfile=a\nid=x\nname=b", b"Hfile=a\nid=1\nname=b\nloop=x", b"\xff"] {
+        for bytes in [
+            &b""[..],
+            b"x",
+            b"H",
+            b"Hfile=a\nid=x\nname=b",
+            b"Hfile=a\nid=1\nname=b\nloop=x",
+            b"\xff",
+            b"Unewest=2",
+            b"uso",
+        ] {
             assert_eq!(Message::decode(bytes), None, "{bytes:?}");
         }
     }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// The command that this process is carrying out; LVM's shell does one after the other.
 static CALLER: Mutex<Option<Caller>> = Mutex::new(None);
@@ -47,19 +48,44 @@ fn is_absence(error: &io::Error) -> bool {
     )
 }
 
+/// How long a server may take to answer an upgrade: it waits for changes under way.
+const UPGRADE_ANSWERS: Duration = Duration::from_secs(30);
+
+/// A connection that speaks the stable part of the protocol, to a server of whatever version.
+pub struct Stable(Client);
+
+impl Stable {
+    /// With the connection, which notes the server leaves, and which it understands.
+    pub fn connect(group: &str) -> Result<(Stable, u32, u32), ConnectError> {
+        let (client, greeting) = Client::greet(group, protocol::STABLE)?;
+        client.stream.set_read_timeout(Some(UPGRADE_ANSWERS)).map_err(ConnectError::Io)?;
+        match greeting {
+            Outcome::Hello { notes, oldest_notes, .. } => Ok((Stable(client), notes, oldest_notes)),
+            other => Err(ConnectError::Io(io::Error::other(format!("it answered {other:?}")))),
+        }
+    }
+
+    /// Carries out one request.
+    pub fn request(&mut self, request: &Request) -> io::Result<Outcome> {
+        self.0.request(request)
+    }
+}
+
 impl Client {
     /// Connects and agrees on the protocol's version.
     pub fn connect(group: &str) -> Result<Client, ConnectError> {
+        Client::greet(group, protocol::VERSION).map(|(client, _)| client)
+    }
+
+    fn greet(group: &str, version: u32) -> Result<(Client, Outcome), ConnectError> {
         let absent = |e: io::Error| if is_absence(&e) { ConnectError::NotRunning } else { ConnectError::Io(e) };
         let reach = Reach::of(paths::control_socket(group)).map_err(absent)?;
         let stream = UnixStream::connect(reach.path()).map_err(absent)?;
         let mut client = Client { group: group.to_owned(), stream };
-        match client
-            .request(&Request::Hello { version: protocol::VERSION, caller: CALLER.lock().clone().unwrap_or_default() })
-        {
+        match client.request(&Request::Hello { version, caller: CALLER.lock().clone().unwrap_or_default() }) {
             Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
             Ok(Outcome::Error { kind, message }) => Err(ConnectError::Refused { kind, message }),
-            Ok(_) => Ok(client),
+            Ok(greeting) => Ok((client, greeting)),
             Err(e) => Err(absent(e)),
         }
     }

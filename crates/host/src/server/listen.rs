@@ -199,6 +199,7 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     if !place.set_busy(true) {
         return protocol::write_frame(&mut writer, &too_late(group));
     }
+    let is_stable = matches!(first, Request::Hello { version: protocol::STABLE, .. });
     let (caller, greeting) = greet(first, group);
     let pid = sockets::peer(stream).unwrap_or(0);
     let caller = caller.map(|caller| Caller { pid, ..caller });
@@ -214,6 +215,10 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
         let Some(request) = next_request(stream)? else { return Ok(()) };
         if !place.set_busy(true) {
             return protocol::write_frame(&mut writer, &too_late(group));
+        }
+        if is_stable && !matches!(request, Request::Upgrade { .. }) {
+            let message = "The stable part of the control protocol does not have this request.".to_owned();
+            return protocol::write_frame(&mut writer, &Outcome::Error { kind: ErrorKind::Version, message });
         }
         let outcome = answer(handler, request, &caller, &mut |news| drop(protocol::write_frame(&mut writer, &news)));
         protocol::write_outcome(&mut writer, &outcome)?;
@@ -240,15 +245,16 @@ fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
 fn greet(first: Request, group: &str) -> (Option<Caller>, Outcome) {
     let refused = |kind, message| (None, Outcome::Error { kind, message });
     match first {
-        Request::Hello { version: protocol::VERSION, caller } => {
+        Request::Hello { version: protocol::VERSION | protocol::STABLE, caller } => {
             let (group, pid) = (group.to_owned(), std::process::id());
-            (Some(caller), Outcome::Hello { version: protocol::VERSION, group, pid })
+            let (notes, oldest_notes) = (protocol::NOTES, protocol::OLDEST_NOTES);
+            (Some(caller), Outcome::Hello { version: protocol::VERSION, group, pid, notes, oldest_notes })
         }
         Request::Hello { version, .. } => refused(
             ErrorKind::Version,
             format!(
                 "The server of volume group \"{group}\" speaks version {} of the control protocol and the command \
-                 version {version}; restart the server with this version of rowen.",
+                 version {version}; replace the server by this version of rowen: rowen upgrade {group}",
                 protocol::VERSION
             ),
         ),

@@ -53,6 +53,18 @@ impl Presence {
     }
 }
 
+/// Becomes the server of `group` once there is none; none: `wait`, which is called between two tries, says that it is not to be.
+pub fn take_when_free(group: &str, wait: impl Fn() -> bool) -> io::Result<Option<Presence>> {
+    loop {
+        if let Ok(presence) = Presence::take(group)? {
+            return Ok(Some(presence));
+        }
+        if !wait() {
+            return Ok(Presence::take(group)?.ok());
+        }
+    }
+}
+
 /// Held by a command while it starts a server: of several commands, one starts it and the others wait here.
 pub struct StartLock {
     _file: File,

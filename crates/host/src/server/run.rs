@@ -9,12 +9,12 @@ use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, log, recorder, renaming, systemd, watchdog};
+use super::{LAUNCHED_BY_COMMAND, log, recorder, renaming, successor, systemd, watchdog};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
-use crate::{archive, devices, harden, journal, keeper, paths, settings};
+use crate::{archive, devices, harden, journal, keeper, paths, programs, settings};
 use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
@@ -31,7 +31,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a killed predecessor's last writes may take.
 const PREDECESSOR: Duration = Duration::from_secs(10);
@@ -58,6 +58,8 @@ pub struct Options {
     pub record_io: Option<PathBuf>,
     /// Started by a command, which waits for a word on standard output.
     pub launched: bool,
+    /// Started by the keeper beside a server that serves, to take its place.
+    pub is_successor: bool,
     /// Told of steps of a start, of a rename and of a joining: a test ends the process there.
     pub reached: fn(&str),
 }
@@ -78,6 +80,7 @@ impl Options {
             idle: launched.then_some(idle),
             record_io: std::env::var_os("ROWEN_RECORD_IO").filter(|path| !path.is_empty()).map(PathBuf::from),
             launched,
+            is_successor: successor::is_one(),
             reached: |_| {},
         }
     }
@@ -85,6 +88,7 @@ impl Options {
 
 /// `rowen serve VG`: serves the group until it is told to end. Returns the exit code.
 pub fn main(options: &Options) -> u8 {
+    programs::take_name();
     journal::of_group(&options.group);
     let signals = match Signals::catch() {
         Ok(signals) => signals,
@@ -105,6 +109,10 @@ pub fn main(options: &Options) -> u8 {
             systemd::ready(&server.service.name);
             watchdog::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
+            if options.is_successor {
+                let (name, version) = (&server.service.name, env!("CARGO_PKG_VERSION"));
+                log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
+            }
             let ending = serve(&server, &listener, &signals, options);
             let code = finish(server, listener, ending);
             recorder::flush();
@@ -166,25 +174,21 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let mut steps = Steps::begin();
     renaming::settle(name)?;
     // First: a group that is not there leaves no directory behind.
-    let members = devices::find_group(name)?;
+    let mut members = devices::find_group(name)?;
     steps.done("devices found");
-    let presence = Presence::take(name).map_err(|e| internal("take the lock", name, e))?.map_err(|taken| {
-        let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-        Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
-    })?;
-    Recorder::start(name, members.uuid);
-    let loaded = settings::load().unwrap_or_else(|why| {
-        // Applications may be waiting for this server: a slip in a text file must not keep it from them.
-        why.lines().for_each(log::warning);
-        log::warning("the default settings are used");
-        Loaded::default()
-    });
-    loaded.warnings.iter().for_each(log::warning);
+    let loaded = load_settings();
     let settings = loaded.settings();
-    let pool = Arc::new(
-        Pool::start_alert(options.workers, processor_latency(settings.processor_latency))
-            .map_err(|e| internal("start the workers", name, e))?,
-    );
+    let latency = processor_latency(settings.processor_latency);
+    let (presence, pool, prepared) = if options.is_successor {
+        let ready = successor::await_end(name, options.workers, latency, &mut members, options.reached)?;
+        steps = Steps::begin();
+        (ready.presence, ready.pool, Some(ready.keeper))
+    } else {
+        let presence = become_the_server(name)?;
+        let pool = Pool::start_alert(options.workers, latency).map_err(|e| internal("start the workers", name, e))?;
+        (presence, Arc::new(pool), None)
+    };
+    Recorder::start(name, members.uuid);
     let same_boot = served_since_boot(name);
     steps.done("workers started");
     // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
@@ -209,7 +213,11 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
     steps.done("group opened");
     group.set_no_space_timeout(settings.no_space_timeout());
-    let keeper = keeper::Client::connect_or_start(name).map_err(|e| internal("reach the keeper", name, e))?;
+    let keeper = match prepared {
+        Some(keeper) => keeper.become_server(),
+        None => keeper::Client::connect_or_start(name),
+    };
+    let keeper = keeper.map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Arc::new(Exports::new(name, &pool, keeper)?);
     let members = Arc::new(OpenMembers { group: name.clone(), pvs });
     let archive = {
@@ -236,6 +244,24 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     (options.reached)("taken over");
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
+}
+
+fn become_the_server(name: &str) -> Result<Presence> {
+    Presence::take(name).map_err(|e| internal("take the lock", name, e))?.map_err(|taken| {
+        let by = taken.0.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+        Failure::new(ErrorKind::Exists, format!("Volume group \"{name}\" is already served{by}."))
+    })
+}
+
+fn load_settings() -> Loaded {
+    let loaded = settings::load().unwrap_or_else(|why| {
+        // Applications may be waiting for this server: a slip in a text file must not keep it from them.
+        why.lines().for_each(log::warning);
+        log::warning("the default settings are used");
+        Loaded::default()
+    });
+    loaded.warnings.iter().for_each(log::warning);
+    loaded
 }
 
 /// What volumes are laid out for that do not say so themselves. Disks that turn pay for each piece with a seek.
@@ -343,6 +369,8 @@ enum Ending {
     Renamed,
     /// The group does without this physical volume from now on; volumes may be in use.
     Leaves(PvIndex),
+    /// A successor is ready; volumes may be in use.
+    Upgraded,
 }
 
 fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
@@ -375,6 +403,9 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         }
         if let Some(pv) = ending.leaving() {
             return Ending::Leaves(pv);
+        }
+        if ending.is_upgraded() {
+            return Ending::Upgraded;
         }
         if ending.is_reopened() {
             return Ending::Signalled;
@@ -463,6 +494,15 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             let why = format!("A physical volume leaves volume group \"{}\".", service.name);
             hand_over(&server, &Failure::new(ErrorKind::Closed, why), |service| service.close_without(pv));
         }
+        Ending::Upgraded => {
+            // While the volumes are served: the last checkpoint has little to write then, and no copy is left to be made.
+            if let Err(failure) = service.checkpoint() {
+                log::warning(failure.message);
+            }
+            server.archive.close();
+            let why = format!("Volume group \"{}\" is upgraded.", service.name);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), Service::checkpoint);
+        }
         Ending::Renamed | Ending::Closed | Ending::Leaves(_) => {}
     }
     systemd::stopping();
@@ -492,8 +532,10 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
     log::event(What::HandedOver, format_args!("{} A successor takes over.", why.message));
     recorder::flush();
     // Before waiting ends: the kernel would be told of an error.
+    let since = Instant::now();
     server.exports.stop_reading();
     server.service.group.end_waiting();
+    (server.service.reached)("stopped reading");
     if let Err(error) = server.export(|exports| async move { exports.hand_over().await }) {
         log::warning(error);
     }
@@ -502,7 +544,7 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
     }
     server.archive.close();
     // A keeper of an earlier version does not know the word.
-    let _counted_as_a_death = server.export(|exports| async move { exports.farewell().await });
+    let _counted_as_a_death = server.export(|exports| async move { exports.farewell(since).await });
     std::process::exit(0);
 }
 

@@ -99,6 +99,7 @@ fn launch(group: &str) -> io::Result<Launch> {
         .args(["serve", group])
         .env(LAUNCHED_BY_COMMAND, "1")
         .env_remove(systemd::NOTIFY_SOCKET)
+        .env_remove(keeper::SUCCESSOR)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -5,7 +5,7 @@ use super::listen::Handler;
 use super::notes::ServerNotes;
 use crate::export::{self, Exports};
 use crate::reactor::Pool;
-use rowen_control::protocol::{Caller, Outcome, Request};
+use rowen_control::protocol::{Caller, ErrorKind, Outcome, Request};
 use rowen_control::service::Service;
 use rowen_control::service::world::Executor;
 use rowen_engine::runtime::Task;
@@ -35,6 +35,14 @@ impl Server {
 
 impl Handler for Server {
     fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
+        if matches!(request, Request::Upgrade { .. }) && !self.exports.can_be_taken_over() {
+            let message = format!(
+                "Volume group \"{}\" cannot be upgraded while volumes are active: this kernel does not repeat requests to \
+                 another server (Linux 6.9 can). Deactivate them, or restart at a quiet moment.",
+                self.service.name
+            );
+            return Outcome::Error { kind: ErrorKind::Denied, message };
+        }
         self.service.handle(request, caller, interim)
     }
 }

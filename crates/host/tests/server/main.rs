@@ -17,6 +17,7 @@ mod planted;
 mod socket;
 mod stacks;
 mod status;
+mod upgrade;
 mod usage;
 mod volumes;
 mod world;
@@ -39,6 +40,7 @@ fn tests() -> Vec<Test> {
         socket::TESTS,
         stacks::TESTS,
         status::TESTS,
+        upgrade::TESTS,
         usage::TESTS,
         volumes::TESTS,
     ]
@@ -50,14 +52,19 @@ fn main() -> ExitCode {
     if let Ok(bug) = std::env::var(planted::VARIABLE) {
         rowen_host::planted::plant(&bug, world::pause_here);
     }
+    if let Some(bug) = upgrade::bug_of_this_program() {
+        rowen_host::planted::plant(&bug, world::pause_here);
+    }
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [planted::ARGUMENT, ..] => return planted::run(&arguments[1..]),
         ["serve", group] => {
             let options = rowen_host::server::Options::new(group);
-            return rowen_host::server::main(&rowen_host::server::Options { reached: world::step_here, ..options })
+            return rowen_host::server::main(&rowen_host::server::Options { reached: upgrade::step_here, ..options })
                 .into();
         }
         ["keeper", group] => return ExitCode::from(u8::try_from(rowen_host::keeper::main(group)).unwrap_or(1)),
+        ["upgrade", group] => return upgrade::as_a_command(group, false),
+        ["upgrade", group, "--check"] => return upgrade::as_a_command(group, true),
         ["helper", ..] => return ExitCode::from(rowen_host::helper::main(world::pause_here)),
         ["place", path] => usage::hold_place(path),
         ["pvcreate", path] => return stacks::pvcreate_as_a_command(path),

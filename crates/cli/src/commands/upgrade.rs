@@ -1,0 +1,53 @@
+//! This program takes the place of running servers and keepers.
+
+use super::groups::known_group;
+use crate::backend::Upgraded;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::Session;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Each group by itself: one that fails does not keep the others from it.
+pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
+    let mut groups = Vec::with_capacity(args.positionals.len());
+    for word in &args.positionals {
+        let name = known_group(word)?;
+        if !groups.contains(&name) {
+            groups.push(name);
+        }
+    }
+    if groups.is_empty() {
+        groups = session.backend.served_groups();
+        if groups.is_empty() {
+            session.console.say("No volume group has a server on this machine: there is nothing to upgrade.");
+            return Ok(());
+        }
+    }
+    let mut end = Ok(());
+    for group in groups {
+        let check = args.has(Opt::OnlyCheck) || session.is_test;
+        match session.backend.upgrade(&group, check) {
+            Ok(upgraded) => session.console.say(told(&group, upgraded)),
+            Err(trouble) => {
+                session.tell(&trouble.into());
+                end = Err(Failure::Told);
+            }
+        }
+    }
+    end
+}
+
+fn told(group: &str, upgraded: Upgraded) -> String {
+    match upgraded {
+        Upgraded::NotRunning => {
+            format!("No server of volume group \"{group}\" runs: the next command starts Rowen {VERSION}.")
+        }
+        Upgraded::Tried => format!("Volume group \"{group}\" can be upgraded to Rowen {VERSION}."),
+        Upgraded::Done { pause: Some(pause) } => {
+            format!("Volume group \"{group}\" is upgraded to Rowen {VERSION}; its volumes waited for {pause} ms.")
+        }
+        Upgraded::Done { pause: None } => format!("Volume group \"{group}\" is upgraded to Rowen {VERSION}."),
+    }
+}

@@ -1,0 +1,361 @@
+//! The keeper's part of an upgrade: it becomes the new program, starts that program's server beside the old one, and goes back to
+//! the old program if that server does not serve.
+//!
+//! * UP2 At each moment the keeper, a server or a successor has the devices' descriptors: a keeper that becomes another program
+//!   keeps them open, and a successor takes its own before the old server ends.
+//! * UP4 The old server serves until the successor is ready but for the disks. What fails until then costs nobody anything.
+//! * UP5 A successor that does not serve within [`SERVES`], or dies [`DEATHS`] times, is replaced by the old program.
+//! * UP6 One upgrade of a group at a time: another is refused.
+//! * UP7 A server that ends for an upgrade has not died.
+
+use super::child::Child;
+use super::daemon::Keeper;
+use super::handing::{self, Given, Handed, PeerState, State};
+use super::log::Log;
+use super::restart::Restarts;
+use super::wire::{Message, Progress, Stage, VERSION, Versions};
+use crate::planted;
+use crate::programs::Program;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a successor may take to be ready but for the disks. Nobody waits for it.
+const GETS_READY: Duration = Duration::from_secs(10);
+/// How long a successor may take to serve after the old server's end. That one closed with a checkpoint, so there is little to
+/// read: the largest groups take less than a second.
+const SERVES: Duration = Duration::from_secs(5);
+/// The same if the old server was killed: its journal is replayed, and its last writes to the disks are waited for.
+const RECOVERS: Duration = Duration::from_secs(30);
+/// How long a successor serves until the upgrade is done.
+const PROVEN: Duration = Duration::from_secs(1);
+/// So many servers of the new program may die until the old one goes on.
+const DEATHS: u32 = 3;
+
+/// An upgrade under way, in the keeper of the new program.
+pub struct Upgrade {
+    /// The way back.
+    old: Program,
+    /// Until when the stage may last.
+    until: Instant,
+    deaths: u32,
+    /// The successor, until it serves.
+    successor: Option<Child>,
+}
+
+/// What the keeper is about to become.
+pub struct Next {
+    program: Program,
+    handed: Handed,
+}
+
+impl Keeper {
+    /// The program that came is to take the place of this one and of the server.
+    pub(super) fn upgrade_to(&mut self, at: usize, versions: Versions, program: OwnedFd) -> Message {
+        // UP6.
+        if (self.upgrade.is_some() || self.next.is_some()) && !planted::is("upgrades_beside") {
+            return Message::Refused("another upgrade of this group is under way".into());
+        }
+        if !Versions::OWN.fit(versions) {
+            return Message::Refused(
+                "the new program and the keeper speak no common version of the keeper's messages".into(),
+            );
+        }
+        if !self.is_served() {
+            return Message::Refused("the group has no server at this moment: try again".into());
+        }
+        let program = Program::of(program);
+        self.peers[at].upgrades = true;
+        let handed = Handed::new(&self.state());
+        match handed.and_then(|handed| handed.rehearse(&program, &self.group).map(|()| handed)) {
+            Ok(handed) => {
+                self.progress = Progress { stage: Stage::Starting, ..Progress::default() };
+                self.next = Some(Next { program, handed });
+                Message::Done
+            }
+            Err(e) => {
+                self.peers[at].upgrades = false;
+                Message::Refused(format!("the new program cannot be the keeper: {e}"))
+            }
+        }
+    }
+
+    /// Becomes what it is about to become. It is the same as before if that cannot be.
+    pub(super) fn become_next(&mut self) {
+        let Some(next) = self.next.take() else { return };
+        self.log.say(&format!("the keeper becomes {}", next.program.path().display()));
+        // What has come since the rehearsal is in this one.
+        let handed = Handed::new(&self.state());
+        drop(next.handed);
+        let error = match handed {
+            Ok(handed) => handed.become_program(&next.program, &self.program, &self.group, None),
+            Err(e) => e,
+        };
+        self.has_failed(&format!("the new program cannot be executed: {error}"));
+        self.peers.iter_mut().for_each(|peer| peer.upgrades = false);
+    }
+
+    fn has_failed(&mut self, why: &str) {
+        self.log.warn(&format!("the upgrade failed: {why}"));
+        self.progress = Progress { stage: Stage::Failed, pause: self.progress.pause, why: why.to_owned() };
+    }
+
+    fn state(&self) -> State {
+        let (any, failures, never_served, since) = self.restarts.noted(Instant::now());
+        let peer = |peer: &super::daemon::Peer| PeerState {
+            fd: peer.socket.as_raw_fd(),
+            serves: peer.serves,
+            upgrades: peer.upgrades,
+        };
+        State {
+            version: VERSION,
+            group: self.group.clone(),
+            lock: self.lock.as_raw_fd(),
+            listener: self.listener.as_raw_fd(),
+            peers: self.peers.iter().map(peer).collect(),
+            held: self.held.iter().map(|(entry, fd)| (entry.clone(), fd.as_raw_fd())).collect(),
+            started: self.started,
+            deaths: self.deaths,
+            is_handed_over: self.is_handed_over,
+            any,
+            failures,
+            never_served,
+            took_over_ms: since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            child: self.child.as_ref().map(Child::number),
+            leftover: self.leftover.iter().map(Child::number).collect(),
+            is_wanted: self.start_at.is_some(),
+            progress: self.progress.clone(),
+        }
+    }
+
+    /// The keeper that became this program. If it cannot go on, the program before does.
+    pub(super) fn resume(group: &str, mut given: Given) -> Result<Keeper, i32> {
+        if let Some(code) = given.rehearsed() {
+            return Err(code);
+        }
+        let read =
+            given.read().and_then(|state| Ok((Log::open(&super::log_path(&state.group))?, Program::own()?, state)));
+        let (log, own, state) = match read {
+            Ok(_) if planted::is("fails_after_rehearsal") && given.back.is_none() => {
+                let _does_not_return = given.go_back(group, "it was told to fail");
+                return Err(1);
+            }
+            Ok(read) => read,
+            Err(e) => {
+                let _does_not_return =
+                    given.go_back(group, &format!("the new program cannot take the keeper's state over: {e}"));
+                return Err(1);
+            }
+        };
+        let Given { before, back, .. } = given;
+        let mut keeper = Keeper::adopt(state, own, log).map_err(|_| 1)?;
+        match back {
+            // The program before is of no use any more.
+            Some(why) => {
+                keeper.log.say(&format!("the keeper is {} again", keeper.program.path().display()));
+                if keeper.progress.stage != Stage::Failed {
+                    keeper.has_failed(&why);
+                }
+                keeper.peers.iter_mut().for_each(|peer| peer.upgrades = false);
+            }
+            None => keeper.begin(before),
+        }
+        Ok(keeper)
+    }
+
+    fn adopt(state: State, program: Program, log: Log) -> io::Result<Keeper> {
+        let now = Instant::now();
+        let held: io::Result<Vec<_>> =
+            state.held.into_iter().map(|(entry, fd)| Ok((entry, handing::adopt(fd)?))).collect();
+        let peers: io::Result<Vec<_>> = state
+            .peers
+            .iter()
+            .map(|peer| {
+                let socket = handing::adopt(peer.fd)?;
+                Ok(super::daemon::Peer { socket, serves: peer.serves, upgrades: peer.upgrades })
+            })
+            .collect();
+        let since = state.took_over_ms.map(Duration::from_millis);
+        let listener = handing::adopt(state.listener)?;
+        let lock = handing::adopt(state.lock)?.into();
+        let mut keeper = Keeper::made(&state.group, program, listener, log, lock);
+        keeper.held = held?;
+        keeper.peers = peers?;
+        keeper.restarts = Restarts::of((state.any, state.failures, state.never_served, since), now);
+        (keeper.started, keeper.deaths, keeper.is_handed_over) = (state.started, state.deaths, state.is_handed_over);
+        keeper.child = state.child.and_then(Child::of);
+        keeper.leftover = state.leftover.into_iter().filter_map(Child::of).collect();
+        keeper.start_at = state.is_wanted.then_some(now);
+        keeper.progress = state.progress;
+        Ok(keeper)
+    }
+
+    /// This is the keeper of the new program: it starts the successor.
+    fn begin(&mut self, old: Program) {
+        self.log.say(&format!("the keeper is {}, process {}", self.program.path().display(), std::process::id()));
+        let until = Instant::now() + GETS_READY;
+        match self.spawn(true) {
+            Ok(successor) => {
+                self.started += 1;
+                self.log.say(&format!("started a successor, process {}", successor.number()));
+                self.upgrade = Some(Upgrade { old, until, deaths: 0, successor: Some(successor) });
+                if planted::is("hands_over_unready") {
+                    self.progress.stage = Stage::Ready;
+                }
+            }
+            Err(e) => {
+                self.upgrade = Some(Upgrade { old, until, deaths: 0, successor: None });
+                self.fail(&format!("the new server cannot be started: {e}"));
+            }
+        }
+    }
+
+    /// The successor is ready but for the disks.
+    pub(super) fn successor_ready(&mut self) -> Message {
+        if self.upgrade.is_none() {
+            return Message::Refused("there is no upgrade".into());
+        }
+        if self.progress.stage == Stage::Starting {
+            self.progress.stage = Stage::Ready;
+            self.log.say("the successor is ready");
+        }
+        Message::Done
+    }
+
+    pub(super) fn abandon(&mut self) {
+        if matches!(self.progress.stage, Stage::Starting | Stage::Ready) {
+            self.fail("the old server could not be told to end");
+        }
+    }
+
+    /// When the upgrade wants to be looked after.
+    pub(super) fn upgrade_due(&self) -> Option<Instant> {
+        self.upgrade.as_ref().map(|upgrade| upgrade.until)
+    }
+
+    /// What becomes readable when the successor has ended.
+    pub(super) fn successor_end(&self) -> Option<&OwnedFd> {
+        self.upgrade.as_ref()?.successor.as_ref()?.end.as_ref()
+    }
+
+    /// A successor is on its way: it serves when the old server has ended.
+    pub(super) fn has_successor(&self) -> bool {
+        self.upgrade.as_ref().is_some_and(|upgrade| upgrade.successor.is_some())
+    }
+
+    /// The old server, or one of the new program, has gone. True: who comes next is on its way.
+    pub(super) fn upgrade_lost_server(&mut self, is_planned: bool) -> bool {
+        let now = Instant::now();
+        let stage = self.progress.stage;
+        let Some(upgrade) = &mut self.upgrade else { return false };
+        if matches!(stage, Stage::Starting | Stage::Ready) {
+            self.deaths += u64::from(!is_planned || planted::is("upgrade_is_death"));
+            self.progress.stage = Stage::Taking;
+            upgrade.until = now + if is_planned { SERVES } else { RECOVERS };
+            return upgrade.successor.is_some();
+        }
+        upgrade.deaths += u32::from(!is_planned);
+        if stage == Stage::Serving {
+            self.progress.stage = Stage::Taking;
+            upgrade.until = now + SERVES;
+        }
+        if upgrade.deaths >= DEATHS {
+            self.deaths += 1;
+            self.fail(&format!("{DEATHS} servers of the new program died"));
+            return true;
+        }
+        false
+    }
+
+    /// A server is here; `took_over`: it serves all that is kept.
+    pub(super) fn upgrade_serves(&mut self, took_over: bool) {
+        let Some(upgrade) = &mut self.upgrade else { return };
+        if !matches!(self.progress.stage, Stage::Taking | Stage::Serving) {
+            return;
+        }
+        if let Some(successor) = upgrade.successor.take() {
+            // The old server's process may not have been waited for.
+            self.leftover.extend(self.child.replace(successor));
+        }
+        if took_over && self.progress.stage == Stage::Taking {
+            self.progress.stage = Stage::Serving;
+            self.progress.pause = self.paused_at.take().map(|since| {
+                let (told, at) = since;
+                told + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)
+            });
+            upgrade.until = Instant::now() + PROVEN;
+        }
+    }
+
+    pub(super) fn look_after_upgrade(&mut self) {
+        self.leftover.retain(|child| matches!(child.ended(), Ok(None)));
+        let stage = self.progress.stage;
+        let Some(upgrade) = &mut self.upgrade else { return };
+        let is_late = upgrade.until <= Instant::now();
+        let ended = upgrade.successor.as_ref().and_then(|successor| {
+            successor.ended().transpose().map(|how| (successor.number(), how.unwrap_or_else(|e| e.to_string())))
+        });
+        match (stage, ended) {
+            (Stage::Starting | Stage::Ready, Some((pid, how))) => {
+                upgrade.successor = None;
+                self.fail(&format!("the new server, process {pid}, ended before it was to serve ({how})"));
+            }
+            (Stage::Starting | Stage::Ready, None) if !self.peers.iter().any(|peer| peer.upgrades) => {
+                self.fail("the command that asked for it ended");
+            }
+            (Stage::Starting, None) if is_late => {
+                self.fail(&format!("the new server was not ready within {} s", GETS_READY.as_secs()));
+            }
+            // It dies as any server that never took over: the next one is of the new program, too.
+            (Stage::Taking | Stage::Serving, Some((pid, how))) => {
+                upgrade.successor = None;
+                self.server_ended(&format!("the new server, process {pid}, ended: {how}"));
+            }
+            (Stage::Taking, None) if is_late => self.fail("the new server did not serve in time"),
+            (Stage::Serving, None) if is_late => {
+                self.log.say("the upgrade is done");
+                self.progress.stage = Stage::Done;
+                self.upgrade = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// UP5: the new program does not go on. The old one does, as the keeper, and as the server if that has ended.
+    fn fail(&mut self, why: &str) {
+        let Some(Upgrade { old, successor, .. }) = self.upgrade.take() else { return };
+        let old_serves = matches!(self.progress.stage, Stage::Starting | Stage::Ready);
+        self.has_failed(why);
+        if planted::is("no_way_back") {
+            return;
+        }
+        successor.iter().for_each(Child::kill);
+        if old_serves {
+            self.leftover.extend(successor);
+        } else {
+            // Where a server is here that this keeper did not start, it serves.
+            self.child.iter().for_each(Child::kill);
+            if let Some(successor) = successor {
+                self.leftover.extend(self.child.replace(successor));
+            }
+            self.restarts.forgive();
+            self.start_at = Some(Instant::now());
+        }
+        let handed = Handed::new(&self.state());
+        let error = match handed.and_then(|handed| handed.rehearse(&old, &self.group).map(|()| handed)) {
+            Ok(handed) => handed.become_program(&old, &self.program, &self.group, Some(why)),
+            Err(e) => e,
+        };
+        self.log.warn(&format!("the keeper stays {}: {error}", self.program.path().display()));
+        self.program = old;
+    }
+
+    /// How a server is started: of the keeper's program, whatever is at its path now.
+    pub(super) fn server_command(&self) -> Command {
+        let mut command = self.program.command();
+        handing::forget(&mut command);
+        command.env_remove(super::SUCCESSOR).arg("serve").arg(&self.group);
+        command
+    }
+}

@@ -1,0 +1,86 @@
+//! Programs as descriptors: what runs can be started again, whatever has taken its file's place meanwhile.
+
+use rustix::fs::{Mode, OFlags};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The name that a process has in lists of processes, however it was started.
+const NAME: &std::ffi::CStr = c"rowen";
+
+/// A program that can be started for as long as this is kept.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+}
+
+impl Program {
+    /// The one that this process executes.
+    pub fn own() -> io::Result<Program> {
+        Program::at(Path::new("/proc/self/exe"))
+    }
+
+    /// The one that is at this path now.
+    pub fn at(path: &Path) -> io::Result<Program> {
+        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Program { fd })
+    }
+
+    /// The one that somebody sent.
+    pub fn of(fd: OwnedFd) -> Program {
+        Program { fd }
+    }
+
+    /// Where it was found, without what the kernel says of a file that was replaced.
+    pub fn path(&self) -> PathBuf {
+        let path = fs::read_link(self.through_proc()).unwrap_or_default();
+        let text = path.to_string_lossy();
+        text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from)
+    }
+
+    fn through_proc(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+
+    /// Starts it, or becomes it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(self.through_proc());
+        command.arg0(self.path());
+        command
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One that was executed by its descriptor is called by the descriptor's number until it says more.
+pub fn take_name() {
+    // A name is for people.
+    let _ = rustix::thread::set_name(NAME);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_started_whose_file_was_replaced() {
+        let dir = std::env::temp_dir().join(format!("rowen-programs-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("echo");
+        fs::copy("/bin/echo", &path).unwrap();
+        let program = Program::at(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "not a program").unwrap();
+        assert_eq!(program.path(), path);
+        let said = program.command().arg("here").output().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(said.stdout, b"here\n");
+    }
+}
