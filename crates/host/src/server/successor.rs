@@ -46,6 +46,7 @@ pub fn await_end(
     let noted = devices::members::read(group);
     let pool = Arc::new(Pool::start_alert(workers, latency).map_err(|e| failed("start its workers", &e))?);
     let keeper = keeper::Client::prepare(group).map_err(|e| failed("reach the keeper", &e))?;
+    reached("successor prepared");
     keeper.say_ready().map_err(|e| failed("tell the keeper that it is ready", &e))?;
     reached("successor ready");
     let deadline = Instant::now() + LONGEST;
