@@ -9,7 +9,7 @@ mod chosen {
     pub static REACHED: RwLock<fn(&str)> = RwLock::new(|_| {});
 }
 
-/// This process has that bug from now on. `reached` is told of a helper's steps where the bug is that it is none.
+/// This process has that bug from now on, or those, with a comma between two. `reached` is told of a helper's steps where the bug is that it is none.
 #[cfg(feature = "planted")]
 pub fn plant(bug: &str, reached: fn(&str)) {
     *chosen::BUG.write() = Some(bug.to_owned());
@@ -19,7 +19,7 @@ pub fn plant(bug: &str, reached: fn(&str)) {
 /// Whether this process has that bug.
 pub(crate) fn is(bug: &str) -> bool {
     #[cfg(feature = "planted")]
-    return chosen::BUG.read().as_deref() == Some(bug);
+    return chosen::BUG.read().as_deref().is_some_and(|bugs| bugs.split(',').any(|one| one == bug));
     #[cfg(not(feature = "planted"))]
     {
         let _ = bug;

@@ -144,7 +144,7 @@ impl Handed {
 
     fn command(&self, program: &Program, own: &Program, group: &str) -> Command {
         let mut command = program.command();
-        command.arg("keeper").arg(group).env_remove(BACK).env_remove(REHEARSAL);
+        command.arg("keeper").arg(group).env_remove(BACK).env_remove(REHEARSAL).env_remove(TURNS);
         let numbers = format!("{}:{}", self.file.as_raw_fd(), own.as_fd().as_raw_fd());
         command.env(STATE, numbers);
         command

@@ -49,11 +49,10 @@ fn tests() -> Vec<Test> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Ok(bug) = std::env::var(planted::VARIABLE) {
-        rowen_host::planted::plant(&bug, world::pause_here);
-    }
-    if let Some(bug) = upgrade::bug_of_this_program() {
-        rowen_host::planted::plant(&bug, world::pause_here);
+    let bugs: Vec<String> =
+        std::env::var(planted::VARIABLE).into_iter().chain(upgrade::bug_of_this_program()).collect();
+    if !bugs.is_empty() {
+        rowen_host::planted::plant(&bugs.join(","), world::pause_here);
     }
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [planted::ARGUMENT, ..] => return planted::run(&arguments[1..]),

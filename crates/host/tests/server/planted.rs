@@ -47,6 +47,13 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("HS5", "losses_untold", "history::what_is_not_ours_is_left_alone"),
     ("ST2", "look_leaves_traces", "status::to_look_changes_nothing"),
     ("HS4", "history_by_links", "history::what_is_not_ours_is_left_alone"),
+    ("UP1", "upgrades_untried", "upgrade::a_check_and_a_program_that_cannot_open_change_nothing"),
+    ("UP2", "successor_without_copies", "upgrade::whoever_is_killed_in_an_upgrade_the_group_is_served"),
+    ("UP3", "unrehearsed", "upgrade::a_program_that_cannot_be_the_keeper_is_not"),
+    ("UP4", "hands_over_unready", "upgrade::a_successor_that_hangs_before_it_is_ready_costs_nothing"),
+    ("UP5", "no_way_back", "upgrade::a_successor_that_does_not_serve_is_replaced_by_the_old_program"),
+    ("UP6", "upgrades_beside", "upgrade::two_upgrades_at_once_are_one"),
+    ("UP7", "upgrade_is_death", "upgrade::old_to_new_and_back_under_fio_loses_nothing"),
     ("H13", "counts_places", "usage::a_place_that_a_user_holds_is_no_use"),
     ("H13", "believes_sources", "usage::a_mount_that_names_a_volume_is_no_use"),
 ];

@@ -277,6 +277,7 @@ fn a_group_without_active_volumes_is_upgraded() {
     assert!(refused(copy.start(&["upgrade", "nosuchvg"]).wait_with_output().unwrap()).contains("not found"));
 }
 
+/// UP1.
 fn a_check_and_a_program_that_cannot_open_change_nothing() {
     let used = Used::make();
     let good = Copy::make("program-good");
@@ -305,6 +306,7 @@ fn a_keeper_that_knows_no_upgrade_is_told_of() {
     server.wait().unwrap();
 }
 
+/// UP3.
 fn a_program_that_cannot_be_the_keeper_is_not() {
     let used = Used::make();
     let cannot = Copy::that("program-cannot", "plant cannot_take_over");
@@ -336,6 +338,7 @@ fn a_successor_that_hangs_before_it_is_ready_costs_nothing() {
     used.end();
 }
 
+/// UP5.
 fn a_successor_that_does_not_serve_is_replaced_by_the_old_program() {
     let used = Used::make();
     let said = refused(Copy::that("program-dies", "exit taken over").upgrade(&used.vg));
@@ -405,6 +408,7 @@ fn whoever_is_killed_in_an_upgrade_the_group_is_served() {
     }
 }
 
+/// UP6.
 fn two_upgrades_at_once_are_one() {
     let used = Used::make();
     let (first, second) = (Copy::make("program-first"), Copy::make("program-second"));
