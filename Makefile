@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -48,6 +48,10 @@ test-clients: ## LXD, mylvmbackup, libvirt and others on Rowen (root; 2 minutes;
 test-kills: build ## kill -9 at random moments of every command (root; N=1000 kills, SEED=number)
 	.ci/packages test
 	$(SUDO) crates/cli/tests/kills $(TARGET)/rowen $(or $(N),1000) $(SEED)
+
+test-upgrades: build ## upgrades in service at 200 volumes under fio and SQLite, then with kills (root; N=20 upgrades, KILLS=20, SEED=number, OLD=another build)
+	.ci/packages real
+	$(SUDO) crates/cli/tests/upgrades $(TARGET)/rowen $(or $(N),20) $(or $(KILLS),20) $(SEED)
 
 test-cuts: build ## power cuts under databases on filesystems (root; N=200 cuts, SEED=number)
 	.ci/packages real

@@ -1,4 +1,4 @@
-//! Transcripts of `rowen features` and `rowen support-bundle`.
+//! Transcripts of `rowen features`, `rowen upgrade` and `rowen support-bundle`.
 
 use crate::backend::PvFormat;
 use crate::fake::Fake;
@@ -19,6 +19,56 @@ fn pv(path: &str, group: (u8, &str), sequence: u64, version: u32, incompatible: 
         group: name.to_owned(),
     };
     PvFormat { path: path.to_owned(), format }
+}
+
+#[test]
+fn servers_are_replaced() {
+    let mut world = with_group();
+    play(
+        &mut world,
+        "$ rowen upgrade --check
+        O|  Volume group \"vg0\" can be upgraded to Rowen 0.1.0.$
+        rc=0
+
+        $ rowen upgrade
+        O|  Volume group \"vg0\" is upgraded to Rowen 0.1.0; its volumes waited for 40 ms.$
+        rc=0
+
+        $ rowen upgrade nosuchvg vg0 vg0
+        E|  Volume group \"nosuchvg\" not found
+        E|  Cannot process volume group nosuchvg
+        O|  Volume group \"vg0\" is upgraded to Rowen 0.1.0; its volumes waited for 40 ms.$
+        rc=5
+
+        $ rowen upgrade vg0/lv1
+        E|  Invalid volume group name vg0/lv1.
+        E|  Run `rowen upgrade --help' for more information.
+        rc=3
+",
+    );
+    world.not_upgraded.push("vg0".into());
+    play(
+        &mut world,
+        "$ rowen upgrade
+        E|  Volume group \"vg0\" is not upgraded: it was told to fail.
+        rc=5
+
+        $ rowen upgrade --check vg0
+        E|  Volume group \"vg0\" is not upgraded: it was told to fail.
+        rc=5
+",
+    );
+    let written: Vec<&str> = world.written.values().flat_map(|(commands, _)| commands.lines()).collect();
+    let failures = written.iter().filter(|line| line.contains("\"request\":\"upgrade\"")).count();
+    assert_eq!(failures, 1, "{written:?}");
+    let mut empty = Fake::new();
+    play(
+        &mut empty,
+        "$ rowen upgrade
+        O|  No volume group has a server on this machine: there is nothing to upgrade.$
+        rc=0
+",
+    );
 }
 
 #[test]

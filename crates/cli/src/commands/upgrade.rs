@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
+use std::time::Instant;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -25,13 +26,20 @@ pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
             return Ok(());
         }
     }
+    let check = args.has(Opt::OnlyCheck) || session.is_test;
     let mut end = Ok(());
     for group in groups {
-        let check = args.has(Opt::OnlyCheck) || session.is_test;
+        let begun = Instant::now();
         match session.backend.upgrade(&group, check) {
             Ok(upgraded) => session.console.say(told(&group, upgraded)),
             Err(trouble) => {
-                session.tell(&trouble.into());
+                let failure = Failure::from(trouble);
+                session.tell(&failure);
+                if !check {
+                    // A server that was told to end has written that down; this adds what came of it.
+                    session.alone = Some((group, "upgrade"));
+                    crate::note(session, begun, &Err(failure));
+                }
                 end = Err(Failure::Told);
             }
         }

@@ -632,6 +632,43 @@ fn a_group_that_has_not_stopped_is_not_cleared() {
     assert!(world.service.ending.is_reopened() && world.service.ending.is_asked());
 }
 
+#[test]
+fn a_server_ends_for_an_upgrade_between_changes() {
+    let upgrade = Request::Upgrade { to: "2\u{1b}".into() };
+    let stopped = memory();
+    stopped.die_at(1);
+    assert!(stopped.service.checkpoint().is_err());
+    assert!(refusal(&stopped, upgrade.clone()).1.contains("clear it first"));
+    let world = memory();
+    done(&world, create("a"));
+    world.service.checks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(refusal(&world, upgrade.clone()).0, ErrorKind::InUse);
+    world.service.checks.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    assert!(!world.service.ending.is_asked());
+    let waited_for = world.service.change.lock();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&world, upgrade.clone()));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!asked.is_finished());
+        drop(waited_for);
+        assert_eq!(asked.join().unwrap(), Outcome::HandsOver);
+    });
+    assert!(world.service.ending.is_upgraded() && world.service.ending.is_asked());
+    assert!(
+        world
+            .notes
+            .events
+            .lock()
+            .iter()
+            .any(|(what, text)| *what == What::HandedOver && text.ends_with("Rowen 2\\u{1b}"))
+    );
+    // What comes later is the next server's; the volumes stay.
+    for late in [create("b"), Request::Check, upgrade] {
+        assert_eq!(refusal(&world, late).0, ErrorKind::Closed);
+    }
+    assert_eq!(volumes(&world), active(&["a"]));
+}
+
 fn io(world: &Memory) -> IoReport {
     match ask(world, Request::Io) {
         Outcome::Io(report) => *report,
