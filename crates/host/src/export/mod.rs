@@ -14,6 +14,7 @@
 mod blocking;
 mod devices;
 mod dispatch;
+mod ended;
 pub(crate) mod error;
 mod freeze;
 pub mod fuse;
@@ -39,6 +40,7 @@ use crate::meter::Meter;
 use crate::reactor::{Pool, readable};
 use crate::{paths, planted};
 use dispatch::Dispatch;
+use ended::Ended;
 use error::Doing;
 use fuse::Connection;
 use fuse::buffers::Buffers;
@@ -46,7 +48,7 @@ use loopdev::LoopDevice;
 use nodes::Nodes;
 use openers::Numbers;
 use openness::Openness;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use remains::FROZEN;
 use rowen_control::protocol::IoCounts;
 use rowen_engine::runtime::Runtime;
@@ -56,10 +58,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use written::{Closed, Written};
+use written::{Closed, NOT_TOLD, Written, watch_nodes};
 
 /// How long requests under way may take to end once nothing asks for more.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -91,25 +93,6 @@ pub struct Takeover {
 
 /// Finds the volume that an entry is about, and its present name.
 type Resolve<'a> = dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)> + 'a;
-
-/// Becomes true once.
-#[derive(Default)]
-struct Ended {
-    ended: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Ended {
-    fn set(&self) {
-        *self.ended.lock() = true;
-        self.changed.notify_all();
-    }
-
-    fn wait(&self, limit: Duration) -> bool {
-        let mut ended = self.ended.lock();
-        !self.changed.wait_while_for(&mut ended, |ended| !*ended, limit).timed_out()
-    }
-}
 
 struct Export {
     entry: Entry,
@@ -149,6 +132,8 @@ struct Inner {
     dispatch: Dispatch,
     runtime: Arc<dyn Runtime>,
     keeper: Mutex<keeper::Client>,
+    /// How often another took a keeper's place.
+    keepers: AtomicU64,
     /// The keeper is meant to go: its end is no accident.
     leaving: AtomicBool,
     /// Whether the kernel repeats requests to a successor, as far as it was asked.
@@ -184,6 +169,7 @@ impl Exports {
             dispatch: Dispatch::new(pool),
             runtime: pool.runtime(),
             keeper: Mutex::new(keeper),
+            keepers: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             repeats: AtomicBool::new(true),
             openness: Openness::default(),
@@ -401,6 +387,7 @@ impl Inner {
         if self.active.lock().contains_key(name) {
             return Err(Error::Active(name.into()));
         }
+        let keepers = self.keepers.load(Ordering::Acquire);
         let file = self.new_file(name, if target.is_copy() { COPY } else { "" })?;
         let mounted = fuse::mount::mount(&self.files.join(&file)).inspect_err(|_| self.remove_file(&file))?;
         if !mounted.resend {
@@ -422,6 +409,12 @@ impl Inner {
             Ok(export) => {
                 let node = self.node(name, &export);
                 self.active.lock().insert(name.into(), export);
+                // K1: another keeper has not been given this one.
+                if keepers != self.keepers.load(Ordering::Acquire)
+                    && let Err(e) = self.hold_again(name)
+                {
+                    crate::journal::warn(format_args!("the keeper does not have {}/{name}: {e}", self.group));
+                }
                 Ok(node)
             }
             Err(e) => {
@@ -610,9 +603,11 @@ impl Inner {
     /// All are served before anything else is done: so long their users wait.
     fn takeover(&self, resolve: &Resolve<'_>) -> Result<Takeover> {
         let mut outcome = Takeover::default();
+        let keepers = self.keepers.load(Ordering::Acquire);
         let held = self.keeper.lock().held().map_err(|e| Error::Keeper(e.to_string()))?;
         let (mut taken, mut ended) = (Vec::new(), Vec::new());
         for (entry, fd) in held {
+            planted::reached()("taking over");
             match self.take_over(&entry, fd, resolve) {
                 Ok(going_on) => taken.push(going_on),
                 Err(why) => ended.push((entry, why)),
@@ -624,6 +619,10 @@ impl Inner {
                 "the keeper of {} does not know that its volumes are served: {e}",
                 self.group
             ));
+        }
+        // K1: another keeper was given what was served by then.
+        if keepers != self.keepers.load(Ordering::Acquire) && !planted::is("keeper_has_a_part") {
+            taken.iter().try_for_each(|going_on| self.hold_again(&going_on.name))?;
         }
         for going_on in taken {
             if let Err(e) = self.put_right(&going_on) {
@@ -729,6 +728,7 @@ impl Inner {
 
     fn replace_keeper(&self, keeper: &mut keeper::Client) -> io::Result<()> {
         *keeper = keeper.reconnect()?;
+        self.keepers.fetch_add(1, Ordering::AcqRel);
         for export in self.active.lock().values() {
             keeper.hold(&export.entry, export.fd.as_fd())?;
         }
@@ -781,23 +781,12 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
     }
 }
 
-/// A volume works without it.
-const NOT_TOLD: &str = "udev is not told when volumes are written to";
-
-fn watch_nodes(dev: &Path) -> Option<Arc<Written>> {
-    let written =
-        Written::new(&dev.join(nodes::MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_TOLD}: {e}")));
-    written.ok().map(Arc::new)
-}
-
 /// Has each volume's device announced whose node was closed by who could write to it, for as long as the exports live.
 async fn tell_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
     while readable(written.as_raw_fd()).await.is_ok() {
         let Some(inner) = exports.upgrade() else { return };
-        let told = written.take().and_then(|closed| {
-            let devices = inner.devices_of(&closed);
-            devices.into_iter().try_for_each(written::announce)
-        });
+        let told =
+            written.take().and_then(|closed| inner.devices_of(&closed).into_iter().try_for_each(written::announce));
         if let Err(e) = told {
             crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
         }

@@ -7,12 +7,14 @@
 
 use super::error::{Doing, Result};
 use super::loopdev::LoopDevice;
+use super::nodes::MAPPER;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The watch on a directory of nodes.
 pub struct Written {
@@ -71,4 +73,13 @@ impl Written {
 pub fn announce(device: LoopDevice) -> Result<()> {
     let path = device.sys("uevent");
     std::fs::write(&path, "change").doing(|| format!("write {}", path.display()))
+}
+
+/// A volume works without it.
+pub(super) const NOT_TOLD: &str = "udev is not told when volumes are written to";
+
+pub(super) fn watch_nodes(dev: &Path) -> Option<Arc<Written>> {
+    let written =
+        Written::new(&dev.join(MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_TOLD}: {e}")));
+    written.ok().map(Arc::new)
 }

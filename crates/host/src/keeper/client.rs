@@ -63,11 +63,7 @@ impl Client {
     /// The old server has ended: this process is the server from here on. A keeper that is gone is started again.
     pub(crate) fn become_server(self) -> io::Result<Client> {
         match self.say_serve() {
-            Err(e) if is_absent(&e) => {
-                let client = self.reconnect()?;
-                client.spare.replace(self.spare.take());
-                Ok(client)
-            }
+            Err(e) if is_absent(&e) => self.reconnect(),
             said => said.map(|()| self),
         }
     }
@@ -93,7 +89,9 @@ impl Client {
 
     /// A connection to the keeper that took this one's place, or to a new one.
     pub(crate) fn reconnect(&self) -> io::Result<Client> {
-        Client::find(self.program.as_deref(), &self.group, self.took_over.get())
+        let client = Client::find(self.program.as_deref(), &self.group, self.took_over.get())?;
+        client.spare.replace(self.spare.take());
+        Ok(client)
     }
 
     fn connect_as_server(program: Option<&Path>, group: &str, took_over: bool) -> io::Result<Client> {

@@ -33,6 +33,11 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("RN2", "rename_unlocked", "groups::nobody_finishes_a_rename_that_goes_on"),
     ("RN3", "new_name_holds", "groups::a_rename_without_a_keeper_is_finished_by_a_command"),
     ("K1", "keeps_half", "life::a_killed_server_comes_back_under_a_mount"),
+    (
+        "K1",
+        "keeper_has_a_part",
+        "upgrade::a_keeper_that_is_killed_while_a_server_takes_over_is_followed_by_one_that_has_all",
+    ),
     ("K2", "keepers_beside", "life::of_two_keepers_one_stays"),
     ("K3", "no_successor", "life::a_killed_server_is_replaced_unasked"),
     ("K4", "keeper_stays", "life::an_idle_server_ends"),

@@ -43,6 +43,10 @@ pub const TESTS: &[Test] = &[
         "upgrade::whoever_is_killed_in_an_upgrade_the_group_is_served",
         whoever_is_killed_in_an_upgrade_the_group_is_served,
     ),
+    (
+        "upgrade::a_keeper_that_is_killed_while_a_server_takes_over_is_followed_by_one_that_has_all",
+        a_keeper_that_is_killed_while_a_server_takes_over_is_followed_by_one_that_has_all,
+    ),
     ("upgrade::two_upgrades_at_once_are_one", two_upgrades_at_once_are_one),
     (
         "upgrade::a_change_under_way_is_waited_for_for_a_limited_time",
@@ -406,6 +410,25 @@ fn whoever_is_killed_in_an_upgrade_the_group_is_served() {
             used.end();
         }
     }
+}
+
+/// UP2, K1: the next keeper has all of it, also what the server takes over later.
+fn a_keeper_that_is_killed_while_a_server_takes_over_is_followed_by_one_that_has_all() {
+    let used = Used::make();
+    let slow = Copy::that("program-slow", "plant none");
+    let pause = Pause::at("taking over");
+    let command = slow.start(&["upgrade", &used.vg.name]);
+    pause.wait();
+    kill(used.keeper, Signal::KILL);
+    wait_for("another keeper", || {
+        let keeper = keeper_of_or_none(&used.vg);
+        keeper > 0 && keeper != used.keeper
+    });
+    drop(pause);
+    refused(command.wait_with_output().unwrap());
+    used.is_served_by(&slow.path);
+    used.outlives_a_death();
+    used.end();
 }
 
 /// UP6.
