@@ -76,6 +76,12 @@ impl Service {
         self.told(done, "")
     }
 
+    /// Closes the group, with a checkpoint: nothing is read or written any more.
+    pub fn close(&self) -> Result<()> {
+        let group = self.group.clone();
+        self.told(self.run(async move { group.close().await }), "")
+    }
+
     /// Closes the group and leaves a physical volume out of it. Where that cannot be, it is closed all the same.
     pub fn close_without(&self, pv: PvIndex) -> Result<()> {
         let group = self.group.clone();

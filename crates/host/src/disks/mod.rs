@@ -30,6 +30,7 @@ use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeom
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -151,6 +152,22 @@ impl PvSet {
         let index = index.ok_or_else(|| OpenError::new(path, Reason::TooMany))?;
         pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() });
         Ok(PvIndex(index))
+    }
+
+    /// Lets go of the files among them, for a successor that waits: the kernel takes tens of milliseconds to do it when this process has
+    /// ended. Only for a closed group, and only where no request is under way. (Devices are let go of by the kernel.)
+    pub fn let_go(&self) {
+        let pvs = self.pvs.read();
+        // Each request has the file; so has the set.
+        if pvs.iter().any(|pv| Arc::strong_count(&pv.file) > 1) {
+            return;
+        }
+        for pv in pvs.iter().filter(|pv| !pv.is_device) {
+            // SAFETY: the set has it open.
+            let fd = unsafe { BorrowedFd::borrow_raw(pv.file.fd()) };
+            // Where it stays locked the successor waits for this process's end.
+            let _ = sys::unlock(fd);
+        }
     }
 
     /// Whether all of them are disks that turn.

@@ -91,6 +91,12 @@ pub fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Takes the lock away that [`lock_exclusive`] made.
+pub fn unlock(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_UN) })
+}
+
 /// What `path` is, following symbolic links.
 pub fn stat(path: &Path) -> io::Result<std::fs::Metadata> {
     std::fs::metadata(path)

@@ -219,7 +219,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     };
     let keeper = keeper.map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Arc::new(Exports::new(name, &pool, keeper)?);
-    let members = Arc::new(OpenMembers { group: name.clone(), pvs });
+    let members = Arc::new(OpenMembers { group: name.clone(), pvs: pvs.clone() });
     let archive = {
         let (group, members) = (group.clone(), members.clone());
         let describe = move |origin| document(&group, &*members, origin);
@@ -237,7 +237,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     };
     let mut service = Service::new(name, group, world, &settings, lists_of(&loaded));
     service.reached = options.reached;
-    let server = Arc::new(Server { service, exports, archive, notes, pool });
+    let server = Arc::new(Server { service, exports, archive, notes, pvs, pool });
     server.service.note_members();
     devices::members::Joining::forget(name);
     bring_back_nodes(&server, same_boot, steps);
@@ -501,7 +501,11 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             }
             server.archive.close();
             let why = format!("Volume group \"{}\" is upgraded.", service.name);
-            hand_over(&server, &Failure::new(ErrorKind::Closed, why), Service::checkpoint);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), |service| {
+                service.close()?;
+                server.pvs.let_go();
+                Ok(())
+            });
         }
         Ending::Renamed | Ending::Closed | Ending::Leaves(_) => {}
     }
@@ -509,10 +513,9 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     server.archive.close();
     leave(&server);
     devices::members::forget(&service.name);
-    let group = service.group.clone();
     let closed = match ending {
         Ending::Leaves(pv) => service.close_without(pv),
-        _ => service.told(service.run(async move { group.close().await }), ""),
+        _ => service.close(),
     };
     match closed {
         Ok(()) => {

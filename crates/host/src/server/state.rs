@@ -3,6 +3,7 @@
 use super::archive::Archive;
 use super::listen::Handler;
 use super::notes::ServerNotes;
+use crate::disks::PvSet;
 use crate::export::{self, Exports};
 use crate::reactor::Pool;
 use rowen_control::protocol::{Caller, ErrorKind, Outcome, Request};
@@ -18,6 +19,7 @@ pub struct Server {
     pub exports: Arc<Exports>,
     pub archive: Arc<Archive>,
     pub notes: Arc<ServerNotes>,
+    pub pvs: Arc<PvSet>,
     // Last, so that it goes last: everything above runs on it.
     pub pool: Arc<Pool>,
 }
