@@ -131,10 +131,7 @@ impl Verdict {
 
     fn refused(&mut self, pid: Option<u32>, why: String) {
         self.told.server_pid = pid;
-        let next = match pid {
-            Some(pid) => format!("kill {pid}: a server of the installed version takes over"),
-            None => "end its server (SIGTERM): one of the installed version takes over".to_owned(),
-        };
+        let next = format!("rowen upgrade {}: this version takes over, in service", self.seen.name);
         self.wrong(why, next);
         self.is(State::OtherVersion, "its server does not speak to this version of rowen");
     }

@@ -12,7 +12,9 @@
 //!   volumes stay marked as active, so the next start of this boot makes their nodes again.
 //! * SIGTERM and SIGINT, a volume in use: a device cannot be taken from under a filesystem. The group is checkpointed and
 //!   the process ends; the keeper, which holds the exports, starts a successor at once, and those who use the volumes see
-//!   a pause. That is how a running server is upgraded.
+//!   a pause.
+//! * Upgraded (`upgrade`, `successor`): a server of another program gets ready beside this one, which closes the group and
+//!   ends when it is asked to; the keeper, which is of that program already, goes back to this one if the other does not serve.
 //! * Killed: the same without the checkpoint.
 //! * Under systemd ([`systemd`]) it is a service; a successor makes itself the service's main process.
 //! * SIGUSR1: the counters go to the log. SIGHUP: the settings are read again.

@@ -18,7 +18,6 @@ use rowen_control::protocol::{ErrorKind, NOTES, OLDEST_NOTES, Outcome, Request};
 use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_engine::error::Error;
 use rowen_engine::group::Group;
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -89,13 +88,12 @@ pub fn upgrade(group: &str, program: &Program, version: &str, check: bool) -> Re
     let lock = StartLock::take(group).map_err(|e| failed(group, ErrorKind::Internal, format!("its lock: {e}.")))?;
     if reached.stage == Stage::Ready {
         let told = server.request(&Request::Upgrade { to: version.to_owned() });
-        let refused = refusal(told);
-        if refused.is_some() {
+        if !matches!(told, Ok(Outcome::HandsOver)) {
             // The keeper goes back to the old program, unless the old server has ended all the same.
             let _it_may_have_gone = upgrader.abandon();
         }
-        if let Some(Some(why)) = refused {
-            return Err(failed(group, why.kind, why.message));
+        if let Ok(Outcome::Error { kind, message }) = told {
+            return Err(failed(group, kind, message));
         }
     }
     let mut lock = Some(lock);
@@ -258,14 +256,5 @@ fn await_stage(
             return Err(failed(group, ErrorKind::Internal, why));
         }
         std::thread::sleep(LOOK);
-    }
-}
-
-/// Why the old server does not end. None: it ends. None inside: nobody knows.
-fn refusal(told: io::Result<Outcome>) -> Option<Option<Failure>> {
-    match told {
-        Ok(Outcome::HandsOver) => None,
-        Ok(Outcome::Error { kind, message }) => Some(Some(Failure::new(kind, message))),
-        Ok(_) | Err(_) => Some(None),
     }
 }
