@@ -93,7 +93,7 @@ fn another_version_is_refused() {
     .unwrap();
     match protocol::read_frame::<Outcome>(&mut stream).unwrap() {
         Some(Outcome::Error { kind: protocol::ErrorKind::Version, message }) => {
-            assert!(message.contains("restart the server"), "{message}");
+            assert!(message.contains("rowen upgrade"), "{message}");
         }
         other => panic!("{other:?}"),
     }
