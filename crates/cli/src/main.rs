@@ -42,7 +42,6 @@ use console::Console;
 use failure::{Failure, exit};
 use options::Opt;
 use rowen_control::config::Config;
-use rowen_control::history;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::Caller;
 use session::Session;
@@ -125,7 +124,7 @@ fn run_named(session: &mut Session<'_>, name: &str, rest: &[String]) -> Option<u
 fn run_command(session: &mut Session<'_>, command: &'static command::Command, words: &[String]) -> u8 {
     let begun = Instant::now();
     let outcome = try_command(session, command, words);
-    note(session, begun, &outcome);
+    session.note(begun, &outcome);
     match outcome {
         Ok(()) => exit::OK,
         Err(failure) => {
@@ -139,30 +138,6 @@ fn run_command(session: &mut Session<'_>, command: &'static command::Command, wo
             }
             failure.exit_code()
         }
-    }
-}
-
-/// Writes down what the command did to a group without asking its server, which would have done so.
-fn note(session: &mut Session<'_>, begun: Instant, outcome: &failure::Result) {
-    let Some((group, request)) = session.alone.take() else { return };
-    let failure = outcome.as_ref().err().map(|failure| match failure {
-        Failure::Failed(lines) => lines.join("\n"),
-        _ => "it failed".to_owned(),
-    });
-    let caller = session.caller.clone();
-    let line = history::Command {
-        group,
-        id: caller.id,
-        command: caller.command,
-        request: request.to_owned(),
-        failure,
-        user: caller.user,
-        pid: caller.pid,
-        milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        ..history::Command::default()
-    };
-    if let Err(backend::Trouble::Other { message, .. }) = session.backend.note(line) {
-        session.console.complain(message);
     }
 }
 

@@ -8,12 +8,13 @@ use crate::parse::Args;
 use crate::report::Kind;
 use crate::report::fields::Field;
 use crate::report::select::Criteria;
+use rowen_control::history;
 use rowen_control::lists::Lists;
 use rowen_control::names;
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{Caller, ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often space that is being freed is looked for, and how many looks without any change are enough.
 const LOOK: Duration = Duration::from_millis(5);
@@ -259,6 +260,30 @@ impl Session<'_> {
             }
         }
         Ok(tagged)
+    }
+
+    /// Writes down what the command did to a group without asking its server, which would have done so.
+    pub fn note(&mut self, begun: Instant, outcome: &Result) {
+        let Some((group, request)) = self.alone.take() else { return };
+        let failure = outcome.as_ref().err().map(|failure| match failure {
+            Failure::Failed(lines) => lines.join("\n"),
+            _ => "it failed".to_owned(),
+        });
+        let caller = self.caller.clone();
+        let line = history::Command {
+            group,
+            id: caller.id,
+            command: caller.command,
+            request: request.to_owned(),
+            failure,
+            user: caller.user,
+            pid: caller.pid,
+            milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ..history::Command::default()
+        };
+        if let Err(Trouble::Other { message, .. }) = self.backend.note(line) {
+            self.console.complain(message);
+        }
     }
 
     /// Says why something failed and goes on.

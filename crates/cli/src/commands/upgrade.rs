@@ -38,7 +38,7 @@ pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
                 if !check {
                     // A server that was told to end has written that down; this adds what came of it.
                     session.alone = Some((group, "upgrade"));
-                    crate::note(session, begun, &Err(failure));
+                    session.note(begun, &Err(failure));
                 }
                 end = Err(Failure::Told);
             }

@@ -3,12 +3,11 @@
 use super::child::Child;
 use super::handing;
 use super::log::Log;
-use super::restart::Restarts;
-use super::upgrade::{Next, Upgrade};
-use super::wire::{self, Entry, Message, Progress, Versions};
+use super::state::{Keeper, Peer};
+use super::wire::{self, Message, Versions};
 use crate::programs::{self, Program};
 use crate::sockets::Reach;
-use crate::{harden, journal, paths, planted};
+use crate::{journal, paths, planted};
 use rowen_control::status::KeeperTold;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
@@ -120,45 +119,6 @@ fn become_daemon() -> io::Result<()> {
     Ok(())
 }
 
-pub(super) struct Peer {
-    pub(super) socket: OwnedFd,
-    pub(super) serves: bool,
-    /// It asked for the upgrade.
-    pub(super) upgrades: bool,
-}
-
-pub(super) struct Keeper {
-    pub(super) group: String,
-    /// The program to start servers with: this one, whatever is at its path.
-    pub(super) program: Program,
-    pub(super) listener: OwnedFd,
-    pub(super) held: Vec<(Entry, OwnedFd)>,
-    pub(super) peers: Vec<Peer>,
-    pub(super) restarts: Restarts,
-    /// Servers that this process has started.
-    pub(super) started: u64,
-    /// Servers that ended without having been told to, or did not begin to serve.
-    pub(super) deaths: u64,
-    /// The server said that it ends and leaves to its successor what is kept.
-    pub(super) is_handed_over: bool,
-    /// For how long it had not read any requests then, and when it said so.
-    pub(super) paused_at: Option<(u64, Instant)>,
-    /// A server of ours, until it has ended.
-    pub(super) child: Option<Child>,
-    /// Others of ours, which only are to end.
-    pub(super) leftover: Vec<Child>,
-    pub(super) start_at: Option<Instant>,
-    /// The next server starts as soon as the last one's process is gone.
-    is_due: bool,
-    leaving: bool,
-    pub(super) log: Log,
-    pub(super) lock: File,
-    /// An upgrade under way, what this process is about to become for it, and how far it is.
-    pub(super) upgrade: Option<Upgrade>,
-    pub(super) next: Option<Next>,
-    pub(super) progress: Progress,
-}
-
 impl Keeper {
     fn new(group: &str, lock: File) -> io::Result<Keeper> {
         let mut log = Log::open(&super::log_path(group))?;
@@ -178,36 +138,6 @@ impl Keeper {
         rustix::net::listen(&listener, MAX_PEERS as i32)?;
         log.say(&format!("keeper of {group} started, process {}", std::process::id()));
         Ok(Keeper::made(group, Program::own()?, listener, log, lock))
-    }
-
-    /// One that keeps nothing and has nobody.
-    pub(super) fn made(group: &str, program: Program, listener: OwnedFd, mut log: Log, lock: File) -> Keeper {
-        journal::of_group(group);
-        for refused in harden::harden() {
-            log.warn(&refused);
-        }
-        Keeper {
-            group: group.into(),
-            program,
-            listener,
-            held: Vec::new(),
-            peers: Vec::new(),
-            restarts: Restarts::default(),
-            started: 0,
-            deaths: 0,
-            is_handed_over: false,
-            paused_at: None,
-            child: None,
-            leftover: Vec::new(),
-            start_at: None,
-            is_due: false,
-            leaving: false,
-            log,
-            lock,
-            upgrade: None,
-            next: None,
-            progress: Progress::default(),
-        }
     }
 
     pub(super) fn run(mut self) -> i32 {

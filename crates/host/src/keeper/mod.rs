@@ -22,6 +22,7 @@ mod daemon;
 mod handing;
 mod log;
 mod restart;
+mod state;
 mod upgrade;
 pub(crate) mod wire;
 

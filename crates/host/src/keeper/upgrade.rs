@@ -9,10 +9,10 @@
 //! * UP7 A server that ends for an upgrade has not died.
 
 use super::child::Child;
-use super::daemon::Keeper;
 use super::handing::{self, Given, Handed, PeerState, State};
 use super::log::Log;
 use super::restart::Restarts;
+use super::state::{Keeper, Next, Peer, Upgrade};
 use super::wire::{Message, Progress, Stage, VERSION, Versions};
 use crate::planted;
 use crate::programs::Program;
@@ -32,23 +32,6 @@ const RECOVERS: Duration = Duration::from_secs(30);
 const PROVEN: Duration = Duration::from_secs(1);
 /// So many servers of the new program may die until the old one goes on.
 const DEATHS: u32 = 3;
-
-/// An upgrade under way, in the keeper of the new program.
-pub struct Upgrade {
-    /// The way back.
-    old: Program,
-    /// Until when the stage may last.
-    until: Instant,
-    deaths: u32,
-    /// The successor, until it serves.
-    successor: Option<Child>,
-}
-
-/// What the keeper is about to become.
-pub struct Next {
-    program: Program,
-    handed: Handed,
-}
 
 impl Keeper {
     /// The program that came is to take the place of this one and of the server.
@@ -103,11 +86,8 @@ impl Keeper {
 
     fn state(&self) -> State {
         let (any, failures, never_served, since) = self.restarts.noted(Instant::now());
-        let peer = |peer: &super::daemon::Peer| PeerState {
-            fd: peer.socket.as_raw_fd(),
-            serves: peer.serves,
-            upgrades: peer.upgrades,
-        };
+        let peer =
+            |peer: &Peer| PeerState { fd: peer.socket.as_raw_fd(), serves: peer.serves, upgrades: peer.upgrades };
         State {
             version: VERSION,
             group: self.group.clone(),
@@ -173,7 +153,7 @@ impl Keeper {
             .iter()
             .map(|peer| {
                 let socket = handing::adopt(peer.fd)?;
-                Ok(super::daemon::Peer { socket, serves: peer.serves, upgrades: peer.upgrades })
+                Ok(Peer { socket, serves: peer.serves, upgrades: peer.upgrades })
             })
             .collect();
         let since = state.took_over_ms.map(Duration::from_millis);

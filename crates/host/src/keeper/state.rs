@@ -1,0 +1,101 @@
+//! What a keeper has: connections, descriptors, the servers that it started, and an upgrade under way. [`super::daemon`] and
+//! [`super::upgrade`] act on it.
+
+use super::child::Child;
+use super::handing::Handed;
+use super::log::Log;
+use super::restart::Restarts;
+use super::wire::{Entry, Progress};
+use crate::programs::Program;
+use crate::{harden, journal};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+pub(super) struct Peer {
+    pub(super) socket: OwnedFd,
+    pub(super) serves: bool,
+    /// It asked for the upgrade.
+    pub(super) upgrades: bool,
+}
+
+pub(super) struct Keeper {
+    pub(super) group: String,
+    /// The program to start servers with: this one, whatever is at its path.
+    pub(super) program: Program,
+    pub(super) listener: OwnedFd,
+    pub(super) held: Vec<(Entry, OwnedFd)>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) restarts: Restarts,
+    /// Servers that this process has started.
+    pub(super) started: u64,
+    /// Servers that ended without having been told to, or did not begin to serve.
+    pub(super) deaths: u64,
+    /// The server said that it ends and leaves to its successor what is kept.
+    pub(super) is_handed_over: bool,
+    /// For how long it had not read any requests then, and when it said so.
+    pub(super) paused_at: Option<(u64, Instant)>,
+    /// A server of ours, until it has ended.
+    pub(super) child: Option<Child>,
+    /// Others of ours, which only are to end.
+    pub(super) leftover: Vec<Child>,
+    pub(super) start_at: Option<Instant>,
+    /// The next server starts as soon as the last one's process is gone.
+    pub(super) is_due: bool,
+    pub(super) leaving: bool,
+    pub(super) log: Log,
+    pub(super) lock: File,
+    /// An upgrade under way, what this process is about to become for it, and how far it is.
+    pub(super) upgrade: Option<Upgrade>,
+    pub(super) next: Option<Next>,
+    pub(super) progress: Progress,
+}
+
+/// An upgrade under way, in the keeper of the new program.
+pub struct Upgrade {
+    /// The way back.
+    pub(super) old: Program,
+    /// Until when the stage may last.
+    pub(super) until: Instant,
+    pub(super) deaths: u32,
+    /// The successor, until it serves.
+    pub(super) successor: Option<Child>,
+}
+
+/// What the keeper is about to become.
+pub struct Next {
+    pub(super) program: Program,
+    pub(super) handed: Handed,
+}
+
+impl Keeper {
+    /// One that keeps nothing and has nobody.
+    pub(super) fn made(group: &str, program: Program, listener: OwnedFd, mut log: Log, lock: File) -> Keeper {
+        journal::of_group(group);
+        for refused in harden::harden() {
+            log.warn(&refused);
+        }
+        Keeper {
+            group: group.into(),
+            program,
+            listener,
+            held: Vec::new(),
+            peers: Vec::new(),
+            restarts: Restarts::default(),
+            started: 0,
+            deaths: 0,
+            is_handed_over: false,
+            paused_at: None,
+            child: None,
+            leftover: Vec::new(),
+            start_at: None,
+            is_due: false,
+            leaving: false,
+            log,
+            lock,
+            upgrade: None,
+            next: None,
+            progress: Progress::default(),
+        }
+    }
+}
