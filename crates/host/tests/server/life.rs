@@ -4,7 +4,7 @@
 
 use super::Test;
 use super::planted;
-use super::world::{Fatal, MIB, Mounted, Pause, Vg, dir, file, kill, lives, run, wait_for};
+use super::world::{Fatal, MIB, Mounted, Pause, Vg, dir, file, kill, lives, run, verifying_fio, wait_for};
 use rowen_control::protocol::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
@@ -287,23 +287,7 @@ fn a_look_at_a_server_that_is_killed_is_answered() {
 fn twenty_deaths_under_fio_lose_nothing() {
     let vg = Vg::make(&[512 * MIB]);
     let node = vg.create("lv", VolumeKind::Thin, 96 * MIB, true);
-    let mut fio = Command::new("fio")
-        .args(["--name=deaths", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--rw=randwrite", "--size=96m"])
-        .args(["--bsrange=512-64k", "--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"])
-        .args([
-            "--fdatasync=64",
-            "--time_based",
-            "--runtime=600",
-            "--randseed=7",
-            "--output-format=terse",
-            "--fallocate=none",
-        ])
-        .arg(format!("--filename={}", node.display()))
-        .current_dir(dir())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut fio = verifying_fio("deaths", &node);
     let mut slowest = Duration::ZERO;
     for round in 0..20 {
         std::thread::sleep(Duration::from_millis(400 + round * 37 % 200));

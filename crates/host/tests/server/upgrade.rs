@@ -4,7 +4,8 @@
 
 use crate::Test;
 use crate::world::{
-    MIB, Mounted, Pause, Vg, dir, helpers_of, keeper_of, kill, lives, run, step_here as world_step, wait_for,
+    MIB, Mounted, Pause, Vg, dir, helpers_of, keeper_of, kill, lives, run, step_here as world_step, verifying_fio,
+    wait_for,
 };
 use rowen_control::protocol::{Outcome, Request, VolumeKind};
 use rowen_host::keeper;
@@ -232,16 +233,7 @@ impl Used {
 fn old_to_new_and_back_under_fio_loses_nothing() {
     let vg = Vg::make(&[512 * MIB]);
     let node = vg.create("lv", VolumeKind::Thin, 96 * MIB, true);
-    let mut fio = Command::new("fio")
-        .args(["--name=upgrades", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--rw=randwrite", "--size=96m"])
-        .args(["--bsrange=512-64k", "--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"])
-        .args(["--fdatasync=64", "--time_based", "--runtime=600", "--randseed=7", "--output-format=terse"])
-        .arg(format!("--filename={}", node.display()))
-        .current_dir(dir())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut fio = verifying_fio("upgrades", &node);
     let copies = [Copy::make("program-new"), Copy::make("program-old")];
     let keeper = keeper_of(&vg);
     let mut pauses = Vec::new();

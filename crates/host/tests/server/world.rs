@@ -250,6 +250,21 @@ pub fn within(seconds: u64, program: &str, arguments: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// A load on a volume that reads back what it wrote, until it is interrupted.
+pub fn verifying_fio(name: &str, node: &Path) -> std::process::Child {
+    Command::new("fio")
+        .arg(format!("--name={name}"))
+        .args(["--direct=1", "--ioengine=libaio", "--iodepth=16", "--rw=randwrite", "--size=96m", "--fallocate=none"])
+        .args(["--bsrange=512-64k", "--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"])
+        .args(["--fdatasync=64", "--time_based", "--runtime=600", "--randseed=7", "--output-format=terse"])
+        .arg(format!("--filename={}", node.display()))
+        .current_dir(dir())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 fn number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
