@@ -260,7 +260,7 @@ fn another_version_and_silent_devices_are_problems() {
     let refused = ServerSeen::Refused { pid: Some(10), why: "It speaks version 4.".into() };
     let (state, problems) = told(without_server(refused, Some(KEEPER), 1));
     assert_eq!(state, State::OtherVersion);
-    assert!(problems[0].1.starts_with("kill 10"), "{problems:?}");
+    assert!(problems[0].1.starts_with("rowen upgrade vg"), "{problems:?}");
     let silent_devices = vec!["/dev/sdx".to_owned()];
     let status = judge(Survey { silent_devices, ..Survey::default() });
     assert!(!status.healthy && status.problems[0].what.contains("/dev/sdx"));
