@@ -125,6 +125,9 @@ impl Backend for Host {
     fn groups(&mut self) -> Answer<Vec<String>> {
         let mut names: Vec<String> =
             devices::scan().map_err(trouble)?.groups().into_iter().map(|group| group.name).collect();
+        // One whose disks are all gone may still be served: its server tells what is wrong.
+        let is_served = |name: &String| server_process(name).is_some_and(is_alive);
+        names.extend(rowen_host::survey::groups_of_run_dir().into_iter().filter(is_served));
         names.sort();
         names.dedup();
         Ok(names)
@@ -212,6 +215,7 @@ impl Backend for Host {
                 let (uuid, trouble) = match pv.state {
                     PvState::Present(label) => (Some(label.pv_uuid), None),
                     PvState::Damaged(why) => (None, Some(format!("the label is damaged ({why})."))),
+                    PvState::Unreadable(why) => (None, Some(format!("the label cannot be read ({why})."))),
                     PvState::Missing(uuid) => (Some(uuid), Some("the device is missing.".to_owned())),
                 };
                 LabelledPv { path, uuid, size: pv.size, usable, group, trouble }

@@ -157,7 +157,7 @@ fn is_group(seen: &Seen) -> bool {
     has_labels || is_served || seen.devices > 0
 }
 
-fn groups_of_run_dir() -> Vec<String> {
+pub fn groups_of_run_dir() -> Vec<String> {
     let entries = std::fs::read_dir(paths::run_dir()).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let names = directories.filter_map(|entry| entry.file_name().into_string().ok());

@@ -4,8 +4,9 @@
 //! Promise: whatever happens in between, the filesystems go on. The server has a helper process freeze them, which thaws them
 //! when it is told to or when the server dies; where the helper is killed, the server or its successor has another thaw them.
 
-use super::failure::Result;
+use super::failure::{Failure, Result};
 use super::state::Service;
+use super::world::DeviceError;
 use crate::protocol::{Created, Outcome, SnapshotSpec};
 use rowen_engine::group::NewSnapshot;
 use rowen_engine::units::VolumeId;
@@ -52,11 +53,13 @@ impl Service {
         hold_still: bool,
     ) -> Result<Vec<VolumeId>> {
         let names: Vec<String> = origins.iter().cloned().collect();
+        // What waits in caches cannot be written to a group that has stopped: freezing would fail, or wait.
+        self.told(self.group.failed(), "")?;
         let held = if hold_still {
-            Some(self.world.devices.freeze(&names)?)
+            Some(self.world.devices.freeze(&names).map_err(|failure| self.unless_stopped(failure))?)
         } else {
             for name in &names {
-                self.world.devices.flush_cache(name)?;
+                self.world.devices.flush_cache(name).map_err(|failure| self.unless_stopped(failure))?;
             }
             None
         };
@@ -67,5 +70,10 @@ impl Service {
             held.thaw();
         }
         self.told(made, &name)
+    }
+
+    /// A device fails because its group has stopped meanwhile: that says what to do.
+    fn unless_stopped(&self, failure: DeviceError) -> Failure {
+        self.group.failed().err().map_or_else(|| failure.into(), |error| self.failure(&error, ""))
     }
 }

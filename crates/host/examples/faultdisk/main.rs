@@ -23,8 +23,9 @@ use std::sync::Arc;
 const HELP: &str = "\
 faultdisk shows a file as a disk that fails as it is told to. It is for tests, and needs root.
 
-  faultdisk serve IMAGE FILE [--loop] [--seed N] [--sector BYTES]
-      Shows IMAGE as FILE, an existing regular file, until SIGTERM. --loop: FILE.dev is a link to a loop device on it.
+  faultdisk serve IMAGE FILE [--loop | --loop-on DEVICE,DEVICE...] [--seed N] [--sector BYTES]
+      Shows IMAGE as FILE, an existing regular file, until SIGTERM. --loop: FILE.dev is a link to a loop device on it;
+      --loop-on: to the first of these that is free.
       Says \"ready\". Random choices follow the seed (1).
   faultdisk set FILE COMMAND
       Gives the disk a command, and prints its answer.
@@ -61,7 +62,8 @@ Examples:
 struct Bench {
     image: PathBuf,
     file: PathBuf,
-    wants_loop: bool,
+    /// Loop devices to try; none: a file is enough.
+    loops: Vec<String>,
     sector: u32,
     faults: Arc<Mutex<Faults>>,
     plugged: Mutex<Option<Plugged>>,
@@ -124,7 +126,13 @@ impl Bench {
             }),
         );
         let file = self.file.to_string_lossy();
-        let made = self.wants_loop.then(|| tool("losetup", &["-f", "--show", "--direct-io=on", &file])).transpose();
+        let mut made = Ok(None);
+        for device in &self.loops {
+            made = tool("losetup", &["--show", "--direct-io=on", device, &file]).map(Some);
+            if made.is_ok() {
+                break;
+            }
+        }
         let loop_device = made.inspect_err(|_| drop(mount::unmount(&self.file)))?;
         if let Some(device) = &loop_device {
             let link = beside(&self.file, ".dev");
@@ -266,12 +274,17 @@ fn set(file: &str, words: &[String]) -> Result<String, String> {
 }
 
 fn serve(image: &str, file: &str, options: &[String]) -> Result<(), String> {
-    let (mut wants_loop, mut seed, mut sector) = (false, 1, 512);
+    let (mut loops, mut seed, mut sector) = (Vec::new(), 1, 512);
     let mut options = options.iter();
     while let Some(option) = options.next() {
+        if option == "--loop-on" {
+            let devices = options.next().ok_or("--loop-on needs devices")?;
+            loops = devices.split(',').map(str::to_owned).collect();
+            continue;
+        }
         let mut number = || options.next().and_then(|word| word.parse::<u64>().ok());
         match option.as_str() {
-            "--loop" => wants_loop = true,
+            "--loop" => loops = vec!["-f".to_owned()],
             "--seed" => seed = number().ok_or("--seed needs a number")?,
             "--sector" => sector = number().filter(|n| [512, 4096].contains(n)).ok_or("--sector needs 512 or 4096")?,
             _ => return Err(format!("{option}: no such option. See faultdisk --help")),
@@ -283,7 +296,7 @@ fn serve(image: &str, file: &str, options: &[String]) -> Result<(), String> {
     let bench = Arc::new(Bench {
         image: absolute(image)?,
         file: absolute(file)?,
-        wants_loop,
+        loops,
         sector: sector as u32,
         faults: Arc::new(Mutex::new(Faults::new(seed))),
         plugged: Mutex::default(),

@@ -49,6 +49,7 @@ pub enum Error {
         group: String,
         missing: Vec<(Uuid, Option<PathBuf>)>,
         damaged: Vec<PathBuf>,
+        unreadable: Vec<PathBuf>,
     },
     Duplicate {
         uuid: Uuid,
@@ -126,7 +127,7 @@ impl fmt::Display for Error {
             Error::AmbiguousGroup { name, paths } => {
                 write!(f, "There are two volume groups called {name}, on {}; detach one of them.", join(paths))
             }
-            Error::MissingPvs { group, missing, damaged } => {
+            Error::MissingPvs { group, missing, damaged, unreadable } => {
                 write!(f, "Volume group \"{group}\" cannot be opened:")?;
                 for (position, (uuid, path)) in missing.iter().enumerate() {
                     let and = if position > 0 { " and" } else { "" };
@@ -138,6 +139,9 @@ impl fmt::Display for Error {
                 f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })?;
                 if !damaged.is_empty() {
                     write!(f, " The label on {} is damaged.", join(damaged))?;
+                }
+                if !unreadable.is_empty() {
+                    write!(f, " The label on {} cannot be read: look at the disk (dmesg).", join(unreadable))?;
                 }
                 Ok(())
             }

@@ -45,6 +45,7 @@ enum Label {
     None,
     Sound { pv: [u8; 16], size: u64, group: Option<Membership> },
     Damaged(String),
+    Unreadable(String),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,6 +91,7 @@ impl Found {
         let state = match self.label.clone() {
             Label::None => return None,
             Label::Damaged(why) => PvState::Damaged(why),
+            Label::Unreadable(why) => PvState::Unreadable(why),
             Label::Sound { pv, size, group } => {
                 trusted(PvLabel { pv_uuid: Uuid(pv), size, group: group.map(PvMembership::from) })
             }
@@ -200,6 +202,9 @@ fn look(path: &Path) -> Option<Found> {
     let label = match read_label(device) {
         Ok(None) => Label::None,
         Ok(Some(label)) => label.into(),
+        Err(rowen_engine::error::Error::Disk(error)) => {
+            Label::Unreadable(io::Error::from_raw_os_error(error.errno).to_string())
+        }
         Err(error) => Label::Damaged(error.to_string()),
     };
     Some(Found { identity, size, real, label })

@@ -28,6 +28,8 @@ pub enum PvState {
     Present(PvLabel),
     /// There is a label that cannot be trusted; the text says why.
     Damaged(String),
+    /// The device fails to read where a label would be; the text says how. What it held, it may still hold.
+    Unreadable(String),
     /// A group needs it, the devices file knows it, and it is not there.
     Missing(Uuid),
 }
@@ -353,9 +355,15 @@ impl Scan {
         if missing.is_empty() {
             return Ok(GroupDevices { name: name.to_owned(), uuid: newest.group_uuid, paths });
         }
-        let is_damaged = |pv: &&Pv| matches!(pv.state, PvState::Damaged(_));
-        let damaged = self.pvs.iter().filter(is_damaged).map(|pv| pv.path.clone()).collect();
-        Err(Error::MissingPvs { group: name.to_owned(), missing, damaged })
+        let paths = |is_so: fn(&PvState) -> bool| {
+            self.pvs.iter().filter(|pv| is_so(&pv.state)).map(|pv| pv.path.clone()).collect()
+        };
+        Err(Error::MissingPvs {
+            group: name.to_owned(),
+            missing,
+            damaged: paths(|state| matches!(state, PvState::Damaged(_))),
+            unreadable: paths(|state| matches!(state, PvState::Unreadable(_))),
+        })
     }
 
     fn last_place(&self, uuid: &Uuid) -> Option<PathBuf> {

@@ -58,6 +58,10 @@ fn a_damaged_label_is_named_where_a_member_is_missing() {
     let damaged = Pv { path: "/hurt".into(), size: 1 << 30, state: PvState::Damaged("bad checksum".into()) };
     let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), damaged]).group("vg").unwrap_err().to_string();
     assert!(text.ends_with("is missing. The label on /hurt is damaged."), "{text}");
+    // A disk that does not read is not one whose contents are bad.
+    let silent = Pv { path: "/dead".into(), size: 1 << 30, state: PvState::Unreadable("I/O error".into()) };
+    let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), silent]).group("vg").unwrap_err().to_string();
+    assert!(text.contains("The label on /dead cannot be read") && !text.contains("damaged"), "{text}");
 }
 
 #[test]
