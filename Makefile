@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -57,6 +57,11 @@ test-cuts: build ## power cuts under databases on filesystems (root; N=200 cuts,
 	.ci/packages real
 	$(CARGO) build --release -p rowen-host --example volatile_disk
 	$(SUDO) crates/cli/tests/cuts $(TARGET)/rowen $(TARGET)/examples/volatile_disk $(or $(N),200) $(SEED)
+
+test-faults: build ## disks that fail, hang, rot and are pulled under load (root; N=200 rounds, SEED=number, SCENARIOS=names)
+	.ci/packages faults
+	$(CARGO) build --release -p rowen-host --example faultdisk --example verified_load
+	$(SUDO) crates/cli/tests/faults $(TARGET)/rowen $(TARGET)/examples $(or $(N),200) $(or $(SEED),$$$$) $(SCENARIOS)
 
 test-full: build ## full groups, with kills, power cuts and closings (root; N=20 groups, SEED=number)
 	.ci/packages real

@@ -123,7 +123,7 @@ clean() {
     thaw
     mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null
     # What still waits for a volume or the disk gets an error.
-    awk -v w="$work/" '/ fuse.rowen / && index($5, w) == 1 {split($3, n, ":"); print n[2]}' /proc/self/mountinfo |
+    awk -v w="$work/" '/ fuse.(rowen|faultdisk) / && index($5, w) == 1 {split($3, n, ":"); print n[2]}' /proc/self/mountinfo |
         while read -r pid; do echo 1 >"/sys/fs/fuse/connections/$pid/abort" 2>/dev/null; done
     for i in 1 2 3 4 5; do
         for point in $(mounts_in "$work/m"); do umount "$point" 2>/dev/null; done

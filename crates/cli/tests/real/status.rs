@@ -158,6 +158,8 @@ fn a_group_that_stopped_says_why() {
     let health = world.ok("lvs --noheadings -o lv_attr,lv_health_status -S lv_name=lv VG");
     assert!(health.trim().ends_with("X- unknown"), "{health}");
     assert_eq!(world.ok("vgs --noheadings -o vg_attr VG").trim(), "rz--n-");
+    let (out, code) = refusal(&world, "lvcreate -s -n snap VG/lv");
+    assert!(code == 5 && out.contains(&format!("rowen clear {}", world.group)), "{out}");
     below.ok("vgchange -ay VG");
     world.run("stop VG");
     world.ok("check VG");
@@ -165,7 +167,19 @@ fn a_group_that_stopped_says_why() {
     drop(below);
 }
 
-/// The same, and its disk comes back while a volume is in use.
+/// Its server tells of it; no label does.
+#[test]
+fn a_group_whose_disks_are_gone_is_shown_while_it_is_served() {
+    let world = World::new("gone", 64);
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    let (pv, away) = (world.dir.join("pv"), world.dir.join("away"));
+    fs::rename(&pv, &away).unwrap();
+    let (groups, volumes) = (world.ok("vgs --noheadings -o vg_name"), world.ok("lvs --noheadings -o lv_name"));
+    fs::rename(&away, &pv).unwrap();
+    assert_eq!((groups.trim(), volumes.trim()), (world.group.as_str(), "lv"));
+}
+
+/// A group that stopped, and its disk comes back while a volume is in use.
 #[test]
 fn a_group_that_stopped_is_opened_again_in_place() {
     let below = World::new("back", 160);

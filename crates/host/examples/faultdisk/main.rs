@@ -114,7 +114,7 @@ impl Bench {
         let size = image.metadata().map_err(|e| e.to_string())?.len();
         let runtime = self.pool.runtime();
         let disk = Disk::new(image, size, self.sector, self.faults.clone(), runtime.clone());
-        let mounted = mount::mount(&self.file).map_err(|e| e.to_string())?;
+        let mounted = mount::mount_as(&self.file, "faultdisk").map_err(|e| e.to_string())?;
         let meter = Arc::new(Meter::for_one_thread());
         let connection = Connection::new(Arc::new(mounted.fd), disk.clone(), Arc::new(Buffers::default()), meter);
         self.pool.spawn_on(

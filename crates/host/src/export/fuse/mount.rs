@@ -26,6 +26,11 @@ pub struct Mounted {
 
 /// Mounts a new file on `path`, an existing regular file. Blocks for a moment; nothing needs to serve yet.
 pub fn mount(path: &Path) -> Result<Mounted> {
+    mount_as(path, "rowen")
+}
+
+/// The same, by another program: what is not called `rowen` is no volume (H8).
+pub fn mount_as(path: &Path, name: &str) -> Result<Mounted> {
     let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
         .doing(|| "open /dev/fuse (is the kernel's fuse module loaded?)".into())?;
     let options = format!(
@@ -37,8 +42,8 @@ pub fn mount(path: &Path) -> Result<Mounted> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
     // A source of its own: one that all volumes share would let `umount SOURCE` take another's. Not the path itself, by
     // which mkfs.btrfs would take the loop device over the file for mounted.
-    let source = format!("rowen:{}", path.display());
-    rustix::mount::mount(&source, path, "fuse.rowen", flags, Some(options.as_c_str()))
+    let source = format!("{name}:{}", path.display());
+    rustix::mount::mount(&source, path, format!("fuse.{name}"), flags, Some(options.as_c_str()))
         .doing(|| format!("mount a volume's file on {}", path.display()))?;
     match negotiate(&fd) {
         Ok(resend) => Ok(Mounted { fd, resend }),
