@@ -1,6 +1,9 @@
 //! Many who call at once, as programs do that start a command for each of their threads.
 
 use crate::world::{World, tool};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 
 #[test]
@@ -22,6 +25,24 @@ fn sixty_four_callers_at_once_are_all_served() {
         }
     });
     assert_eq!(world.ok("lvs --noheadings -o lv_name VG").trim(), "lv");
+}
+
+/// A caller's open files are not the server's: a filesystem that they lie on could not be unmounted, a volume not be deactivated.
+#[test]
+fn what_a_caller_has_open_is_not_held_by_the_server() {
+    let world = World::new("leaks", 64);
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    let held = world.device("held", 0);
+    let command = world.command("vgchange -ay VG");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 9<held; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());
+    shell.current_dir(&world.dir).envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert!(shell.stdin(Stdio::null()).status().unwrap().success());
+    let open = fs::read_dir(format!("/proc/{}/fd", world.server().unwrap())).unwrap();
+    let files: Vec<PathBuf> = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok()).collect();
+    assert!(!files.is_empty() && !files.contains(&held), "{files:?}");
 }
 
 /// Every one that says it has changed the size has changed it: each asks for more or less than what there is.
