@@ -80,6 +80,17 @@ fn shown(path: &Path) -> String {
     format!("{:?}", path.to_string_lossy())
 }
 
+/// A missing physical volume may be one of these.
+fn labels_that_say_nothing(f: &mut fmt::Formatter<'_>, damaged: &[PathBuf], unreadable: &[PathBuf]) -> fmt::Result {
+    if !damaged.is_empty() {
+        write!(f, " The label on {} is damaged.", join(damaged))?;
+    }
+    if !unreadable.is_empty() {
+        write!(f, " The label on {} cannot be read: look at the disk (dmesg).", join(unreadable))?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -137,13 +148,7 @@ impl fmt::Display for Error {
                     }
                 }
                 f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })?;
-                if !damaged.is_empty() {
-                    write!(f, " The label on {} is damaged.", join(damaged))?;
-                }
-                if !unreadable.is_empty() {
-                    write!(f, " The label on {} cannot be read: look at the disk (dmesg).", join(unreadable))?;
-                }
-                Ok(())
+                labels_that_say_nothing(f, damaged, unreadable)
             }
             Error::Duplicate { uuid, paths } => write!(
                 f,
