@@ -93,7 +93,7 @@ fn tool(program: &str, words: &[&str]) -> Result<String, String> {
 fn connection_of(file: &Path) -> Result<String, String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|e| e.to_string())?;
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let device = fields.filter(|fields| fields.get(4).is_some_and(|at| Path::new(at) == file)).last();
+    let device = fields.rev().find(|fields| fields.get(4).is_some_and(|at| Path::new(at) == file));
     let device = device.and_then(|fields| fields[2].split_once(':').map(|(_, minor)| minor.to_owned()));
     device.ok_or_else(|| format!("nothing is mounted on {}", file.display()))
 }
