@@ -80,7 +80,7 @@ const STAYING: &[(&str, &str)] = &[
             for (@ARGV) { push @f, $f if !-f && sysopen $f, $_, 0200000 and flock $f, LOCK_EX|LOCK_NB }
             $| = 1; print "ready\n"; sleep 600' "$RUN" "$RUN/$VG" "$ETC" /dev "/dev/$VG" /dev/mapper /run /etc /tmp "$POINT" "$ROWEN""#,
     ),
-    ("keeps copies of all mounts", r#"exec unshare -Urm sh -c 'echo ready; exec sleep 600'"#),
+    ("keeps copies of all mounts", r"exec unshare -Urm sh -c 'echo ready; exec sleep 600'"),
     (
         "puts a pipe where the volume is mounted",
         r#"exec unshare -Urm sh -c 'mount -t tmpfs none "$WORLD" && mkfifo "$POINT" && echo ready && exec sleep 600'"#,
