@@ -126,8 +126,7 @@ impl Backend for Host {
         let mut names: Vec<String> =
             devices::scan().map_err(trouble)?.groups().into_iter().map(|group| group.name).collect();
         // One whose disks are all gone may still be served: its server tells what is wrong.
-        let is_served = |name: &String| server_process(name).is_some_and(is_alive);
-        names.extend(rowen_host::survey::groups_of_run_dir().into_iter().filter(is_served));
+        names.extend(rowen_host::survey::groups_with_server());
         names.sort();
         names.dedup();
         Ok(names)

@@ -36,6 +36,16 @@ pub fn run_dir() -> PathBuf {
     directory("ROWEN_RUN_DIR", "/run/rowen")
 }
 
+/// Whether the process with this directory under /proc has the same run directory. To be asked of this user's processes only: one
+/// that somebody else makes hang can make who reads its environment wait.
+pub(crate) fn is_of_this_world(process: &Path) -> bool {
+    let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    let theirs = variables.find_map(|variable| variable.strip_prefix(b"ROWEN_RUN_DIR=")).unwrap_or_default();
+    let own = std::env::var_os("ROWEN_RUN_DIR").unwrap_or_default();
+    theirs == own.as_encoded_bytes()
+}
+
 /// A volume group's directory of sockets, locks, logs and mounts.
 pub fn group_dir(group: &str) -> PathBuf {
     run_dir().join(group)

@@ -1,6 +1,9 @@
-//! Other processes, as /proc shows them. Only what can be read of a process that hangs is read.
+//! Other processes, as /proc shows them. Only what can be read of a process that hangs is read, of other users' above all.
 
+use crate::paths;
 use rowen_control::status::Process;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// A process, and what it does at this moment.
 pub fn see(pid: u32) -> Process {
@@ -48,15 +51,23 @@ fn uptime() -> u64 {
     text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
-/// How many processes of this name, and at least so old, wait in the kernel, where nothing ends them.
+/// How many processes of this name, and at least so old, wait in the kernel, where nothing ends them. Those of other users do not
+/// count, nor those of other run directories.
 pub fn stuck(name: &str, age: u64) -> usize {
+    let user = rustix::process::geteuid().as_raw();
     let born_before = uptime().saturating_sub(age);
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
     let is_stuck = |stat: String| {
         name_and_state(&stat) == Some((name, 'D')) && started(&stat).is_some_and(|started| started < born_before)
     };
-    processes.filter(|entry| std::fs::read_to_string(entry.path().join("stat")).is_ok_and(is_stuck)).count()
+    let is_ours = |process: &Path| {
+        std::fs::metadata(process).is_ok_and(|directory| directory.uid() == user) && paths::is_of_this_world(process)
+    };
+    let found = processes
+        .map(|entry| entry.path())
+        .filter(|process| std::fs::read_to_string(process.join("stat")).is_ok_and(is_stuck) && is_ours(process));
+    found.count()
 }
 
 #[cfg(test)]

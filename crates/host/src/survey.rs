@@ -157,7 +157,13 @@ fn is_group(seen: &Seen) -> bool {
     has_labels || is_served || seen.devices > 0
 }
 
-pub fn groups_of_run_dir() -> Vec<String> {
+/// The groups that have a server on this machine.
+pub fn groups_with_server() -> impl Iterator<Item = String> {
+    // A process number in a file may be another process's by now; a lock is not.
+    groups_of_run_dir().into_iter().filter(|name| is_locked(name))
+}
+
+fn groups_of_run_dir() -> Vec<String> {
     let entries = std::fs::read_dir(paths::run_dir()).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let names = directories.filter_map(|entry| entry.file_name().into_string().ok());

@@ -2,11 +2,9 @@
 //! filesystems' own checkers. Needs root, FUSE, loop devices, fio, and the tools of ext4, xfs and btrfs.
 #![allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
 
-mod attacks;
 mod autoextend;
 mod bad_input;
 mod callers;
-mod containers;
 mod diff;
 mod endpoint;
 mod filesystems;

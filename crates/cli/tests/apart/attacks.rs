@@ -115,6 +115,16 @@ const STAYING: &[(&str, &str)] = &[
             $| = 1; print "ready\n"; sleep 600'"#,
     ),
     (
+        "has programs that hang and are called as a helper is",
+        r#"exec unshare -Urm perl -e '
+            $^F = 9; open my $fuse, "+<", "$ENV{WORLD}/for-all/fuse" or die "fuse: $!";
+            my $options = "fd=" . fileno($fuse) . ",rootmode=40000,user_id=0,group_id=0";
+            my $mount = `uname -m` eq "x86_64\n" ? 165 : 40;
+            syscall($mount, my $source = "hangs", my $at = "/mnt", my $kind = "fuse", 0, $options) == 0 or die "mount: $!";
+            for (1..5) { fork or exec "$ENV{WORLD}/for-all/exe", "-e", "stat q(/mnt)" }
+            sleep 12; $| = 1; print "ready\n"; sleep 600'"#,
+    ),
+    (
         "asks for the sockets all the time",
         r#"for n in 1 2; do perl -MSocket -e 'while () { for (@ARGV) { socket S,1,1,0; connect S, sockaddr_un $_; select undef,undef,undef,0.001 } }' "$RUN/$VG/control.sock" "$RUN/$VG/keeper.sock" & done; echo ready; wait"#,
     ),
@@ -143,6 +153,8 @@ impl Scene {
         fs::create_dir(&for_all).unwrap();
         // As udev has it on most systems.
         tool("mknod", &["-m", "666", for_all.join("fuse").to_str().unwrap(), "c", "10", "229"]);
+        // A helper's name, while it runs (comm).
+        fs::copy("/usr/bin/perl", for_all.join("exe")).unwrap();
         let program = for_all.join("rowen");
         fs::copy(env!("CARGO_BIN_EXE_rowen"), &program).unwrap();
         Scene { program: program.to_str().unwrap().to_owned(), world }
@@ -230,6 +242,7 @@ impl Scene {
             "files active raw active spare active",
             "{attack}"
         );
+        self.goes(attack, "status");
         self.goes(attack, "pvs");
         self.goes(attack, "vgs");
         self.goes(attack, "lvcreate -y -s -n snap VG/files");
