@@ -9,8 +9,8 @@
 //! * A5 A helper whose asker has given up, or has died, leaves the newest copy as it is: a newer one may be there by then. One
 //!   helper at a time writes.
 
-use crate::helper::{Answer, Job, Session};
-use crate::{export, paths, planted};
+use crate::helper::{self, Job};
+use crate::{paths, planted};
 use rowen_control::metadata::Document;
 use rowen_control::names;
 use rowen_control::settings::Settings;
@@ -57,9 +57,7 @@ pub(crate) enum Work {
 
 /// Has a helper do it, and waits for it for this long at most (A4).
 pub(crate) fn ask(work: Work, limit: Duration) -> io::Result<u32> {
-    let mut session = Session::start_apart(&Job::Archive(work), "archive")?;
-    let answer: Answer = session.hear(limit)?;
-    answer.map_err(|trouble| io::Error::other(export::Error::from(trouble).to_string()))
+    helper::ask_apart(&Job::Archive(work), "archive", limit)
 }
 
 /// In a helper: does it. `is_wanted` says whether who asked still waits.

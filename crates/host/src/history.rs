@@ -9,7 +9,7 @@
 //! * HS4 A file is opened only where it is a regular file of this user's, and no link: what somebody else put there is neither
 //!   written to nor read, nor waited for.
 
-use crate::helper::{Job, Session, has_name};
+use crate::helper::{self, Job, has_name};
 use crate::{paths, planted};
 use rowen_control::history::{Book, Kept};
 use rowen_control::uuids::{lvm_text, parse_lvm_text};
@@ -74,9 +74,7 @@ fn older(path: &Path) -> PathBuf {
 
 /// Has a helper write the lines down, which are all there when this returns (HS1).
 pub(crate) fn record(lines: Lines, limit: Duration) -> io::Result<()> {
-    let mut session = Session::start_apart(&Job::Record(lines), "history")?;
-    let answer: crate::helper::Answer = session.hear(limit)?;
-    answer.map(drop).map_err(|trouble| io::Error::other(crate::export::Error::from(trouble).to_string()))
+    helper::ask_apart(&Job::Record(lines), "history", limit).map(drop)
 }
 
 /// In a helper: writes the lines down.

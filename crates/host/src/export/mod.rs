@@ -14,7 +14,7 @@
 mod blocking;
 mod devices;
 mod dispatch;
-mod ended;
+pub(crate) mod ended;
 pub(crate) mod error;
 mod freeze;
 pub mod fuse;

@@ -125,6 +125,13 @@ pub(crate) fn ask(job: Job) -> Result<u32> {
     Ok(answer?)
 }
 
+/// The same, by a helper of its own: it takes none from those who are waited for. `what` it does is seen in lists of processes.
+pub(crate) fn ask_apart(job: &Job, what: &str, limit: Duration) -> io::Result<u32> {
+    let mut session = Session::start_apart(job, what)?;
+    let answer: Answer = session.hear(limit)?;
+    answer.map_err(|trouble| io::Error::other(Error::from(trouble).to_string()))
+}
+
 /// Becomes a helper. `reached` is told of its steps: a test stops it there. Returns the exit code.
 pub fn main(reached: fn(&str)) -> u8 {
     journal::of_group(&std::env::var(journal::GROUP).unwrap_or_default());

@@ -8,6 +8,7 @@
 
 use super::log;
 use crate::archive::{self, Work};
+use crate::export::ended::Ended;
 use crate::planted;
 use parking_lot::{Condvar, Mutex};
 use rowen_control::metadata::{Document, Origin};
@@ -35,8 +36,6 @@ struct State {
     /// The commands since the last copy: the first one, and how many more.
     pending: Option<(String, usize)>,
     ending: bool,
-    /// The thread makes no copies any more.
-    ended: bool,
     settings: Settings,
     /// Why the last copy could not be kept, until it was told.
     trouble: Option<String>,
@@ -47,7 +46,8 @@ struct Shared {
     state: Mutex<State>,
     /// There is something to copy, or an end.
     wake: Condvar,
-    ended: Condvar,
+    /// The thread makes no copies any more.
+    ended: Ended,
 }
 
 /// The word to the thread that keeps copies.
@@ -63,7 +63,7 @@ impl Archive {
             group: group.to_owned(),
             state: Mutex::new(state),
             wake: Condvar::new(),
-            ended: Condvar::new(),
+            ended: Ended::default(),
         });
         let end = End(shared.clone());
         let keep_copies = move || end.0.keep_copies(&describe);
@@ -93,16 +93,11 @@ impl Archive {
 
     /// Copies what was not copied yet, and ends. A copy that is late is left to its helper.
     pub fn close(&self) {
-        let mut state = self.shared.state.lock();
-        state.ending = true;
+        self.shared.state.lock().ending = true;
         self.shared.wake.notify_all();
         let limit = if planted::is("archive_waited_for") { Duration::from_secs(3600) } else { LAST };
-        let deadline = Instant::now() + limit;
-        while !state.ended {
-            if self.shared.ended.wait_until(&mut state, deadline).timed_out() {
-                log::warning("the last copy of the metadata is late: whoever serves the group next makes it");
-                return;
-            }
+        if !self.shared.ended.wait(limit) {
+            log::warning("the last copy of the metadata is late: whoever serves the group next makes it");
         }
     }
 
@@ -122,8 +117,10 @@ struct End(Arc<Shared>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.state.lock().ended = true;
-        self.0.ended.notify_all();
+        if std::thread::panicking() {
+            log::warning("the archive of metadata ended in a panic");
+        }
+        self.0.ended.set();
     }
 }
 
