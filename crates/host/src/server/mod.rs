@@ -46,7 +46,7 @@ pub use recorder::command_alone;
 pub use rowen_control::service::failure::Failure;
 pub use run::{Options, main};
 pub use start::{clear_remains, connect, ensure_running};
-pub use upgrade::{Groups, Upgraded, served_groups, upgrade};
+pub use upgrade::{Upgraded, served_groups, upgrade};
 
 /// Set in the environment of a server that a command starts: it tells on its standard output when it serves, or why it
 /// does not, and ends by itself when it is not needed.

@@ -47,11 +47,8 @@ pub enum Upgraded {
     Done { pause: Option<u64> },
 }
 
-/// Groups to upgrade.
-pub type Groups = Vec<String>;
-
 /// The groups that have a server on this machine, by name.
-pub fn served_groups() -> Groups {
+pub fn served_groups() -> Vec<String> {
     let entries = std::fs::read_dir(paths::run_dir()).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut served: Vec<String> =
