@@ -33,12 +33,22 @@ fn lists_are_what_a_comparison_of_bytes_finds() {
     lists(Profile::Deep, scaled(5), 800, Moves::None);
 }
 
-/// What is moved was the volume's own, and is in the list already.
+/// What is moved was the volume's own, and is in the list already (V5).
 #[test]
 fn re_homing_adds_nothing_to_lists() {
     let (lists, moved) = lists(Profile::Wild, scaled(60), 120, Moves::Rehome);
     assert!(moved > 0 || scaled(100) < 100, "nothing was moved");
     assert_eq!(lists.copies, 0);
+}
+
+/// V5: a shared block that moves is born anew, and is in a list though nobody changed it.
+#[test]
+fn shared_blocks_that_move_are_found() {
+    must_be_found("moves_shared", || {
+        let copies =
+            (1..=60).map(|seed| run_seed_with(seed, 120, Profile::Wild, Some(Moves::Rehome)).unwrap().lists.copies);
+        assert_eq!(copies.sum::<u64>(), 0);
+    });
 }
 
 /// Copies of shared blocks are in lists, and nothing is missing.
@@ -251,9 +261,8 @@ fn planted_bugs_of_trees_are_found() {
 }
 
 /// Writes, discards, snapshots, removals and checkpoints go on during a list. It has what had changed before.
-#[test]
-fn what_changed_before_is_listed_whatever_goes_on() {
-    for seed in 1..=scaled(6) {
+fn lists_beside_changes(seeds: u64, most: usize) {
+    for seed in 1..=seeds {
         let mut large = Large::new();
         let (older, old) = (large.snapshot(), large.snapshot());
         let mut rng = Rng::new(seed);
@@ -275,7 +284,7 @@ fn what_changed_before_is_listed_whatever_goes_on() {
         let note = found.clone();
         let ops: Vec<Op> = vec![
             Box::pin(async move {
-                *note.lock() = whole(&lister, compared, 3).await?;
+                *note.lock() = whole(&lister, compared, most).await?;
                 Ok(())
             }),
             Box::pin(async move {
@@ -308,4 +317,15 @@ fn what_changed_before_is_listed_whatever_goes_on() {
         assert!(strange.is_empty(), "seed {seed}: {strange:?} never changed");
         large.world.run(async { client.verify_all(old).await.unwrap() });
     }
+}
+
+#[test]
+fn what_changed_before_is_listed_whatever_goes_on() {
+    lists_beside_changes(scaled(6), 3);
+    lists_beside_changes(scaled(3), 10_000);
+}
+
+#[test]
+fn a_step_that_does_not_look_again_is_found() {
+    must_be_found("diff_passes_unread", || lists_beside_changes(6, 3));
 }

@@ -74,6 +74,18 @@ fn a_seed_is_one_world() {
     assert!(differ.is_empty(), "not the same when they are run again: {differ:?}");
 }
 
+/// SW2.
+fn a_panic_is_a_sentence(bug: &'static str) {
+    let broken = run(1, &Options { planted: Some(bug), ..Options::default() }).expect_err("it panics");
+    assert!(broken.to_string().contains("PANIC: this world was told to panic"), "{broken}");
+}
+
+#[test]
+fn a_world_that_panics_ends_with_a_sentence() {
+    a_panic_is_a_sentence("world_panics");
+    must_be_found("panic_passes", || a_panic_is_a_sentence("panic_passes"));
+}
+
 /// SW1: what one world leaves behind for the next is found.
 #[test]
 fn worlds_that_know_of_each_other_are_found() {

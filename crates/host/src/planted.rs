@@ -4,8 +4,11 @@
 #[cfg(feature = "planted")]
 mod chosen {
     use parking_lot::RwLock;
+    use std::sync::LazyLock;
 
-    pub static BUG: RwLock<Option<String>> = RwLock::new(None);
+    /// `ROWEN_PLANTED=NAME` plants a bug in a test and in all programs that it starts.
+    pub static BUG: LazyLock<RwLock<Option<String>>> =
+        LazyLock::new(|| RwLock::new(std::env::var("ROWEN_PLANTED").ok()));
     pub static REACHED: RwLock<fn(&str)> = RwLock::new(|_| {});
 }
 

@@ -12,6 +12,7 @@ use crate::failure::{Failure, Result, exit};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use rowen_control::status::{Depth, Survey};
+use rowen_engine::planted;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -217,6 +218,19 @@ impl Top {
         let is_due = !self.model.is_paused && self.next <= Instant::now();
         if self.asked.is_none() && is_due && self.ask.send(()).is_ok() {
             self.asked = Some(Instant::now());
+            if planted::is("waits_for_look") {
+                self.wait_for_look();
+            }
+        }
+    }
+
+    /// The mistake that TO1 forbids.
+    fn wait_for_look(&mut self) {
+        while let Ok(news) = self.hear.recv() {
+            if let News::Looked(look) = news {
+                self.looked(look);
+                return;
+            }
         }
     }
 

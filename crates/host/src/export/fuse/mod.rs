@@ -14,6 +14,8 @@
 
 pub mod abi;
 pub mod buffers;
+#[cfg(test)]
+mod connection_test;
 pub mod mount;
 pub mod request;
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod request_test;
 
 use super::target::{CLOSED, Errno, Target};
 use crate::meter::{Begun, Meter, Op};
+use crate::planted;
 use crate::reactor::{REPLY_HEAD, Reply, readable, softirq_raised};
 use buffers::{Budget, Buffers, Class, Permit, SMALL};
 use parking_lot::Mutex;
@@ -90,7 +93,9 @@ impl Connection {
     /// Serves until the file is unmounted, or [`Connection::stop`]. Must run on a worker; `runtime` starts tasks beside it.
     pub async fn serve(self: Arc<Self>, runtime: Arc<dyn Runtime>) -> io::Result<()> {
         let outcome = self.receive_all(&runtime).await;
-        self.under_way.none_left().await;
+        if !planted::is("ends_under_way") {
+            self.under_way.none_left().await;
+        }
         outcome
     }
 
@@ -173,7 +178,9 @@ impl Connection {
         let Some(op) = op_of(&request) else { return self.answer_at_once(unique, request) };
         let begun = self.meter.begin();
         if let Err(errno) = self.admit(&request) {
-            self.answer_now(unique, Err(errno), &[]);
+            if !planted::is("refused_silently") {
+                self.answer_now(unique, Err(errno), &[]);
+            }
             return self.meter.end(op, begun, None);
         }
         match request {
@@ -210,6 +217,9 @@ impl Connection {
         };
         if changes && self.target.read_only() {
             return Err(libc::EROFS);
+        }
+        if planted::is("any_range") {
+            return Ok(());
         }
         request::check_range(offset, len, self.target.size(), self.target.sector())
     }
@@ -358,6 +368,9 @@ impl Connection {
         head[..size_of::<abi::OutHeader>()].copy_from_slice(bytemuck::bytes_of(&header));
         head[size_of::<abi::OutHeader>()..len].copy_from_slice(&data[..len - size_of::<abi::OutHeader>()]);
         self.send(unique, Reply::new(self.fd.clone(), &head[..len], None)).await;
+        if planted::is("answers_twice") {
+            self.send(unique, Reply::new(self.fd.clone(), &head[..len], None)).await;
+        }
     }
 
     /// Gives back the reply's buffer.
