@@ -131,7 +131,7 @@ fn requests() -> Vec<Request> {
         Request::ReportOf { volumes: vec!["data".into()], with_members: true, with_use: false },
         Request::CreateVolume { spec, activate: true, on: Vec::new() },
         Request::Snapshot { specs: vec![snapshot], freeze: true },
-        Request::Activate { names: None, ignore_skip: false, auto: true },
+        Request::Activate { names: None, ignore_skip: false, auto: true, partial: false },
         Request::Resize { name: "data".into(), blocks: 2048, force: false, on: Vec::new(), seen: Some(1024) },
         Request::SetAttributes { name: "data".into(), change: AttributeChange::default() },
         Request::ChangeGroup { change: GroupChange::default() },
@@ -161,6 +161,7 @@ fn report() -> GroupReport {
         exclusive_blocks: 5,
         freed_if_removed_blocks: 5,
         snapshot_used_blocks: 3,
+        is_partial: false,
         node: NodeState::default(),
     };
     GroupReport {

@@ -6,12 +6,15 @@
 //! records that no checkpoint holds; no flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write` makes
 //! a missing image, for a new version. `v1.txt` says what the image must hold; no program writes it.
 //!
-//! There are two more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
-//! place. One physical volume of the other is not allocatable (`FEATURE_ALLOCATION`).
+//! There are three more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
+//! place. One physical volume of the second is not allocatable (`FEATURE_ALLOCATION`). The third was opened without one of
+//! its physical volumes (`FEATURE_MEMBERS`).
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::format::superblock::{COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_GAPS, SLOTS, Superblock, VERSION};
+use rowen_engine::format::superblock::{
+    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_GAPS, FEATURE_MEMBERS, SLOTS, Superblock, VERSION,
+};
 use rowen_engine::group::{
     Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, PvExtents, Volume, VolumeKind,
     VolumeState,
@@ -420,6 +423,71 @@ fn judge_with_unallocatable(image: &Image) {
             group.close().await.unwrap();
         }
     });
+}
+
+/// A group of three physical volumes that was opened without the third, on which a volume lies. The program died after some more
+/// writes.
+fn make_without_one() -> Image {
+    let world = World::new(1);
+    let disks = SimDisks::new(world.handle(), &[PV; 3]);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let pvs = (0xA1..0xA4).map(|byte| NewPv { uuid: Uuid([byte; 16]) }).collect();
+        let spec = NewGroup { uuid: Uuid([0x63; 16]), name: "partial".into(), extent_blocks: 256, pvs };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks, runtime, config()).await.unwrap();
+        for (name, number, pv) in [("here", 1, 1), ("lost", 2, 2)] {
+            let on = [PvExtents { pv: PvIndex(pv), extents: 2..3 }];
+            let id = group.create_volume_on(new_volume(name, VolumeKind::Thick, 256, number), &on).await.unwrap();
+            fill(&group.volume(id).unwrap(), 0, 32, 0x10 + number).await;
+        }
+        group.close().await.unwrap();
+    });
+    let whole = disks.moment().killed(&mut Rng::new(1));
+    let mut image = whole.clone();
+    image.set_size(PvIndex(2), 0);
+    let world = World::new(2);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let group = Group::open_without(as_disks, runtime, config(), 0x1234_5678_9ABC_DEF0).await.unwrap();
+        let here = group.volume(group.find("here").unwrap()).unwrap();
+        fill(&here, 8, 4, 0x13).await;
+        here.flush().await.unwrap();
+    });
+    // The third came back as it left.
+    disks.moment().killed(&mut Rng::new(1)).with_pv_of(PvIndex(2), &whole)
+}
+
+fn judge_without_one(image: &Image) {
+    assert!(features(image) & FEATURE_MEMBERS != 0);
+    let world = World::new(3);
+    let sim = SimDisks::with_image(world.handle(), image.clone());
+    let disks: Arc<dyn Disks> = sim.clone();
+    world.run(async {
+        assert_eq!(Group::check(disks.clone()).await.unwrap().findings, Vec::<String>::new());
+        let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
+        assert_eq!(group.out().0, 4);
+        let volume = |name: &str| group.volume(group.find(name).unwrap()).unwrap();
+        let mut found = String::new();
+        contents(&volume("here"), 256, &mut found).await;
+        assert_eq!(found, "  0+8 11\n  8+4 13\n  12+20 11\n");
+        let lost = volume("lost").read(0, 4096, PageBuf::zeroed(4096)).await;
+        assert!(matches!(lost, Err(Error::Disk(_))), "{lost:?}");
+        group.take_back(PvIndex(2)).await.unwrap();
+        found.clear();
+        contents(&volume("lost"), 256, &mut found).await;
+        assert_eq!(found, "  0+32 12\n");
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+        group.close().await.unwrap();
+    });
+    assert!(features(&sim.current()) & FEATURE_MEMBERS == 0, "nothing is left to tell");
+}
+
+#[test]
+fn a_golden_group_without_a_physical_volume_opens() {
+    let what = "A volume group that was opened without its third physical volume, which came back";
+    made_and_kept("v1-members.image", what, &make_without_one()).iter().for_each(judge_without_one);
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod io_counts;
 mod late_reads;
 mod late_repairs;
 mod low_counters;
+mod members;
 mod merge_races;
 mod model;
 mod named_places;

@@ -402,6 +402,10 @@ impl Backend for Fake {
         Ok((!self.is_running(group)?).then_some(0))
     }
 
+    fn go_on_without(&mut self, _group: &str) -> Answer<usize> {
+        Ok(0)
+    }
+
     fn check_closed(&mut self, group: &str, _repair: bool) -> Answer<CheckOutcome> {
         if self.is_starting {
             return Err(Trouble::other(ErrorKind::InUse, format!("Volume group \"{group}\" is open.")));

@@ -177,7 +177,7 @@ options! {
     SysInit None, "sysinit", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Poll None, "poll", Kind::YesNo, "Accepted for LVM's clients: nothing is polled.";
     ActivationMode None, "activationmode", Kind::Word(&["partial", "degraded", "complete"]),
-        "Accepted for LVM's clients: a group that misses a physical volume is not opened.";
+        "complete (usual): with all physical volumes; degraded: without those that are missing; partial: also volumes that lost something.";
     Alloc None, "alloc", Kind::Word(POLICIES), "Kept and shown for groups; space is placed as it comes.";
     Contiguous Some('C'), "contiguous", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     ReadAhead Some('r'), "readahead", Kind::ReadAhead, "Accepted for LVM's clients; does nothing.";
@@ -219,7 +219,8 @@ options! {
     AllPvs Some('a'), "all", Kind::Flag, "All physical volumes.";
     AllGroups Some('a'), "all", Kind::Flag, "All volume groups.";
     AllEmpty Some('a'), "all", Kind::Flag, "All physical volumes that nothing uses.";
-    RemoveMissing None, "removemissing", Kind::Flag, "Remove what is missing; refused when anything is.";
+    RemoveMissing None, "removemissing", Kind::Flag, "Take out what is missing; by force also the volumes that lost something with it.";
+    RestoreMissing None, "restoremissing", Kind::Flag, "Take a physical volume back that was missing, if it is as it left.";
     MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
     UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata anew.";
@@ -296,7 +297,7 @@ options! {
     Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
 
     All Some('a'), "all", Kind::Flag, "Snapshots that wait to be merged, too; devices that are no physical volume, too.";
-    Partial Some('P'), "partial", Kind::Flag, "Accepted for LVM's clients: a group with a device missing is not opened.";
+    Partial Some('P'), "partial", Kind::Flag, "Activate also volumes that lost something with a physical volume; reports list them anyway.";
     History Some('H'), "history", Kind::Flag, "Accepted for LVM's clients: removed volumes are not listed.";
     Foreign None, "foreign", Kind::Flag, "Accepted for LVM's clients: groups are bound to no host.";
     SharedGroup None, "shared", Kind::Flag, "Refused: a group is open on one host.";

@@ -78,6 +78,7 @@ pub fn health(report: &GroupReport, volume: &VolumeReport) -> &'static str {
         // No further I/O is permitted: LVM's word for what is thin.
         Role::Pool | Role::Thin if report.stopped => "failed",
         _ if report.stopped => "unknown",
+        _ if volume.is_partial => "partial",
         _ if is_full_pool(volume) => "out_of_data",
         _ => "",
     }

@@ -185,9 +185,10 @@ pub const COMMANDS: &[Command] = &[
         name: "vgextend",
         summary: "Add physical volumes to a volume group",
         is_lvm: true,
-        forms: &["VG PV ..."],
+        forms: &["VG PV ...", "--restoremissing VG PV ..."],
         operands: Operands::GroupAndDevices,
         options: &[
+            RestoreMissing,
             Force,
             Zero,
             PvMetadataSize,
@@ -201,7 +202,10 @@ pub const COMMANDS: &[Command] = &[
             MetadataCopies,
             ReportFormat,
         ],
-        examples: &[("vgextend vg0 /dev/sdd", "the volumes stay in use meanwhile")],
+        examples: &[
+            ("vgextend vg0 /dev/sdd", "the volumes stay in use meanwhile"),
+            ("vgextend --restoremissing vg0 /dev/sdc", "a disk is back that the group went on without"),
+        ],
         run: vg::extend,
     },
     Command {
@@ -739,7 +743,10 @@ pub const COMMANDS: &[Command] = &[
         forms: &["VG PV|@Tag ...", "-a VG", "--removemissing VG"],
         operands: Operands::GroupAndDevices,
         options: &[AllEmpty, RemoveMissing, MirrorsOnly, Force, AutoBackup, ReportFormat],
-        examples: &[("vgreduce vg0 /dev/sdd", "one that no volume uses")],
+        examples: &[
+            ("vgreduce vg0 /dev/sdd", "one that no volume uses"),
+            ("vgreduce --removemissing vg0", "those that are lost, when no volume has anything there"),
+        ],
         run: vg_edit::reduce,
     },
     Command {

@@ -135,7 +135,7 @@ impl Backend for Host {
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
         let ends_server = request.traits().ends_server;
         let mut client = server::ensure_running(group).map_err(refused)?;
-        let may_end_server = ends_server || matches!(request, Request::RemovePv { .. });
+        let may_end_server = ends_server || matches!(request, Request::RemovePv { .. } | Request::RemoveMissing);
         let process = if may_end_server { server_process(group) } else { None };
         match client.ask(&request, &mut |outcome| news(outcome.clone())) {
             Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
@@ -196,6 +196,10 @@ impl Backend for Host {
 
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>> {
         server::clear_remains(group).map_err(refused)
+    }
+
+    fn go_on_without(&mut self, group: &str) -> Answer<usize> {
+        server::go_on_without(group).map_err(refused)
     }
 
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome> {

@@ -21,6 +21,7 @@ use crate::event::Event;
 use crate::fixed_hash::Map;
 use crate::journal::Journal;
 use crate::map::{NodeCache, NodeRef};
+use crate::members::Members;
 use crate::model::Config;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
@@ -99,6 +100,8 @@ pub trait SpaceFinder: Send + Sync {
 
 pub struct Core {
     pub disks: Arc<dyn Disks>,
+    /// The same, with those that are out.
+    pub members: Arc<Members>,
     pub runtime: Arc<dyn Runtime>,
     pub config: Config,
     /// First eight bytes of the group's UUID: every metadata block carries them.
@@ -140,7 +143,7 @@ pub struct Core {
 impl Core {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
-        disks: Arc<dyn Disks>,
+        members: Arc<Members>,
         runtime: Arc<dyn Runtime>,
         config: Config,
         tag: u64,
@@ -158,7 +161,8 @@ impl Core {
         meta.set_load(space.load());
         Arc::new_cyclic(|this| Core {
             cache: NodeCache::new(config.cache_bytes as u64),
-            disks,
+            disks: members.clone(),
+            members,
             runtime,
             config,
             tag,

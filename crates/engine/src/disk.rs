@@ -11,6 +11,7 @@
 //! * Requests in flight together may be carried out in any order, also when they overlap.
 //! * A read of what was written and completed returns it, or fails.
 //! * A disk may rot or lie: every metadata block names itself and carries a checksum.
+//! * A disk may be missing when a group is opened, and come back older than it should be (rules MB1 to MB6).
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -164,6 +165,10 @@ pub trait Disks: Send + Sync {
     /// Number of physical volumes.
     fn count(&self) -> usize;
     fn geometry(&self, pv: PvIndex) -> PvGeometry;
+    /// There is nothing at this place: the physical volume is lost, or out of the group. A disk of no bytes stands for one.
+    fn is_missing(&self, pv: PvIndex) -> bool {
+        self.geometry(pv).size == 0
+    }
     /// Starts a request. `done` must be completed exactly once, from any thread, also on failure.
     fn submit(&self, op: DiskOp, done: Completer);
     /// Gets room for these ranges, so that no later write there fails for want of it. Their contents stay as they are. For

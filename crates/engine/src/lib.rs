@@ -16,6 +16,7 @@ pub mod format;
 pub mod group;
 pub mod journal;
 pub mod map;
+pub mod members;
 pub mod model;
 pub mod placement;
 pub mod planted;

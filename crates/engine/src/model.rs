@@ -299,6 +299,8 @@ pub struct PvInfo {
     pub free_blocks: u64,
     /// Space is taken from it.
     pub is_allocatable: bool,
+    /// The group goes on without it.
+    pub is_missing: bool,
 }
 
 #[derive(Clone, Debug)]

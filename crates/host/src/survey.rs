@@ -375,11 +375,13 @@ fn members(scan: &Scan, name: &str) -> MembersSeen {
         Ok(_) | Err(devices::Error::MissingPvs { .. }) => {}
         Err(error) => return MembersSeen::Contradictory(error.to_string().trim_end_matches('.').to_owned()),
     }
+    let out = scan.out(name);
     let member = |(uuid, path, pv): (_, Option<PathBuf>, Option<&devices::Pv>)| PvSeen {
         path: path.map(|path| path.display().to_string()),
         uuid: lvm_text(uuid),
         size_bytes: pv.map_or(0, |pv| pv.label().map_or(pv.size, |label| label.size)),
         is_there: pv.is_some(),
+        is_out: out.contains(&uuid),
     };
     MembersSeen::Found(scan.members(name).into_iter().map(member).collect())
 }

@@ -1,6 +1,7 @@
 //! Which groups a command line names, and how a command goes through them.
 
 use crate::failure::{Failure, Result};
+use crate::options::Opt;
 use crate::parse::Args;
 use crate::report::Kind;
 use crate::report::select::Criteria;
@@ -23,6 +24,33 @@ pub fn known_group(word: &str) -> Result<String> {
         _ if name.is_empty() => Err(Failure::failed(bad_group(name))),
         _ => Err(Failure::usage(format!("Invalid volume group name {name}."))),
     }
+}
+
+/// Whether volumes that have lost something are to be activated, too.
+pub fn is_partial(args: &Args) -> bool {
+    args.has(Opt::Partial) || args.text(Opt::ActivationMode) == Some("partial")
+}
+
+/// Groups of which a physical volume is missing are opened without it, if the command says so.
+pub fn open_anyway(session: &mut Session<'_>, args: &Args, groups: &[String]) -> Result {
+    if is_partial(args) {
+        session.console.complain("PARTIAL MODE. Incomplete logical volumes will be processed.");
+    } else if args.text(Opt::ActivationMode) != Some("degraded") {
+        return Ok(());
+    }
+    match session.is_test {
+        true => Ok(()),
+        false => groups.iter().try_for_each(|group| go_on_without(session, group)),
+    }
+}
+
+/// The group is opened without what is missing, from now on.
+pub fn go_on_without(session: &mut Session<'_>, group: &str) -> Result {
+    let missing = session.backend.go_on_without(group).map_err(Failure::from)?;
+    if missing > 0 {
+        session.console.complain(format!("WARNING: VG {group} goes on without {missing} missing PV(s)."));
+    }
+    Ok(())
 }
 
 /// Refuses what is to be a physical volume and is not there, by the name that it was given.

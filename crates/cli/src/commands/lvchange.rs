@@ -69,6 +69,10 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         let long = option.spec().long;
         return Err(Failure::failed(format!("--{long} makes no sense here: there are no mirrors or RAID volumes.")));
     }
+    if matches!(activation, Some(Activation::Yes | Activation::Auto)) {
+        let groups: Vec<String> = args.positionals.iter().filter_map(|word| group_of(word)).collect();
+        super::groups::open_anyway(session, args, &groups)?;
+    }
     let mut selection = session.select_by(args, false)?;
     if activation.is_some() && (!change.is_nothing() || pretends) {
         session.console.complain("WARNING: Combining activation change with other commands is not advised.");
@@ -189,11 +193,17 @@ fn change_one(session: &mut Session<'_>, group: &str, volume: &VolumeReport, cha
     if is_refused { Err(Failure::Told) } else { Ok(()) }
 }
 
+/// The group that a word names.
+fn group_of(word: &str) -> Option<String> {
+    let word = word.strip_prefix("/dev/").unwrap_or(word);
+    word.split('/').next().filter(|name| rowen_control::names::check_form(name).is_ok()).map(str::to_owned)
+}
+
 fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, activation: Activation) -> Result {
     if activation == Activation::Auto && !selected.report.attributes.autoactivate {
         return Ok(());
     }
-    let ignore_skip = args.has(Opt::IgnoreSkip);
+    let (ignore_skip, partial) = (args.has(Opt::IgnoreSkip), super::groups::is_partial(args));
     // A pool has no device of its own.
     let is_pool = |name: &String| selected.report.volume(name).is_some_and(VolumeReport::is_pool);
     let mut names: Vec<String> = selected.volumes.iter().filter(|name| !is_pool(name)).cloned().collect();
@@ -215,8 +225,8 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     let names = Some(names);
     let request = match activation {
         Activation::No => Request::Deactivate { names },
-        Activation::Yes => Request::Activate { names, ignore_skip, auto: false },
-        Activation::Auto => Request::Activate { names, ignore_skip, auto: true },
+        Activation::Yes => Request::Activate { names, ignore_skip, auto: false, partial },
+        Activation::Auto => Request::Activate { names, ignore_skip, auto: true, partial },
     };
     session.change(&selected.report.name, request)?;
     end

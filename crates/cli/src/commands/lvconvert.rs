@@ -377,7 +377,7 @@ fn replace_by_snapshot(
     let undo = [
         Request::SetPermission { name: to.clone(), read_only: volume.read_only },
         Request::Rename { from: to.clone(), to: from.clone() },
-        Request::Activate { names: Some(vec![from.clone()]), ignore_skip: true, auto: false },
+        Request::Activate { names: Some(vec![from.clone()]), ignore_skip: true, auto: false, partial: false },
     ];
     let steps = [
         Request::Deactivate { names: Some(vec![from.clone()]) },

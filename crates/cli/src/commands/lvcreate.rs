@@ -469,7 +469,10 @@ fn create(
     if is_read_only {
         session.change(group, Request::SetPermission { name: name.clone(), read_only: true })?;
         if activate {
-            session.change(group, Request::Activate { names: Some(vec![name]), ignore_skip: true, auto: false })?;
+            session.change(
+                group,
+                Request::Activate { names: Some(vec![name]), ignore_skip: true, auto: false, partial: false },
+            )?;
         }
     }
     Ok(())

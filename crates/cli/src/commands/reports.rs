@@ -169,6 +169,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
             }
         }
     }
+    show_missing(&devices.reports, &mut labels);
     let has_tag = |label: &LabelledPv| {
         let report = devices.reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
         let pv = report.and_then(|report| report.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
@@ -191,6 +192,23 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
         devices.labels.sort_by(|a, b| a.path.cmp(&b.path));
     }
     Ok(devices)
+}
+
+/// Physical volumes that a group goes on without have no label that counts. They get LVM's name for them.
+fn show_missing(reports: &[GroupReport], labels: &mut Vec<LabelledPv>) {
+    for report in reports {
+        for pv in report.missing() {
+            labels.retain(|label| label.uuid != Some(pv.uuid));
+            labels.push(LabelledPv {
+                path: "[unknown]".to_owned(),
+                uuid: Some(pv.uuid),
+                size: 0,
+                usable: 0,
+                group: Some(report.name.clone()),
+                trouble: None,
+            });
+        }
+    }
 }
 
 pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {

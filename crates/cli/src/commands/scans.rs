@@ -149,7 +149,10 @@ fn online(session: &mut Session<'_>, args: &Args) -> Result {
     if args.activation() == Some(Activation::Auto) {
         for report in devices.reports.iter().filter(|report| report.attributes.autoactivate) {
             session.console.say(format!("pvscan[{process}] VG {} run autoactivation.", report.name));
-            session.change(&report.name, Request::Activate { names: None, ignore_skip: false, auto: true })?;
+            session.change(
+                &report.name,
+                Request::Activate { names: None, ignore_skip: false, auto: true, partial: false },
+            )?;
             let now = session.report(&report.name)?;
             let active = now.volumes.iter().filter(|volume| is_active(volume)).count();
             session.console.say(format!("{active} logical volume(s) in volume group \"{}\" now active", report.name));

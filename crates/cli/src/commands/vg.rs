@@ -1,6 +1,6 @@
 //! vgcreate, vgremove, vgextend and vgchange.
 
-use super::groups::{chosen_groups, each, has_nodes, known_group, refuse_missing};
+use super::groups::{chosen_groups, each, has_nodes, is_partial, known_group, open_anyway, refuse_missing};
 use super::lvchange::refresh;
 use super::pv::{consent, with_questions};
 use crate::backend::Consent;
@@ -113,6 +113,13 @@ pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
     unless_exported(session.report_of(&name, Vec::new())?)?;
     refuse_missing(session, paths)?;
     let paths: Vec<String> = paths.iter().map(|path| session.backend.absolute(path)).collect();
+    if args.has(Opt::RestoreMissing) {
+        for path in paths {
+            session.change(&name, Request::RestorePv { path })?;
+        }
+        session.console.say(format!("Volume group \"{name}\" successfully extended"));
+        return Ok(());
+    }
     if args.has(Opt::Yes) && !session.is_test {
         label_plain_devices(session, &paths)?;
     }
@@ -218,7 +225,11 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let groups = chosen_groups(session, args)?;
     let is_named = !args.positionals.is_empty();
+    let activates = matches!(activation, Some(Activation::Yes | Activation::Auto));
     each(session, args, &groups, |session, name| {
+        if activates {
+            open_anyway(session, args, &[name.to_owned()])?;
+        }
         let report = session.report(name)?;
         if report.attributes.exported && !is_named {
             return Ok(());
@@ -257,7 +268,8 @@ fn switch(session: &mut Session<'_>, args: &Args, report: &GroupReport, activati
         Activation::Yes | Activation::Auto => {
             let ignore_skip = args.has(Opt::IgnoreSkip);
             let auto = activation == Activation::Auto;
-            session.change(name, Request::Activate { names: None, ignore_skip, auto })?;
+            let partial = is_partial(args);
+            session.change(name, Request::Activate { names: None, ignore_skip, auto, partial })?;
         }
     }
     let after = session.report(name)?;

@@ -1,6 +1,6 @@
 //! vgreduce, vgrename, vgexport, vgimport, vgck and vgmknodes: changes of a group as a whole.
 
-use super::groups::{each, has_nodes, known_group, named_groups};
+use super::groups::{each, go_on_without, has_nodes, known_group, named_groups};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -130,12 +130,10 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
         }
         _ => {}
     }
-    let report = session.report(&name)?;
     if missing {
-        // A group that misses one is not opened, and the refusal has said which.
-        session.console.say(format!("Volume group \"{name}\" is already consistent."));
-        return Ok(());
+        return remove_missing(session, args, &name);
     }
+    let report = session.report(&name)?;
     if !report.attributes.resizeable {
         return Err(Failure::failed(format!("Volume group {name} is not resizeable.")));
     }
@@ -161,6 +159,44 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
         }
     }
     end
+}
+
+/// Takes physical volumes that are missing out of the group for good, one after the other. With `--force` the volumes go first that
+/// have lost something, and what depends on them.
+fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result {
+    if !session.is_test {
+        go_on_without(session, name)?;
+    }
+    let report = session.report(name)?;
+    let missing = report.missing().count();
+    if missing == 0 {
+        session.console.say(format!("Volume group \"{name}\" is already consistent."));
+        return Ok(());
+    }
+    let partial: Vec<_> = report.volumes.iter().filter(|volume| volume.is_partial).collect();
+    if args.has(Opt::Force) && !partial.is_empty() {
+        let mut names: Vec<String> =
+            partial.iter().flat_map(|volume| super::lvremove::with_dependents(&report, volume)).collect();
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|volume| seen.insert(volume.clone()));
+        for volume in &names {
+            session.console.complain(format!("WARNING: Removing partial LV {name}/{volume}."));
+        }
+        session.change(name, Request::Remove { names })?;
+    }
+    for _ in 0..missing {
+        session.change(name, Request::RemoveMissing)?;
+        if session.is_test {
+            break;
+        }
+        // The group's next server has it no more.
+        session.report(name)?;
+    }
+    if !session.is_test && session.report(name)?.missing().next().is_some() {
+        return Err(Failure::failed(format!("A missing physical volume is still in use in volume group \"{name}\"")));
+    }
+    session.console.say(format!("Wrote out consistent volume group {name}."));
+    Ok(())
 }
 
 /// The words, with the group's physical volumes of a tag in place of the tag.

@@ -35,7 +35,7 @@ pub const NOTES: &[Note] = &[
             ("1 permission", "(w) writable, (r) the group has stopped: rowen status says why."),
             ("2 resizable", "(z) physical volumes may be added."),
             ("3 exported", "(x) nothing may be activated."),
-            ("4 partial", "(-): a group is opened only with all of its physical volumes."),
+            ("4 partial", "(p) it goes on without a physical volume that is missing."),
             ("5 allocation", "(n) normal, (c) contiguous, (l) cling, (a) anywhere: kept and shown."),
             ("6 shared", "(-)."),
         ],
@@ -50,7 +50,7 @@ pub const NOTES: &[Note] = &[
                  (-) belongs to none.",
             ),
             ("2 exported", "(x) its group is exported."),
-            ("3 missing", "(-)."),
+            ("3 missing", "(m) if the group goes on without it."),
         ],
     },
     Note {
@@ -166,8 +166,16 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "`lv_health_status`, and letter 9 of `lv_attr`",
         "After a failed flush, or a journal that can be written nowhere, a group stops until it is opened again: then \
-         `failed` (F) for thin volumes and pools, `unknown` (X) for the others, and `r` in `vg_attr`. Nothing is ever \
-         `partial`: a group is opened only with all of its physical volumes. `rowen status` says why.",
+         `failed` (F) for thin volumes and pools, `unknown` (X) for the others, and `r` in `vg_attr`. `rowen status` says why.",
+    ),
+    (
+        "`--activationmode`: `degraded` unless it is said",
+        "`complete`: a group goes on without a physical volume only when a command says `degraded` or `partial` (`-P`), and \
+         never without the one with the journal. From then on it waits for it no more.",
+    ),
+    (
+        "a physical volume that was missing counts again when it is there and nothing of a volume lies on it",
+        "It is taken back by `vgextend --restoremissing` alone, which also proves that it is as it left.",
     ),
     (
         "`lvremove` frees before it returns",

@@ -96,7 +96,13 @@ mod tests {
     #[test]
     fn what_labels_said_is_remembered() {
         let lost = PvSeen { path: Some("/dev/gone".into()), uuid: "u".into(), ..PvSeen::default() };
-        let there = PvSeen { path: Some("/dev/sda".into()), uuid: "v".into(), is_there: true, size_bytes: 1 << 30 };
+        let there = PvSeen {
+            path: Some("/dev/sda".into()),
+            uuid: "v".into(),
+            is_there: true,
+            size_bytes: 1 << 30,
+            is_out: false,
+        };
         let whole = Seen { name: "vg1".into(), members: MembersSeen::Found(vec![there]), ..Seen::default() };
         let torn = Seen { name: "vg0".into(), members: MembersSeen::Found(vec![lost]), ..Seen::default() };
         let first = Survey { groups: vec![torn, whole], silent_devices: vec!["/dev/sdx".into()], ..Survey::default() };

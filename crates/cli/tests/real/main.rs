@@ -12,6 +12,7 @@ mod fsx;
 mod history;
 mod iostat;
 mod logs;
+mod missing;
 mod resized_disks;
 mod room;
 mod status;

@@ -31,7 +31,7 @@ pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
 
 /// The version of this protocol; both sides must have the same, but for its stable part.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// The version of the protocol's stable part, by which a server is upgraded that speaks another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames never change, but

@@ -68,6 +68,11 @@ impl PartialEq for Index {
 impl Eq for Index {}
 
 impl GroupReport {
+    /// Physical volumes that the group goes on without.
+    pub fn missing(&self) -> impl Iterator<Item = &PvReport> {
+        self.pvs.iter().filter(|pv| pv.is_missing)
+    }
+
     /// From the engine's account; `paths` are the devices in the order of the group's physical volumes, and `node` tells
     /// the state of each volume's node.
     pub fn new(
@@ -92,6 +97,7 @@ impl GroupReport {
             extents: pv.extents,
             free_extents: pv.free_extents,
             is_allocatable: pv.is_allocatable,
+            is_missing: pv.is_missing,
             tags,
         });
         GroupReport {
@@ -177,6 +183,9 @@ pub struct PvReport {
     pub free_extents: u64,
     /// Space is taken from it.
     pub is_allocatable: bool,
+    /// The group goes on without it.
+    #[serde(default)]
+    pub is_missing: bool,
     #[serde(default)]
     pub tags: Vec<String>,
 }
@@ -243,6 +252,9 @@ pub struct VolumeReport {
     pub exclusive_blocks: u64,
     pub freed_if_removed_blocks: u64,
     pub snapshot_used_blocks: u64,
+    /// Blocks of it lie on a physical volume that is missing.
+    #[serde(default)]
+    pub is_partial: bool,
     pub node: NodeState,
 }
 
@@ -266,6 +278,7 @@ impl VolumeReport {
             exclusive_blocks: info.exclusive,
             freed_if_removed_blocks: info.freed_if_removed,
             snapshot_used_blocks: info.snapshot_used,
+            is_partial: false,
             node,
         }
     }

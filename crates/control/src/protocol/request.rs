@@ -65,6 +65,9 @@ pub enum Request {
         names: Option<Vec<String>>,
         ignore_skip: bool,
         auto: bool,
+        /// Also those that have blocks on a physical volume that is missing: these are errors.
+        #[serde(default)]
+        partial: bool,
     },
     /// Makes the devices of these volumes, as far as they are active, as their permission and the caller's lists have them.
     Refresh {
@@ -135,6 +138,12 @@ pub enum Request {
         paths: Vec<String>,
     },
     /// Removes a physical volume on which nothing of any volume lies. Metadata and the journal move away from it.
+    /// Takes a physical volume that is missing out of the group for good. No volume may have blocks there.
+    RemoveMissing,
+    /// Takes a physical volume back that was missing, and is at this path as it left.
+    RestorePv {
+        path: String,
+    },
     RemovePv {
         path: String,
     },
@@ -277,6 +286,8 @@ impl Request {
             | Merge { .. }
             | Revert { .. }
             | AddPv { .. }
+            | RemoveMissing
+            | RestorePv { .. }
             | RemovePv { .. }
             | SetFullPolicy { .. } => Traits::CHANGE,
             ChangeGroup { .. } => Traits { is_for_exported: true, ..Traits::CHANGE },

@@ -6,14 +6,21 @@ use super::state::{Service, follows_origin, is_pool};
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{VolumeInfo, VolumeState};
 
+/// How volumes are to be activated.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub ignore_skip: bool,
+    pub auto: bool,
+    pub partial: bool,
+}
+
 impl Service {
     /// Makes the nodes of the named volumes, or of all, after the merges that wait for it. What cannot be activated is
     /// told; the rest is active.
     pub fn activate(
         &self,
         names: Option<&[String]>,
-        ignore_skip: bool,
-        auto: bool,
+        Wish { ignore_skip, auto, partial }: Wish,
         tell: &mut dyn FnMut(Outcome),
     ) -> Result<Outcome> {
         let by_name = names.is_some();
@@ -37,6 +44,9 @@ impl Service {
             !(is_pool(volume) || is_waiting(volume) || skipped || not_now || hopeless) && is_allowed
         });
         let mut on = |volume| {
+            if !partial {
+                self.refuse_partial(&volume)?;
+            }
             let volume = self.merge_before_activation(volume, tell)?;
             self.switch_on(&volume).and_then(|_| self.note_active(&volume, true))
         };
@@ -99,6 +109,7 @@ impl Service {
             if self.node(&volume.name).is_some() {
                 Ok(())
             } else if same_boot && volume.state == VolumeState::Ok {
+                self.refuse_partial(&volume)?;
                 self.switch_on(&volume).map(drop)
             } else {
                 self.note_active(&volume, false)

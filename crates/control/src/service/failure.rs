@@ -4,6 +4,7 @@
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
+use rowen_engine::group::WHILE_MISSING;
 use std::path::PathBuf;
 
 /// Why a request failed.
@@ -121,6 +122,11 @@ impl Context<'_> {
                 self.with_devices(why)
             ),
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
+            Error::MissingPv(why) if why == WHILE_MISSING => format!(
+                "Cannot change VG {group} while PVs are missing.\n\
+                 See vgreduce --removemissing and vgextend --restoremissing.\n\
+                 Cannot process volume group {group}"
+            ),
             Error::ReadOnly => format!("{subject} is read-only."),
             Error::InvalidSnapshot => {
                 format!(

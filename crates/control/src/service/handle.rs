@@ -1,5 +1,6 @@
 //! Requests, each to what carries it out.
 
+use super::activation::Wish;
 use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::history::Command;
@@ -140,7 +141,9 @@ impl Service {
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),
-            Request::Activate { names, ignore_skip, auto } => self.activate(names.as_deref(), ignore_skip, auto, tell),
+            Request::Activate { names, ignore_skip, auto, partial } => {
+                self.activate(names.as_deref(), Wish { ignore_skip, auto, partial }, tell)
+            }
             Request::Refresh { names } => self.refresh(&names),
             Request::Deactivate { names } => self.deactivate(names.as_deref()),
             Request::Resize { name, blocks, force, on, seen } => self.resize(&name, (seen, blocks), force, &on),
@@ -155,6 +158,8 @@ impl Service {
             Request::ChangeGroup { change } => self.change_group(&change),
             Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
             Request::SetAllocatable { path, allocatable } => self.set_allocatable(&path, allocatable),
+            Request::RemoveMissing => self.remove_missing(),
+            Request::RestorePv { path } => self.restore_pv(&path),
             Request::RemovePv { path } => self.remove_pv(&path),
             Request::ResizePv { path, bytes } => self.resize_pv(&path, bytes),
             Request::RenameGroup { to } => self.rename_group(&to),

@@ -29,6 +29,7 @@ mod life;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
 mod merge;
+mod missing;
 mod nodes;
 mod permits;
 mod pvs;

@@ -200,7 +200,7 @@ fn a_merge_waits_for_the_next_activation_also_over_a_kill() {
     assert!(world.service.restore_nodes(true).is_empty());
     assert_eq!(volumes(&world), active(&["a", "s"]));
     done(&world, Request::Deactivate { names: Some(names(&["a"])) });
-    done(&world, Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false });
+    done(&world, Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false, partial: false });
     assert_eq!(volumes(&world), active(&["a"]));
     assert_eq!(world.notes.lines.lock().as_slice(), ["s was merged into a"]);
 }
@@ -291,7 +291,7 @@ fn what_changes_metadata_is_archived_and_nothing_else() {
     };
     assert_eq!(archived(create("a")), 1);
     assert_eq!(archived(Request::Deactivate { names: None }), 0);
-    assert_eq!(archived(Request::Activate { names: None, ignore_skip: false, auto: false }), 0);
+    assert_eq!(archived(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false }), 0);
     assert_eq!(archived(Request::Report { with_use: false }), 0);
     assert_eq!(archived(Request::Checkpoint), 0);
     assert_eq!(archived(Request::Rename { from: "a".into(), to: "b".into() }), 1);
@@ -588,7 +588,7 @@ fn a_merge_at_activation_is_done_or_goes_on_waiting() {
         done(&world, Request::Deactivate { names: Some(names(&["a"])) });
         world
     };
-    let activate = Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false };
+    let activate = Request::Activate { names: Some(names(&["a"])), ignore_skip: false, auto: false, partial: false };
     // Merged, and not active yet.
     let merged = |found: &[String]| found.len() == 2 && found[1].contains("device false");
     ended_everywhere(&prepared, &activate, &merged);
@@ -691,7 +691,7 @@ fn counters_of_a_volume_live_as_long_as_it_does() {
         io(world).volumes.into_iter().map(|v| (v.name, v.is_active, v.counts.write.bytes)).collect()
     };
     assert_eq!(seen(&world), [("b".to_owned(), true, 7), ("z".to_owned(), false, 100)]);
-    done(&world, Request::Activate { names: Some(names(&["z"])), ignore_skip: false, auto: false });
+    done(&world, Request::Activate { names: Some(names(&["z"])), ignore_skip: false, auto: false, partial: false });
     assert_eq!(seen(&world)[1], ("z".to_owned(), true, 100));
     done(&world, Request::Remove { names: names(&["z"]) });
     assert_eq!(seen(&world), [("b".to_owned(), true, 7)]);

@@ -166,6 +166,12 @@ pub trait Members: Send + Sync {
     fn check(&self, path: &Path) -> Result<Box<dyn Candidate>>;
     /// Lets go of the disk that joined last.
     fn pop(&self);
+    /// Which physical volume is at this path.
+    fn uuid_at(&self, path: &Path) -> Result<Uuid>;
+    /// A disk is there again at a place of the group where there was none; its label is not read.
+    fn restore(&self, pv: PvIndex, path: &Path) -> Result<()>;
+    /// Lets go of it again.
+    fn lose(&self, pv: PvIndex);
     /// Whether there is a group of this name.
     fn is_group(&self, name: &str) -> Result<bool>;
 }

@@ -304,7 +304,8 @@ impl Verdict {
                 }
             }
             MembersSeen::Found(pvs) => {
-                let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there).collect();
+                pvs.iter().filter(|pv| pv.is_out).for_each(|pv| self.goes_on_without(pv));
+                let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there && !pv.is_out).collect();
                 for pv in &missing {
                     let path = pv.path.clone().unwrap_or_else(|| "a physical volume".to_owned());
                     let what = match is_served {
@@ -337,9 +338,22 @@ impl Verdict {
         }
     }
 
+    fn goes_on_without(&mut self, pv: &PvSeen) {
+        let group = self.seen.name.clone();
+        let is_back = if pv.is_there { ", though it is there again" } else { "" };
+        let what = format!("it goes on without physical volume {}{is_back}: what lies there is an error", pv.uuid);
+        let next = match &pv.path {
+            Some(path) if pv.is_there => format!("rowen vgextend --restoremissing {group} {path}"),
+            _ => format!(
+                "attach it, and rowen vgextend --restoremissing {group} PV; if it is lost: rowen vgreduce --removemissing {group}"
+            ),
+        };
+        self.wrong(what, next);
+    }
+
     fn mark_missing(&mut self, pvs: &[PvSeen]) {
         for told in &mut self.told.physical_volumes {
-            if pvs.iter().any(|pv| !pv.is_there && pv.uuid == told.uuid) {
+            if pvs.iter().any(|pv| (!pv.is_there || pv.is_out) && pv.uuid == told.uuid) {
                 told.state = PvWord::Missing;
             }
         }
@@ -401,7 +415,7 @@ fn labelled_pv(pv: &PvSeen) -> PvState {
     PvState {
         path: pv.path.clone(),
         uuid: pv.uuid.clone(),
-        state: if pv.is_there { PvWord::Ok } else { PvWord::Missing },
+        state: if pv.is_there && !pv.is_out { PvWord::Ok } else { PvWord::Missing },
         size_bytes: pv.is_there.then_some(pv.size_bytes),
         failed_reads: None,
         failed_writes: None,

@@ -147,4 +147,6 @@ pub struct PvSeen {
     pub uuid: String,
     pub size_bytes: u64,
     pub is_there: bool,
+    /// The group goes on without it, whether it is there or not.
+    pub is_out: bool,
 }

@@ -67,6 +67,7 @@ fn found(pvs: &[(&str, bool)]) -> MembersSeen {
         uuid: crate::uuids::lvm_text(Uuid([n as u8 + 1; 16])),
         size_bytes: 1 << 30,
         is_there: *is_there,
+        is_out: false,
     };
     MembersSeen::Found(pvs.iter().enumerate().map(pv).collect())
 }

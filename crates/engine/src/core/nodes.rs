@@ -5,6 +5,7 @@ use crate::disk::{Completion, DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::{Node, UNWRITTEN};
 use crate::map::{MapError, NodeRef};
+use crate::model::PvFlags;
 use crate::placement::Placement;
 use crate::runtime::yield_now;
 use crate::units::{BLOCK_SIZE, VgBlock};
@@ -112,7 +113,7 @@ impl Core {
             };
             match outcome {
                 Ok(decoded) => {
-                    if i == 1 && !self.config.read_only {
+                    if i == 1 && !self.config.read_only && !self.is_lost(copies[0].0) {
                         self.repair_later(node, level, &decoded).await;
                     }
                     self.cache.insert_clean(decoded);
@@ -200,6 +201,14 @@ impl Core {
             Some(e) => Err(corrupt(format!("it maps block {} to {}+{}, which are not there", e.key, e.value, e.len))),
             None => Ok(node),
         }
+    }
+
+    /// Whether a block that there is lies on a physical volume that is out (MB2).
+    pub fn is_lost(&self, block: u64) -> bool {
+        let placement = self.placement();
+        self.members.out() != PvFlags::default()
+            && placement.holds(block, 1)
+            && self.disks.is_missing(placement.pv_of(VgBlock(block)).0)
     }
 
     pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {

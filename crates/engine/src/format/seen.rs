@@ -3,8 +3,8 @@
 use super::codec::RECORD_LIMIT;
 use super::record::block_crc;
 use super::superblock::{
-    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_GAPS, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS,
-    KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
+    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_PACKED_RUNS,
+    FEATURE_PAIR_LENGTHS, KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -29,6 +29,7 @@ pub const FEATURES: &[Feature] = &[
     Feature { bit: FEATURE_PACKED_RUNS, name: "packed-runs", what: "packed lists of space to free" },
     Feature { bit: FEATURE_PAIR_LENGTHS, name: "pair-lengths", what: "pieces of metadata of any length" },
     Feature { bit: FEATURE_BAD_RUNS, name: "bad-runs", what: "places of the journal that take no writes" },
+    Feature { bit: FEATURE_MEMBERS, name: "members", what: "physical volumes that the group goes on without" },
 ];
 
 /// The format of a group, or of a physical volume of no group.

@@ -22,6 +22,7 @@ fn records() -> Vec<(&'static str, usize, &'static [Field])> {
     records![
         superblock::SuperblockRecord,
         superblock::BadRunRecord,
+        superblock::LeftRecord,
         superblock::PvRecord,
         stream::IndexHeader,
         stream::IndexEntry,
@@ -162,7 +163,9 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_PACKED_RUNS", superblock::FEATURE_PACKED_RUNS),
         ("FEATURE_PAIR_LENGTHS", superblock::FEATURE_PAIR_LENGTHS),
         ("FEATURE_BAD_RUNS", superblock::FEATURE_BAD_RUNS),
+        ("FEATURE_MEMBERS", superblock::FEATURE_MEMBERS),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
+        ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
         ("INDEX_ENTRIES", stream::INDEX_ENTRIES as u64),
         ("NODE_CAPACITY", node::CAPACITY as u64),

@@ -7,6 +7,7 @@ use super::record::{block_crc, on_disk, seal};
 use crate::error::{Error, Result};
 use crate::journal::places::{BadPlaces, MOST_RUNS};
 use crate::units::{BLOCK_SIZE, Uuid};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// First byte of the extents on a physical volume.
@@ -38,13 +39,16 @@ pub const FEATURE_PACKED_RUNS: u64 = 8;
 pub const FEATURE_PAIR_LENGTHS: u64 = 16;
 /// Places of the journal's ring take no write, and frames go around them: a program that does not know would see the journal's end there.
 pub const FEATURE_BAD_RUNS: u64 = 32;
+/// Some physical volumes are out: the group goes on without them. A program that does not know would wait for them, or use them.
+pub const FEATURE_MEMBERS: u64 = 128;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
     | FEATURE_ALLOCATION
     | FEATURE_PACKED_RUNS
     | FEATURE_PAIR_LENGTHS
-    | FEATURE_BAD_RUNS;
+    | FEATURE_BAD_RUNS
+    | FEATURE_MEMBERS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
@@ -75,7 +79,8 @@ on_disk! {
         176 => clean: u64,
         184 => name: [u8; 128],
         312 => bad_runs: [u8; 128],
-        440 => reserved: [u8; 72],
+        440 => lineage: u64,
+        448 => reserved: [u8; 64],
     }
 }
 
@@ -96,6 +101,25 @@ on_disk! {
         32 => data_offset: u64,
         40 => size: u64,
     }
+}
+
+on_disk! {
+    /// Of a physical volume that is out: the two superblocks, of which it had one when it left. Zeros of one that is not.
+    LeftRecord, 8 {
+        0 => newest: u32,
+        4 => before: u32,
+    }
+}
+
+/// Where the LeftRecords lie: one for each physical volume that the table has room for.
+pub const LEFT_OFFSET: usize = SuperblockRecord::SIZE + MAX_PVS * PvRecord::SIZE;
+
+/// In which state a physical volume left: the marks ([`Superblock::mark`]) of the superblocks that it could have then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub newest: u32,
+    /// The one before: a cut may have kept the newest from it.
+    pub before: u32,
 }
 
 /// A physical volume as the group knows it. Sizes in bytes, extents counted in the group's extents.
@@ -179,9 +203,40 @@ pub struct GroupRoot {
     pub clean: bool,
     /// Where the journal's ring takes no write.
     pub bad: BadPlaces,
+    /// A random number, drawn when the group was opened without a physical volume. 0: none is out.
+    pub lineage: u64,
+    /// Who is out, by place in the table, and in which state each left.
+    pub left: BTreeMap<u16, Left>,
 }
 
 impl GroupRoot {
+    /// Those that are out, a bit for each.
+    pub fn out(&self) -> u64 {
+        self.left.keys().fold(0, |out, pv| out | 1 << pv)
+    }
+
+    /// One that was out is taken back, and with the last there is nothing left to tell.
+    pub fn take_back(&mut self, pv: u16) {
+        self.left.remove(&pv);
+        self.settle_left();
+    }
+
+    /// A physical volume leaves the table; those behind it move up.
+    pub fn forget_pv(&mut self, index: usize) {
+        self.pvs.remove(index);
+        let left = std::mem::take(&mut self.left).into_iter();
+        let others = left.filter(|(pv, _)| usize::from(*pv) != index);
+        self.left = others.map(|(pv, left)| (if usize::from(pv) > index { pv - 1 } else { pv }, left)).collect();
+        self.settle_left();
+    }
+
+    fn settle_left(&mut self) {
+        if self.left.is_empty() {
+            self.lineage = 0;
+            self.features &= !FEATURE_MEMBERS;
+        }
+    }
+
     /// The bad places of the journal's ring in words, one for each run.
     pub fn bad_places(&self) -> Vec<String> {
         let words = |run: &Range<u64>| {
@@ -202,7 +257,8 @@ impl GroupRoot {
     pub fn own_features(&self) -> u64 {
         let gaps = if has_gaps(&self.pvs) { FEATURE_GAPS } else { 0 };
         let bad = if self.bad.is_empty() { 0 } else { FEATURE_BAD_RUNS };
-        gaps | bad
+        let members = if self.left.is_empty() { 0 } else { FEATURE_MEMBERS };
+        gaps | bad | members
     }
 }
 
@@ -226,7 +282,27 @@ fn decode_bad(record: &SuperblockRecord) -> Option<BadPlaces> {
     (is_announced != bad.is_empty() && encode_bad(&bad) == record.bad_runs).then_some(bad)
 }
 
+/// None: they make no sense.
+fn decode_left(block: &[u8], record: &SuperblockRecord) -> Option<BTreeMap<u16, Left>> {
+    let records = block.get(LEFT_OFFSET..)?.chunks_exact(LeftRecord::SIZE).filter_map(LeftRecord::decode_from);
+    let out = (0..).zip(records).filter(|(_, record)| (record.newest, record.before) != (0, 0));
+    let left: BTreeMap<u16, Left> =
+        out.map(|(pv, LeftRecord { newest, before })| (pv, Left { newest, before })).collect();
+    let is_announced = record.incompatible & FEATURE_MEMBERS != 0;
+    let marks = left.values().all(|left| left.newest != 0 && left.before != 0);
+    let is_sound = marks && left.keys().all(|pv| *pv < record.pv_count) && left.len() < usize::from(record.pv_count);
+    let has_lineage = (record.lineage != 0) == is_announced;
+    (is_announced != left.is_empty() && has_lineage && (is_sound || left.is_empty())).then_some(left)
+}
+
 impl Superblock {
+    /// A number that tells this superblock from others of its group, the same on all of its physical volumes. Never 0.
+    pub fn mark(sequence: u64, group: &GroupRoot) -> u32 {
+        let plain =
+            Superblock { sequence, pv_uuid: Uuid([0; 16]), pv_index: 0, pv_size: 0, group: Some(group.clone()) };
+        block_crc(&plain.encode(), 8).max(1)
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut block = vec![0u8; BLOCK_SIZE as usize];
         let mut record = SuperblockRecord {
@@ -256,7 +332,8 @@ impl Superblock {
             clean: 0,
             name: [0; 128],
             bad_runs: [0; 128],
-            reserved: [0; 72],
+            lineage: 0,
+            reserved: [0; 64],
         };
         if let Some(group) = &self.group {
             record.group_uuid = group.uuid.0;
@@ -276,6 +353,12 @@ impl Superblock {
             record.stream_len = group.stream_len;
             record.clean = u64::from(group.clean);
             record.bad_runs = encode_bad(&group.bad);
+            record.lineage = group.lineage;
+            for (pv, Left { newest, before }) in &group.left {
+                let at = LEFT_OFFSET + usize::from(*pv) * LeftRecord::SIZE;
+                let left = LeftRecord { newest: *newest, before: *before };
+                block[at..at + LeftRecord::SIZE].copy_from_slice(&left.encode());
+            }
             for (i, pv) in group.pvs.iter().enumerate() {
                 let entry = PvRecord {
                     uuid: pv.uuid.0,
@@ -311,7 +394,7 @@ impl Superblock {
             )));
         }
         // What a compatible feature puts there is not ours to judge.
-        if record.compatible == 0 && record.reserved != [0; 72] {
+        if record.compatible == 0 && record.reserved != [0; 64] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
@@ -384,6 +467,8 @@ impl Superblock {
             return Err(corrupt("it points outside the group"));
         }
         let bad = decode_bad(record).ok_or_else(|| corrupt("its bad places of the journal are impossible"))?;
+        let left = decode_left(block, record);
+        let left = left.ok_or_else(|| corrupt("what it says of physical volumes that are out is impossible"))?;
         Ok(GroupRoot {
             uuid: Uuid(record.group_uuid),
             name: name.to_string(),
@@ -401,6 +486,8 @@ impl Superblock {
             stream_len: record.stream_len,
             clean: record.clean != 0,
             bad,
+            lineage: record.lineage,
+            left,
         })
     }
 }
@@ -444,6 +531,8 @@ mod tests {
             stream_len: 10,
             clean: true,
             bad: BadPlaces::default(),
+            lineage: 0,
+            left: BTreeMap::new(),
         }
     }
 
@@ -485,5 +574,35 @@ mod tests {
         assert_eq!(decoded(vec![], FEATURE_BAD_RUNS), None, "announced, and there are none");
         assert_eq!(decoded(many(), 0), None, "not announced");
         assert_eq!(decoded(vec![250..257], FEATURE_BAD_RUNS), None, "beyond the ring");
+    }
+
+    #[test]
+    fn who_is_out_is_read_only_where_it_makes_sense() {
+        let decoded = |pvs: usize, lineage, features, left: &[(u16, u32, u32)]| {
+            let pv = |n: usize| PvEntry {
+                uuid: Uuid([n as u8 + 1; 16]),
+                first_extent: 4 * n as u64,
+                extents: 4,
+                size: 1 << 30,
+            };
+            let left =
+                left.iter().map(|(pv, newest, before)| (*pv, Left { newest: *newest, before: *before })).collect();
+            let group = GroupRoot { lineage, left, ..a_root((0..pvs).map(pv).collect(), features, 0) };
+            let out = group.out();
+            let superblock =
+                Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };
+            let read = Superblock::decode(&superblock.encode(), "here");
+            read.map(|read| assert_eq!(read, Some(superblock))).is_ok().then_some(out)
+        };
+        let members = FEATURE_MEMBERS;
+        assert_eq!(decoded(3, 5, members, &[(1, 8, 9), (2, 8, 8)]), Some(6));
+        assert_eq!(decoded(MAX_PVS, 5, members, &[(63, 1, u32::MAX)]), Some(1 << 63));
+        assert_eq!(decoded(3, 5, 0, &[(1, 8, 9)]), None, "not announced");
+        assert_eq!(decoded(3, 5, members, &[]), None, "announced, and none is out");
+        assert_eq!(decoded(3, 0, members, &[(1, 8, 9)]), None, "without a lineage");
+        assert_eq!(decoded(3, 5, 0, &[]), None, "a lineage, and none is out");
+        assert_eq!(decoded(3, 5, members, &[(3, 8, 9)]), None, "there is no such place");
+        assert_eq!(decoded(2, 5, members, &[(0, 8, 9), (1, 8, 9)]), None, "nobody is left");
+        assert_eq!(decoded(3, 5, members, &[(1, 8, 0)]), None, "half a mark");
     }
 }

@@ -9,12 +9,16 @@
 use super::label::{read_superblocks, write_superblock};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
-use crate::format::superblock::{GroupRoot, Superblock};
+use crate::format::superblock::{GroupRoot, Left, Superblock};
+use crate::planted;
 
 /// The newest superblock of a group.
 pub(super) struct Newest {
     pub sequence: u64,
+    /// With those that are out from now on.
     pub group: GroupRoot,
+    /// As it is on the disks.
+    written: GroupRoot,
     /// Physical volumes that do not have it: its round was cut.
     behind: Vec<PvIndex>,
 }
@@ -23,8 +27,8 @@ impl Newest {
     /// Writes it where it is missing and makes it durable, so that the next one finds none two numbers behind (B2).
     pub async fn complete(self, disks: &dyn Disks) -> Result<()> {
         for pv in &self.behind {
-            let entry = &self.group.pvs[usize::from(pv.0)];
-            let (pv_uuid, pv_size, group) = (entry.uuid, entry.size, Some(self.group.clone()));
+            let entry = &self.written.pvs[usize::from(pv.0)];
+            let (pv_uuid, pv_size, group) = (entry.uuid, entry.size, Some(self.written.clone()));
             let superblock = Superblock { sequence: self.sequence, pv_uuid, pv_index: pv.0, pv_size, group };
             write_superblock(disks, *pv, &superblock).await?;
         }
@@ -35,38 +39,101 @@ impl Newest {
     }
 }
 
-/// The newest superblock of all physical volumes. `any_age`: B2 is not asked.
-pub(super) async fn find_root(disks: &dyn Disks, any_age: bool) -> Result<Newest> {
+/// The newest superblock of all physical volumes that count. `any_age`: B2 is not asked. `without`: physical volumes that are missing
+/// are out from now on, and this is the number that the group's new history gets (MB1).
+pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<u64>) -> Result<Newest> {
     let mut all = Vec::new();
     for i in 0..disks.count() {
         let pv = PvIndex(u16::try_from(i).map_err(|_| Error::Invalid("too many disks".into()))?);
+        if disks.is_missing(pv) {
+            all.push(Vec::new());
+            continue;
+        }
         let superblocks = read_superblocks(disks, pv).await?;
         if superblocks.is_empty() {
             return Err(Error::NotFound(format!("a physical volume label on disk {i}")));
         }
         all.push(superblocks);
     }
-    let newest = all.iter().map(|superblocks| &superblocks[0]).filter_map(|s| Some((s.sequence, s.group.as_ref()?)));
+    let newest = all.iter().filter_map(|superblocks| superblocks.first());
+    let newest = newest.filter_map(|s| Some((s.sequence, s.group.as_ref()?)));
     let (sequence, group) = newest
         .max_by_key(|(sequence, _)| *sequence)
         .ok_or_else(|| Error::NotFound("a volume group on these disks".into()))?;
-    are_there(disks, group, &all)?;
-    if !any_age {
-        are_of_one_age(sequence, group, &all)?;
+    is_one_history(sequence, group, &all)?;
+    let mut group = group.clone();
+    are_there(disks, &group, &all, without.is_some())?;
+    // MB4: who is out is not asked, whatever it says.
+    let lost: Vec<u16> = (0..).zip(&all).filter(|(_, superblocks)| superblocks.is_empty()).map(|(pv, _)| pv).collect();
+    for (_, superblocks) in (0..).zip(&mut all).filter(|(pv, _)| group.left.contains_key(pv)) {
+        superblocks.clear();
     }
-    let is_behind = |superblocks: &[Superblock]| superblocks[0].group.is_none() || superblocks[0].sequence < sequence;
-    let pvs = (0..).map(PvIndex).zip(&all);
-    let behind = pvs.filter(|(_, superblocks)| is_behind(superblocks)).map(|(pv, _)| pv).collect();
-    Ok(Newest { sequence, group: group.clone(), behind })
+    if !any_age {
+        are_of_one_age(sequence, &group, &all)?;
+    }
+    let is_behind = |s: &Superblock| s.group.is_none() || s.sequence < sequence;
+    let pvs = (0..).map(PvIndex).zip(&all).filter_map(|(pv, superblocks)| Some((pv, superblocks.first()?)));
+    let behind = pvs.filter(|(_, newest)| is_behind(newest)).map(|(pv, _)| pv).collect();
+    let written = group.clone();
+    let newly: Vec<u16> = lost.into_iter().filter(|pv| !group.left.contains_key(pv)).collect();
+    if let Some(lineage) = without.filter(|_| !newly.is_empty()) {
+        let left = marks(sequence, &group, &all);
+        group.left.extend(newly.into_iter().map(|pv| (pv, left)));
+        group.lineage = lineage.max(1);
+        group.features |= group.own_features();
+    }
+    Ok(Newest { sequence, group, written, behind })
+}
+
+/// In which state a physical volume is that left a group with this newest superblock.
+fn marks(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Left {
+    let newest = Superblock::mark(sequence, group);
+    let before = all.iter().flatten().filter(|s| s.sequence + 1 == sequence).find_map(|s| s.group.as_ref());
+    let before = before.map_or(newest, |before| Superblock::mark(sequence - 1, before));
+    Left { newest, before }
+}
+
+/// Whether a physical volume that was out is in the state in which it left (MB5), or was being taken back then.
+///
+/// It may have one superblock more, whose round was cut before the others had it: nothing was done after that.
+pub(super) fn may_return(group: &GroupRoot, pv: PvIndex, superblocks: &[Superblock]) -> bool {
+    let Some(left) = group.left.get(&pv.0) else { return false };
+    let own = |s: &Superblock| s.group.clone().filter(|own| own.uuid == group.uuid);
+    let mark = |s: &Superblock| own(s).map(|own| Superblock::mark(s.sequence, &own));
+    let Some(newest) = superblocks.first() else { return false };
+    let Some(root) = own(newest) else { return false };
+    let is_left = mark(newest).is_some_and(|mark| [left.newest, left.before].contains(&mark));
+    let was_ahead = superblocks
+        .iter()
+        .skip(1)
+        .find(|s| s.sequence < newest.sequence)
+        .is_some_and(|s| s.sequence + 1 == newest.sequence && mark(s) == Some(left.newest));
+    let was_returning = root.lineage == group.lineage && root.left.get(&pv.0) == Some(left);
+    is_left || was_ahead || was_returning || planted::is("any_returns")
+}
+
+/// MB6
+fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
+    let same = all.iter().flatten().filter(|s| s.sequence == sequence).filter_map(|s| s.group.as_ref());
+    match same.filter(|own| own.uuid == group.uuid).any(|own| own != group) && !planted::is("histories_joined") {
+        true => Err(Error::MissingPv(format!(
+            "volume group {}: its physical volumes went on without each other: superblock {sequence} of one is not that of \
+             another; attach the disks of one history only",
+            group.name
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Whether these disks are the group's physical volumes, in order and large enough.
-fn are_there(disks: &dyn Disks, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
-    let found: Vec<_> = all.iter().map(|superblocks| superblocks[0].pv_uuid).collect();
+fn are_there(disks: &dyn Disks, group: &GroupRoot, all: &[Vec<Superblock>], may_miss: bool) -> Result<()> {
+    let found: Vec<_> = all.iter().map(|superblocks| superblocks.first().map(|s| s.pv_uuid)).collect();
     for (i, pv) in group.pvs.iter().enumerate() {
+        let is_out = group.left.contains_key(&(i as u16));
         match found.get(i) {
-            Some(uuid) if *uuid == pv.uuid => {}
-            _ if found.contains(&pv.uuid) => {
+            Some(Some(uuid)) if *uuid == pv.uuid => {}
+            Some(None) if is_out || may_miss => continue,
+            _ if found.contains(&Some(pv.uuid)) => {
                 return Err(Error::Invalid(format!("physical volume {} was given at the wrong place", pv.uuid)));
             }
             _ => {
@@ -80,7 +147,7 @@ fn are_there(disks: &dyn Disks, group: &GroupRoot, all: &[Vec<Superblock>]) -> R
             }
         }
         let size = disks.geometry(PvIndex(i as u16)).size;
-        if size < pv.size {
+        if size < pv.size && !is_out {
             return Err(Error::Invalid(format!(
                 "physical volume {} shrank: it has {size} bytes, the volume group uses {}; make its device as large again",
                 pv.uuid, pv.size
@@ -102,7 +169,7 @@ fn are_of_one_age(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> 
     let oldest = sequence.saturating_sub(1);
     let before = all.iter().flatten().filter(|s| s.sequence == oldest).find_map(|s| s.group.as_ref());
     for (i, (pv, superblocks)) in group.pvs.iter().zip(all).enumerate() {
-        let newest = &superblocks[0];
+        let Some(newest) = superblocks.first() else { continue };
         let has = newest.group.as_ref().map_or(0, |_| newest.sequence);
         let joined = before.is_some_and(|before| before.pvs.iter().all(|known| known.uuid != pv.uuid));
         if has < oldest && !joined {

@@ -168,7 +168,7 @@ impl Group {
 /// The group as recovery would see it now. `is_live`: it is open meanwhile.
 async fn look_at(disks: Arc<dyn Disks>, is_live: bool) -> Result<Arc<Group>> {
     let config = Config { read_only: true, ..Config::default() };
-    Group::open_as(disks, Arc::new(Quiet), config, is_live).await
+    Group::open_as(disks, Arc::new(Quiet), config, is_live, None).await
 }
 
 /// Keeps what the last checkpoint of an open group refers to while it lives (M6).

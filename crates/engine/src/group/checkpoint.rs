@@ -443,6 +443,8 @@ impl Group {
             for copy in copies {
                 placement.map_blocks(copy, batch.len() as u64, 0, &mut segments);
             }
+            // One copy of each is on a physical volume that is not out (MB1).
+            segments.retain(|segment| !core.disks.is_missing(segment.pv));
             let buf = Arc::new(buf);
             let write = start(&*core.disks, DiskOp::Write { segments, buf: buf.clone() });
             under_way.push_back(Batch { first: batch[0].0, copies, buf, write });
@@ -505,6 +507,11 @@ impl Group {
             for copy in batch.copies {
                 outcomes.push(self.core.write_blocks(VgBlock(copy.0 + i), page.clone()).await);
             }
+            // A copy on a physical volume that is out is written anew when that comes back (MB5).
+            if let Some(n) = (0..2).find(|n| self.core.is_lost(batch.copies[*n].0 + i)) {
+                outcomes.swap_remove(1 - n)?;
+                continue;
+            }
             match (outcomes.pop().expect("two"), outcomes.pop().expect("two")) {
                 (Ok(()), Ok(())) => {}
                 (Err(error), Err(_)) => return Err(error),
@@ -520,6 +527,11 @@ impl Group {
     /// Writes the newest superblock once more under the next number (B2), with this change. No other follows one that failed.
     pub(super) async fn repeat_superblocks(&self, change: impl Fn(&mut GroupRoot)) -> Result<()> {
         let _hold = self.hold_checkpoints().await;
+        self.repeat_superblocks_held(change).await
+    }
+
+    /// The same while the caller holds checkpoints.
+    pub(super) async fn repeat_superblocks_held(&self, change: impl Fn(&mut GroupRoot)) -> Result<()> {
         self.core.journal.failed()?;
         let (sequence, written) = {
             let mut root = self.root.lock();
@@ -550,6 +562,9 @@ impl Group {
                 Superblock { sequence, pv_uuid: pv.uuid, pv_index, pv_size: pv.size, group: Some(group.clone()) };
             let disk = disks.pvs.iter().position(|own| own.uuid == pv.uuid).unwrap_or(index);
             let disk = PvIndex(u16::try_from(disk).expect("at most 64 physical volumes"));
+            if self.core.disks.is_missing(disk) {
+                continue;
+            }
             let waiting = self.core.backing.wait();
             loop {
                 let Err(error) = write_superblock(&*self.core.disks, disk, &superblock).await else { break };

@@ -45,6 +45,7 @@ impl Group {
 
     async fn create_once(&self, spec: &NewVolume, places: &[Range<u64>]) -> Result<(VolumeId, Seq)> {
         self.may_change()?;
+        self.core.all_there()?;
         self.core.journal.admit().await?;
         let core = &self.core;
         self.change(|| {

@@ -8,13 +8,15 @@ use crate::disk::{Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::journal::places::BadPlaces;
-use crate::model::{Config, GroupAttributes, NewGroup, NewPv, Tree};
+use crate::members::Members;
+use crate::model::{Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::Space;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::pvs::Pvs;
 use crate::units::{BLOCK_SIZE, Seq};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,6 +68,8 @@ impl Group {
             stream_len: 0,
             clean: true,
             bad: BadPlaces::default(),
+            lineage: 0,
+            left: BTreeMap::new(),
         };
         let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
         let starts = (0..metadata).step_by(spec.extent_blocks as usize);
@@ -79,7 +83,8 @@ impl Group {
             sequence: 1,
             stream_blocks: Vec::new(),
         };
-        let group = Group::assemble(disks.clone(), Arc::new(NoRuntime), Config::default(), root, parts);
+        let members = Arc::new(Members::new(disks.clone(), PvFlags::default(), false));
+        let group = Group::assemble(members, Arc::new(NoRuntime), Config::default(), root, parts);
         group.back_areas().await?;
         for (i, taken) in taken.into_iter().enumerate() {
             let pv = PvIndex(i as u16);

@@ -25,6 +25,8 @@ pub struct PvMembership {
     pub extent_blocks: u64,
     /// UUIDs of all physical volumes of the group, in order.
     pub members: Vec<Uuid>,
+    /// Those of them that the group goes on without.
+    pub out: Vec<Uuid>,
     /// The label's sequence number: of two stale copies, the higher is the newer.
     pub sequence: u64,
 }
@@ -42,6 +44,7 @@ impl Group {
                 index: s.pv_index,
                 extent_blocks: g.extent_blocks,
                 members: g.pvs.iter().map(|pv| pv.uuid).collect(),
+                out: g.left.keys().filter_map(|pv| Some(g.pvs.get(usize::from(*pv))?.uuid)).collect(),
                 sequence: s.sequence,
             }),
         }))
@@ -126,6 +129,14 @@ pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock:
         written |= start(disks, DiskOp::Write { segments, buf: buf.clone() }).await.is_ok();
     }
     if written { Ok(()) } else { Err(failed.into()) }
+}
+
+/// Writes one copy of a superblock. The caller flushes.
+pub(super) async fn write_superblock_in(disks: &dyn Disks, pv: PvIndex, own: &Superblock, copy: usize) -> Result<()> {
+    let buf = Arc::new(PageBuf::from_slice(&own.encode()));
+    let segments = one(pv, COPY_OFFSETS[copy] + own.sequence % SLOTS * BLOCK_SIZE, BLOCK_SIZE as u32);
+    start(disks, DiskOp::Write { segments, buf }).await?;
+    Ok(())
 }
 
 /// The newest valid superblock of a physical volume. Damage counts only when no slot is valid: a torn write of the
@@ -226,6 +237,9 @@ pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize, newest: u64) -> Re
     let mut cleared = false;
     for index in 0..pvs {
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+        if disks.is_missing(pv) {
+            continue;
+        }
         for (copy, slots) in read_slots(disks, pv).await {
             for (slot, bytes) in (0..).zip(slots) {
                 let is_torn = match &bytes {

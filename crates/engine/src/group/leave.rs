@@ -44,6 +44,9 @@ impl Group {
     /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is reserved.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
+        if !self.out().has(usize::from(pv.0)) {
+            self.core.all_there()?;
+        }
         let root = self.root.lock().group.clone();
         let range = self.range_of(pv)?;
         let journal = journal_on(&root, &range);
@@ -90,6 +93,7 @@ impl Group {
     /// metadata may be on it, which moves away. The caller takes its disk out of the set afterwards.
     pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
         self.may_change()?;
+        self.core.all_there()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
@@ -173,7 +177,11 @@ impl Group {
         }
         self.end_background();
         outcome?;
-        Group::write_label(&*self.core.disks, pv, uuid).await
+        match self.core.disks.is_missing(pv) {
+            // It says that it is of the group until it is made anew; the group knows it no more.
+            true => Ok(()),
+            false => Group::write_label(&*self.core.disks, pv, uuid).await,
+        }
     }
 
     /// The final checkpoint, with a table and a journal that do without the physical volume.
@@ -219,7 +227,7 @@ impl Group {
         }
         {
             let mut root = self.root.lock();
-            root.group.pvs.remove(index);
+            root.group.forget_pv(index);
             if let Some((start, _)) = new_journal {
                 root.group.journal_start = start;
                 root.group.bad = BadPlaces::default();

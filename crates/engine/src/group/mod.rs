@@ -29,7 +29,9 @@ mod diff;
 mod evidence;
 mod holdings;
 mod label;
+mod lacks;
 mod leave;
+mod members;
 mod open;
 mod ops;
 mod orphans;
@@ -52,6 +54,7 @@ mod space_finder;
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use label::{PvLabel, PvMembership};
+pub use members::WHILE_MISSING;
 pub use places::PlaceInfo;
 pub use progress::{CheckProgress, RehomeProgress};
 

@@ -11,6 +11,7 @@
 use super::age::find_root;
 use super::catalog::{Catalog, empty_head};
 use super::evidence::{prove, scan_journal};
+use super::lacks::Lacks;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
 use super::{Group, Root};
@@ -21,8 +22,10 @@ use crate::error::Result;
 use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
 use crate::journal::{Journal, Ring};
-use crate::model::{Config, PvFlags, TreeKind, TreeMeta, VolumeKind, VolumeState};
+use crate::members::Members;
+use crate::model::{ArenaMeta, Config, PvFlags, TreeKind, TreeMeta, VolumeKind, VolumeState};
 use crate::placement::Placement;
+use crate::planted;
 use crate::runtime::Runtime;
 use crate::space::Space;
 use crate::space::metadata::MetaSpace;
@@ -47,7 +50,7 @@ fn is_planted(config: &Config, bug: &str) -> bool {
 
 impl Group {
     pub(super) fn assemble(
-        disks: Arc<dyn Disks>,
+        disks: Arc<Members>,
         runtime: Arc<dyn Runtime>,
         config: Config,
         root: GroupRoot,
@@ -113,7 +116,18 @@ impl Group {
 
     /// Opens the group on these disks, in the order of the group's table, and recovers it.
     pub async fn open(disks: Arc<dyn Disks>, runtime: Arc<dyn Runtime>, config: Config) -> Result<Arc<Group>> {
-        Self::open_as(disks, runtime, config, false).await
+        Self::open_as(disks, runtime, config, false, None).await
+    }
+
+    /// The same where physical volumes may be missing, which a disk of no bytes stands for: the group goes on without them until
+    /// they are taken back (MB1). `lineage`: a random number, for the history that begins then.
+    pub async fn open_without(
+        disks: Arc<dyn Disks>,
+        runtime: Arc<dyn Runtime>,
+        config: Config,
+        lineage: u64,
+    ) -> Result<Arc<Group>> {
+        Self::open_as(disks, runtime, config, false, Some(lineage)).await
     }
 
     /// `is_live`: another has the group open, and this one only looks.
@@ -122,15 +136,25 @@ impl Group {
         runtime: Arc<dyn Runtime>,
         config: Config,
         is_live: bool,
+        without: Option<u64>,
     ) -> Result<Arc<Group>> {
         // B1: it covers what is read from here on, as nobody writes meanwhile.
         let flushes = !config.read_only && !is_planted(&config, "no_first_flush");
         let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
-        let newest = find_root(&*disks, is_planted(&config, "any_age")).await?;
+        let newest = find_root(&*disks, is_planted(&config, "any_age"), without).await?;
         let (sequence, mut root) = (newest.sequence, newest.group.clone());
+        let out = PvFlags(root.out());
+        if planted::is("out_untold") {
+            root.left.clear();
+        }
+        let disks = Arc::new(Members::new(disks, out, planted::is("lost_are_zeros")));
         let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs.clone()));
         let tag = tag_of(root.uuid);
-        let (stream, stream_places) = read_stream(&*disks, &placement, &root, tag, &mut None).await?;
+        let lacks = Lacks { root: &root, placement: &placement, out };
+        lacks.journal()?;
+        let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
+        let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
+        lacks.pairs(&stream)?;
         // The journal of a group that another has open goes on while it is read.
         let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
@@ -156,15 +180,20 @@ impl Group {
         let ends = root.pvs.iter().map(|pv| (pv.first_extent + pv.extents) * root.extent_blocks);
         let pv_free = ends.zip(stream.pv_free.iter().copied()).collect();
         let mut space = Space::new(stream.free_tree, stream.free_blocks, Pvs::new(pv_free));
+        let bars_out = !planted::is("placed_on_lost");
         (0..root.pvs.len())
-            .filter(|pv| stream.attributes.unallocatable.has(*pv))
+            .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && bars_out)
             .for_each(|pv| space.make_unallocatable(pv));
+        let mut to_free = stream.to_free.clone();
         for arena in &stream.arenas {
-            if !space.restore_arena(arena.start, arena.len, &arena.used) {
+            if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && bars_out {
+                // MB3: nobody takes blocks out of it.
+                to_free.extend(unused(arena));
+            } else if !space.restore_arena(arena.start, arena.len, &arena.used) {
                 return Err(stream_corrupt("two arenas overlap"));
             }
         }
-        if !space.restore_freed(stream.to_free.clone()) {
+        if !space.restore_freed(to_free) {
             return Err(stream_corrupt("it frees a block twice"));
         }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
@@ -260,6 +289,11 @@ impl Group {
             false => Err(stream_corrupt("two volumes have one head")),
         }
     }
+}
+
+/// The blocks of an arena that nothing uses.
+fn unused(arena: &ArenaMeta) -> impl Iterator<Item = (u64, u64)> {
+    (0..arena.len).filter(|i| arena.used[(i / 8) as usize] >> (i % 8) & 1 == 0).map(|i| (arena.start + i, 1))
 }
 
 /// The pieces that opening and creating assemble a group from.

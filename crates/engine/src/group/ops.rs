@@ -227,6 +227,7 @@ impl Group {
     /// and written in place. [`Error::NoSpace`]: what is reserved would have too little room elsewhere.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
         self.may_change()?;
+        self.core.all_there()?;
         let index = usize::from(pv.0);
         if index >= self.core.placement().pvs.len() {
             return Err(Error::NotFound(format!("physical volume {index}")));

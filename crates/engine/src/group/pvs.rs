@@ -27,6 +27,7 @@ impl Group {
     /// Adds the disk at the end of the disk set, which the caller extended before.
     pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
         self.may_change()?;
+        self.core.all_there()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len();
         if index >= MAX_PVS {
@@ -71,6 +72,7 @@ impl Group {
     /// or it would have no extent. None of these has changed the table.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
+        self.core.all_there()?;
         let root = self.root.lock().group.clone();
         let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
         let Some(entry) = pvs.get_mut(index) else {

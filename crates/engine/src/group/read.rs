@@ -56,7 +56,11 @@ pub(super) async fn either<T>(
     decode: impl Fn(&[u8]) -> Result<T>,
     bad: &mut Option<&mut Vec<BadCopy>>,
 ) -> Result<T> {
-    if let Some(bad) = bad {
+    let is_lost = |copy: &u64| placement.holds(*copy, 1) && disks.is_missing(placement.pv_of(VgBlock(*copy)).0);
+    // A copy on a physical volume that is out is not bad: it is written anew when that comes back (MB5).
+    if let Some(bad) = bad
+        && !copies.iter().any(is_lost)
+    {
         return both(disks, placement, copies, decode, bad).await;
     }
     let mut first = None;

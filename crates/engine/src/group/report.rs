@@ -26,6 +26,7 @@ impl Group {
         };
         let extent_blocks = group.extent_blocks;
         let extents = group.pvs.iter().map(|pv| pv.extents).sum();
+        let out = self.out();
         let space = self.core.space.lock();
         let free_extents = space.free_blocks().saturating_sub(space.reserved_blocks()) / extent_blocks;
         let allocatable_extents = (space.available() / extent_blocks).min(free_extents);
@@ -45,6 +46,7 @@ impl Group {
                 free_extents: share,
                 free_blocks: free,
                 is_allocatable,
+                is_missing: out.has(index),
             }
         });
         let pvs = pvs.collect();

@@ -34,7 +34,10 @@ impl Group {
             let old = volume.state.lock().meta.blocks;
             let outcome = match blocks.cmp(&old) {
                 std::cmp::Ordering::Equal => return Ok(()),
-                std::cmp::Ordering::Greater => self.grow(&volume, blocks, &places).await,
+                std::cmp::Ordering::Greater => match self.core.all_there() {
+                    Ok(()) => self.grow(&volume, blocks, &places).await,
+                    Err(error) => Err(error),
+                },
                 std::cmp::Ordering::Less => self.shrink(&volume, blocks).await,
             };
             drop(gate);

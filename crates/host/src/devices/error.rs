@@ -148,7 +148,8 @@ impl fmt::Display for Error {
                     }
                 }
                 f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })?;
-                labels_that_say_nothing(f, damaged, unreadable)
+                labels_that_say_nothing(f, damaged, unreadable)?;
+                write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
             Error::Duplicate { uuid, paths } => write!(
                 f,

@@ -55,6 +55,7 @@ struct Membership {
     index: u16,
     extent_blocks: u64,
     members: Vec<[u8; 16]>,
+    out: Vec<[u8; 16]>,
     sequence: u64,
 }
 
@@ -66,6 +67,7 @@ impl From<PvLabel> for Label {
             index: group.index,
             extent_blocks: group.extent_blocks,
             members: group.members.into_iter().map(|uuid| uuid.0).collect(),
+            out: group.out.into_iter().map(|uuid| uuid.0).collect(),
             sequence: group.sequence,
         });
         Label::Sound { pv: label.pv_uuid.0, size: label.size, group }
@@ -80,6 +82,7 @@ impl From<Membership> for PvMembership {
             index: group.index,
             extent_blocks: group.extent_blocks,
             members: group.members.into_iter().map(Uuid).collect(),
+            out: group.out.into_iter().map(Uuid).collect(),
             sequence: group.sequence,
         }
     }

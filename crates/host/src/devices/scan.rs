@@ -4,7 +4,7 @@ use super::look::Found;
 use super::plain::Identity;
 use super::stack::{self, Stack};
 use super::{Error, file, look, members};
-use crate::disks::holders;
+use crate::disks::{MISSING, holders};
 use crate::export::loopdev::LoopDevice;
 use crate::{paths, planted};
 use rowen_control::names;
@@ -153,6 +153,11 @@ pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
         }
     }
     scan()?.group(name)
+}
+
+/// The members of a group of which any may be missing.
+pub fn find_group_without(name: &str) -> Result<GroupDevices, Error> {
+    scan()?.group_without(name)
 }
 
 /// The name that the group has by its newest label. Its members are looked at where the server of a group of one of these names
@@ -308,9 +313,19 @@ impl Scan {
                 name: membership.group_name.clone(),
                 uuid: membership.group_uuid,
                 pvs: membership.members.len(),
-                missing: membership.members.iter().filter(|uuid| self.holders_of(uuid).next().is_none()).count(),
+                missing: membership
+                    .members
+                    .iter()
+                    .filter(|uuid| !membership.out.contains(uuid) && self.holders_of(uuid).next().is_none())
+                    .count(),
             })
             .collect()
+    }
+
+    /// The members that the group `name` goes on without.
+    pub fn out(&self, name: &str) -> Vec<Uuid> {
+        let memberships = self.pvs.iter().filter_map(Pv::membership).filter(|of| of.group_name == name);
+        memberships.max_by_key(|membership| membership.sequence).map_or_else(Vec::new, |newest| newest.out.clone())
     }
 
     /// The members of the group `name`, in order: each with where it is or was last, and itself where it is there.
@@ -324,8 +339,17 @@ impl Scan {
         newest.members.iter().map(member).collect()
     }
 
-    /// The members of the group `name`, when each is there exactly once.
+    /// The members of the group `name`, when each that the group does not go on without is there exactly once.
     pub fn group(&self, name: &str) -> Result<GroupDevices, Error> {
+        self.group_with(name, false)
+    }
+
+    /// The same; any may be missing.
+    pub fn group_without(&self, name: &str) -> Result<GroupDevices, Error> {
+        self.group_with(name, true)
+    }
+
+    fn group_with(&self, name: &str, may_miss: bool) -> Result<GroupDevices, Error> {
         let of_group = |pv: &&Pv| pv.membership().is_some_and(|membership| membership.group_name == name);
         let carriers: Vec<&Pv> = self.pvs.iter().filter(of_group).collect();
         let newest = carriers
@@ -342,8 +366,14 @@ impl Scan {
         let mut paths = Vec::with_capacity(newest.members.len());
         let mut missing = Vec::new();
         for uuid in &newest.members {
+            // One that came back is not touched before it is taken back.
+            if newest.out.contains(uuid) {
+                paths.push(PathBuf::from(MISSING));
+                continue;
+            }
             let holders: Vec<&Pv> = self.holders_of(uuid).collect();
             match holders[..] {
+                [] if may_miss => paths.push(PathBuf::from(MISSING)),
                 [] => missing.push((*uuid, self.last_place(uuid))),
                 [pv] => paths.push(pv.path.clone()),
                 _ => {

@@ -11,6 +11,7 @@ fn member(path: &str, byte: u8, group: (&str, u8), index: u16, members: &[u8], s
         index,
         extent_blocks: 1024,
         members: members.iter().map(|&byte| uuid(byte)).collect(),
+        out: Vec::new(),
         sequence,
     };
     let label = PvLabel { pv_uuid: uuid(byte), group: Some(group), size: 1 << 30 };
@@ -39,6 +40,28 @@ fn the_newest_label_says_who_is_a_member() {
 }
 
 #[test]
+fn one_that_the_group_goes_on_without_is_not_waited_for() {
+    let without = |mut pv: Pv, out: &[u8]| {
+        let PvState::Present(label) = &mut pv.state else { panic!("it is there") };
+        label.group.as_mut().unwrap().out = out.iter().map(|&byte| uuid(byte)).collect();
+        pv
+    };
+    let a = without(member("/a", 1, VG, 0, &[1, 2, 3], 9), &[3]);
+    let b = without(member("/b", 2, VG, 1, &[1, 2, 3], 9), &[3]);
+    // It is back, with what it knew when it left: no server opens it.
+    let c = member("/c", 3, VG, 2, &[1, 2, 3], 7);
+    for pvs in [vec![a.clone(), b.clone()], vec![c, b, a.clone()]] {
+        let scan = scan_of(&pvs);
+        assert_eq!(scan.group("vg").unwrap().paths, ["/a", "/b", MISSING].map(PathBuf::from));
+        assert_eq!((scan.groups()[0].missing, scan.out("vg")), (0, vec![uuid(3)]));
+    }
+    // One more is missing: that is not known yet.
+    let scan = scan_of(&[a]);
+    assert!(matches!(scan.group("vg"), Err(Error::MissingPvs { missing, .. }) if missing.len() == 1));
+    assert_eq!(scan.group_without("vg").unwrap().paths, ["/a", MISSING, MISSING].map(PathBuf::from));
+}
+
+#[test]
 fn an_unknown_group_is_not_found() {
     let error = scan_of(&[]).group("nope").unwrap_err();
     assert_eq!(error.to_string(), "Volume group \"nope\" not found\nCannot process volume group nope");
@@ -57,7 +80,7 @@ fn a_missing_member_is_named_with_its_last_place() {
 fn a_damaged_label_is_named_where_a_member_is_missing() {
     let damaged = Pv { path: "/hurt".into(), size: 1 << 30, state: PvState::Damaged("bad checksum".into()) };
     let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), damaged]).group("vg").unwrap_err().to_string();
-    assert!(text.ends_with("is missing. The label on /hurt is damaged."), "{text}");
+    assert!(text.contains("is missing. The label on /hurt is damaged. To go on without: "), "{text}");
     // A disk that does not read is not one whose contents are bad.
     let silent = Pv { path: "/dead".into(), size: 1 << 30, state: PvState::Unreadable("I/O error".into()) };
     let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), silent]).group("vg").unwrap_err().to_string();

@@ -79,6 +79,9 @@ impl fmt::Display for IoEngine {
     }
 }
 
+/// Stands for the path of a disk that is missing.
+pub const MISSING: &str = "[unknown]";
+
 /// How often a disk that is in use is tried again.
 const RETRY: Duration = Duration::from_millis(5);
 
@@ -140,7 +143,29 @@ impl PvSet {
     /// Adds a disk at the end of the set, which may be in use.
     pub fn push(&self, path: impl AsRef<Path>) -> Result<PvIndex, OpenError> {
         let path = path.as_ref();
-        self.push_opened(path, open::open(path, self.mode)?)
+        let opened = match path == Path::new(MISSING) {
+            true => open::nothing(path)?,
+            false => open::open(path, self.mode)?,
+        };
+        self.push_opened(path, opened)
+    }
+
+    /// Another disk is at a place from now on: one that is there again or, as [`MISSING`], none.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn replace(&self, pv: PvIndex, path: &Path) -> Result<(), OpenError> {
+        let opened = match path == Path::new(MISSING) {
+            true => open::nothing(path)?,
+            false => open::open(path, self.mode)?,
+        };
+        let Opened { fd, geometry, is_device, turns, direct } = opened;
+        let file = Arc::new(self.shared.files.adopt(fd));
+        let new = Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() };
+        let before = std::mem::replace(&mut self.pvs.write()[usize::from(pv.0)], new);
+        // Closing tells all workers: not under the lock.
+        drop(before);
+        Ok(())
     }
 
     /// The same of a disk that is open, and held.

@@ -38,6 +38,13 @@ pub struct Opened {
     pub direct: bool,
 }
 
+/// Stands for a disk that is missing: it has no bytes, so that every request to it fails.
+pub fn nothing(path: &Path) -> Result<Opened, OpenError> {
+    let fd = rustix::fs::memfd_create("rowen-missing", rustix::fs::MemfdFlags::CLOEXEC);
+    let fd = fd.map_err(|e| refused(path, e.into()))?;
+    Ok(Opened { fd, geometry: PvGeometry { size: 0, sector: 512 }, is_device: false, turns: false, direct: true })
+}
+
 pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let meta = sys::stat(path).map_err(|e| refused(path, e))?;
     let is_device = kind_of(path, &meta)?;

@@ -1,7 +1,7 @@
 //! The open disks of a group as the service sees them, and those that join it.
 
 use crate::devices::{self, Consent, NewMember};
-use crate::disks::PvSet;
+use crate::disks::{MISSING, PvSet};
 use crate::paths;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::failure::Result;
@@ -79,6 +79,21 @@ impl Members for OpenMembers {
 
     fn pop(&self) {
         self.pvs.pop();
+    }
+
+    fn uuid_at(&self, path: &Path) -> Result<Uuid> {
+        let found = devices::probe(path);
+        let label = found.as_ref().and_then(|pv| pv.label());
+        label.map(|label| label.pv_uuid).ok_or_else(|| devices::Error::NotAPv(path.to_owned()).into())
+    }
+
+    fn restore(&self, pv: PvIndex, path: &Path) -> Result<()> {
+        Ok(self.pvs.replace(pv, path).map_err(devices::Error::from)?)
+    }
+
+    fn lose(&self, pv: PvIndex) {
+        // Where no stand-in can be made the disk stays open; the group does not use it.
+        let _ = self.pvs.replace(pv, Path::new(MISSING));
     }
 
     fn is_group(&self, name: &str) -> Result<bool> {

@@ -27,6 +27,7 @@ mod listen;
 mod log;
 mod members;
 mod notes;
+mod partial;
 mod presence;
 mod recorder;
 mod renaming;
@@ -42,6 +43,7 @@ mod watchdog;
 
 pub use check::check_closed;
 pub use client::{Client, ConnectError, introduce};
+pub use partial::go_on_without;
 pub use recorder::command_alone;
 pub use rowen_control::service::failure::Failure;
 pub use run::{Options, main};

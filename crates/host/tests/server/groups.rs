@@ -49,7 +49,7 @@ fn a_running_group_grows() {
     // Reopened, it is still one group of two.
     vg.ask(Request::Stop);
     assert_eq!(vg.report().pvs.len(), 2);
-    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
     let mut found = vec![0; 1 << 20];
     File::open(&node).unwrap().read_exact_at(&mut found, 190 << 20).unwrap();
     assert!(found.iter().all(|byte| *byte == 9));
@@ -103,10 +103,11 @@ fn tags_and_marks_of_a_group_outlive_its_server() {
     }
     vg.create("lv", VolumeKind::Thin, 8 * MIB, false);
     change(GroupChange { exported: Some(true), ..GroupChange::default() });
-    let (kind, message) = vg.refusal(Request::Activate { names: None, ignore_skip: false, auto: false });
+    let (kind, message) =
+        vg.refusal(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
     assert_eq!((kind, message), (ErrorKind::Denied, format!("Volume group \"{}\" is exported", vg.name)));
     change(GroupChange { exported: Some(false), ..GroupChange::default() });
-    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
 }
 
 fn rename_group(vg: &mut Vg, to: String) {
@@ -430,7 +431,7 @@ fn a_physical_volume_leaves_and_another_grows() {
     File::options().write(true).open(&vg.files[0]).unwrap().set_len(256 * MIB).unwrap();
     vg.ask(Request::ResizePv { path: path(&vg, 0), bytes: None });
     assert_eq!(vg.report().extents, before + 48);
-    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
     assert!(starts_with(&vg.node("keep"), 5, 1 << 20));
     vg.create("full", VolumeKind::Thick, vg.report().free_extents * 4 * MIB, false);
     let told = format!("{}: cannot resize to 23 extents as later ones are allocated.", path(&vg, 0));
@@ -440,7 +441,7 @@ fn a_physical_volume_leaves_and_another_grows() {
     write(&node, 6, 150 << 20, 1 << 20);
     vg.ask(Request::Stop);
     assert_eq!(vg.report().extents, before + 48);
-    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
     assert!(starts_with(&vg.node("keep"), 5, 1 << 20));
     match vg.ask(Request::Check) {
         Outcome::Check(found) => assert_eq!(found.findings, Vec::<String>::new()),

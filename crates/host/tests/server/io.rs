@@ -73,7 +73,7 @@ fn counters_outlive_a_device_and_a_name_but_no_volume() {
     vg.ask(Request::Rename { from: "a".into(), to: "c".into() });
     assert_eq!(counts(&vg, "c").write.bytes, MIB);
     assert!(io(&vg).volumes.iter().all(|volume| volume.is_active == (volume.name == "b")));
-    vg.ask(Request::Activate { names: Some(vec!["c".into()]), ignore_skip: true, auto: false });
+    vg.ask(Request::Activate { names: Some(vec!["c".into()]), ignore_skip: true, auto: false, partial: false });
     write(&vg.node("c"), 65536, 16);
     assert_eq!((counts(&vg, "c").write.requests, counts(&vg, "c").write.bytes), (32, 2 * MIB));
     assert_eq!(counts(&vg, "b").write.bytes, 3 * 4096);

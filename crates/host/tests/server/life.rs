@@ -168,7 +168,7 @@ fn a_fresh_boot_activates_nothing() {
     fs::write(paths::group_dir(&vg.name).join("boot"), "another boot").unwrap();
     let report = vg.report();
     assert!(!on.exists() && !report.volume("on").unwrap().attributes.active);
-    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
     assert!(on.exists());
 }
 

@@ -114,7 +114,7 @@ fn names_that_are_taken_or_unknown_are_refused() {
     let nope = || "nope".to_owned();
     for request in [
         Request::Remove { names: vec![nope()] },
-        Request::Activate { names: Some(vec![nope()]), ignore_skip: false, auto: false },
+        Request::Activate { names: Some(vec![nope()]), ignore_skip: false, auto: false, partial: false },
         Request::Resize { name: nope(), blocks: MIB_BLOCKS, force: false, on: Vec::new(), seen: None },
         Request::Rename { from: nope(), to: "other".into() },
         Request::Merge { snapshot: nope() },
@@ -310,7 +310,7 @@ fn reserved_snapshots_follow_their_origin() {
     assert!(cow.exists() && free.exists());
     vg.ask(Request::Deactivate { names: Some(vec!["lv".into()]) });
     assert!(!origin.exists() && !cow.exists() && free.exists());
-    vg.ask(Request::Activate { names: Some(vec!["cow".into()]), ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: Some(vec!["cow".into()]), ignore_skip: false, auto: false, partial: false });
     assert!(origin.exists() && cow.exists());
     // A snapshot of the snapshot goes with both.
     vg.ask(Request::Snapshot { specs: vec![snapshot("cow", "deep", Some(8 * MIB_BLOCKS))], freeze: true });
@@ -318,7 +318,7 @@ fn reserved_snapshots_follow_their_origin() {
     assert!(deep.exists());
     vg.ask(Request::Deactivate { names: Some(vec!["lv".into()]) });
     assert!(!origin.exists() && !cow.exists() && !deep.exists());
-    vg.ask(Request::Activate { names: Some(vec!["lv".into()]), ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: Some(vec!["lv".into()]), ignore_skip: false, auto: false, partial: false });
     assert!(origin.exists() && cow.exists() && deep.exists());
     vg.ask(Request::Remove { names: vec!["deep".into()] });
     // The reserve runs out: the snapshot is invalid, the origin goes on.
@@ -342,7 +342,7 @@ fn activation_minds_its_marks() {
     set("pool", change(AttributeChange { pool: Some("pool".into()), ..Default::default() }));
     let activate = |names: Option<&str>, ignore_skip, auto| {
         let names = names.map(|name| vec![name.to_owned()]);
-        vg.ask(Request::Activate { names, ignore_skip, auto });
+        vg.ask(Request::Activate { names, ignore_skip, auto, partial: false });
     };
     activate(None, false, true);
     assert!(auto.exists() && !skipped.exists() && !pool.exists());
@@ -378,7 +378,7 @@ fn merge_and_revert_replace_the_contents() {
 }
 
 fn activate(vg: &Vg, name: &str) {
-    vg.ask(Request::Activate { names: Some(vec![name.into()]), ignore_skip: false, auto: false });
+    vg.ask(Request::Activate { names: Some(vec![name.into()]), ignore_skip: false, auto: false, partial: false });
 }
 
 fn deactivate(vg: &Vg, name: &str) {
@@ -581,7 +581,7 @@ fn a_device_that_was_made_for_nobody_goes() {
     let group = vg.name.clone();
     let command = std::thread::spawn(move || {
         let mut client = server::ensure_running(&group).unwrap();
-        client.ask(&Request::Activate { names: None, ignore_skip: false, auto: false }, &mut |_| {})
+        client.ask(&Request::Activate { names: None, ignore_skip: false, auto: false, partial: false }, &mut |_| {})
     });
     let helper = pause.wait();
     assert_eq!(bound(&vg), 1);

@@ -49,20 +49,21 @@ fields! { FIELDS: Pv, of_row;
     "pv_attr", "Attr", Text 4, "What it is, in three letters: see pvs(8).",
         |row| {
             let is_exported = row.group.is_some_and(|group| group.report.attributes.exported);
-            Value::text(match (is_member(row), is_allocatable(row), is_exported) {
-                (true, true, true) => "ax-",
-                (true, true, false) => "a--",
-                (true, false, true) => "ux-",
-                (true, false, false) => "u--",
-                (false, ..) => "---",
-            })
+            let allocatable = match (is_member(row), is_allocatable(row)) {
+                (true, true) => 'a',
+                (true, false) => 'u',
+                (false, _) => '-',
+            };
+            let exported = if is_member(row) && is_exported { 'x' } else { '-' };
+            let missing = if is_missing(row) { 'm' } else { '-' };
+            Value::text([allocatable, exported, missing].iter().collect::<String>())
         };
     "pv_allocatable", "Allocatable", Flag 11, "Set if its group takes space from it.",
         |row| Value::flag(is_allocatable(row), "allocatable");
     "pv_exported", "Exported", Flag 10, "Set if its group is exported.",
         |row| Value::flag(row.group.is_some_and(|group| group.report.attributes.exported), "exported");
     "pv_missing", "Missing", Flag 10, "Set if the device is not there.",
-        |row| Value::flag(row.label.is_some_and(|label| label.trouble.is_some()), "missing");
+        |row| Value::flag(is_missing(row), "missing");
     "pv_pe_count", "PE", Number 3, "Number of extents.",
         |row| row.pv.map_or(Value::Number(0), |pv| Value::number(pv.extents));
     "pv_pe_alloc_count", "Alloc", Number 5, "Extents in use.",
@@ -112,6 +113,11 @@ fn orphan_size(row: &Row<'_>) -> Value<'static> {
         Some(label) => Value::Size(label.usable),
         None => Value::Size(0),
     }
+}
+
+/// Its device is not there, or its group goes on without it.
+fn is_missing(row: &Row<'_>) -> bool {
+    row.label.is_some_and(|label| label.trouble.is_some()) || row.pv.is_some_and(|pv| pv.is_missing)
 }
 
 /// Of a group that could not be opened, nobody knows.

@@ -48,7 +48,7 @@ fields! { STATUS: VolumeStatus, lv;
     "kernel_cache_settings", "KCacheSettings", List 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_cache_policy", "KCachePolicy", Text 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_metadata_format", "KMFmt", Number 5, "Blank: there are no caches.", |_| Value::None;
-    "lv_health_status", "Health", Text 15, "Of a full thin pool out_of_data; in a group that stopped failed (thin) or unknown.",
+    "lv_health_status", "Health", Text 15, "Partial if blocks of it are lost; of a full thin pool out_of_data; in a group that stopped failed or unknown.",
         |lv: &Lv<'_>| Value::text(health(lv.group.report, lv.volume));
     "kernel_discards", "KDiscards", Text 10, "Blank: discards are handled without the kernel.", |_| Value::None;
     "lv_check_needed", "CheckNeeded", Flag 15, "Of a thin pool: never set, opening checks all it needs.",

@@ -266,6 +266,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
         "failed" => 'F',
         "unknown" => 'X',
         "out_of_data" => 'D',
+        "partial" => 'p',
         _ => '-',
     };
     let skip = if volume.attributes.skip_activation { 'k' } else { '-' };

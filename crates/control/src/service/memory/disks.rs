@@ -22,6 +22,8 @@ pub(super) struct Disk {
     pages: HashMap<u64, Box<[u8]>>,
     /// Of each page that was written since the last flush, what it held then.
     flushed: HashMap<u64, Box<[u8]>>,
+    /// It is away: its size.
+    away: Option<u64>,
 }
 
 /// What a power cut leaves of the writes since the last flush.
@@ -74,7 +76,22 @@ pub struct MemoryDisks {
 impl MemoryDisks {
     pub(super) fn push(&self, path: &Path, size: u64) {
         let (pages, flushed) = (HashMap::new(), HashMap::new());
-        self.disks.write().push(Disk { path: path.to_owned(), size, pages, flushed });
+        self.disks.write().push(Disk { path: path.to_owned(), size, pages, flushed, away: None });
+    }
+
+    /// A disk is lost, or is let go of.
+    pub(super) fn go(&self, pv: PvIndex) {
+        let disk = &mut self.disks.write()[usize::from(pv.0)];
+        disk.away = disk.away.or(Some(disk.size));
+        (disk.path, disk.size) = ("[unknown]".into(), 0);
+    }
+
+    /// It is there again, as it was.
+    pub(super) fn come_back(&self, pv: PvIndex, path: &Path) {
+        let disk = &mut self.disks.write()[usize::from(pv.0)];
+        if let Some(size) = disk.away.take() {
+            (disk.path, disk.size) = (path.to_owned(), size);
+        }
     }
 
     /// Only these disks are there from now on, in this order.

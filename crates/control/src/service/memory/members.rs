@@ -113,6 +113,20 @@ impl Members for MemoryMembers {
         }
     }
 
+    fn uuid_at(&self, path: &Path) -> Result<Uuid> {
+        let missing = || Failure::new(ErrorKind::NotFound, format!("No PV found on device {}.", path.display()));
+        self.outside.lock().get(path).map(|disk| disk.uuid).ok_or_else(missing)
+    }
+
+    fn restore(&self, pv: PvIndex, path: &Path) -> Result<()> {
+        self.disks.come_back(pv, path);
+        Ok(())
+    }
+
+    fn lose(&self, pv: PvIndex) {
+        self.disks.go(pv);
+    }
+
     fn is_group(&self, name: &str) -> Result<bool> {
         Ok(self.groups.lock().iter().any(|group| group == name))
     }

@@ -1,0 +1,173 @@
+//! A group of three disks of which one is pulled: it goes on without, and takes it back, or does without it for good.
+
+use crate::world::{MIB, World, tool};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+const MIBS: u64 = 200;
+
+/// Disks, and a volume on each; volumes hold a letter, again and again.
+fn made(name: &str) -> (World, [PathBuf; 3]) {
+    let world = World::empty(name);
+    let disks = ["a", "b", "c"].map(|name| world.device(name, MIBS * MIB));
+    world.ok("vgcreate VG a b c");
+    for (volume, disk) in [("va", "a"), ("vb", "b"), ("vc", "c")] {
+        world.ok(&format!("lvcreate -y -L 64M -n {volume} VG {disk}"));
+        write(&world, volume, 0, volume.as_bytes()[1]);
+    }
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    (world, disks)
+}
+
+fn write(world: &World, volume: &str, mib: u64, byte: u8) {
+    let file = File::options().write(true).open(world.node(volume)).unwrap();
+    file.write_all_at(&vec![byte; 16 << 20], mib << 20).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn holds(world: &World, volume: &str, mib: u64, byte: u8) {
+    let mut read = vec![0; 16 << 20];
+    File::open(world.node(volume)).unwrap().read_exact_at(&mut read, mib << 20).unwrap();
+    assert!(read.iter().all(|found| *found == byte), "{volume} at {mib} MiB");
+}
+
+fn is_lost(world: &World, volume: &str) {
+    let read = File::open(world.node(volume)).unwrap().read_exact_at(&mut [0; 4096], 0);
+    assert_eq!(read.unwrap_err().raw_os_error(), Some(eio()), "{volume}");
+}
+
+fn eio() -> i32 {
+    rustix::io::Errno::IO.raw_os_error()
+}
+
+/// The disk is pulled.
+fn pull(disk: &std::path::Path) -> PathBuf {
+    let away = disk.with_extension("away");
+    fs::rename(disk, &away).unwrap();
+    away
+}
+
+fn field(world: &World, line: &str) -> String {
+    world.ok(line).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Without the third disk: what is shown, what works, and what does not.
+fn works_without(world: &World) {
+    assert_eq!(
+        field(world, "vgs --noheadings -o vg_attr,pv_count,vg_missing_pv_count,vg_partial VG"),
+        "wz-pn- 3 1 partial"
+    );
+    let pvs = world.ok("pvs --noheadings -o pv_name,pv_attr,pv_missing");
+    assert!(pvs.contains("[unknown]") && pvs.contains("u-m ") && pvs.contains(" missing"), "{pvs}");
+    let lvs = field(world, "lvs --noheadings -o lv_name,lv_attr,lv_health_status VG");
+    assert_eq!(lvs, "va -wi-a----- vb -wi-a----- vc -wi-a---p- partial");
+    holds(world, "va", 0, b'a');
+    holds(world, "vb", 0, b'b');
+    is_lost(world, "vc");
+    write(world, "vb", 16, b'x');
+    world.ok("lvcreate -y -s -n point VG/vb");
+    write(world, "vb", 0, b'y');
+    holds(world, "point", 0, b'b');
+    world.ok("lvremove -f VG/point");
+    world.refused("lvcreate -y -L 4M -n more VG", 5, "while PVs are missing.");
+    world.refused("lvextend -L +4M VG/va", 5, "See vgreduce --removemissing and vgextend --restoremissing.");
+    world.device("d", MIBS * MIB);
+    world.refused("vgextend VG d", 5, "while PVs are missing.");
+    let status = world.run("status VG");
+    let told = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(told.contains("goes on without physical volume"), "{told}");
+    let check = world.ok("check VG");
+    assert!(!check.contains("bad"), "{check}");
+}
+
+#[test]
+fn a_disk_is_pulled_and_comes_back() {
+    let (world, disks) = made("back");
+    let before = disks[2].with_extension("before");
+    fs::copy(&disks[2], &before).unwrap();
+    let away = pull(&disks[2]);
+    world.refused("vgchange -ay VG", 5, "To go on without: vgchange -ay --activationmode partial");
+    world.refused("vgchange -ay --activationmode complete VG", 5, "is missing");
+    let told = world.run("vgchange -ay --activationmode degraded VG");
+    assert_eq!(told.status.code(), Some(5), "the partial one is not activated");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("Refusing activation of partial LV"), "{told:?}");
+    world.refused("lvchange -ay VG/vc", 5, "Refusing activation of partial LV");
+    world.ok("lvchange -ay -P VG/vc");
+    works_without(&world);
+    world.refused("vgreduce --removemissing VG", 5, "There are still partial LVs in");
+
+    // It is there again, and nobody uses it; a copy in another state is not taken.
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    fs::rename(&away, &disks[2]).unwrap();
+    world.ok("vgchange -ay -P VG");
+    is_lost(&world, "vc");
+    world.refused("vgextend --restoremissing VG a", 5, "was not missing in");
+    let label = fs::read(&disks[2]).unwrap();
+    File::options().write(true).open(&disks[2]).unwrap().write_all_at(&vec![0; 32 << 10], 0).unwrap();
+    File::options().write(true).open(&disks[2]).unwrap().write_all_at(&vec![0; 32 << 10], 512 << 10).unwrap();
+    world.refused("vgextend --restoremissing VG c", 5, "No PV found");
+    fs::write(&disks[2], label).unwrap();
+    world.ok("vgextend --restoremissing VG c");
+    holds(&world, "vc", 0, b'c');
+    holds(&world, "vb", 0, b'y');
+    holds(&world, "vb", 16, b'x');
+    assert_eq!(field(&world, "vgs --noheadings -o vg_attr,vg_missing_pv_count VG"), "wz--n- 0");
+    write(&world, "vc", 0, b'z');
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+
+    // It left again; what it was before is not what it is now.
+    let away = pull(&disks[2]);
+    world.ok("vgchange -ay -P VG");
+    fs::copy(&before, &disks[2]).unwrap();
+    world.refused("vgextend --restoremissing VG c", 5, "No PV has been restored.");
+    is_lost(&world, "vc");
+    fs::rename(&away, &disks[2]).unwrap();
+    world.ok("vgextend --restoremissing VG c");
+    holds(&world, "vc", 0, b'z');
+    world.ok("vgchange -an VG");
+}
+
+#[test]
+fn a_disk_is_pulled_and_given_up() {
+    let (world, disks) = made("lost");
+    fs::remove_file(&disks[1]).unwrap();
+    let told = world.run("vgreduce --removemissing VG");
+    assert_eq!(told.status.code(), Some(5));
+    assert!(
+        String::from_utf8_lossy(&told.stderr).contains("Partial LV vb needs to be repaired or removed."),
+        "{told:?}"
+    );
+    world.ok("lvchange -ay VG/va VG/vc");
+    world.ok("vgreduce --removemissing --force VG");
+    assert_eq!(field(&world, "vgs --noheadings -o vg_attr,pv_count,lv_count,vg_missing_pv_count VG"), "wz--n- 2 2 0");
+    holds(&world, "va", 0, b'a');
+    holds(&world, "vc", 0, b'c');
+    world.ok("vgreduce --removemissing VG");
+    world.device("d", MIBS * MIB);
+    world.ok("vgextend VG d");
+    world.ok("lvcreate -y -L 64M -n vd VG d");
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+}
+
+/// The disk with the journal is needed: the group says so, and no byte changes.
+#[test]
+fn the_disk_with_the_journal_is_needed() {
+    let (world, disks) = made("ring");
+    let away = pull(&disks[0]);
+    let sums = || disks[1..].iter().map(|disk| tool("sha256sum", &[disk.to_str().unwrap()])).collect::<String>();
+    let before = sums();
+    world.refused("vgchange -ay --activationmode partial VG", 5, "the journal is on it");
+    assert_eq!(sums(), before, "it was written to");
+    fs::rename(&away, &disks[0]).unwrap();
+    world.ok("vgchange -ay VG");
+    for (volume, byte) in [("va", b'a'), ("vb", b'b'), ("vc", b'c')] {
+        holds(&world, volume, 0, byte);
+    }
+    world.ok("vgchange -an VG");
+}

@@ -1,0 +1,100 @@
+//! Physical volumes that are missing: what is refused meanwhile, how they leave for good, and how one is taken back.
+
+use super::failure::{Failure, Result};
+use super::state::Service;
+use crate::history::What;
+use crate::protocol::{ErrorKind, Outcome};
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::VolumeInfo;
+use std::path::Path;
+
+impl Service {
+    /// The physical volumes that the group goes on without.
+    fn missing(&self) -> Vec<PvIndex> {
+        let out = self.group.out();
+        (0..64u16).filter(|pv| out.has(usize::from(*pv))).map(PvIndex).collect()
+    }
+
+    /// Of these volumes those that have blocks on a physical volume that is missing, by name.
+    pub(super) fn partial(&self, volumes: &[VolumeInfo]) -> Result<Vec<String>> {
+        if self.missing().is_empty() {
+            return Ok(Vec::new());
+        }
+        let (group, volumes) = (self.group.clone(), volumes.to_vec());
+        let found = self.run(async move {
+            let mut partial = Vec::new();
+            for volume in volumes {
+                match group.is_partial(volume.id).await {
+                    Ok(true) => partial.push(volume.name),
+                    Ok(false) | Err(rowen_engine::error::Error::NotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(partial)
+        });
+        self.told(found, "")
+    }
+
+    /// Refuses a volume that has lost something: what needs it would get errors.
+    pub(super) fn refuse_partial(&self, volume: &VolumeInfo) -> Result<()> {
+        if self.partial(std::slice::from_ref(volume))?.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "Refusing activation of partial LV {}/{}.  Use '--activationmode partial' to override.",
+            self.name, volume.name
+        );
+        Err(Failure::new(ErrorKind::Denied, message))
+    }
+
+    /// One that is missing leaves for good. Refused while volumes have blocks there.
+    pub(super) fn remove_missing(&self) -> Result<Outcome> {
+        let Some(index) = self.missing().first().copied() else { return Ok(Outcome::Ok) };
+        let partial = self.partial(&self.group.volumes())?;
+        if !partial.is_empty() {
+            let warnings =
+                partial.iter().map(|name| format!("WARNING: Partial LV {name} needs to be repaired or removed.\n"));
+            let message = format!(
+                "{}There are still partial LVs in VG {}.\nTo remove them unconditionally use: vgreduce --removemissing --force.",
+                warnings.collect::<String>(),
+                self.name
+            );
+            return Err(Failure::new(ErrorKind::InUse, message));
+        }
+        let uuid = self.group.info().pvs[usize::from(index.0)].uuid;
+        let group = self.group.clone();
+        let vacated = self.run(async move { group.vacate_pv(index).await });
+        self.told(vacated, "")?;
+        self.event(What::Changed, &format!("physical volume {uuid}, which is missing, leaves the volume group"));
+        self.ending.leave_out(index);
+        self.announce_end();
+        Ok(Outcome::HandsOver)
+    }
+
+    /// Takes back the one that is at this path, if it is as it left.
+    pub(super) fn restore_pv(&self, path: &str) -> Result<Outcome> {
+        let refused = |why: String| Failure::new(ErrorKind::Invalid, format!("{why}\nNo PV has been restored."));
+        let members = &self.world.members;
+        let uuid = members.uuid_at(Path::new(path))?;
+        let pvs = self.group.info().pvs;
+        let Some(at) = pvs.iter().position(|pv| pv.uuid == uuid) else {
+            return Err(refused(format!("WARNING: PV {path} not found in VG {}", self.name)));
+        };
+        if !pvs[at].is_missing {
+            return Err(refused(format!("WARNING: PV {path} was not missing in VG {}", self.name)));
+        }
+        let index = PvIndex(u16::try_from(at).unwrap_or(u16::MAX));
+        members.restore(index, Path::new(path))?;
+        let group = self.group.clone();
+        let taken = self.run(async move { group.take_back(index).await });
+        if let Err(failure) = self.told(taken, "") {
+            if self.group.out().has(at) {
+                members.lose(index);
+            }
+            return Err(Failure { message: format!("{}\nNo PV has been restored.", failure.message), ..failure });
+        }
+        self.event(What::Changed, &format!("physical volume {path} was missing, and is back"));
+        self.note_members();
+        Ok(Outcome::Ok)
+    }
+}

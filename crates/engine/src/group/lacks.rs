@@ -1,0 +1,65 @@
+//! What a group cannot do without: MB1 of [`members`](crate::members).
+
+use super::leave::journal_on;
+use crate::disk::PvIndex;
+use crate::error::{Error, Result};
+use crate::format::stream::Stream;
+use crate::format::superblock::GroupRoot;
+use crate::model::PvFlags;
+use crate::placement::Placement;
+use crate::units::VgBlock;
+
+/// What a group cannot do without (MB1).
+pub(super) struct Lacks<'a> {
+    pub root: &'a GroupRoot,
+    pub placement: &'a Placement,
+    pub out: PvFlags,
+}
+
+impl Lacks<'_> {
+    fn error(&self, pvs: impl Iterator<Item = usize>, what: &str) -> Error {
+        let uuids: Vec<String> = pvs.filter_map(|pv| Some(self.root.pvs.get(pv)?.uuid.to_string())).collect();
+        Error::MissingPv(format!(
+            "volume group {} cannot be opened without physical volume {}: {what}; attach its disk",
+            self.root.name,
+            uuids.join(", ")
+        ))
+    }
+
+    fn outs(&self) -> impl Iterator<Item = usize> {
+        let out = self.out;
+        (0..self.root.pvs.len()).filter(move |pv| out.has(*pv))
+    }
+
+    pub fn journal(&self) -> Result<()> {
+        let on = |pv: &usize| !journal_on(self.root, &self.placement.range_of(PvIndex(*pv as u16))).is_empty();
+        match self.outs().find(on) {
+            Some(pv) => Err(self.error([pv].into_iter(), "the journal is on it, and there is no other copy of it")),
+            None => Ok(()),
+        }
+    }
+
+    /// The stream could not be read.
+    pub fn metadata(&self, error: Error) -> Error {
+        match error {
+            Error::Disk(_) if self.outs().next().is_some() => {
+                self.error(self.outs(), "both copies of some metadata are there")
+            }
+            error => error,
+        }
+    }
+
+    pub fn pairs(&self, stream: &Stream) -> Result<()> {
+        let length = |n: usize| stream.pair_lengths.get(n).copied().unwrap_or(self.root.extent_blocks);
+        let is_lost = |start: u64, blocks: u64| {
+            let ends = [start, start.saturating_add(blocks).saturating_sub(1)];
+            let there = ends.into_iter().filter(|end| self.placement.holds(*end, 1));
+            there.map(|end| self.placement.pv_of(VgBlock(end)).0).any(|pv| self.out.has(usize::from(pv.0)))
+        };
+        let is_gone = |(n, pair): (usize, &[u64; 2])| pair.iter().all(|start| is_lost(*start, length(n)));
+        match self.outs().next().is_some() && stream.pairs.iter().enumerate().any(is_gone) {
+            true => Err(self.error(self.outs(), "both copies of some metadata are there")),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! An open group and those of its physical volumes that are out (rules MB1 to MB6): which volumes have lost something, and how a
+//! physical volume is taken back.
+
+use super::Group;
+use super::age::may_return;
+use super::label::{read_superblocks, write_superblock, write_superblock_in};
+use crate::core::Core;
+use crate::disk::{DiskOp, PvIndex, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::superblock::Superblock;
+use crate::map;
+use crate::model::PvFlags;
+use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
+use std::sync::Arc;
+
+/// Why something is refused while a physical volume is out.
+pub const WHILE_MISSING: &str = "it cannot be done while physical volumes are missing";
+
+impl Core {
+    /// Nothing new is begun while a physical volume is out (MB3).
+    pub fn all_there(&self) -> Result<()> {
+        match self.members.out() == PvFlags::default() {
+            true => Ok(()),
+            false => Err(Error::MissingPv(WHILE_MISSING.into())),
+        }
+    }
+}
+
+impl Group {
+    /// The physical volumes that are out.
+    pub fn out(&self) -> PvFlags {
+        self.core.members.out()
+    }
+
+    /// Whether blocks of the volume lie on a physical volume that is out. Its whole tree is looked at until one is found.
+    pub async fn is_partial(&self, id: VolumeId) -> Result<bool> {
+        let core = &self.core;
+        if core.members.out() == PvFlags::default() {
+            return Ok(false);
+        }
+        let volume = self.catalog.read().volumes.get(&id).cloned();
+        let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let mut cursor = 0;
+        loop {
+            let step = core
+                .with_nodes_privileged(|| {
+                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| Ok(false))
+                })
+                .await?;
+            let placement = core.placement();
+            for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
+                let (mut at, end) = (extent.value, extent.value + u64::from(extent.len));
+                while at < end {
+                    let (pv, pv_end) = placement.pv_of(VgBlock(at));
+                    if core.disks.is_missing(pv) {
+                        return Ok(true);
+                    }
+                    at = pv_end;
+                }
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Takes back a physical volume that was out, whose disk is in the set again (MB5). [`Error::Invalid`]: it is not out, or this
+    /// is not it as it left; nothing was written then.
+    pub async fn take_back(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        self.may_change()?;
+        let hold = self.hold_checkpoints().await;
+        self.core.journal.failed()?;
+        let (sequence, written) = {
+            let root = self.root.lock();
+            (root.sequence, root.written.clone())
+        };
+        self.is_it(pv).await?;
+        self.fill_metadata(pv).await?;
+        let disks = self.core.members.all().clone();
+        let entry = &written.pvs[usize::from(pv.0)];
+        let (pv_uuid, pv_size) = (entry.uuid, entry.size);
+        start(&*disks, DiskOp::Flush).await?;
+        // It has the newest superblock before one says that it counts (B2). One copy after the other: a cut that tears one leaves
+        // the proof in the other.
+        let own = Superblock { sequence, pv_uuid, pv_index: pv.0, pv_size, group: Some(written) };
+        for copy in 0..2 {
+            write_superblock_in(&*disks, pv, &own, copy).await?;
+            start(&*disks, DiskOp::Flush).await?;
+        }
+        self.repeat_superblocks_held(|root| root.take_back(pv.0)).await?;
+        // It gets the next one before there is another (B2), and before anything else is written there.
+        let (sequence, written) = {
+            let root = self.root.lock();
+            (root.sequence, root.written.clone())
+        };
+        let own = Superblock { sequence, pv_uuid, pv_index: pv.0, pv_size, group: Some(written) };
+        let told = write_superblock(&*disks, pv, &own).await;
+        let told = match told {
+            Ok(()) => start(&*disks, DiskOp::Flush).await.map(drop).map_err(Error::from),
+            error => error,
+        };
+        if let Err(error) = told {
+            self.core.journal.poison(&format!("a superblock could not be written: {error}"));
+            return Err(error);
+        }
+        self.core.members.take_back(pv);
+        drop(hold);
+        self.take_space_again(pv).await
+    }
+
+    /// Whether the disk at this place is the physical volume as it left.
+    async fn is_it(&self, pv: PvIndex) -> Result<()> {
+        let root = self.root.lock().written.clone();
+        let entry = root.pvs.get(usize::from(pv.0)).filter(|_| root.left.contains_key(&pv.0));
+        let entry = entry.ok_or_else(|| Error::Invalid("the physical volume is not missing".into()))?;
+        let refused = |why: String| Err(Error::Invalid(format!("physical volume {} {why}", entry.uuid)));
+        let disks = self.core.members.all();
+        if disks.is_missing(pv) {
+            return refused("is still missing".into());
+        }
+        let size = disks.geometry(pv).size;
+        if size < entry.size {
+            return refused(format!("shrank: it has {size} bytes, the volume group uses {}", entry.size));
+        }
+        let superblocks = read_superblocks(&**disks, pv).await?;
+        match superblocks.first() {
+            Some(own) if own.pv_uuid != entry.uuid => refused(format!("is another one: this is {}", own.pv_uuid)),
+            None => refused("has no label".into()),
+            Some(_) if may_return(&root, pv, &superblocks) => Ok(()),
+            Some(own) => refused(format!(
+                "is not in the state in which it left the volume group: it has superblock {}, of an older copy of it or of one \
+                 that went on elsewhere; it cannot be taken back (vgreduce --removemissing takes it out for good)",
+                own.sequence
+            )),
+        }
+    }
+
+    /// Writes its copies of metadata anew from the others. Checkpoints are held: nothing else writes metadata (M8).
+    async fn fill_metadata(&self, pv: PvIndex) -> Result<()> {
+        let core = &self.core;
+        let range = core.placement().range_of(pv);
+        let copies = core.meta.lock().copies_in(&range);
+        for (pair, copy, place) in copies {
+            let moving = core.meta.lock().pairs()[pair];
+            for i in 0..moving.blocks {
+                let is_used = {
+                    let meta = core.meta.lock();
+                    meta.block_at(VgBlock(moving.copies[0] + i)).is_some_and(|block| meta.is_used(block))
+                };
+                if !is_used {
+                    continue;
+                }
+                let page = match core.read_block(VgBlock(moving.copies[1 - copy] + i)).await {
+                    Ok(page) => Arc::new(page),
+                    // A block that no checkpoint has written yet may be one that cannot be read.
+                    Err(Error::Disk(_)) => continue,
+                    Err(error) => return Err(error),
+                };
+                let mut segments = Segments::new();
+                core.placement().map_bytes((place + i) * BLOCK_SIZE, BLOCK_SIZE, 0, &mut segments);
+                start(&**core.members.all(), DiskOp::Write { segments, buf: page }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Space is taken from it again, if it was before.
+    async fn take_space_again(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        let index = usize::from(pv.0);
+        let take = || {
+            let _gate = self.core.gate.read();
+            let barred = self.catalog.read().attributes.unallocatable.has(index);
+            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, !barred)
+        };
+        // What is reserved has more room by it, never less.
+        let _ = self.core.with_nodes_privileged(take).await?;
+        self.checkpoint().await
+    }
+}

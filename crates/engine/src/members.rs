@@ -1,0 +1,104 @@
+//! The physical volumes of a group that count, and those that do not: a disk may be lost, and come back.
+//!
+//! * MB1 A group is opened without one of its physical volumes only if whoever opens it says so, or if its superblock says that
+//!   the physical volume is *out*. It is not opened, and nothing is written, where the journal lies on one that is missing or
+//!   out, or both copies of some metadata do. As there is one journal, no two halves of a group can go on without each other.
+//! * MB2 What lies on a physical volume that is out is an error to whoever reads or writes it: never zeros, and never what a
+//!   disk says that came back. A write succeeds only if none of its blocks keeps its place there: blocks that are shared or not
+//!   mapped are placed elsewhere, as ever; a block that the volume owns is not moved, as the rest of it could not be read.
+//! * MB3 Nothing is placed on a physical volume that is out, and no new volume, growth or physical volume is taken.
+//! * MB4 Who is out is durable on all others before the opening ends, so before any request is let in. From then on the group is
+//!   opened without it by anybody, whether it is there or not.
+//! * MB5 One that is out comes back only in the state in which it left: its superblock is one of the two that it could have then.
+//!   Its copies of metadata are written anew before it counts.
+//! * MB6 Two superblocks of one group and one number are the same on all of its physical volumes. Otherwise each part went on
+//!   without the other, and they are never joined.
+
+use crate::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segments};
+use crate::model::PvFlags;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// EIO: what is lost is an error.
+const LOST: i32 = 5;
+
+/// The disks of a group, of which some are out.
+pub struct Members {
+    disks: Arc<dyn Disks>,
+    out: AtomicU64,
+    /// Planted bug: what is lost reads as zeros.
+    lost_are_zeros: bool,
+}
+
+impl Members {
+    pub fn new(disks: Arc<dyn Disks>, out: PvFlags, lost_are_zeros: bool) -> Members {
+        Members { disks, out: AtomicU64::new(out.0), lost_are_zeros }
+    }
+
+    /// The disks as they are, with those that are out.
+    pub fn all(&self) -> &Arc<dyn Disks> {
+        &self.disks
+    }
+
+    pub fn out(&self) -> PvFlags {
+        PvFlags(self.out.load(Ordering::Acquire))
+    }
+
+    /// It counts again.
+    pub fn take_back(&self, pv: PvIndex) {
+        self.out.fetch_and(!(1 << pv.0), Ordering::AcqRel);
+    }
+
+    fn has_all(&self, segments: &Segments) -> Option<DiskError> {
+        let out = self.out();
+        if out == PvFlags::default() {
+            return None;
+        }
+        let lost = segments.iter().find(|segment| out.has(usize::from(segment.pv.0)))?;
+        Some(DiskError { op: crate::disk::DiskOpKind::Read, pv: lost.pv, offset: lost.offset, errno: LOST })
+    }
+}
+
+impl Disks for Members {
+    fn count(&self) -> usize {
+        self.disks.count()
+    }
+
+    fn geometry(&self, pv: PvIndex) -> PvGeometry {
+        self.disks.geometry(pv)
+    }
+
+    fn is_missing(&self, pv: PvIndex) -> bool {
+        self.out().has(usize::from(pv.0)) || self.disks.is_missing(pv)
+    }
+
+    fn submit(&self, op: DiskOp, done: Completer) {
+        let op = match op {
+            DiskOp::Discard { mut segments } => {
+                segments.retain(|segment| !self.out().has(usize::from(segment.pv.0)));
+                if segments.is_empty() {
+                    return done.complete(Ok(None));
+                }
+                DiskOp::Discard { segments }
+            }
+            op => op,
+        };
+        let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
+            return self.disks.submit(op, done);
+        };
+        let Some(lost) = self.has_all(segments) else { return self.disks.submit(op, done) };
+        let error = DiskError { op: op.kind(), ..lost };
+        match op {
+            DiskOp::Read { buf, .. } if self.lost_are_zeros => done.complete(Ok(Some(buf))),
+            op => {
+                drop(op);
+                done.complete(Err(error));
+            }
+        }
+    }
+
+    fn back(&self, mut segments: Segments, done: Completer) {
+        segments.retain(|segment| !self.is_missing(segment.pv));
+        self.disks.back(segments, done);
+    }
+}

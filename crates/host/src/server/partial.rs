@@ -1,0 +1,50 @@
+//! Opening a group without its physical volumes that are missing (rules MB1 and MB4): the superblocks say from then on that these are
+//! out, and every server opens the group without them.
+
+use super::presence::{Presence, Taken};
+use super::start;
+use crate::disks::{IoEngine, MISSING, OpenMode, PvSet};
+use crate::reactor::Pool;
+use crate::{devices, keeper};
+use rowen_control::protocol::ErrorKind;
+use rowen_control::service::failure::{Context, Failure, Result};
+use rowen_control::uuids;
+use rowen_engine::group::{Config, Group};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Sees to it that servers open the group without what is missing now. Returns how many that are; a group that is served already, or
+/// misses nothing, is left as it is.
+pub fn go_on_without(group: &str) -> Result<usize> {
+    if start::connect(group)?.is_some() || devices::find_group(group).is_ok() {
+        return Ok(0);
+    }
+    let members = devices::find_group_without(group)?;
+    let internal = |doing, e: std::io::Error| {
+        Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
+    };
+    let _presence = Presence::take(group).map_err(|e| internal("lock", e))?.map_err(|Taken(pid)| {
+        let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+        Failure::new(ErrorKind::InUse, format!("Volume group \"{group}\" is open{by}."))
+    })?;
+    // Who uses a volume now has written to what is lost, and would hear that it is safe.
+    if keeper::is_there(group).map_err(|e| internal("look for the keeper of", e))? {
+        let message = format!(
+            "Volumes of volume group \"{group}\" are active, and its keeper waits for what is missing. Attach it; or end what uses \
+             them and the keeper (kill -9; see keeper.log), clear them away with \"rowen stop {group}\", and try again."
+        );
+        return Err(Failure::new(ErrorKind::InUse, message));
+    }
+    let pool = Pool::start(1).map_err(|e| internal("open", e))?;
+    let pvs = Arc::new(PvSet::open(&pool, &members.paths, OpenMode::Exclusive, IoEngine::default())?);
+    let lineage = uuids::fresh().0.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
+    let runtime = pool.runtime();
+    let opened = pool.block_on(async move {
+        let group = Group::open_without(pvs, runtime, Config::default(), lineage).await?;
+        group.close().await
+    });
+    let devices = |index: usize| members.paths.get(index).cloned();
+    let context = Context { group, extent_blocks: 1, devices: &devices };
+    opened.map_err(|error| context.failure(&error, ""))?;
+    Ok(members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count())
+}
