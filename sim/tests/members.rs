@@ -222,6 +222,11 @@ fn every_subset_of_disks_is_right_or_refused() {
 }
 
 #[test]
+fn a_group_that_opens_without_its_journal_is_found() {
+    must_be_found("journal_not_needed", every_subset);
+}
+
+#[test]
 fn what_reads_as_zeros_is_found() {
     must_be_found("lost_are_zeros", every_subset);
 }
