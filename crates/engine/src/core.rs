@@ -10,7 +10,7 @@ mod ownership;
 mod pace;
 
 pub use growth::ROOM_PAUSE;
-pub use nodes::{Absent, READS_TOGETHER};
+pub use nodes::{Absent, READS_TOGETHER, is_lost};
 pub use ownership::{MergeCursor, Ownership, TreeOwner};
 pub use pace::Pace;
 

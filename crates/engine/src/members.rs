@@ -14,7 +14,7 @@
 //! * MB6 Two superblocks of one group and one number are the same on all of its physical volumes. Otherwise each part went on
 //!   without the other, and they are never joined.
 
-use crate::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segments};
+use crate::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
 use crate::model::PvFlags;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,13 +49,13 @@ impl Members {
         self.out.fetch_and(!(1 << pv.0), Ordering::AcqRel);
     }
 
-    fn has_all(&self, segments: &Segments) -> Option<DiskError> {
+    /// The first of these that is lost.
+    fn lost(&self, segments: &Segments) -> Option<Segment> {
         let out = self.out();
-        if out == PvFlags::default() {
+        if out.is_empty() {
             return None;
         }
-        let lost = segments.iter().find(|segment| out.has(usize::from(segment.pv.0)))?;
-        Some(DiskError { op: crate::disk::DiskOpKind::Read, pv: lost.pv, offset: lost.offset, errno: LOST })
+        segments.iter().find(|segment| out.has(usize::from(segment.pv.0))).copied()
     }
 }
 
@@ -86,8 +86,8 @@ impl Disks for Members {
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
             return self.disks.submit(op, done);
         };
-        let Some(lost) = self.has_all(segments) else { return self.disks.submit(op, done) };
-        let error = DiskError { op: op.kind(), ..lost };
+        let Some(lost) = self.lost(segments) else { return self.disks.submit(op, done) };
+        let error = DiskError { op: op.kind(), pv: lost.pv, offset: lost.offset, errno: LOST };
         match op {
             DiskOp::Read { buf, .. } if self.lost_are_zeros => done.complete(Ok(Some(buf))),
             op => {

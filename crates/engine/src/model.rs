@@ -168,6 +168,16 @@ impl PvFlags {
         other.0 & !self.0 == 0
     }
 
+    /// Set for none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those that are set, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MAX_PVS).filter(move |pv| self.has(*pv))
+    }
+
     pub fn has(self, pv: usize) -> bool {
         pv < MAX_PVS && self.0 >> pv & 1 == 1
     }

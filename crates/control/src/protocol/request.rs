@@ -137,13 +137,13 @@ pub enum Request {
     AddPv {
         paths: Vec<String>,
     },
-    /// Removes a physical volume on which nothing of any volume lies. Metadata and the journal move away from it.
     /// Takes a physical volume that is missing out of the group for good. No volume may have blocks there.
     RemoveMissing,
     /// Takes a physical volume back that was missing, and is at this path as it left.
     RestorePv {
         path: String,
     },
+    /// Removes a physical volume on which nothing of any volume lies. Metadata and the journal move away from it.
     RemovePv {
         path: String,
     },

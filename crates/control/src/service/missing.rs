@@ -6,26 +6,21 @@ use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::VolumeInfo;
+use std::collections::HashSet;
 use std::path::Path;
 
 impl Service {
-    /// The physical volumes that the group goes on without.
-    fn missing(&self) -> Vec<PvIndex> {
-        let out = self.group.out();
-        (0..64u16).filter(|pv| out.has(usize::from(*pv))).map(PvIndex).collect()
-    }
-
     /// Of these volumes those that have blocks on a physical volume that is missing, by name.
-    pub(super) fn partial(&self, volumes: &[VolumeInfo]) -> Result<Vec<String>> {
-        if self.missing().is_empty() {
-            return Ok(Vec::new());
+    pub(super) fn partial(&self, volumes: &[VolumeInfo]) -> Result<HashSet<String>> {
+        if self.group.out().is_empty() {
+            return Ok(HashSet::new());
         }
         let (group, volumes) = (self.group.clone(), volumes.to_vec());
         let found = self.run(async move {
-            let mut partial = Vec::new();
+            let mut partial = HashSet::new();
             for volume in volumes {
                 match group.is_partial(volume.id).await {
-                    Ok(true) => partial.push(volume.name),
+                    Ok(true) => drop(partial.insert(volume.name)),
                     Ok(false) | Err(rowen_engine::error::Error::NotFound(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -49,8 +44,10 @@ impl Service {
 
     /// One that is missing leaves for good. Refused while volumes have blocks there.
     pub(super) fn remove_missing(&self) -> Result<Outcome> {
-        let Some(index) = self.missing().first().copied() else { return Ok(Outcome::Ok) };
-        let partial = self.partial(&self.group.volumes())?;
+        let Some(at) = self.group.out().iter().next() else { return Ok(Outcome::Ok) };
+        let index = PvIndex(u16::try_from(at).unwrap_or(u16::MAX));
+        let mut partial: Vec<String> = self.partial(&self.group.volumes())?.into_iter().collect();
+        partial.sort();
         if !partial.is_empty() {
             let warnings =
                 partial.iter().map(|name| format!("WARNING: Partial LV {name} needs to be repaired or removed.\n"));
@@ -61,7 +58,7 @@ impl Service {
             );
             return Err(Failure::new(ErrorKind::InUse, message));
         }
-        let uuid = self.group.info().pvs[usize::from(index.0)].uuid;
+        let uuid = self.group.info().pvs[at].uuid;
         let group = self.group.clone();
         let vacated = self.run(async move { group.vacate_pv(index).await });
         self.told(vacated, "")?;

@@ -46,14 +46,10 @@ impl Service {
             let open = open.contains(name);
             NodeState { active: true, open, major: node.major, minor: node.minor, read_only: node.read_only }
         };
+        let partial = self.partial(&volumes)?;
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         report.stopped = self.group.failed().is_err();
-        if report.missing().next().is_some() {
-            let shown: HashSet<u64> = report.volumes.iter().map(|volume| volume.id).collect();
-            let shown: Vec<VolumeInfo> = self.group.volumes_where(|volume| shown.contains(&volume.id.0));
-            let partial: HashSet<String> = self.partial(&shown)?.into_iter().collect();
-            report.volumes.iter_mut().for_each(|volume| volume.is_partial = partial.contains(&volume.name));
-        }
+        report.volumes.iter_mut().for_each(|volume| volume.is_partial = partial.contains(&volume.name));
         Ok(Outcome::Report(Box::new(report)))
     }
 

@@ -1,16 +1,20 @@
 //! Nodes and blocks of the metadata: read, repaired, and steps that need them.
 
 use super::{Core, count};
-use crate::disk::{Completion, DiskOp, PageBuf, Segments, start};
+use crate::disk::{Completion, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::{Node, UNWRITTEN};
 use crate::map::{MapError, NodeRef};
-use crate::model::PvFlags;
 use crate::placement::Placement;
 use crate::runtime::yield_now;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+
+/// Whether a block of the group lies on a physical volume that is missing.
+pub fn is_lost(disks: &dyn Disks, placement: &Placement, block: u64) -> bool {
+    placement.holds(block, 1) && disks.is_missing(placement.pv_of(VgBlock(block)).0)
+}
 
 impl Core {
     /// Runs `step` until it has all the nodes it needs in memory, reading those that are missing, and makes room for
@@ -205,10 +209,7 @@ impl Core {
 
     /// Whether a block that there is lies on a physical volume that is out (MB2).
     pub fn is_lost(&self, block: u64) -> bool {
-        let placement = self.placement();
-        self.members.out() != PvFlags::default()
-            && placement.holds(block, 1)
-            && self.disks.is_missing(placement.pv_of(VgBlock(block)).0)
+        !self.members.out().is_empty() && is_lost(&*self.disks, &self.placement(), block)
     }
 
     pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {

@@ -121,12 +121,11 @@ pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock:
     for copy in COPY_OFFSETS {
         segments.push(Segment { pv, offset: copy + slot, at: 0, len: BLOCK_SIZE as u32 });
     }
-    let Err(failed) = start(disks, DiskOp::Write { segments, buf: buf.clone() }).await else { return Ok(()) };
+    let Err(failed) = start(disks, DiskOp::Write { segments, buf }).await else { return Ok(()) };
     // Each copy by itself: one is enough (M7).
     let mut written = false;
-    for copy in COPY_OFFSETS {
-        let segments = one(pv, copy + slot, BLOCK_SIZE as u32);
-        written |= start(disks, DiskOp::Write { segments, buf: buf.clone() }).await.is_ok();
+    for copy in 0..COPY_OFFSETS.len() {
+        written |= write_superblock_in(disks, pv, superblock, copy).await.is_ok();
     }
     if written { Ok(()) } else { Err(failed.into()) }
 }

@@ -27,14 +27,9 @@ impl Lacks<'_> {
         ))
     }
 
-    fn outs(&self) -> impl Iterator<Item = usize> {
-        let out = self.out;
-        (0..self.root.pvs.len()).filter(move |pv| out.has(*pv))
-    }
-
     pub fn journal(&self) -> Result<()> {
         let on = |pv: &usize| !journal_on(self.root, &self.placement.range_of(PvIndex(*pv as u16))).is_empty();
-        match self.outs().find(on).filter(|_| !planted::is("journal_not_needed")) {
+        match self.out.iter().find(on).filter(|_| !planted::is("journal_not_needed")) {
             Some(pv) => Err(self.error([pv].into_iter(), "the journal is on it, and there is no other copy of it")),
             None => Ok(()),
         }
@@ -43,8 +38,8 @@ impl Lacks<'_> {
     /// The stream could not be read.
     pub fn metadata(&self, error: Error) -> Error {
         match error {
-            Error::Disk(_) if self.outs().next().is_some() => {
-                self.error(self.outs(), "both copies of some metadata are there")
+            Error::Disk(_) if !self.out.is_empty() => {
+                self.error(self.out.iter(), "both copies of some metadata are there")
             }
             error => error,
         }
@@ -58,8 +53,8 @@ impl Lacks<'_> {
             there.map(|end| self.placement.pv_of(VgBlock(end)).0).any(|pv| self.out.has(usize::from(pv.0)))
         };
         let is_gone = |(n, pair): (usize, &[u64; 2])| pair.iter().all(|start| is_lost(*start, length(n)));
-        match self.outs().next().is_some() && stream.pairs.iter().enumerate().any(is_gone) {
-            true => Err(self.error(self.outs(), "both copies of some metadata are there")),
+        match !self.out.is_empty() && stream.pairs.iter().enumerate().any(is_gone) {
+            true => Err(self.error(self.out.iter(), "both copies of some metadata are there")),
             false => Ok(()),
         }
     }

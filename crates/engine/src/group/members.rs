@@ -19,7 +19,7 @@ pub const WHILE_MISSING: &str = "it cannot be done while physical volumes are mi
 impl Core {
     /// Nothing new is begun while a physical volume is out (MB3).
     pub fn all_there(&self) -> Result<()> {
-        match self.members.out() == PvFlags::default() {
+        match self.members.out().is_empty() {
             true => Ok(()),
             false => Err(Error::MissingPv(WHILE_MISSING.into())),
         }
@@ -35,7 +35,7 @@ impl Group {
     /// Whether blocks of the volume lie on a physical volume that is out. Its whole tree is looked at until one is found.
     pub async fn is_partial(&self, id: VolumeId) -> Result<bool> {
         let core = &self.core;
-        if core.members.out() == PvFlags::default() {
+        if core.members.out().is_empty() {
             return Ok(false);
         }
         let volume = self.catalog.read().volumes.get(&id).cloned();
@@ -71,42 +71,38 @@ impl Group {
         self.may_change()?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
-        let (sequence, written) = {
-            let root = self.root.lock();
-            (root.sequence, root.written.clone())
-        };
         self.is_it(pv).await?;
         self.fill_metadata(pv).await?;
         let disks = self.core.members.all().clone();
-        let entry = &written.pvs[usize::from(pv.0)];
-        let (pv_uuid, pv_size) = (entry.uuid, entry.size);
         start(&*disks, DiskOp::Flush).await?;
         // It has the newest superblock before one says that it counts (B2). One copy after the other: a cut that tears one leaves
         // the proof in the other.
-        let own = Superblock { sequence, pv_uuid, pv_index: pv.0, pv_size, group: Some(written) };
+        let own = self.newest_superblock(pv);
         for copy in 0..2 {
             write_superblock_in(&*disks, pv, &own, copy).await?;
             start(&*disks, DiskOp::Flush).await?;
         }
         self.repeat_superblocks_held(|root| root.take_back(pv.0)).await?;
         // It gets the next one before there is another (B2), and before anything else is written there.
-        let (sequence, written) = {
-            let root = self.root.lock();
-            (root.sequence, root.written.clone())
+        let told = async {
+            write_superblock(&*disks, pv, &self.newest_superblock(pv)).await?;
+            start(&*disks, DiskOp::Flush).await?;
+            Ok::<(), Error>(())
         };
-        let own = Superblock { sequence, pv_uuid, pv_index: pv.0, pv_size, group: Some(written) };
-        let told = write_superblock(&*disks, pv, &own).await;
-        let told = match told {
-            Ok(()) => start(&*disks, DiskOp::Flush).await.map(drop).map_err(Error::from),
-            error => error,
-        };
-        if let Err(error) = told {
+        if let Err(error) = told.await {
             self.core.journal.poison(&format!("a superblock could not be written: {error}"));
             return Err(error);
         }
         self.core.members.take_back(pv);
         drop(hold);
         self.take_space_again(pv).await
+    }
+
+    /// What the group's other physical volumes have, as one of this place has it.
+    fn newest_superblock(&self, pv: PvIndex) -> Superblock {
+        let root = self.root.lock();
+        let (entry, group) = (&root.written.pvs[usize::from(pv.0)], Some(root.written.clone()));
+        Superblock { sequence: root.sequence, pv_uuid: entry.uuid, pv_index: pv.0, pv_size: entry.size, group }
     }
 
     /// Whether the disk at this place is the physical volume as it left.

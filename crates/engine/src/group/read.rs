@@ -1,6 +1,6 @@
 //! Blocks as they are read before a group is there: of two copies the one that is good, and the checkpoint's stream.
 
-use crate::core::READS_TOGETHER;
+use crate::core::{READS_TOGETHER, is_lost};
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{IndexEntry, Stream, decode_index, decode_page};
@@ -56,10 +56,9 @@ pub(super) async fn either<T>(
     decode: impl Fn(&[u8]) -> Result<T>,
     bad: &mut Option<&mut Vec<BadCopy>>,
 ) -> Result<T> {
-    let is_lost = |copy: &u64| placement.holds(*copy, 1) && disks.is_missing(placement.pv_of(VgBlock(*copy)).0);
     // A copy on a physical volume that is out is not bad: it is written anew when that comes back (MB5).
     if let Some(bad) = bad
-        && !copies.iter().any(is_lost)
+        && !copies.iter().any(|copy| is_lost(disks, placement, *copy))
     {
         return both(disks, placement, copies, decode, bad).await;
     }

@@ -324,14 +324,18 @@ impl Scan {
 
     /// The members that the group `name` goes on without.
     pub fn out(&self, name: &str) -> Vec<Uuid> {
+        self.newest(name).map_or_else(Vec::new, |newest| newest.out.clone())
+    }
+
+    /// What the newest label of the group `name` says of it.
+    fn newest(&self, name: &str) -> Option<&PvMembership> {
         let memberships = self.pvs.iter().filter_map(Pv::membership).filter(|of| of.group_name == name);
-        memberships.max_by_key(|membership| membership.sequence).map_or_else(Vec::new, |newest| newest.out.clone())
+        memberships.max_by_key(|membership| membership.sequence)
     }
 
     /// The members of the group `name`, in order: each with where it is or was last, and itself where it is there.
     pub fn members(&self, name: &str) -> Vec<(Uuid, Option<PathBuf>, Option<&Pv>)> {
-        let memberships = self.pvs.iter().filter_map(Pv::membership).filter(|of| of.group_name == name);
-        let Some(newest) = memberships.max_by_key(|membership| membership.sequence) else { return Vec::new() };
+        let Some(newest) = self.newest(name) else { return Vec::new() };
         let member = |uuid: &Uuid| {
             let pv = self.pvs.iter().find(|pv| pv.label().is_some_and(|label| label.pv_uuid == *uuid));
             (*uuid, pv.map(|pv| pv.path.clone()).or_else(|| self.last_place(uuid)), pv)
@@ -352,11 +356,7 @@ impl Scan {
     fn group_with(&self, name: &str, may_miss: bool) -> Result<GroupDevices, Error> {
         let of_group = |pv: &&Pv| pv.membership().is_some_and(|membership| membership.group_name == name);
         let carriers: Vec<&Pv> = self.pvs.iter().filter(of_group).collect();
-        let newest = carriers
-            .iter()
-            .filter_map(|pv| pv.membership())
-            .max_by_key(|membership| membership.sequence)
-            .ok_or_else(|| Error::NoGroup(name.to_owned()))?;
+        let newest = self.newest(name).ok_or_else(|| Error::NoGroup(name.to_owned()))?;
         let is_other = |pv: &&&Pv| pv.membership().is_some_and(|other| other.group_uuid != newest.group_uuid);
         if carriers.iter().any(|pv| is_other(&pv)) {
             let paths = carriers.iter().map(|pv| pv.path.clone()).collect();

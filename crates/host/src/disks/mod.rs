@@ -143,11 +143,7 @@ impl PvSet {
     /// Adds a disk at the end of the set, which may be in use.
     pub fn push(&self, path: impl AsRef<Path>) -> Result<PvIndex, OpenError> {
         let path = path.as_ref();
-        let opened = match path == Path::new(MISSING) {
-            true => open::nothing(path)?,
-            false => open::open(path, self.mode)?,
-        };
-        self.push_opened(path, opened)
+        self.push_opened(path, open::open(path, self.mode)?)
     }
 
     /// Another disk is at a place from now on: one that is there again or, as [`MISSING`], none.
@@ -155,13 +151,7 @@ impl PvSet {
     /// # Panics
     /// If there is no such place.
     pub fn replace(&self, pv: PvIndex, path: &Path) -> Result<(), OpenError> {
-        let opened = match path == Path::new(MISSING) {
-            true => open::nothing(path)?,
-            false => open::open(path, self.mode)?,
-        };
-        let Opened { fd, geometry, is_device, turns, direct } = opened;
-        let file = Arc::new(self.shared.files.adopt(fd));
-        let new = Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() };
+        let new = self.adopt(path, open::open(path, self.mode)?);
         let before = std::mem::replace(&mut self.pvs.write()[usize::from(pv.0)], new);
         // Closing tells all workers: not under the lock.
         drop(before);
@@ -170,13 +160,18 @@ impl PvSet {
 
     /// The same of a disk that is open, and held.
     pub fn push_opened(&self, path: &Path, opened: Opened) -> Result<PvIndex, OpenError> {
-        let Opened { fd, geometry, is_device, turns, direct } = opened;
-        let file = Arc::new(self.shared.files.adopt(fd));
+        let new = self.adopt(path, opened);
         let mut pvs = self.pvs.write();
         let index = u16::try_from(pvs.len()).ok().filter(|index| *index < u16::MAX);
         let index = index.ok_or_else(|| OpenError::new(path, Reason::TooMany))?;
-        pvs.push(Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() });
+        pvs.push(new);
         Ok(PvIndex(index))
+    }
+
+    fn adopt(&self, path: &Path, opened: Opened) -> Pv {
+        let Opened { fd, geometry, is_device, turns, direct } = opened;
+        let file = Arc::new(self.shared.files.adopt(fd));
+        Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() }
     }
 
     /// Lets go of the files among them, for a successor that waits: the kernel takes tens of milliseconds to do it when this process has

@@ -4,7 +4,7 @@
 //! long as that process's last writes are under way, and a successor that gets the hold meets no late write.
 
 use super::error::{OpenError, Reason};
-use super::{OpenMode, holders, sys};
+use super::{MISSING, OpenMode, holders, sys};
 use rowen_engine::disk::PvGeometry;
 use std::fs::Metadata;
 use std::io;
@@ -39,13 +39,16 @@ pub struct Opened {
 }
 
 /// Stands for a disk that is missing: it has no bytes, so that every request to it fails.
-pub fn nothing(path: &Path) -> Result<Opened, OpenError> {
+fn nothing(path: &Path) -> Result<Opened, OpenError> {
     let fd = rustix::fs::memfd_create("rowen-missing", rustix::fs::MemfdFlags::CLOEXEC);
     let fd = fd.map_err(|e| refused(path, e.into()))?;
     Ok(Opened { fd, geometry: PvGeometry { size: 0, sector: 512 }, is_device: false, turns: false, direct: true })
 }
 
 pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
+    if path == Path::new(MISSING) {
+        return nothing(path);
+    }
     let meta = sys::stat(path).map_err(|e| refused(path, e))?;
     let is_device = kind_of(path, &meta)?;
     if mode == OpenMode::Exclusive {

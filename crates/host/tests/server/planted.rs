@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// The argument that asks for it, and the variable that names the bug to the test's processes.
 pub const ARGUMENT: &str = "planted";
-pub const VARIABLE: &str = "ROWEN_TEST_PLANTED";
+pub const VARIABLE: &str = "ROWEN_PLANTED";
 
 const BUGS: &[(&str, &str, &str)] = &[
     ("H1", "in_server", "freezing::a_helper_that_has_answered_is_asked_again"),
@@ -70,8 +70,7 @@ pub fn run(filters: &[String]) -> ExitCode {
     let mut missed = Vec::new();
     for (rule, bug, test) in BUGS.iter().filter(|(_, bug, _)| chosen(bug)) {
         let begun = Instant::now();
-        let output =
-            Command::new("/proc/self/exe").arg(test).env(VARIABLE, bug).env("ROWEN_PLANTED", bug).output().unwrap();
+        let output = Command::new("/proc/self/exe").arg(test).env(VARIABLE, bug).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let is_found = !output.status.success() && text.contains("0 passed; 1 failed");
         let word = if is_found { "found" } else { "MISSED" };
