@@ -162,6 +162,7 @@ fn report() -> GroupReport {
         freed_if_removed_blocks: 5,
         snapshot_used_blocks: 3,
         is_partial: false,
+        point_uuid: None,
         node: NodeState::default(),
     };
     GroupReport {
@@ -309,11 +310,37 @@ fn from_files(corpus: &mut Corpus) {
     }
 }
 
+/// Streams of `rowen send`.
+fn from_transfers(corpus: &mut Corpus) {
+    use rowen_transfer::{Base, Head, Range, StreamWriter, Volume};
+    let head = Head { stream: [1; 16], time: 1, group: [2; 16], group_name: "vg0".into() };
+    for base in [None, Some(Base { point: [3; 16], name: "mon".into() })] {
+        let volume = Volume {
+            name: "db".into(),
+            blocks: 4096,
+            sector: 512,
+            thick: true,
+            base,
+            point: [4; 16],
+            snapshot: "tue".into(),
+            changed: Some(3),
+        };
+        for compress in [false, true] {
+            let mut writer = StreamWriter::begin(Vec::new(), &head, &volume, compress).expect("memory takes it");
+            let ranges = [Range { start: 0, blocks: 1 }, Range { start: 7, blocks: 2 }];
+            let written = writer.data(&ranges, &[7; 3 * 4096]).and_then(|()| writer.zeros(100, 50));
+            written.and_then(|()| writer.mark(150)).expect("memory takes it");
+            corpus.add("transfer", writer.end().expect("memory takes it"));
+        }
+    }
+}
+
 fn main() {
     let mut corpus = Corpus::default();
     from_disks(&mut corpus);
     from_wires(&mut corpus);
     from_the_kernel(&mut corpus);
     from_files(&mut corpus);
+    from_transfers(&mut corpus);
     corpus.write();
 }

@@ -10,6 +10,7 @@ use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::{journal, node, seen, stream, superblock};
 use rowen_engine::units::{Epoch, MetaBlock};
 use rowen_host::hostile;
+use rowen_transfer::{Event, MAX_DATA, StreamReader};
 
 /// All of them, command lines apart: these are read by the program alone, and its own tests have that target.
 pub const TARGETS: &[Target] = &[
@@ -28,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "history", run: history_lines },
     Target { name: "settings", run: settings_file },
     Target { name: "devices", run: hostile::devices_file },
+    Target { name: "transfer", run: transfer },
 ];
 
 const BLOCK: usize = 4096;
@@ -215,4 +217,43 @@ fn settings_file(bytes: &[u8]) -> String {
     let own = settings::read(&text).map(|config| format!("{:?}", settings::Settings::of(&config)));
     let lvms = settings::read_lvms(&text).map(|(_, told)| told.len().min(6)).map_err(|why| why.why);
     format!("{tree:?} {} {lvms:?}", own.unwrap_or_else(|why| why.why))
+}
+
+/// A stream of `rowen send`, with right checksums: a wrong one hides what lies behind it. The hashes stay as they are.
+fn transfer(bytes: &[u8]) -> String {
+    let mut stream = Vec::new();
+    let mut rest = bytes;
+    while let Some((header, after)) = rest.split_at_checked(16) {
+        let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        let (body, after) = after.split_at(len.min(after.len()));
+        stream.extend(rowen_transfer::sealed(number(4), number(6), body));
+        rest = after;
+    }
+    let (mut reader, _, volume) = match StreamReader::begin(&stream[..]) {
+        Ok(begun) => begun,
+        Err(why) => return why.to_string(),
+    };
+    let (mut next, mut events) = (0, 0);
+    loop {
+        match reader.next_event() {
+            Ok(Event::Data { ranges, bytes }) => {
+                let blocks: u64 = ranges.iter().map(|range| u64::from(range.blocks)).sum();
+                assert!(bytes.len() <= MAX_DATA && bytes.len() as u64 == blocks * 4096, "bytes of other ranges");
+                for range in ranges {
+                    assert!(range.start >= next, "backwards");
+                    next = range.start + u64::from(range.blocks);
+                }
+            }
+            Ok(Event::Zeros { start, blocks }) => {
+                assert!(start >= next, "backwards");
+                next = start + blocks;
+            }
+            Ok(Event::Mark { .. }) => {}
+            Ok(Event::End(_)) => return format!("whole, {events} frames"),
+            Err(why) => return format!("{why}, after {events} frames"),
+        }
+        assert!(next <= volume.blocks, "beyond the volume");
+        events = (events + 1).min(9);
+    }
 }

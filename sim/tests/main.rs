@@ -40,6 +40,7 @@ mod no_room;
 mod oracle;
 mod orphans;
 mod physical_volumes;
+mod points;
 mod pools;
 mod rehome;
 mod reopened;

@@ -22,6 +22,9 @@ pub struct Console<'a> {
     progress_is_shown: bool,
     /// Lines of the screen.
     height: usize,
+    /// Whether standard output and standard input are terminals.
+    shows_output: bool,
+    reads_terminal: bool,
 }
 
 impl<'a> Console<'a> {
@@ -35,6 +38,8 @@ impl<'a> Console<'a> {
             shows_progress: false,
             progress_is_shown: false,
             height: USUAL_HEIGHT,
+            shows_output: false,
+            reads_terminal: false,
         }
     }
 
@@ -44,12 +49,29 @@ impl<'a> Console<'a> {
         let lines = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
         self.height = lines.ok().filter(|lines| *lines > 3).unwrap_or(USUAL_HEIGHT);
         self.shows_progress = io::stderr().is_terminal();
+        self.shows_output = io::stdout().is_terminal();
+        self.reads_terminal = io::stdin().is_terminal();
         self
     }
 
     /// Whether lines about what was done are left out.
     pub fn set_silent(&mut self, is_silent: bool) {
         self.is_silent = is_silent;
+    }
+
+    /// Whether standard output is a terminal.
+    pub fn shows_output(&self) -> bool {
+        self.shows_output
+    }
+
+    /// Whether standard input is a terminal.
+    pub fn reads_terminal(&self) -> bool {
+        self.reads_terminal
+    }
+
+    /// Standard input, for a command that reads bytes from it and asks no questions.
+    pub fn take_input(&mut self) -> Option<&'a mut dyn BufRead> {
+        self.answers.take()
     }
 
     /// Lines of the screen on which output is shown; where it is shown on none, of a usual one.

@@ -125,7 +125,8 @@ impl Fake {
         let answers = answers.as_mut().map(|answers| answers as &mut dyn std::io::BufRead);
         let console = Console::new(&mut out, &mut err, answers);
         let code = crate::run(self, console, program, words);
-        Printed { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), code }
+        // A stream is no text.
+        Printed { out: String::from_utf8_lossy(&out).into_owned(), err: String::from_utf8(err).unwrap(), code }
     }
 
     /// The group as its server reports it.
@@ -136,6 +137,11 @@ impl Fake {
             Outcome::Report(report) => *report,
             outcome => panic!("{outcome:?}"),
         }
+    }
+
+    /// The server of a group.
+    pub fn memory(&self, group: &str) -> &Memory {
+        &self.groups[group]
     }
 
     fn memory_of(&self, volume: &str) -> &Memory {

@@ -349,6 +349,12 @@ options! {
     Allocated None, "allocated", Kind::Flag, "What one volume has: blocks that were written, and blocks that have a place and read as zeros.";
     Summary None, "summary", Kind::Flag, "Only how many bytes changed.";
     ListFormat None, "format", Kind::Word(&["table", "json", "binary", "thin-delta"]), "Form of the list: for people, for programs, in records of 16 bytes, or as thin_delta prints it.";
+    SendFrom Some('i'), "from", Kind::Text("SNAPSHOT"), "Only what changed since this snapshot, which the receiver has, too.";
+    Plain None, "plain", Kind::Flag, "Do not compress.";
+    SnapshotName Some('n'), "name", Kind::Text("String"), "Name of the snapshot that is made, if not the sender's.";
+    ReceiveThin None, "thin", Kind::Flag, "A new volume takes space only where it is written to.";
+    ReceiveStatus None, "status", Kind::Flag, "Show what is being received, and what did not come to its end.";
+    ReceiveAbort None, "abort", Kind::Flag, "Give up what was received for this volume; the volume stays as it is.";
     Once None, "once", Kind::Flag, "Print one frame as text, and end.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }

@@ -4,8 +4,8 @@
 use crate::command::{Command, Operands};
 use crate::commands::{
     bundle, config, diff, display, documents, features, history, info, iostat, lvchange, lvconvert, lvcreate, lvremove,
-    lvrename, lvresize, metrics, own, pv, pv_edit, refused, reports, scans, status, top, tree, upgrade, vg, vg_edit,
-    vgcfg,
+    lvrename, lvresize, metrics, own, pv, pv_edit, receive, refused, reports, scans, send, status, top, tree, upgrade,
+    vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1105,6 +1105,38 @@ pub const COMMANDS: &[Command] = &[
             ("rowen diff --allocated --json vg0/db-tue", "what a full backup has to read"),
         ],
         run: diff::diff,
+    },
+    Command {
+        name: "send",
+        summary: "Write a snapshot, or what changed between two, as a stream for rowen receive",
+        is_lvm: false,
+        forms: &["VG/SNAPSHOT", "-i BASE VG/SNAPSHOT"],
+        operands: Operands::Volumes,
+        options: &[SendFrom, Plain],
+        examples: &[
+            ("rowen send vg0/db-mon >db-mon.rwn", "all of a snapshot, into a file"),
+            ("rowen send vg0/db-mon | ssh h2 rowen receive vg1/db", "to another host, where it becomes vg1/db"),
+            ("rowen send -i db-mon vg0/db-tue | ssh h2 rowen receive vg1/db", "what changed since then"),
+        ],
+        run: send::send,
+    },
+    Command {
+        name: "receive",
+        summary: "Make a volume of a stream that rowen send wrote, or bring a volume to the state that was sent",
+        is_lvm: false,
+        forms: &["VG/LV", "--status VG", "--abort VG/LV"],
+        operands: Operands::Volumes,
+        options: &[SnapshotName, ReceiveThin, ReceiveStatus, ReceiveAbort, Json, UnitsShown],
+        examples: &[
+            (
+                "rowen receive vg1/db <db-mon.rwn",
+                "makes vg1/db and its snapshot; of an increment, brings vg1/db to its state",
+            ),
+            ("rowen receive --test vg1/db <db-mon.rwn", "only whether the file is whole"),
+            ("rowen receive --status vg1", "what did not come to its end; the same stream again goes on"),
+            ("rowen receive --abort vg1/db", "gives up what is there of it"),
+        ],
+        run: receive::receive,
     },
     Command {
         name: "top",

@@ -293,6 +293,8 @@ pub struct VolumeInfo {
     pub freed_if_removed: u64,
     /// Blocks held for this snapshot: what its origin overwrote since, and its own writes. LVM's Data%.
     pub snapshot_used: u64,
+    /// The identity of its contents, if they are those of a point (PT1).
+    pub point: Option<Uuid>,
 }
 
 #[derive(Clone, Debug)]

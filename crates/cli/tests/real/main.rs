@@ -17,5 +17,6 @@ mod resized_disks;
 mod room;
 mod status;
 mod top;
+mod transfer;
 mod verify;
 mod world;

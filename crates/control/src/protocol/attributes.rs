@@ -179,6 +179,11 @@ impl AttributeChange {
 }
 
 /// Identifiers as 32 hexadecimal digits, and as 16 bytes in the compact form.
+/// An identifier that may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HexUuid(#[serde(with = "hex")] pub rowen_engine::units::Uuid);
+
 pub(super) mod hex {
     use rowen_engine::units::Uuid;
     use serde::{Deserialize, Deserializer, Serializer};

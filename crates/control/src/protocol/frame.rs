@@ -1,6 +1,7 @@
 //! Frames: how requests and outcomes are written to a connection and read from it.
 
 use super::outcome::Outcome;
+use super::request::Request;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -58,8 +59,18 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
 /// Writes an answer in the form that suits it.
 pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     let frame = match outcome {
-        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) => encode_compact(outcome)?,
+        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) | Outcome::Data(_) => encode_compact(outcome)?,
         _ => encode(outcome)?,
+    };
+    to.write_all(&frame)?;
+    to.flush()
+}
+
+/// Writes a request in the form that suits it.
+pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
+    let frame = match request {
+        Request::ReceiveParts { .. } => encode_compact(request)?,
+        _ => encode(request)?,
     };
     to.write_all(&frame)?;
     to.flush()

@@ -1,7 +1,7 @@
 //! The control protocol between commands and the server of a volume group.
 //!
 //! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. [`Outcome::Report`], which
-//! most commands ask for, [`Outcome::Io`] and [`Outcome::Diff`] may be long; they have a zero byte and then its compact form (postcard) instead: with ten
+//! most commands ask for, [`Outcome::Io`], [`Outcome::Diff`], [`Outcome::Data`] and [`Request::ReceiveParts`] may be long; they have a zero byte and then its compact form (postcard) instead: with ten
 //! thousand volumes JSON would take longer than all the rest of a command. The client sends [`Request::Hello`] first, and then
 //! one request at a time. The server answers each with any number of [`Outcome::Progress`] and [`Outcome::Notice`] and then
 //! exactly one other outcome. A frame over [`FRAME_CAP`] or one that cannot be read ends the connection. Names are unique within the group, so requests name volumes by name.
@@ -16,22 +16,26 @@ mod outcome;
 mod report;
 mod request;
 mod status;
+mod transfer;
 
 pub use attributes::{
-    AllocPolicy, AttributeChange, Attributes, FullPolicy, GroupAttributes, GroupChange, VolumeKind, VolumeState,
-    change_tags,
+    AllocPolicy, AttributeChange, Attributes, FullPolicy, GroupAttributes, GroupChange, HexUuid, VolumeKind,
+    VolumeState, change_tags,
 };
 pub use diff::{DiffPage, DiffPlace, DiffRange, DiffSide, PAGE_RANGES};
-pub use frame::{FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_frame, write_outcome};
+pub use frame::{
+    FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_frame, write_outcome, write_request,
+};
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport};
 pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
+pub use transfer::{Base, BlockRange, Bytes, MOST_BLOCKS, Part, Receive, Receiving, Unfinished};
 
 /// The version of this protocol; both sides must have the same, but for its stable part.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// The version of the protocol's stable part, by which a server is upgraded that speaks another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames never change, but

@@ -4,6 +4,7 @@ use super::diff::DiffPage;
 use super::io::IoReport;
 use super::report::{GroupReport, VolumePlaces};
 use super::status::StatusReport;
+use super::transfer::{Bytes, Receiving, Unfinished};
 use rowen_engine::group as engine;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,9 @@ pub enum Outcome {
     Status(Box<StatusReport>),
     Io(Box<IoReport>),
     Diff(Box<DiffPage>),
+    Data(Bytes),
+    Receiving(Receiving),
+    Receives(Vec<Unfinished>),
     /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
     Progress {
         done: u64,

@@ -1,6 +1,6 @@
 //! What commands show: a group with its physical volumes and volumes, and where their blocks are.
 
-use super::attributes::{Attributes, FullPolicy, GroupAttributes, VolumeKind, VolumeState, hex};
+use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, VolumeKind, VolumeState, hex};
 use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
@@ -255,6 +255,9 @@ pub struct VolumeReport {
     /// Blocks of it lie on a physical volume that is missing.
     #[serde(default)]
     pub is_partial: bool,
+    /// The identity of its contents, if they are those of a point.
+    #[serde(default)]
+    pub point_uuid: Option<HexUuid>,
     pub node: NodeState,
 }
 
@@ -279,6 +282,7 @@ impl VolumeReport {
             freed_if_removed_blocks: info.freed_if_removed,
             snapshot_used_blocks: info.snapshot_used,
             is_partial: false,
+            point_uuid: info.point.map(HexUuid),
             node,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, VolumeKind, hex};
 use super::diff::DiffPlace;
+use super::transfer::{BlockRange, Part, Receive};
 use crate::lists::Lists;
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
@@ -183,6 +184,42 @@ pub enum Request {
         #[serde(default)]
         from: Option<DiffPlace>,
     },
+    /// The bytes of these blocks of a volume that is at a point. Answered by [`Outcome::Data`]; refused if it is not at the point
+    /// when they were read.
+    ReadPoint {
+        name: String,
+        #[serde(with = "hex")]
+        point: Uuid,
+        ranges: Vec<BlockRange>,
+    },
+    /// Begins to receive a volume or what changed of one, or goes on with it. Answered by [`Outcome::Receiving`].
+    Receive(Receive),
+    /// Writes what was received: nothing that is visible.
+    ReceiveParts {
+        target: String,
+        #[serde(with = "hex")]
+        stream: Uuid,
+        parts: Vec<Part>,
+    },
+    /// All that was received is durable afterwards: so many frames of the stream. It goes on there.
+    ReceiveMark {
+        target: String,
+        #[serde(with = "hex")]
+        stream: Uuid,
+        frames: u64,
+    },
+    /// All was received and is right: makes it visible, in one step. A target that is in use or was written to is refused.
+    Publish {
+        target: String,
+        #[serde(with = "hex")]
+        stream: Uuid,
+    },
+    /// Gives up what was received for a target.
+    AbortReceive {
+        target: String,
+    },
+    /// What is being received; answered by [`Outcome::Receives`].
+    Receives,
     /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
     Destroy {
         force: bool,
@@ -267,12 +304,24 @@ impl Request {
         use Request::*;
         match self {
             Hello { .. } => Traits::QUERY,
-            Report { .. } | ReportOf { .. } | Places | FreeOn { .. } | Stats | Status | Io | Diff { .. } => {
-                Traits::LOOK
-            }
+            Report { .. }
+            | ReportOf { .. }
+            | Places
+            | FreeOn { .. }
+            | Stats
+            | Status
+            | Io
+            | Diff { .. }
+            | ReadPoint { .. }
+            | Receives => Traits::LOOK,
+            // Nobody can see what they change, and to do the same again changes nothing.
+            ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::LOOK },
+            Receive(_) => Traits { takes_space: true, ..Traits::DEVICES },
+            AbortReceive { .. } => Traits::DEVICES,
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
             CreateVolume { .. }
+            | Publish { .. }
             | Snapshot { .. }
             | Resize { .. }
             | SetReserve { .. }

@@ -80,7 +80,7 @@ impl Service {
     /// The named volumes, or all, and those that are activated together with them: a snapshot with a reserve, its origin,
     /// the origin's other snapshots of that kind, and theirs.
     fn with_relatives(&self, names: Option<&[String]>) -> Result<Vec<VolumeInfo>> {
-        let Some(names) = names else { return Ok(self.group.volumes()) };
+        let Some(names) = names else { return Ok(self.shown_volumes()) };
         let mut chosen = self.find_all(names)?;
         let mut looked_at = 0;
         while let Some(volume) = chosen.get(looked_at) {

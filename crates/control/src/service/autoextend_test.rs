@@ -23,6 +23,7 @@ fn volume(name: &str, blocks: u64) -> VolumeInfo {
         exclusive: 0,
         freed_if_removed: 0,
         snapshot_used: 0,
+        point: None,
     }
 }
 

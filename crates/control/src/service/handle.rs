@@ -108,6 +108,7 @@ impl Service {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table of requests")]
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let traits = request.traits();
         // SV1: one change at a time; the order in which they come is the order in which they are done.
@@ -125,7 +126,7 @@ impl Service {
         let _lists = change.is_some().then(|| self.lists.heed(&caller.lists));
         match request {
             Request::Hello { .. } => Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only.")),
-            Request::Report { with_use } => self.report(self.group.volumes(), with_use.then_some(None)),
+            Request::Report { with_use } => self.report(self.shown_volumes(), with_use.then_some(None)),
             Request::ReportOf { volumes, with_members, with_use } => {
                 let relatives = self.relatives(&volumes, with_members);
                 self.report(relatives, with_use.then_some(Some(&volumes)))
@@ -136,6 +137,13 @@ impl Service {
             Request::Status => Ok(Outcome::Status(Box::new(self.status()))),
             Request::Io => Ok(Outcome::Io(Box::new(self.io()))),
             Request::Diff { old, new, from } => self.diff(old.as_deref(), &new, from),
+            Request::ReadPoint { name, point, ranges } => self.read_point(&name, point, &ranges),
+            Request::Receive(wanted) => self.receive(&wanted),
+            Request::ReceiveParts { target, stream, parts } => self.receive_parts(&target, stream, &parts),
+            Request::ReceiveMark { target, stream, frames } => self.receive_mark(&target, stream, frames),
+            Request::Publish { target, stream } => self.publish(&target, stream),
+            Request::AbortReceive { target } => self.abort_receive(&target),
+            Request::Receives => Ok(self.receives()),
             Request::Check => self.check(false),
             Request::Repair => self.check(true),
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),

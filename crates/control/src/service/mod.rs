@@ -6,11 +6,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, `held`, [`world`] | types |
+//! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, `held`, `hidden`, [`world`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
 //! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
-//! | `merge`, `volumes`, `snapshot`, `activation`, `life` | commands |
+//! | `merge`, `volumes`, `snapshot`, `activation`, `receive`, `life` | commands |
 //! | `handle` | each request to what carries it out |
 //! | `clock` | what happens without a request |
 
@@ -24,6 +24,7 @@ pub mod failure;
 mod group;
 mod handle;
 mod held;
+mod hidden;
 mod io;
 mod life;
 #[cfg(any(test, feature = "memory"))]
@@ -33,6 +34,7 @@ mod missing;
 mod nodes;
 mod permits;
 mod pvs;
+mod receive;
 mod rename;
 mod report;
 mod snapshot;

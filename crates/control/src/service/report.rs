@@ -1,6 +1,7 @@
 //! The group as reports show it. Takes no lock: a report never waits for a command.
 
 use super::failure::Result;
+use super::hidden::{is_hidden, shown_volumes};
 use super::state::{Service, is_pool};
 use super::world::{Members, Node};
 use crate::metadata::{Document, Origin};
@@ -25,7 +26,7 @@ fn device_paths(members: &dyn Members, count: usize) -> Vec<String> {
 pub fn document(group: &Group, members: &dyn Members, origin: Origin) -> Document {
     let info = group.info();
     let paths = device_paths(members, info.pvs.len());
-    Document::of(&GroupReport::new(info, &paths, group.volumes(), |_| NodeState::default()), origin)
+    Document::of(&GroupReport::new(info, &paths, shown_volumes(group), |_| NodeState::default()), origin)
 }
 
 impl Service {
@@ -71,6 +72,7 @@ impl Service {
         let pools: HashSet<&String> = pools.filter(|pool| !known.contains(pool)).collect();
         let ids: Vec<VolumeId> = pools.into_iter().filter_map(|pool| self.group.find(pool)).collect();
         family.extend(ids.into_iter().filter_map(|id| self.group.volume_info(id).ok()));
+        family.retain(|volume| !is_hidden(&volume.name));
         family.sort_by_key(|volume| volume.id);
         family
     }

@@ -9,6 +9,7 @@ use super::autoextend::Autoextension;
 use super::ending::Ending;
 use super::failure::{Context, Failure, Result};
 use super::held::Held;
+use super::hidden::is_hidden;
 use super::permits::ListsInForce;
 use super::warnings::Warnings;
 use super::world::World;
@@ -131,7 +132,8 @@ impl Service {
 
     /// The volume called `name`.
     pub fn find(&self, name: &str) -> Result<VolumeInfo> {
-        let id = self.group.find(name).ok_or_else(|| Failure::no_volume(&self.name, name))?;
+        let found = self.group.find(name).filter(|_| !is_hidden(name));
+        let id = found.ok_or_else(|| Failure::no_volume(&self.name, name))?;
         self.told(self.group.volume_info(id), name)
     }
 

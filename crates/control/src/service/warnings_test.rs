@@ -42,6 +42,7 @@ fn snapshot(used: u64) -> VolumeInfo {
         exclusive: 0,
         freed_if_removed: 0,
         snapshot_used: used,
+        point: None,
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`age`] what tells an old copy of a physical volume, [`checkpoint`] how state reaches
 //! the disk, [`pvs`] how physical volumes join, grow and shrink and [`leave`] how they leave, [`reclaim`] how removed trees
 //! give their blocks back, [`orphans`] how points that stay do, [`rehome`] how scattered volumes are brought together, [`check`] the verification of everything,
-//! [`diff`] lists of what changed.
+//! [`diff`] lists of what changed, [`point`] names of contents and what is received.
 //!
 //! Invariants
 //!
@@ -36,6 +36,7 @@ mod open;
 mod ops;
 mod orphans;
 mod places;
+mod point;
 mod pools;
 mod progress;
 mod pvs;
@@ -56,6 +57,7 @@ pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use label::{PvLabel, PvMembership};
 pub use members::WHILE_MISSING;
 pub use places::PlaceInfo;
+pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
 
 pub use crate::model::*;

@@ -2,6 +2,7 @@
 
 use super::catalog::Catalog;
 use super::holdings::Holdings;
+use super::point::HeadSeen;
 use super::progress::{CheckProgress, RehomeProgress};
 use super::{Group, Volume, pools};
 use crate::dead;
@@ -137,6 +138,9 @@ impl Group {
             let state = volume.state.lock();
             sums.add(&catalog, &state.head, Some(volume.id));
             volumes.push(bare_info(&catalog, &state.meta, &state.head));
+            let seen = HeadSeen::of(&state.meta, &state.head);
+            drop(state);
+            volumes.last_mut().expect("one was added").point = catalog.identity(seen);
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
         for volume in &mut volumes {
@@ -228,8 +232,10 @@ impl Holdings<'_> {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
         let info = bare_info(self.0, &state.meta, &state.head);
+        let seen = HeadSeen::of(&state.meta, &state.head);
         drop(state);
         VolumeInfo {
+            point: self.0.identity(seen),
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info
@@ -269,6 +275,7 @@ fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInf
         exclusive: own,
         freed_if_removed: own,
         snapshot_used: 0,
+        point: None,
     }
 }
 

@@ -187,6 +187,22 @@ pub struct Journal {
     state: Mutex<State>,
 }
 
+/// The last batch takes another record.
+fn begin_batch(state: &mut State) {
+    let is_full = |batch: &Batch| batch.is_sealed || batch.records.bytes.len() >= FRAME_TARGET;
+    if state.batches.back().is_none_or(is_full) {
+        state.batches.push_back(Batch { first: state.next, ..Batch::default() });
+    }
+}
+
+fn push(state: &mut State, record: &Record) {
+    begin_batch(state);
+    state.next += 1;
+    let batch = state.batches.back_mut().expect("one was begun");
+    record.encode(&mut batch.records);
+    batch.count += 1;
+}
+
 impl Journal {
     /// A journal whose ring holds nothing: the next record is `next`.
     pub fn new(
@@ -258,26 +274,51 @@ impl Journal {
     pub fn append(self: &Arc<Self>, record: &Record, open: bool) -> Seq {
         let mut state = self.state.lock();
         let seq = state.next;
-        state.next += 1;
         if open {
             state.open.insert(seq);
         }
-        let is_full = |batch: &Batch| batch.is_sealed || batch.records.bytes.len() >= FRAME_TARGET;
-        if state.batches.back().is_none_or(is_full) {
-            state.batches.push_back(Batch { first: seq, ..Batch::default() });
-        }
-        let batch = state.batches.back_mut().expect("one was pushed when there was none");
-        record.encode(&mut batch.records);
-        batch.count += 1;
+        push(&mut state, record);
         self.kick(&mut state);
         Seq(seq)
     }
 
+    /// Appends records that are in one frame: recovery finds all of them or none. Returns the number of the last. They
+    /// [`fit_together`](Self::fit_together).
+    pub fn append_together(self: &Arc<Self>, records: &[Record]) -> Seq {
+        let mut state = self.state.lock();
+        begin_batch(&mut state);
+        let batch = state.batches.len();
+        for record in records {
+            let last = state.batches.back_mut().expect("one was begun");
+            record.encode(&mut last.records);
+            last.count += 1;
+            state.next += 1;
+        }
+        debug_assert_eq!(batch, state.batches.len());
+        let last = state.next - 1;
+        self.kick(&mut state);
+        Seq(last)
+    }
+
+    /// Planted bug: a record whose successor is in another frame.
+    pub fn append_apart(self: &Arc<Self>, record: &Record) {
+        let mut state = self.state.lock();
+        push(&mut state, record);
+        let last = state.batches.back_mut().expect("one was begun");
+        last.is_sealed = true;
+        self.kick(&mut state);
+    }
+
+    /// Whether these records fit into one frame.
+    pub fn fit_together(&self, records: &[Record]) -> bool {
+        let mut probe = Encoder::default();
+        records.iter().for_each(|record| record.encode(&mut probe));
+        probe.bytes.len() <= self.longest_record()
+    }
+
     /// Whether a record of this many bytes can ever be written to this ring.
     pub fn fits(&self, record: &Record) -> bool {
-        let mut probe = Encoder::default();
-        record.encode(&mut probe);
-        probe.bytes.len() <= self.longest_record()
+        self.fit_together(std::slice::from_ref(record))
     }
 
     fn longest_record(&self) -> usize {

@@ -97,7 +97,7 @@ impl Client {
 
     /// The same, with a look at the news that come before the final outcome.
     pub fn request_with(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> io::Result<Outcome> {
-        protocol::write_frame(&mut self.stream, request)?;
+        protocol::write_request(&mut self.stream, request)?;
         loop {
             match protocol::read_frame::<Outcome>(&mut self.stream)? {
                 Some(interim) if interim.is_interim() => news(&interim),

@@ -5,6 +5,7 @@ use super::volume::{lv, when_full};
 use crate::report::field::{blocks, fields};
 use crate::report::value::Value;
 use rowen_control::protocol::{Layout, VolumeReport};
+use rowen_control::uuids::lvm_text;
 
 fields! { VOLUME: RowenVolume, lv;
     "lv_referenced", "Refs", Size 4, "Space mapped and written, shared space included.",
@@ -20,6 +21,8 @@ fields! { VOLUME: RowenVolume, lv;
         |lv| Value::text(when_full(lv.volume));
     "lv_laid_out_for", "For", Text 4, "Whether what it shares is copied beside what was redirected (read) or not (space).",
         |lv| Value::text(laid_out_for(lv.volume));
+    "point_uuid", "Point UUID", Text 38, "What its contents are called on every host, while they are those of a snapshot that nobody wrote to.",
+        |lv| lv.volume.point_uuid.map_or(Value::None, |point| Value::text(lvm_text(point.0)));
 }
 
 fields! { GROUP: RowenGroup, vg;

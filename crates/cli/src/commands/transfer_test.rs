@@ -1,0 +1,371 @@
+//! `rowen send` into `rowen receive`, over real engines: what arrives is what was sent, or nothing.
+//!
+//! Rules RX1, RX2 and TR2.
+
+use crate::console::Console;
+use crate::fake::{Fake, Printed};
+use crate::transcript_test::play;
+use rowen_engine::disk::PageBuf;
+use rowen_engine::planted::must_be_found;
+use rowen_engine::units::BLOCK_SIZE;
+use std::sync::Arc;
+
+const BLOCK: usize = BLOCK_SIZE as usize;
+
+fn run(world: &mut Fake, line: &str, input: Option<&[u8]>) -> (Vec<u8>, String, u8) {
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut input = input;
+    let answers = input.as_mut().map(|input| input as &mut dyn std::io::BufRead);
+    let code = crate::run(world, Console::new(&mut out, &mut err, answers), "rowen", &words);
+    (out, String::from_utf8(err).unwrap(), code)
+}
+
+/// A stream that could be written.
+fn send(world: &mut Fake, line: &str) -> Vec<u8> {
+    let (stream, err, code) = run(world, line, None);
+    assert_eq!((err.as_str(), code), ("", 0), "{line}");
+    stream
+}
+
+fn receive(world: &mut Fake, line: &str, stream: &[u8]) -> Printed {
+    let (out, err, code) = run(world, line, Some(stream));
+    Printed { out: String::from_utf8(out).unwrap(), err, code }
+}
+
+fn ok(world: &mut Fake, line: &str) {
+    let done = world.run(line);
+    assert_eq!(done.code, 0, "{line}: {}", done.err);
+}
+
+fn write(world: &Fake, (group, volume): (&str, &str), block: u64, blocks: u64, byte: u8) {
+    let service = &world.memory(group).service;
+    let volume = service.group.volume(service.group.find(volume).unwrap()).unwrap();
+    let mut bytes = vec![byte; blocks as usize * BLOCK];
+    // Not all of it is easy to compress.
+    bytes.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(at, byte)| *byte = ((at * at) >> 5) as u8);
+    let buf = Arc::new(PageBuf::from_slice(&bytes));
+    let len = bytes.len() as u32;
+    service.run(async move { volume.write(block * BLOCK_SIZE, len, buf).await }).unwrap();
+}
+
+fn discard(world: &Fake, (group, volume): (&str, &str), block: u64, blocks: u64) {
+    let service = &world.memory(group).service;
+    let volume = service.group.volume(service.group.find(volume).unwrap()).unwrap();
+    service.run(async move { volume.discard(block * BLOCK_SIZE, blocks * BLOCK_SIZE).await }).unwrap();
+}
+
+fn contents(world: &Fake, group: &str, volume: &str) -> Vec<u8> {
+    let service = &world.memory(group).service;
+    let volume = service.group.volume(service.group.find(volume).unwrap()).unwrap();
+    let len = volume.size_bytes() as usize;
+    let read = service.run(async move { volume.read(0, len as u32, PageBuf::zeroed(len)).await }).unwrap();
+    read.as_slice()[..len].to_vec()
+}
+
+/// All that can be seen of a group's volumes.
+fn seen(world: &Fake, group: &str) -> Vec<(String, Vec<u8>, Option<[u8; 16]>)> {
+    let volumes = world.report(group).volumes.into_iter();
+    volumes
+        .map(|volume| {
+            let bytes = contents(world, group, &volume.name);
+            (volume.name, bytes, volume.point_uuid.map(|point| point.0.0))
+        })
+        .collect()
+}
+
+/// Two groups. The volume `db` of the first one has snapshots `mon` and `tue`, between which there were writes, discards and
+/// another size.
+fn two_groups() -> Fake {
+    let mut world = Fake::new();
+    for line in ["vgcreate vg0 /dev/ubda", "vgcreate vg1 /dev/ubdb", "lvcreate -L 8M -n db vg0"] {
+        ok(&mut world, line);
+    }
+    let db = ("vg0", "db");
+    write(&world, db, 0, 40, 1);
+    write(&world, db, 500, 600, 2);
+    write(&world, db, 2047, 1, 3);
+    ok(&mut world, "lvcreate -s -n mon vg0/db");
+    for block in 0..6 {
+        write(&world, db, 3 * block, 1, 4);
+        discard(&world, db, 600 + 4 * block, 2);
+    }
+    write(&world, db, 100, 300, 5);
+    discard(&world, db, 1000, 100);
+    ok(&mut world, "lvextend -L +4M vg0/db");
+    write(&world, db, 2500, 2, 6);
+    ok(&mut world, "lvcreate -s -n tue vg0/db");
+    // What comes later is not sent.
+    write(&world, db, 0, 2000, 7);
+    world
+}
+
+#[test]
+fn what_arrives_is_what_was_sent() {
+    let mut world = two_groups();
+    let full = send(&mut world, "send vg0/mon");
+    let done = receive(&mut world, "receive vg1/db", &full);
+    assert_eq!((done.err.as_str(), done.code), ("", 0));
+    assert_eq!(
+        done.out,
+        "  Received vg1/db and its snapshot mon from vg0: 2.50m of data.\n  \"lvchange -ay vg1/db\" activates it.\n"
+    );
+    let (mon, tue) = (contents(&world, "vg0", "mon"), contents(&world, "vg0", "tue"));
+    assert!(contents(&world, "vg1", "db") == mon && contents(&world, "vg1", "mon") == mon);
+    let increment = send(&mut world, "send -i mon vg0/tue");
+    let done = receive(&mut world, "receive vg1/db", &increment);
+    assert_eq!((done.err.as_str(), done.code), ("", 0));
+    assert!(contents(&world, "vg1", "db") == tue && contents(&world, "vg1", "tue") == tue);
+    assert!(contents(&world, "vg1", "mon") == mon);
+    // Names of contents are the same on both sides.
+    let names = |group: &str, volume: &str| world.report(group).volume(volume).unwrap().point_uuid.unwrap();
+    assert_eq!(names("vg0", "mon"), names("vg1", "mon"));
+    assert_eq!(names("vg0", "tue"), names("vg1", "tue"));
+    assert_eq!(names("vg1", "tue"), names("vg1", "db"));
+    assert_ne!(names("vg1", "tue"), names("vg1", "mon"));
+    // And back again: to a smaller size, and what was written is discarded.
+    let back = send(&mut world, "send -i vg1/tue vg1/mon");
+    ok(&mut world, "lvremove -y vg1/db vg1/tue vg1/mon");
+    let all = send(&mut world, "send --plain vg0/tue");
+    assert_eq!(receive(&mut world, "receive --thin vg1/other", &all).code, 0);
+    let done = receive(&mut world, "receive -n monday vg1/other", &back);
+    assert_eq!((done.err.as_str(), done.code), ("", 0));
+    assert!(contents(&world, "vg1", "other") == mon && contents(&world, "vg1", "monday") == mon);
+    for group in ["vg0", "vg1"] {
+        assert_eq!(world.run(&format!("rowen check {group}")).code, 0, "{group}");
+    }
+}
+
+#[test]
+fn a_stream_is_as_large_as_what_changed() {
+    let mut world = two_groups();
+    let plain = send(&mut world, "send --plain -i mon vg0/tue");
+    let changed = (300 + 6 + 2) * BLOCK;
+    assert!(plain.len() < changed + changed / 100 + (64 << 10), "{}", plain.len());
+    let packed = send(&mut world, "send -i mon vg0/tue");
+    assert!(packed.len() < plain.len() * 3 / 4, "{} of {}", packed.len(), plain.len());
+    let nothing = send(&mut world, "send -i tue vg0/tue");
+    assert!(nothing.len() < 1024, "{}", nothing.len());
+}
+
+/// Where frames begin.
+fn frames(stream: &[u8]) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut at = 0;
+    while at < stream.len() {
+        starts.push(at);
+        at += 16 + u32::from_le_bytes(stream[at + 8..at + 12].try_into().unwrap()) as usize;
+    }
+    starts
+}
+
+/// Every cut: the target is as it was, and the same stream again ends it.
+fn cuts() {
+    let mut world = two_groups();
+    let full = send(&mut world, "send vg0/mon");
+    assert_eq!(receive(&mut world, "receive vg1/db", &full).code, 0);
+    let increment = send(&mut world, "send -i mon vg0/tue");
+    let before = seen(&world, "vg1");
+    let starts = frames(&increment);
+    assert!(starts.len() > 10, "{}", starts.len());
+    for start in starts {
+        for at in [0, 1, 15, 16, 17, 40] {
+            let cut = &increment[..(start + at).min(increment.len() - 1)];
+            let done = receive(&mut world, "receive vg1/db", cut);
+            assert_eq!(done.code, 5, "{start}+{at}: {}", done.out);
+            assert!(done.err.contains("Cannot receive"), "{}", done.err);
+            assert!(seen(&world, "vg1") == before, "{start}+{at}");
+        }
+    }
+    let status = world.run("rowen receive --status vg1");
+    assert!(status.out.contains("vg1/db: from mon to tue, of 12.00m, is being received"), "{}", status.out);
+    assert_eq!(receive(&mut world, "receive vg1/db", &increment).code, 0);
+    assert!(contents(&world, "vg1", "db") == contents(&world, "vg0", "tue"));
+    let status = world.run("rowen receive --status vg1");
+    assert_eq!(status.out, "  Nothing is being received into volume group \"vg1\".\n");
+}
+
+#[test]
+fn a_stream_that_is_cut_changes_nothing_that_can_be_seen() {
+    cuts();
+}
+
+/// Every frame with a byte changed, left out, twice, or in another place.
+fn damage() {
+    let mut world = two_groups();
+    let full = send(&mut world, "send vg0/mon");
+    assert_eq!(receive(&mut world, "receive vg1/db", &full).code, 0);
+    let increment = send(&mut world, "send -i mon vg0/tue");
+    let before = seen(&world, "vg1");
+    let mut starts = frames(&increment);
+    let last = starts.len() - 1;
+    starts.push(increment.len());
+    let refused = |world: &mut Fake, stream: &[u8], what: &str| {
+        let done = receive(world, "receive vg1/db", stream);
+        assert_eq!(done.code, 5, "{what}: {}", done.out);
+        assert!(done.err.contains("annot receive"), "{what}: {}", done.err);
+        assert!(seen(world, "vg1") == before, "{what}");
+    };
+    for (frame, pair) in starts.windows(2).enumerate() {
+        let (start, end) = (pair[0], pair[1]);
+        for at in [start, start + 4, start + 6, start + 8, start + 12, start + 16, usize::midpoint(start, end), end - 1]
+        {
+            let mut changed = increment.clone();
+            changed[at] ^= 0x10;
+            refused(&mut world, &changed, &format!("frame {frame}, byte {}", at - start));
+        }
+        let without = [&increment[..start], &increment[end..]].concat();
+        refused(&mut world, &without, &format!("without frame {frame}"));
+        let twice = [&increment[..end], &increment[start..]].concat();
+        refused(&mut world, &twice, &format!("frame {frame} twice"));
+    }
+    let more = [&increment[..], b"x"].concat();
+    refused(&mut world, &more, "something follows");
+    // Frames of two streams.
+    let other = send(&mut world, "send -i mon vg0/tue");
+    let mixed = [&increment[..starts[last]], &other[*frames(&other).last().unwrap()..]].concat();
+    refused(&mut world, &mixed, "another end");
+    assert_eq!(receive(&mut world, "receive --abort vg1/db", &[]).code, 0);
+    assert!(seen(&world, "vg1") == before);
+    assert_eq!(receive(&mut world, "receive vg1/db", &increment).code, 0);
+}
+
+#[test]
+fn a_stream_that_was_changed_is_refused() {
+    damage();
+}
+
+/// A base by name alone is none.
+fn bases() {
+    let mut world = two_groups();
+    let (full, increment) = (send(&mut world, "send vg0/mon"), send(&mut world, "send -i mon vg0/tue"));
+    // Volumes of the same names with other contents.
+    ok(&mut world, "lvcreate -L 8M -n db vg1");
+    ok(&mut world, "lvcreate -s -n mon vg1/db");
+    let done = receive(&mut world, "receive vg1/db", &increment);
+    assert_eq!(done.code, 5);
+    assert!(done.err.contains("and vg1/db has no mon. The newest snapshot of vg1/db is mon"), "{}", done.err);
+    let done = receive(&mut world, "receive -n m0 vg1/db", &full);
+    assert!(done.err.contains("Logical volume vg1/db exists, and the stream has a whole volume."), "{}", done.err);
+    let done = receive(&mut world, "receive vg1/new", &full);
+    assert!(done.err.contains("Logical Volume \"mon\" already exists in volume group \"vg1\""), "{}", done.err);
+    assert_eq!(receive(&mut world, "receive -n m1 vg1/new", &full).code, 0);
+    // The same stream twice.
+    let again = receive(&mut world, "receive -n m1 vg1/new", &full);
+    assert_eq!((again.out.as_str(), again.code), ("  vg1/new has this already: its snapshot m1.\n", 0));
+    // A target that was written to.
+    write(&world, ("vg1", "new"), 0, 1, 9);
+    let before = seen(&world, "vg1");
+    let done = receive(&mut world, "receive vg1/new", &increment);
+    assert_eq!(done.code, 5);
+    assert!(done.err.contains("vg1/new was written to since its snapshot m1"), "{}", done.err);
+    assert!(seen(&world, "vg1") == before);
+    // As it says: a volume of the base beside it.
+    ok(&mut world, "lvcreate -s -n beside vg1/m1");
+    assert_eq!(receive(&mut world, "receive vg1/beside", &increment).code, 0);
+    assert!(contents(&world, "vg1", "beside") == contents(&world, "vg0", "tue"));
+    assert!(contents(&world, "vg1", "m1") == contents(&world, "vg0", "mon"));
+}
+
+#[test]
+fn only_the_base_takes_an_increment() {
+    bases();
+}
+
+#[test]
+fn what_is_in_use_or_changes_meanwhile_is_refused() {
+    let mut world = two_groups();
+    let (full, increment) = (send(&mut world, "send vg0/mon"), send(&mut world, "send -i mon vg0/tue"));
+    assert_eq!(receive(&mut world, "receive vg1/db", &full).code, 0);
+    ok(&mut world, "lvchange -ay vg1/db");
+    world.set_open("db", false);
+    world.memory("vg1").devices.set_user("db", Some(rowen_control::service::world::User::Filesystem));
+    let done = receive(&mut world, "receive vg1/db", &increment);
+    assert_eq!((done.err.as_str(), done.code), ("  Logical volume vg1/db contains a filesystem in use.\n", 5));
+    world.memory("vg1").devices.set_user("db", None);
+    // It is mounted while the stream comes, and something is written.
+    let cut = &increment[..increment.len() - 10];
+    assert_eq!(receive(&mut world, "receive vg1/db", cut).code, 5);
+    world.memory("vg1").devices.set_user("db", Some(rowen_control::service::world::User::Filesystem));
+    let done = receive(&mut world, "receive vg1/db", &increment);
+    assert!(done.err.contains("What was received is whole, and waits"), "{}", done.err);
+    world.memory("vg1").devices.set_user("db", None);
+    write(&world, ("vg1", "db"), 0, 1, 9);
+    let before = seen(&world, "vg1");
+    let done = receive(&mut world, "receive vg1/db", &increment);
+    assert!(done.err.contains("was written to, resized or reverted while the stream was received"), "{}", done.err);
+    assert!(seen(&world, "vg1") == before);
+    ok(&mut world, "rowen receive --abort vg1/db");
+    assert_eq!(world.run("rowen receive --abort vg1/db").err, "  Nothing is being received into vg1/db.\n");
+    assert!(seen(&world, "vg1") == before);
+}
+
+#[test]
+fn what_cannot_be_sent_says_what_can() {
+    let mut world = two_groups();
+    ok(&mut world, "lvcreate -s -n wed vg0/db");
+    ok(&mut world, "lvchange -ay -K vg0/wed");
+    write(&world, ("vg0", "wed"), 0, 1, 9);
+    play(
+        &mut world,
+        "$ rowen send vg0/db
+        E|  Logical volume vg0/db is no snapshot, so it can change while it is sent. Take a snapshot of it, and send that: \"lvcreate -s -n NAME vg0/db\".
+        rc=5
+
+        $ rowen send vg0/wed
+        E|  Logical volume vg0/wed is not what it was when it was made: it was written to, or reverted. Take a snapshot of it, and send that: \"lvcreate -s -n NAME vg0/wed\".
+        rc=5
+
+        $ rowen send vg0/none
+        E|  Failed to find logical volume \"vg0/none\"
+        rc=5
+
+        $ rowen send -i vg1/mon vg0/tue
+        E|  \"vg1/mon\" is not in volume group \"vg0\", and has no common snapshot.
+        E|  Run `rowen send --help' for more information.
+        rc=3
+
+        $ rowen receive vg1/db
+        E|  A stream is not read from a terminal: give it from a file or from a pipe.
+        E|  Run `rowen receive --help' for more information.
+        rc=3",
+    );
+    let done = receive(&mut world, "receive vg1/db", b"#!/bin/sh\nexit 1\n");
+    assert_eq!(done.err, "  Cannot receive into vg1/db: it is no stream of \"rowen send\".\n");
+    let stream = send(&mut world, "send vg0/mon");
+    let done = receive(&mut world, "receive --test vg1/db", &stream);
+    assert_eq!((done.out.as_str(), done.code), ("  The stream is whole: vg0/mon.\n", 0));
+    assert!(world.report("vg1").volumes.is_empty());
+    let done = receive(&mut world, "receive -n m2 vg0/copy", &stream);
+    assert!(done.err.contains("vg0/mon has the identifier of the snapshot that would be made."), "{}", done.err);
+}
+
+/// A group that is removed while it receives, and its metadata, know nothing of what is hidden.
+#[test]
+fn what_is_not_whole_is_nowhere() {
+    let mut world = two_groups();
+    let full = send(&mut world, "send vg0/mon");
+    assert_eq!(receive(&mut world, "receive vg1/db", &full[..full.len() - 1]).code, 5);
+    assert!(world.report("vg1").volumes.is_empty());
+    assert!(!world.run("lvs -a -o name vg1").out.contains("receiving"));
+    assert_eq!(world.run("lvremove -y vg1/db").code, 5);
+    ok(&mut world, "vgchange -ay vg1");
+    let row = world.run("rowen receive --status --json vg1").out;
+    assert!(row.contains("\"volume\":\"db\"") && row.contains("\"base\":null"), "{row}");
+    let other = send(&mut world, "send vg0/tue");
+    let done = receive(&mut world, "receive vg1/db", &other);
+    assert!(done.err.contains("Another stream is being received into vg1/db: for its snapshot mon."), "{}", done.err);
+    // Another stream of the same contents goes on with it.
+    let again = send(&mut world, "send vg0/mon");
+    assert_eq!(receive(&mut world, "receive vg1/db", &again).code, 0);
+    assert!(contents(&world, "vg1", "db") == contents(&world, "vg0", "mon"));
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for bug in ["hash_not_compared", "checksum_not_compared"] {
+        must_be_found(bug, damage);
+    }
+    must_be_found("any_base", bases);
+    must_be_found("unfinished_is_shown", cuts);
+}

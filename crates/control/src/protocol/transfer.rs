@@ -1,0 +1,118 @@
+//! What is sent and received: the bytes of a point, and volumes that are not whole yet.
+
+use super::attributes::{HexUuid, hex};
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
+use serde::{Deserialize, Serialize};
+
+/// Blocks that one request reads or writes, at most.
+pub const MOST_BLOCKS: u64 = (4 << 20) / BLOCK_SIZE;
+
+/// Blocks with what is in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockRange {
+    pub start_block: u64,
+    pub blocks: u64,
+}
+
+/// What is to be received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receive {
+    /// The volume that gets the contents, and the snapshot that is made of it.
+    pub target: String,
+    pub snapshot: String,
+    #[serde(with = "hex")]
+    pub stream: Uuid,
+    /// The identity of the contents.
+    #[serde(with = "hex")]
+    pub point: Uuid,
+    pub blocks: u64,
+    pub sector: u32,
+    /// A new volume takes its space when it is made.
+    pub thick: bool,
+    /// What the stream's changes are changes of; none: it has everything.
+    pub base: Option<Base>,
+    /// Identifier of the volume that has the contents until they are whole.
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    /// Seconds since 1970.
+    pub created: u64,
+}
+
+/// The contents that changes are changes of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    #[serde(with = "hex")]
+    pub point: Uuid,
+    /// What the sender calls it.
+    pub name: String,
+}
+
+/// How far a receive is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receiving {
+    /// These many frames of the stream are here already.
+    From { frames: u64 },
+    /// The group has the point: as this snapshot.
+    IsHere { snapshot: String },
+}
+
+/// A part of what is received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// Ranges in order; the bytes of all of them.
+    Data {
+        ranges: Vec<BlockRange>,
+        bytes: Bytes,
+    },
+    Zeros(BlockRange),
+}
+
+/// A receive that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfinished {
+    pub target: String,
+    pub snapshot: String,
+    /// What the sender calls the base; none: the whole volume is received.
+    pub base: Option<String>,
+    pub point: HexUuid,
+    pub blocks: u64,
+    /// Blocks that it holds.
+    pub held_blocks: u64,
+    pub created: u64,
+}
+
+/// Bytes as such, and not as a list of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Bytes;
+
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("bytes")
+            }
+
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Bytes, A::Error> {
+                let mut bytes = Vec::new();
+                while let Some(byte) = items.next_element()? {
+                    bytes.push(byte);
+                }
+                Ok(Bytes(bytes))
+            }
+        }
+        from.deserialize_bytes(Visitor)
+    }
+}

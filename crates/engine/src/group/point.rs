@@ -1,0 +1,235 @@
+//! Points as every host names them, and how received contents become visible.
+//!
+//! Invariants
+//!
+//! * PT1 Volumes with equal point identities have equal contents and equal sizes, in whatever group they are. A volume has the identity
+//!   of a point that is an ancestor of its head, is not dying, and has the same root. The first write after a point was frozen gives a
+//!   head a new root: the head owns nothing that the point maps (R3). Its owner's bound is never below an ancestor that lives.
+//! * PT2 The identity is the identifier of the snapshot with which the point was made, which is random, and the size. Of several points
+//!   with the same root the oldest gives it: a snapshot that nobody wrote to keeps its identity when snapshots are made of it. Without
+//!   that snapshot, or when its point was merged, the volume has no identity.
+//! * PT3 What was received is durable before the records that make it visible. These are in one frame of the journal: after a crash
+//!   all of them count or none.
+//! * PT4 A target gets received contents only while it has those of the point that they grew from. A target that was written to,
+//!   reverted or resized is refused: nothing is rolled back.
+
+use super::Group;
+use super::catalog::Catalog;
+use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
+use super::ops::{Trouble, check_name};
+use crate::error::{Error, Result};
+use crate::format::journal::{Record, SnapshotPart};
+use crate::model::{Attributes, Tree, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
+use crate::planted;
+use crate::units::{Seq, TreeId, Uuid, VolumeId};
+use crate::volume::Volume;
+use std::sync::Arc;
+
+/// Received contents that are to become visible.
+#[derive(Clone, Debug)]
+pub struct Publish {
+    /// The volume that has them. It exists no more afterwards, or is the new volume.
+    pub received: VolumeId,
+    pub to: PublishTo,
+    /// The snapshot with which the received point is made.
+    pub snapshot: String,
+    /// Its identifier, by which the point is known ([`point_seed`]).
+    pub seed: Uuid,
+    pub attributes: Attributes,
+}
+
+/// What received contents become.
+#[derive(Clone, Debug)]
+pub enum PublishTo {
+    /// A new volume of this name.
+    New { name: String, attributes: Attributes },
+    /// The contents of this volume, from which the received ones grew when it had so many blocks.
+    Volume { target: VolumeId, blocks: u64 },
+}
+
+/// The identity of a point that was made with a snapshot of this identifier, at a size in blocks (PT2).
+pub fn point_identity(seed: Uuid, blocks: u64) -> Uuid {
+    let mut bytes = seed.0;
+    bytes[8..].iter_mut().zip(blocks.to_le_bytes()).for_each(|(byte, size)| *byte ^= size);
+    Uuid(bytes)
+}
+
+/// The identifier that the snapshot of a received point gets: the other way round.
+pub fn point_seed(identity: Uuid, blocks: u64) -> Uuid {
+    point_identity(identity, blocks)
+}
+
+/// Of a head: what says which point it is at.
+#[derive(Clone, Copy)]
+pub(super) struct HeadSeen {
+    tree: Tree,
+    parent: Option<TreeId>,
+    blocks: u64,
+}
+
+impl HeadSeen {
+    pub(super) fn of(meta: &VolumeMeta, head: &TreeMeta) -> HeadSeen {
+        HeadSeen { tree: head.tree, parent: head.parent, blocks: meta.blocks }
+    }
+}
+
+impl Catalog {
+    /// The points whose contents a head has, the nearest first (PT1).
+    fn points_at(&self, head: HeadSeen) -> impl Iterator<Item = &TreeMeta> + '_ {
+        // On a damaged image parents may be a circle.
+        let most = self.trees.len() + 1;
+        let above = std::iter::successors(head.parent, |id| self.trees.get(id).and_then(|tree| tree.parent));
+        let trees = above.take(most).map_while(|id| self.trees.get(&id));
+        let alive = trees.filter(|tree| tree.kind == TreeKind::Point);
+        alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
+    }
+
+    /// The snapshot whose identifier names the contents of a head (PT2).
+    pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
+        self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
+    }
+
+    /// Looks up the snapshot's identifier. No volume is locked.
+    pub(super) fn identity(&self, head: HeadSeen) -> Option<Uuid> {
+        let snapshot = self.volumes.get(&self.named_by(head)?)?;
+        let seed = snapshot.state.lock().meta.uuid;
+        let blocks = if planted::is("identity_without_size") { 0 } else { head.blocks };
+        Some(point_identity(seed, blocks))
+    }
+}
+
+impl Group {
+    /// The identity of the point that a volume is at: none, if it was written to since, or nobody knows the point (PT1, PT2).
+    pub fn point_of(&self, id: VolumeId) -> Result<Option<Uuid>> {
+        let catalog = self.catalog.read();
+        let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let head = {
+            let state = volume.state.lock();
+            if state.closed || state.invalid() {
+                return Ok(None);
+            }
+            HeadSeen::of(&state.meta, &state.head)
+        };
+        Ok(catalog.identity(head))
+    }
+
+    /// Makes received contents visible: a volume and its snapshot, in one step (PT3, PT4).
+    pub async fn publish(self: &Arc<Self>, publish: &Publish) -> Result<()> {
+        check_name(&publish.snapshot, &publish.attributes)?;
+        let received = self.volume(publish.received)?;
+        let target = match &publish.to {
+            PublishTo::New { name, attributes } => {
+                check_name(name, attributes)?;
+                None
+            }
+            PublishTo::Volume { target, .. } if *target == publish.received => {
+                return Err(Error::Invalid("a volume cannot take its own contents".into()));
+            }
+            PublishTo::Volume { target, .. } => Some(self.volume(*target)?),
+        };
+        self.may_change()?;
+        self.core.journal.admit().await?;
+        let mut volumes: Vec<Arc<Volume>> = target.into_iter().chain([received]).collect();
+        volumes.sort_by_key(|volume| volume.id);
+        let mut gates = Vec::with_capacity(volumes.len());
+        for volume in &volumes {
+            gates.push(volume.close_gate(true).await);
+        }
+        if !planted::is("published_before_flush") {
+            self.core.journal.flush().await?;
+        }
+        let outcome = self.change(|| self.publish_now(publish)).await;
+        drop(gates);
+        let seq = outcome?;
+        self.want_reclaim();
+        self.core.volumes_changed();
+        self.durable(seq).await
+    }
+
+    fn publish_now(&self, publish: &Publish) -> std::result::Result<Seq, Trouble> {
+        let _gate = self.core.gate.read();
+        let mut catalog = self.catalog_mut();
+        let new_name = match &publish.to {
+            PublishTo::New { name, .. } => Some(name),
+            PublishTo::Volume { .. } => None,
+        };
+        for name in new_name.into_iter().chain([&publish.snapshot]) {
+            if catalog.names.contains_key(name) || new_name == Some(&publish.snapshot) {
+                return Err(Error::Exists(format!("volume {name}")).into());
+            }
+        }
+        if let PublishTo::Volume { target, blocks } = publish.to {
+            self.refuse_moved(&catalog, publish.received, target, blocks)?;
+        }
+        let received = volume_in(&catalog, publish.received)?;
+        let meta = received.state.lock().meta.clone();
+        let snapshot = Record::Snapshot { parts: vec![part_of(&catalog, publish, &meta)] };
+        let then = match &publish.to {
+            PublishTo::New { name, attributes } => {
+                Record::Update { volume: VolumeMeta { name: name.clone(), attributes: attributes.clone(), ..meta } }
+            }
+            PublishTo::Volume { target, .. } => {
+                let (point, head) = (TreeId(catalog.next_tree + 2), TreeId(catalog.next_tree + 3));
+                Record::Revert { target: *target, source: publish.received, consume: true, point, head }
+            }
+        };
+        let records = [snapshot, then];
+        if !self.core.journal.fit_together(&records) {
+            let told = "the change is too large for this volume group's journal".to_owned();
+            return Err(Error::Invalid(told).into());
+        }
+        self.admit_change(2 * volume_bytes(&publish.attributes) + 2 * NEW_TREE_BYTES)?;
+        let [Record::Snapshot { parts }, then] = &records else { unreachable!("it was just made") };
+        self.apply_snapshot(&mut catalog, parts)?;
+        match then {
+            Record::Update { volume } => self.apply_update(&mut catalog, volume)?,
+            Record::Revert { target, source, consume, point, head } => {
+                self.apply_revert(&mut catalog, *target, *source, *consume, *point, *head)?;
+            }
+            _ => unreachable!("it was just made"),
+        }
+        if planted::is("published_in_two_frames") {
+            self.core.journal.append_apart(&records[0]);
+            return Ok(self.append(&records[1]));
+        }
+        Ok(self.core.journal.append_together(&records))
+    }
+
+    /// PT4.
+    fn refuse_moved(&self, catalog: &Catalog, received: VolumeId, target: VolumeId, blocks: u64) -> Result<()> {
+        let volume = volume_in(catalog, target)?;
+        let state = volume.state.lock();
+        if state.invalid() {
+            return Err(Error::InvalidSnapshot);
+        }
+        let head = HeadSeen::of(&state.meta, &state.head);
+        let is_there = catalog.points_at(head).any(|point| point.charged == Some(received));
+        if is_there && head.blocks == blocks || planted::is("publish_over_writes") { Ok(()) } else { Err(Error::Moved) }
+    }
+}
+
+fn volume_in(catalog: &Catalog, id: VolumeId) -> Result<Arc<Volume>> {
+    catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")))
+}
+
+/// The snapshot of what was received. Its origin is the volume that has the contents then.
+fn part_of(catalog: &Catalog, publish: &Publish, received: &VolumeMeta) -> SnapshotPart {
+    let origin = match publish.to {
+        PublishTo::New { .. } => received.id,
+        PublishTo::Volume { target, .. } => target,
+    };
+    let volume = VolumeMeta {
+        id: VolumeId(catalog.next_volume),
+        uuid: publish.seed,
+        name: publish.snapshot.clone(),
+        kind: VolumeKind::Thin,
+        state: VolumeState::Ok,
+        read_only: true,
+        origin: Some(origin),
+        reserve: None,
+        head: TreeId(catalog.next_tree + 1),
+        attributes: publish.attributes.clone(),
+        ..received.clone()
+    };
+    SnapshotPart { origin: received.id, point: TreeId(catalog.next_tree), volume }
+}

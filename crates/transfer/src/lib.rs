@@ -1,0 +1,33 @@
+//! The stream that `rowen send` writes and `rowen receive` reads: version 1, which docs/stream.md specifies.
+//!
+//! No unsafe code, and no input or output but over [`Read`](std::io::Read) and [`Write`](std::io::Write).
+//!
+//! Invariants
+//!
+//! * TR1 Whatever bytes come in, a reader needs bounded memory, ends, and does not panic: lengths are compared with limits before
+//!   anything is allocated, and what is decompressed has a size that was announced.
+//! * TR2 A reader gives out no frame whose checksum does not hold, and no end whose hash is not that of all frames before it. So a stream
+//!   that was changed, cut, or put together from parts is refused before anything of it is visible.
+//! * TR3 What a reader gives out makes sense: frames in their order, ranges that rise and lie within the volume, bytes as many as the
+//!   ranges have blocks.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod frame;
+mod reader;
+mod writer;
+
+pub use frame::{
+    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, Range, StreamError, VERSION, Volume,
+    sealed,
+};
+pub use reader::{Event, StreamReader};
+pub use writer::StreamWriter;
+
+/// Bytes of a block.
+pub const BLOCK: u64 = 4096;
+
+#[cfg(test)]
+#[path = "stream_test.rs"]
+mod tests;

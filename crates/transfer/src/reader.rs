@@ -1,0 +1,253 @@
+//! Reads a stream, and believes none of it before it was checked.
+
+use crate::BLOCK;
+use crate::bytes::In;
+use crate::frame::{
+    DATA, END, End, HEAD, HEADER, Head, MAGIC, MARK, MAX_BODY, MAX_DATA, MAX_RANGES, OPTIONAL, PLAIN, Range,
+    StreamError, VOLUME, Volume, ZERO, ZSTD, checksum,
+};
+use rowen_engine::planted;
+use std::io::{self, Read};
+
+/// What comes next in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The bytes of these ranges.
+    Data { ranges: Vec<Range>, bytes: Vec<u8> },
+    /// Blocks that read as zeros.
+    Zeros { start: u64, blocks: u64 },
+    /// A place from which a receiver can go on: all before it is right.
+    Mark { block: u64 },
+    /// All of it is right, and nothing follows.
+    End(End),
+}
+
+/// A stream that is being read.
+pub struct StreamReader<R: Read> {
+    from: R,
+    hasher: blake3::Hasher,
+    /// Frames and bytes so far.
+    frames: u64,
+    at: u64,
+    volume_blocks: u64,
+    /// The first block that may come.
+    next_block: u64,
+    data_blocks: u64,
+    zero_blocks: u64,
+    has_ended: bool,
+}
+
+struct Frame {
+    kind: u16,
+    body: Vec<u8>,
+}
+
+impl<R: Read> StreamReader<R> {
+    /// Reads what comes before the first data.
+    pub fn begin(from: R) -> Result<(StreamReader<R>, Head, Volume), StreamError> {
+        let mut reader = StreamReader {
+            from,
+            hasher: blake3::Hasher::new(),
+            frames: 0,
+            at: 0,
+            volume_blocks: 0,
+            next_block: 0,
+            data_blocks: 0,
+            zero_blocks: 0,
+            has_ended: false,
+        };
+        let head = reader.only(HEAD)?;
+        let head = Head::decode(&head.body)?;
+        let volume = reader.only(VOLUME)?;
+        let volume = Volume::decode(&volume.body)?;
+        reader.volume_blocks = volume.blocks;
+        Ok((reader, head, volume))
+    }
+
+    /// Frames that were read.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// What comes next. Nothing comes after [`Event::End`] or an error.
+    pub fn next_event(&mut self) -> Result<Event, StreamError> {
+        if self.has_ended {
+            return Err(StreamError::GoesOn);
+        }
+        let before = self.hasher.finalize();
+        let frames = self.frames;
+        let frame = self.frame()?;
+        match frame.kind {
+            DATA => self.data(&frame.body),
+            ZERO => self.zeros(&frame.body),
+            MARK => {
+                let mut body = In::new(&frame.body);
+                let (reserved, block, hash) = (body.u64()?, body.u64()?, body.hash()?);
+                body.end()?;
+                self.compare(hash, before)?;
+                if reserved != 0 || block != self.next_block && block > self.volume_blocks {
+                    return Err(StreamError::Malformed("a mark is beyond the volume"));
+                }
+                Ok(Event::Mark { block })
+            }
+            END => {
+                let mut body = In::new(&frame.body);
+                let end = End { data_blocks: body.u64()?, zero_blocks: body.u64()?, frames: body.u64()? };
+                let hash = body.hash()?;
+                body.end()?;
+                self.compare(hash, before)?;
+                if (end.data_blocks, end.zero_blocks, end.frames) != (self.data_blocks, self.zero_blocks, frames) {
+                    return Err(StreamError::OtherFrames);
+                }
+                self.has_ended = true;
+                self.nothing_follows()?;
+                Ok(Event::End(end))
+            }
+            _ => Err(StreamError::Malformed("a frame is where it cannot be")),
+        }
+    }
+
+    /// Reads what is left, and looks at none of it: who writes a stream that nobody needs comes to its end, too.
+    pub fn pass_over(mut self) -> io::Result<()> {
+        io::copy(&mut self.from, &mut io::sink()).map(drop)
+    }
+
+    fn compare(&self, hash: [u8; 32], found: blake3::Hash) -> Result<(), StreamError> {
+        if found == blake3::Hash::from_bytes(hash) || planted::is("hash_not_compared") {
+            Ok(())
+        } else {
+            Err(StreamError::OtherFrames)
+        }
+    }
+
+    fn data(&mut self, body: &[u8]) -> Result<Event, StreamError> {
+        let mut body = In::new(body);
+        let volume = body.u32()?;
+        let (codec, reserved) = (body.u8()?, body.u8()?);
+        let count = usize::from(body.u16()?);
+        let len = body.u32()? as usize;
+        let more = body.u32()?;
+        if volume != 0 || reserved != 0 || more != 0 || count == 0 || count > MAX_RANGES || len > MAX_DATA {
+            return Err(StreamError::Malformed("a frame of data has impossible numbers"));
+        }
+        let mut ranges = Vec::with_capacity(count);
+        let mut blocks = 0;
+        for _ in 0..count {
+            let range = Range { start: body.u64()?, blocks: body.u32()? };
+            self.advance(range.start, u64::from(range.blocks))?;
+            blocks += u64::from(range.blocks);
+            ranges.push(range);
+        }
+        if blocks * BLOCK != len as u64 {
+            return Err(StreamError::Malformed("a frame has other data than its ranges"));
+        }
+        self.data_blocks += blocks;
+        let written = body.rest();
+        let bytes = match codec {
+            PLAIN => written.to_vec(),
+            ZSTD => zstd::bulk::decompress(written, len)
+                .map_err(|_| StreamError::Malformed("compressed data is damaged"))?,
+            _ => {
+                return Err(StreamError::Newer(
+                    "its data is compressed in a way that this program does not know".into(),
+                ));
+            }
+        };
+        if bytes.len() != len {
+            return Err(StreamError::Malformed("a frame has less data than it says"));
+        }
+        Ok(Event::Data { ranges, bytes })
+    }
+
+    fn zeros(&mut self, body: &[u8]) -> Result<Event, StreamError> {
+        let mut body = In::new(body);
+        let (reserved, start, blocks) = (body.u64()?, body.u64()?, body.u64()?);
+        body.end()?;
+        if reserved != 0 {
+            return Err(StreamError::Malformed("reserved bytes are not zero"));
+        }
+        self.advance(start, blocks)?;
+        self.zero_blocks += blocks;
+        Ok(Event::Zeros { start, blocks })
+    }
+
+    /// TR3: ranges rise, and lie within the volume.
+    fn advance(&mut self, start: u64, blocks: u64) -> Result<(), StreamError> {
+        let end = start.checked_add(blocks).filter(|end| *end <= self.volume_blocks);
+        match end {
+            Some(end) if start >= self.next_block && blocks > 0 => {
+                self.next_block = end;
+                Ok(())
+            }
+            _ if planted::is("ranges_not_compared") => Ok(()),
+            _ => Err(StreamError::Malformed("a range is out of order or beyond the volume's end")),
+        }
+    }
+
+    /// The next frame, which is of this kind.
+    fn only(&mut self, kind: u16) -> Result<Frame, StreamError> {
+        let frame = self.frame()?;
+        if frame.kind == kind { Ok(frame) } else { Err(StreamError::Malformed("a frame is where it cannot be")) }
+    }
+
+    /// The next frame that this program knows (TR1, TR2).
+    fn frame(&mut self) -> Result<Frame, StreamError> {
+        loop {
+            let (frame, at) = (self.frames, self.at);
+            let mut header = [0; HEADER];
+            self.fill(&mut header)?;
+            let [m0, m1, m2, m3, k0, k1, f0, f1, l0, l1, l2, l3, c0, c1, c2, c3] = header;
+            if [m0, m1, m2, m3] != MAGIC {
+                return Err(if frame == 0 { StreamError::NoStream } else { StreamError::Damaged { frame, byte: at } });
+            }
+            let (kind, flags) = (u16::from_le_bytes([k0, k1]), u16::from_le_bytes([f0, f1]));
+            let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            if len > MAX_BODY {
+                return Err(StreamError::Damaged { frame, byte: at });
+            }
+            let mut body = Vec::with_capacity(len.min(64 << 10));
+            let read = (&mut self.from).take(len as u64).read_to_end(&mut body).map_err(StreamError::Io)?;
+            if read < len {
+                return Err(StreamError::Cut);
+            }
+            self.at += len as u64;
+            let crc = u32::from_le_bytes([c0, c1, c2, c3]);
+            if checksum(&header[..12], &body) != crc && !planted::is("checksum_not_compared") {
+                return Err(StreamError::Damaged { frame, byte: at });
+            }
+            self.hasher.update(&header);
+            self.hasher.update(&body);
+            self.frames += 1;
+            let is_known = (HEAD..=END).contains(&kind);
+            match (is_known, flags) {
+                (true, 0) => return Ok(Frame { kind, body }),
+                (false, OPTIONAL) => {}
+                _ => {
+                    let what =
+                        format!("it has a frame of kind {kind} with flags {flags}, which this program does not know");
+                    return Err(StreamError::Newer(what));
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, to: &mut [u8]) -> Result<(), StreamError> {
+        self.from.read_exact(to).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => StreamError::Cut,
+            _ => StreamError::Io(error),
+        })?;
+        self.at += to.len() as u64;
+        Ok(())
+    }
+
+    fn nothing_follows(&mut self) -> Result<(), StreamError> {
+        loop {
+            return match self.from.read(&mut [0]) {
+                Ok(0) => Ok(()),
+                Ok(_) => Err(StreamError::GoesOn),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(StreamError::Io(error)),
+            };
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Writes a stream.
+
+use crate::BLOCK;
+use crate::bytes::Out;
+use crate::frame::{
+    DATA, END, HEAD, Head, MARK, MAX_DATA, MAX_RANGES, PLAIN, Range, VOLUME, Volume, ZERO, ZSTD, header,
+};
+use std::io::{self, Write};
+
+/// Bytes of data between two marks.
+const BETWEEN_MARKS: u64 = 64 << 20;
+/// zstd's fastest usual level.
+const LEVEL: i32 = 1;
+
+/// A stream that is being written: ranges are given in their order.
+pub struct StreamWriter<W: Write> {
+    to: W,
+    hasher: blake3::Hasher,
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+    frames: u64,
+    data_blocks: u64,
+    zero_blocks: u64,
+    since_mark: u64,
+}
+
+impl<W: Write> StreamWriter<W> {
+    /// Begins a stream. `compress`: data that gets shorter by it is compressed.
+    pub fn begin(to: W, head: &Head, volume: &Volume, compress: bool) -> io::Result<StreamWriter<W>> {
+        let mut writer = StreamWriter {
+            to,
+            hasher: blake3::Hasher::new(),
+            compressor: compress.then(|| zstd::bulk::Compressor::new(LEVEL)).transpose()?,
+            frames: 0,
+            data_blocks: 0,
+            zero_blocks: 0,
+            since_mark: 0,
+        };
+        writer.frame(HEAD, &head.encode())?;
+        writer.frame(VOLUME, &volume.encode())?;
+        Ok(writer)
+    }
+
+    /// Data of some ranges, as much as fits into a frame: at most [`MAX_RANGES`] and [`MAX_DATA`] bytes.
+    pub fn data(&mut self, ranges: &[Range], bytes: &[u8]) -> io::Result<()> {
+        let blocks: u64 = ranges.iter().map(|range| u64::from(range.blocks)).sum();
+        assert!(ranges.len() <= MAX_RANGES && bytes.len() <= MAX_DATA && blocks * BLOCK == bytes.len() as u64);
+        let packed = match &mut self.compressor {
+            Some(compressor) => Some(compressor.compress(bytes)?).filter(|packed| packed.len() < bytes.len()),
+            None => None,
+        };
+        let mut out = Out(Vec::with_capacity(bytes.len() + 4096));
+        out.u32(0);
+        out.u8(if packed.is_some() { ZSTD } else { PLAIN });
+        out.u8(0);
+        out.u16(ranges.len() as u16);
+        out.u32(bytes.len() as u32);
+        out.u32(0);
+        for range in ranges {
+            out.u64(range.start);
+            out.u32(range.blocks);
+        }
+        out.bytes(packed.as_deref().unwrap_or(bytes));
+        self.data_blocks += blocks;
+        self.frame(DATA, &out.0)?;
+        self.since_mark += bytes.len() as u64;
+        let last = ranges.last().map_or(0, |range| range.start + u64::from(range.blocks));
+        if self.since_mark >= BETWEEN_MARKS { self.mark(last) } else { Ok(()) }
+    }
+
+    /// Blocks that read as zeros.
+    pub fn zeros(&mut self, start: u64, blocks: u64) -> io::Result<()> {
+        let mut out = Out::default();
+        out.u64(0);
+        out.u64(start);
+        out.u64(blocks);
+        self.zero_blocks += blocks;
+        self.frame(ZERO, &out.0)
+    }
+
+    /// A place from which a receiver can go on.
+    pub fn mark(&mut self, block: u64) -> io::Result<()> {
+        let mut out = Out::default();
+        out.u64(0);
+        out.u64(block);
+        out.bytes(self.hasher.finalize().as_bytes());
+        self.since_mark = 0;
+        self.frame(MARK, &out.0)
+    }
+
+    /// Where it is written to.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.to
+    }
+
+    /// Ends the stream.
+    pub fn end(mut self) -> io::Result<W> {
+        let mut out = Out::default();
+        out.u64(self.data_blocks);
+        out.u64(self.zero_blocks);
+        out.u64(self.frames);
+        out.bytes(self.hasher.finalize().as_bytes());
+        self.frame(END, &out.0)?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+
+    fn frame(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+        let header = header(kind, 0, body);
+        self.to.write_all(&header)?;
+        self.to.write_all(body)?;
+        self.hasher.update(&header);
+        self.hasher.update(body);
+        self.frames += 1;
+        Ok(())
+    }
+}
