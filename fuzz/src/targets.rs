@@ -223,11 +223,16 @@ fn settings_file(bytes: &[u8]) -> String {
 fn transfer(bytes: &[u8]) -> String {
     let mut stream = Vec::new();
     let mut rest = bytes;
+    let mut place = rowen_transfer::Place::default();
     while let Some((header, after)) = rest.split_at_checked(16) {
         let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
         let (body, after) = after.split_at(len.min(after.len()));
-        stream.extend(rowen_transfer::sealed(number(4), number(6), body));
+        stream.extend(rowen_transfer::sealed(place, number(4), number(6), body));
+        if let Some(id) = body.get(16..32).filter(|_| place.frame == 0) {
+            place.stream.copy_from_slice(id);
+        }
+        place.frame += 1;
         rest = after;
     }
     let (mut reader, _, volume) = match StreamReader::begin(&stream[..]) {

@@ -1,10 +1,12 @@
 //! What names contents, and received contents that become visible.
 //!
-//! Rules PT1, PT2, PT3 and PT4.
+//! Rules PT1, PT2, PT3, PT4 and PT5.
 
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Attributes, Group, NewSnapshot, Publish, PublishTo, VolumeKind, point_identity, point_seed};
+use rowen_engine::group::{
+    Attributes, FullPolicy, Group, NewSnapshot, NewVolume, Publish, PublishTo, VolumeKind, point_identity, point_seed,
+};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::{Setup, plain_volume};
@@ -316,11 +318,88 @@ fn a_new_volume_comes_with_its_snapshot() {
     });
 }
 
+/// A thick volume that gets a larger size has its space from then on.
+fn a_size_without_room() {
+    let one = received(1);
+    let (group, target) = (&one.group, one.target);
+    one.world.run(async {
+        let free = group.info().free_blocks;
+        group.resize(one.hidden, BLOCKS + free + 100).await.unwrap();
+        let refused = group.publish(&one.publish).await;
+        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        assert_eq!(contents(group, target).await, one.before);
+        assert!(group.find("tue").is_none());
+        // With room for it, all of it can be written.
+        let blocks = BLOCKS + free / 2;
+        group.resize(one.hidden, blocks).await.unwrap();
+        let seed = point_seed(one.point, blocks);
+        group.publish(&Publish { seed, ..one.publish.clone() }).await.unwrap();
+        for block in (BLOCKS..blocks).step_by(64) {
+            write(group, target, block, 64.min(blocks - block), 4).await;
+        }
+        assert_eq!(group.stats().volumes_invalidated, 0);
+    });
+}
+
+#[test]
+fn a_size_for_which_there_is_no_room_is_refused() {
+    a_size_without_room();
+}
+
+/// A new volume that is being received, which has these blocks.
+async fn unfinished(group: &Arc<Group>, blocks: u64, full: FullPolicy) -> VolumeId {
+    let spec = NewVolume { full, ..plain_volume("receiving:w", 7, VolumeKind::Thin, 2 * blocks) };
+    let hidden = group.create_volume(spec).await.unwrap();
+    for block in (0..blocks).step_by(64) {
+        write(group, hidden, block, 64.min(blocks - block), 6).await;
+    }
+    hidden
+}
+
+/// What is not whole holds up no volume, and costs no snapshot.
+fn a_full_group() {
+    for (full, is_thick) in [(FullPolicy::DropSnapshot, true), (FullPolicy::Fail, false), (FullPolicy::Hold, false)] {
+        let one = received(1);
+        one.world.run(async {
+            let group = &one.group;
+            let kind = if is_thick { VolumeKind::Thick } else { VolumeKind::Thin };
+            let spec = NewVolume { full, ..plain_volume("w", 3, kind, 512) };
+            let other = group.create_volume(spec).await.unwrap();
+            write(group, other, 0, 64, 7).await;
+            let kept = snapshot(group, other, "kept", Uuid([6; 16])).await;
+            let hidden = unfinished(group, group.info().free_blocks.saturating_sub(100), full).await;
+            // What is received takes nothing from others.
+            let buf = Arc::new(PageBuf::from_slice(&vec![1; 512 << 12]));
+            let volume = group.volume(hidden).unwrap();
+            let at = volume.size_bytes() / 2;
+            let refused = volume.write(at, 512 << 12, buf).await;
+            assert!(matches!(refused, Err(Error::NoSpace { .. })), "{full:?}: {refused:?}");
+            assert_eq!(group.stats().volumes_invalidated, 0, "{full:?}");
+            for block in (0..512).step_by(64) {
+                write(group, other, block, 64, 8).await;
+            }
+            assert_eq!(contents(group, kept).await[..65], [vec![7; 64], vec![0]].concat(), "{full:?}");
+            assert!(group.volume(hidden).is_err(), "{full:?}");
+            group.remove(&[hidden]).await.unwrap();
+            group.close().await.unwrap();
+        });
+        let report = one.world.run(Group::check(one.disks.clone() as Arc<dyn Disks>)).unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+#[test]
+fn what_is_received_gives_way_first() {
+    a_full_group();
+}
+
 #[test]
 fn planted_bugs_are_found() {
     must_be_found("any_head_is_the_point", lives);
     must_be_found("identity_without_size", lives);
     must_be_found("published_before_flush", cuts);
     must_be_found("published_in_two_frames", cuts);
+    must_be_found("size_without_room", a_size_without_room);
+    must_be_found("received_stays", a_full_group);
     must_be_found("publish_over_writes", a_target_that_changed_is_refused);
 }

@@ -88,6 +88,8 @@ pub trait SpaceFinder: Send + Sync {
     fn is_removing(&self) -> bool;
     /// The oldest snapshot of the volume that may be dropped.
     fn droppable_snapshot(&self, volume: VolumeId) -> Option<VolumeId>;
+    /// A volume that is being received, and holds space.
+    fn being_received(&self) -> Option<VolumeId>;
     /// Gives up a snapshot: its space comes back, its name stays.
     fn invalidate_snapshot(self: Arc<Self>, snapshot: VolumeId) -> Answer<Result<()>>;
     /// What the volumes of a pool may still take, measured now.

@@ -383,6 +383,14 @@ pub struct Stats {
     pub dirty_most: u64,
 }
 
+/// Begins the name of a volume that is being received. Commands accept no such name.
+pub const RECEIVING: &str = "receiving:";
+
+/// Whether the volume of this name is being received: it has not all of its contents yet.
+pub fn is_being_received(name: &str) -> bool {
+    name.starts_with(RECEIVING)
+}
+
 /// A volume as it is kept: everything that a report needs but its counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeMeta {

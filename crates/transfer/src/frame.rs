@@ -1,6 +1,7 @@
 //! Frames: what each has in it, and its bytes.
 
 use crate::bytes::{In, Out};
+use rowen_engine::planted;
 use std::fmt;
 use std::io;
 
@@ -61,7 +62,7 @@ impl fmt::Display for StreamError {
             StreamError::Cut => f.write_str("it ends before its end"),
             StreamError::NoStream => f.write_str("it is no stream of \"rowen send\""),
             StreamError::Damaged { frame, byte } => {
-                write!(f, "it is damaged: the checksum of frame {frame}, at byte {byte}, does not hold")
+                write!(f, "it is damaged: frame {frame}, at byte {byte}, is not what was sent there")
             }
             StreamError::OtherFrames => f.write_str("its frames are not those that were sent"),
             StreamError::Newer(what) => write!(f, "a newer program made it: {what}"),
@@ -208,26 +209,39 @@ impl Volume {
     }
 }
 
+/// Where a frame is: its checksum holds nowhere else (TR4).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// The stream's identifier, from the Head on; zeros for the Head itself.
+    pub stream: [u8; 16],
+    /// Frames before it.
+    pub frame: u64,
+}
+
 /// The header of a frame with this body.
-pub(crate) fn header(kind: u16, flags: u16, body: &[u8]) -> [u8; HEADER] {
+pub(crate) fn header(place: Place, kind: u16, flags: u16, body: &[u8]) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..4].copy_from_slice(&MAGIC);
     header[4..6].copy_from_slice(&kind.to_le_bytes());
     header[6..8].copy_from_slice(&flags.to_le_bytes());
     header[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    let crc = checksum(&header[..12], body);
+    let crc = checksum(place, &header[..12], body);
     header[12..].copy_from_slice(&crc.to_le_bytes());
     header
 }
 
 /// A whole frame, with its checksum.
-pub fn sealed(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    [&header(kind, flags, body)[..], body].concat()
+pub fn sealed(place: Place, kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    [&header(place, kind, flags, body)[..], body].concat()
 }
 
-/// CRC-32C of a frame: the header before it, and the body.
-pub(crate) fn checksum(header: &[u8], body: &[u8]) -> u32 {
+/// CRC-32C of a frame: its place, the header before it, and the body.
+pub(crate) fn checksum(place: Place, header: &[u8], body: &[u8]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    if !planted::is("frames_without_place") {
+        digest.update(&place.stream);
+        digest.update(&place.frame.to_le_bytes());
+    }
     digest.update(header);
     digest.update(body);
     digest.finalize() as u32

@@ -10,6 +10,8 @@
 //!   that was changed, cut, or put together from parts is refused before anything of it is visible.
 //! * TR3 What a reader gives out makes sense: frames in their order, ranges that rise and lie within the volume, bytes as many as the
 //!   ranges have blocks.
+//! * TR4 A frame's checksum holds in its stream and at its place there, and nowhere else. So no frame of another stream, or out of its
+//!   order, is given out: what a receiver keeps of a stream that was cut is of that stream alone, and the whole stream writes all of it again.
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +21,8 @@ mod reader;
 mod writer;
 
 pub use frame::{
-    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, Range, StreamError, VERSION, Volume,
-    sealed,
+    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, Place, Range, StreamError, VERSION,
+    Volume, sealed,
 };
 pub use reader::{Event, StreamReader};
 pub use writer::StreamWriter;

@@ -3,7 +3,7 @@
 use crate::BLOCK;
 use crate::bytes::In;
 use crate::frame::{
-    DATA, END, End, HEAD, HEADER, Head, MAGIC, MARK, MAX_BODY, MAX_DATA, MAX_RANGES, OPTIONAL, PLAIN, Range,
+    DATA, END, End, HEAD, HEADER, Head, MAGIC, MARK, MAX_BODY, MAX_DATA, MAX_RANGES, OPTIONAL, PLAIN, Place, Range,
     StreamError, VOLUME, Volume, ZERO, ZSTD, checksum,
 };
 use rowen_engine::planted;
@@ -26,8 +26,8 @@ pub enum Event {
 pub struct StreamReader<R: Read> {
     from: R,
     hasher: blake3::Hasher,
-    /// Frames and bytes so far.
-    frames: u64,
+    /// Where the next frame is, and how many bytes are before it.
+    place: Place,
     at: u64,
     volume_blocks: u64,
     /// The first block that may come.
@@ -48,7 +48,7 @@ impl<R: Read> StreamReader<R> {
         let mut reader = StreamReader {
             from,
             hasher: blake3::Hasher::new(),
-            frames: 0,
+            place: Place::default(),
             at: 0,
             volume_blocks: 0,
             next_block: 0,
@@ -58,6 +58,7 @@ impl<R: Read> StreamReader<R> {
         };
         let head = reader.only(HEAD)?;
         let head = Head::decode(&head.body)?;
+        reader.place.stream = head.stream;
         let volume = reader.only(VOLUME)?;
         let volume = Volume::decode(&volume.body)?;
         reader.volume_blocks = volume.blocks;
@@ -66,7 +67,7 @@ impl<R: Read> StreamReader<R> {
 
     /// Frames that were read.
     pub fn frames(&self) -> u64 {
-        self.frames
+        self.place.frame
     }
 
     /// What comes next. Nothing comes after [`Event::End`] or an error.
@@ -75,7 +76,7 @@ impl<R: Read> StreamReader<R> {
             return Err(StreamError::GoesOn);
         }
         let before = self.hasher.finalize();
-        let frames = self.frames;
+        let frames = self.place.frame;
         let frame = self.frame()?;
         match frame.kind {
             DATA => self.data(&frame.body),
@@ -193,7 +194,8 @@ impl<R: Read> StreamReader<R> {
     /// The next frame that this program knows (TR1, TR2).
     fn frame(&mut self) -> Result<Frame, StreamError> {
         loop {
-            let (frame, at) = (self.frames, self.at);
+            let (place, at) = (self.place, self.at);
+            let frame = place.frame;
             let mut header = [0; HEADER];
             self.fill(&mut header)?;
             let [m0, m1, m2, m3, k0, k1, f0, f1, l0, l1, l2, l3, c0, c1, c2, c3] = header;
@@ -212,12 +214,12 @@ impl<R: Read> StreamReader<R> {
             }
             self.at += len as u64;
             let crc = u32::from_le_bytes([c0, c1, c2, c3]);
-            if checksum(&header[..12], &body) != crc && !planted::is("checksum_not_compared") {
+            if checksum(place, &header[..12], &body) != crc && !planted::is("checksum_not_compared") {
                 return Err(StreamError::Damaged { frame, byte: at });
             }
             self.hasher.update(&header);
             self.hasher.update(&body);
-            self.frames += 1;
+            self.place.frame += 1;
             let is_known = (HEAD..=END).contains(&kind);
             match (is_known, flags) {
                 (true, 0) => return Ok(Frame { kind, body }),

@@ -1,6 +1,6 @@
 //! Streams that are whole, cut, changed, or made to do harm.
 //!
-//! Rules TR1, TR2 and TR3.
+//! Rules TR1, TR2, TR3 and TR4.
 
 use super::*;
 use crate::frame::{self, header};
@@ -96,6 +96,46 @@ fn a_stream_that_is_cut_has_no_end() {
     }
 }
 
+/// Where frames begin, and the end of the last one.
+fn starts(stream: &[u8]) -> Vec<usize> {
+    let mut starts = vec![0];
+    while let Some(at) = starts.last().copied().filter(|at| *at < stream.len()) {
+        let len = u32::from_le_bytes(stream[at + 8..at + 12].try_into().unwrap());
+        starts.push(at + frame::HEADER + len as usize);
+    }
+    starts
+}
+
+/// Each frame in each other place of its stream, and of another one: nothing of it is given out.
+fn displaced() {
+    let mine = stream(true);
+    let other = Head { stream: [9; 16], ..head() };
+    let mut writer = StreamWriter::begin(Vec::new(), &other, &volume(), true).unwrap();
+    (0..5).for_each(|at| writer.data(&[Range { start: BLOCKS - 10 + at, blocks: 1 }], &block(3)).unwrap());
+    let other = writer.end().unwrap();
+    let places = starts(&mine);
+    for (number, place) in places.iter().enumerate().take(places.len() - 1) {
+        for (from, is_mine) in [(&mine, true), (&other, false)] {
+            for (at, frame) in starts(from).windows(2).enumerate() {
+                let is_at_home = at == number && (is_mine || at == 0);
+                if is_at_home || number < 2 {
+                    continue;
+                }
+                let bytes = [&mine[..*place], &from[frame[0]..frame[1]]].concat();
+                let (mut reader, ..) = StreamReader::begin(&bytes[..]).unwrap();
+                (2..number).for_each(|_| drop(reader.next_event().unwrap()));
+                let read = reader.next_event();
+                assert!(matches!(read, Err(StreamError::Damaged { .. })), "{at} at {number}: {read:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_frame_counts_in_its_place_only() {
+    displaced();
+}
+
 fn flips() {
     let whole = stream(true);
     for at in 0..whole.len() {
@@ -112,8 +152,23 @@ fn a_flipped_bit_is_found() {
     flips();
 }
 
+/// The place of a frame of [`head`]'s stream.
+fn at(frame: u64) -> Place {
+    let stream = if frame == 0 { [0; 16] } else { head().stream };
+    Place { stream, frame }
+}
+
+/// The frame after [`begun`].
+fn third(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    sealed(at(2), kind, flags, body)
+}
+
+fn begun_with(volume: &[u8]) -> Vec<u8> {
+    [sealed(at(0), frame::HEAD, 0, &head().encode()), sealed(at(1), frame::VOLUME, 0, volume)].concat()
+}
+
 fn begun() -> Vec<u8> {
-    [sealed(frame::HEAD, 0, &head().encode()), sealed(frame::VOLUME, 0, &volume().encode())].concat()
+    begun_with(&volume().encode())
 }
 
 fn data(ranges: &[(u64, u32)], codec: u8, len: u32, bytes: &[u8]) -> Vec<u8> {
@@ -126,7 +181,7 @@ fn data(ranges: &[(u64, u32)], codec: u8, len: u32, bytes: &[u8]) -> Vec<u8> {
         body.extend(blocks.to_le_bytes());
     }
     body.extend(bytes);
-    sealed(frame::DATA, 0, &body)
+    third(frame::DATA, 0, &body)
 }
 
 /// Frames of somebody who can make checksums.
@@ -148,16 +203,16 @@ fn nonsense() {
         ("too short when it is decompressed", data(&[(0, 1)], 1, 4096, &zip(&[0; 100]))),
         ("not compressed", data(&[(0, 1)], 1, 4096, &one)),
         ("another codec", data(&[(0, 1)], 2, 4096, &one)),
-        ("zeros beyond the end", sealed(frame::ZERO, 0, &[0, BLOCKS, 1].map(u64::to_le_bytes).concat())),
-        ("zeros beyond all numbers", sealed(frame::ZERO, 0, &[0, 9, u64::MAX].map(u64::to_le_bytes).concat())),
-        ("short", sealed(frame::ZERO, 0, &[0; 23])),
-        ("long", sealed(frame::ZERO, 0, &[0; 25])),
-        ("a mark with another hash", sealed(frame::MARK, 0, &[0; 48])),
-        ("an end with another hash", sealed(frame::END, 0, &[0; 56])),
-        ("a second head", sealed(frame::HEAD, 0, &head().encode())),
-        ("a second volume", sealed(frame::VOLUME, 0, &volume().encode())),
-        ("another kind", sealed(77, 0, &[])),
-        ("a flag", sealed(frame::ZERO, 1, &[0; 24])),
+        ("zeros beyond the end", third(frame::ZERO, 0, &[0, BLOCKS, 1].map(u64::to_le_bytes).concat())),
+        ("zeros beyond all numbers", third(frame::ZERO, 0, &[0, 9, u64::MAX].map(u64::to_le_bytes).concat())),
+        ("short", third(frame::ZERO, 0, &[0; 23])),
+        ("long", third(frame::ZERO, 0, &[0; 25])),
+        ("a mark with another hash", third(frame::MARK, 0, &[0; 48])),
+        ("an end with another hash", third(frame::END, 0, &[0; 56])),
+        ("a second head", third(frame::HEAD, 0, &head().encode())),
+        ("a second volume", third(frame::VOLUME, 0, &volume().encode())),
+        ("another kind", third(77, 0, &[])),
+        ("a flag", third(frame::ZERO, 1, &[0; 24])),
     ];
     for (what, frame) in frames {
         let bytes = [begun(), frame].concat();
@@ -177,17 +232,22 @@ fn nonsense_is_refused() {
 fn frames_that_may_be_passed_over_are() {
     let whole = stream(false);
     let at = begun().len();
-    // The hash is over all frames.
-    let more = [&whole[..at], &sealed(77, frame::OPTIONAL, b"what?")[..], &whole[at..]].concat();
+    let optional = third(77, frame::OPTIONAL, b"what?");
+    let (kind, body) = (u16::from_le_bytes([whole[at + 4], whole[at + 5]]), &whole[at + frame::HEADER..]);
+    let len = u32::from_le_bytes(whole[at + 8..at + 12].try_into().unwrap()) as usize;
+    let more = [&whole[..at], &optional[..], &sealed(self::at(3), kind, 0, &body[..len])].concat();
     let (mut reader, ..) = StreamReader::begin(&more[..]).unwrap();
     assert!(matches!(reader.next_event(), Ok(Event::Data { .. })));
+    assert_eq!(reader.frames(), 4);
+    // The hash is over all frames.
+    let more = [begun(), optional, sealed(self::at(3), frame::MARK, 0, &whole[whole.len() - 48..])].concat();
     assert!(matches!(read(&more), Err(StreamError::OtherFrames)));
 }
 
 #[test]
 fn a_length_takes_no_memory() {
     let mut huge = begun();
-    let mut frame = header(frame::DATA, 0, &[]);
+    let mut frame = header(at(2), frame::DATA, 0, &[]);
     frame[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     huge.extend(frame);
     let (mut reader, ..) = StreamReader::begin(&huge[..]).unwrap();
@@ -201,27 +261,29 @@ fn beginnings_are_told_apart() {
     assert_eq!(begin(b"<html>some page</html>"), "it is no stream of \"rowen send\"");
     let mut newer = head().encode();
     newer[0] = 2;
-    assert!(begin(&sealed(frame::HEAD, 0, &newer)).contains("it has version 2, and this program reads version 1"));
+    assert!(
+        begin(&sealed(at(0), frame::HEAD, 0, &newer)).contains("it has version 2, and this program reads version 1")
+    );
     let mut more = head().encode();
     more[2] = 3;
-    assert!(begin(&sealed(frame::HEAD, 0, &more)).contains("it has 3 volumes"));
+    assert!(begin(&sealed(at(0), frame::HEAD, 0, &more)).contains("it has 3 volumes"));
     let mut featured = head().encode();
     featured[8] = 4;
-    assert!(begin(&sealed(frame::HEAD, 0, &featured)).contains("features 0x4"));
+    assert!(begin(&sealed(at(0), frame::HEAD, 0, &featured)).contains("features 0x4"));
     let odd = Head { group_name: "vg\u{1b}[2J".into(), ..head() };
-    assert!(begin(&sealed(frame::HEAD, 0, &odd.encode())).contains("signs that are no letters"));
-    for (at, byte) in [(4, 1), (16, 2), (17, 2), (8, 255)] {
+    assert!(begin(&sealed(at(0), frame::HEAD, 0, &odd.encode())).contains("signs that are no letters"));
+    for (place, byte) in [(4, 1), (16, 2), (17, 2), (8, 255)] {
         let mut strange = volume().encode();
-        strange[at] = byte;
-        strange[15] = if at == 8 { 255 } else { 0 };
-        let bytes = [sealed(frame::HEAD, 0, &head().encode()), sealed(frame::VOLUME, 0, &strange)].concat();
-        assert!(begin(&bytes).contains("makes no sense"), "{at}");
+        strange[place] = byte;
+        strange[15] = if place == 8 { 255 } else { 0 };
+        assert!(begin(&begun_with(&strange)).contains("makes no sense"), "{place}");
     }
 }
 
 #[test]
 fn planted_bugs_are_found() {
     must_be_found("checksum_not_compared", flips);
+    must_be_found("frames_without_place", displaced);
     must_be_found("hash_not_compared", nonsense);
     must_be_found("ranges_not_compared", nonsense);
 }

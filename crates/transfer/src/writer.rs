@@ -3,7 +3,7 @@
 use crate::BLOCK;
 use crate::bytes::Out;
 use crate::frame::{
-    DATA, END, HEAD, Head, MARK, MAX_DATA, MAX_RANGES, PLAIN, Range, VOLUME, Volume, ZERO, ZSTD, header,
+    DATA, END, HEAD, Head, MARK, MAX_DATA, MAX_RANGES, PLAIN, Place, Range, VOLUME, Volume, ZERO, ZSTD, header,
 };
 use std::io::{self, Write};
 
@@ -17,7 +17,8 @@ pub struct StreamWriter<W: Write> {
     to: W,
     hasher: blake3::Hasher,
     compressor: Option<zstd::bulk::Compressor<'static>>,
-    frames: u64,
+    /// Where the next frame is.
+    place: Place,
     data_blocks: u64,
     zero_blocks: u64,
     since_mark: u64,
@@ -30,12 +31,13 @@ impl<W: Write> StreamWriter<W> {
             to,
             hasher: blake3::Hasher::new(),
             compressor: compress.then(|| zstd::bulk::Compressor::new(LEVEL)).transpose()?,
-            frames: 0,
+            place: Place::default(),
             data_blocks: 0,
             zero_blocks: 0,
             since_mark: 0,
         };
         writer.frame(HEAD, &head.encode())?;
+        writer.place.stream = head.stream;
         writer.frame(VOLUME, &volume.encode())?;
         Ok(writer)
     }
@@ -97,7 +99,7 @@ impl<W: Write> StreamWriter<W> {
         let mut out = Out::default();
         out.u64(self.data_blocks);
         out.u64(self.zero_blocks);
-        out.u64(self.frames);
+        out.u64(self.place.frame);
         out.bytes(self.hasher.finalize().as_bytes());
         self.frame(END, &out.0)?;
         self.to.flush()?;
@@ -105,12 +107,12 @@ impl<W: Write> StreamWriter<W> {
     }
 
     fn frame(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
-        let header = header(kind, 0, body);
+        let header = header(self.place, kind, 0, body);
         self.to.write_all(&header)?;
         self.to.write_all(body)?;
         self.hasher.update(&header);
         self.hasher.update(body);
-        self.frames += 1;
+        self.place.frame += 1;
         Ok(())
     }
 }

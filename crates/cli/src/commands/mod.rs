@@ -18,6 +18,7 @@ pub mod lvcreate;
 pub mod lvremove;
 pub mod lvrename;
 pub mod lvresize;
+pub mod meter;
 pub mod metrics;
 pub mod own;
 pub mod places;

@@ -1,6 +1,6 @@
 //! Reads a stream that `rowen send` wrote, and makes a volume of it, or brings a volume to the state that was sent.
 
-use super::send::Meter;
+use crate::commands::meter::Meter;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -102,6 +102,7 @@ fn wanted(session: &mut Session<'_>, args: &Args, target: &str, head: &Head, vol
         point: Uuid(volume.point),
         blocks: volume.blocks,
         sector: volume.sector,
+        changed: volume.changed,
         thick: volume.thick && !args.has(Opt::ReceiveThin),
         base: volume.base.as_ref().map(|base| Base { point: Uuid(base.point), name: base.name.clone() }),
         uuid: session.backend.fresh_uuid(),

@@ -1,5 +1,6 @@
 //! Writes a snapshot, or what changed between two, as a stream that `rowen receive` reads anywhere.
 
+use crate::commands::meter::Meter;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -12,7 +13,6 @@ use rowen_control::protocol::{
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_transfer::{Base, Head, MAX_DATA, MAX_RANGES, Range, StreamWriter, Volume};
 use std::io;
-use std::time::Instant;
 
 /// Blocks of a frame, at most.
 const FRAME_BLOCKS: u64 = MAX_DATA as u64 / BLOCK_SIZE;
@@ -21,34 +21,6 @@ const FRAME_BLOCKS: u64 = MAX_DATA as u64 / BLOCK_SIZE;
 struct Point {
     name: String,
     point: Uuid,
-}
-
-/// How far something is, and when it will be done.
-pub struct Meter {
-    begun: Instant,
-    what: String,
-    total: u64,
-}
-
-impl Meter {
-    pub fn new(what: String, total: u64) -> Meter {
-        Meter { begun: Instant::now(), what, total }
-    }
-
-    pub fn show(&self, session: &mut Session<'_>, done: u64) {
-        let passed = self.begun.elapsed().as_secs();
-        let left = self.total.saturating_sub(done);
-        let what = match passed.checked_mul(left).and_then(|seconds| seconds.checked_div(done)) {
-            Some(seconds) if passed > 0 && self.total > 0 => format!("{}, {seconds} s left", self.what),
-            _ => self.what.clone(),
-        };
-        let mib = |blocks: u64| (blocks * BLOCK_SIZE) >> 20;
-        if self.total > 0 {
-            session.console.progress(done.min(self.total), self.total, &what);
-        } else {
-            session.console.progress(mib(done), 0, &format!("{what}, MiB"));
-        }
-    }
 }
 
 /// A stream that is being written: frames of ranges, read some at a time.
@@ -260,13 +232,12 @@ impl Sending {
     /// The end is written when it is certain that all pages and bytes were of the two points.
     fn end(mut self, session: &mut Session<'_>, old: Option<&Point>, last: DiffPage) -> Result {
         self.read_waiting(session)?;
-        if let Some(old) = old {
-            read(session, &self.group, old, Vec::new())?;
-            // The heads are those of the first page: the base was at its point all the time.
-            let place = DiffPlace { old: last.old, new: last.new, block: u64::MAX };
-            ask(session, &self.group, (Some(old), &self.new), Some(place))?;
+        for point in old.into_iter().chain([&self.new]) {
+            read(session, &self.group, point, Vec::new())?;
         }
-        read(session, &self.group, &self.new, Vec::new())?;
+        // A head that is another one after it was reverted: these are those of the first page, so both were at their points all the time.
+        let place = DiffPlace { old: last.old, new: last.new, block: u64::MAX };
+        ask(session, &self.group, (old, &self.new), Some(place))?;
         let rest = self.writer.end().map_err(lost)?;
         session.console.put(&rest).and_then(|()| session.console.finish()).map_err(lost)
     }

@@ -178,12 +178,12 @@ impl AttributeChange {
     }
 }
 
-/// Identifiers as 32 hexadecimal digits, and as 16 bytes in the compact form.
-/// An identifier that may be missing.
+/// An identifier that stands in an option or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HexUuid(#[serde(with = "hex")] pub rowen_engine::units::Uuid);
 
+/// Identifiers as 32 hexadecimal digits, and as 16 bytes in the compact form.
 pub(super) mod hex {
     use rowen_engine::units::Uuid;
     use serde::{Deserialize, Deserializer, Serializer};

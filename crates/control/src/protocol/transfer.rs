@@ -27,6 +27,8 @@ pub struct Receive {
     pub point: Uuid,
     pub blocks: u64,
     pub sector: u32,
+    /// Blocks with data that come, if that is known.
+    pub changed: Option<u64>,
     /// A new volume takes its space when it is made.
     pub thick: bool,
     /// What the stream's changes are changes of; none: it has everything.

@@ -1,14 +1,11 @@
 //! The names of volumes that are being received.
 
-use rowen_engine::group::{Group, VolumeInfo};
+use rowen_engine::group::{Group, VolumeInfo, is_being_received};
 use rowen_engine::planted;
-
-/// Begins the name of a volume that is being received. No volume that anybody makes can have such a name.
-pub const HIDDEN: &str = "receiving:";
 
 /// Whether the volume is one that is being received: no request can name it, and no report has it.
 pub fn is_hidden(name: &str) -> bool {
-    name.starts_with(HIDDEN) && !planted::is("unfinished_is_shown")
+    is_being_received(name) && !planted::is("unfinished_is_shown")
 }
 
 /// All volumes but those that are being received.

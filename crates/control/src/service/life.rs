@@ -15,6 +15,14 @@ impl Service {
     pub fn destroy(&self, force: bool) -> Result<Outcome> {
         let volumes = self.group.volumes();
         if !volumes.is_empty() {
+            if !force && self.shown_volumes().is_empty() {
+                let group = &self.name;
+                let message = format!(
+                    "Volume group \"{group}\" still has what is being received: \"rowen receive --status {group}\" shows it, \
+                     \"rowen receive --abort {group}/LV\" gives it up."
+                );
+                return Err(Failure::new(ErrorKind::InUse, message));
+            }
             if !force {
                 let message =
                     format!("Volume group \"{}\" still contains {} logical volume(s)", self.name, volumes.len());

@@ -46,7 +46,7 @@ impl Service {
     pub(super) fn remove_missing(&self) -> Result<Outcome> {
         let Some(at) = self.group.out().iter().next() else { return Ok(Outcome::Ok) };
         let index = PvIndex(u16::try_from(at).unwrap_or(u16::MAX));
-        let mut partial: Vec<String> = self.partial(&self.group.volumes())?.into_iter().collect();
+        let mut partial: Vec<String> = self.partial(&self.shown_volumes())?.into_iter().collect();
         partial.sort();
         if !partial.is_empty() {
             let warnings =
@@ -58,6 +58,7 @@ impl Service {
             );
             return Err(Failure::new(ErrorKind::InUse, message));
         }
+        self.give_up_partial()?;
         let uuid = self.group.info().pvs[at].uuid;
         let group = self.group.clone();
         let vacated = self.run(async move { group.vacate_pv(index).await });

@@ -11,18 +11,22 @@
 //!   first write, and again when the contents become visible.
 //! * RX3 What is read to be sent is a point's: the volume is at it after the read.
 //! * RX4 A place from which a stream goes on is durable after all that comes before it in the stream.
+//! * RX5 What becomes visible is what one stream says: another stream of the same contents begins anew, and nothing that is on its way
+//!   into a receive when that becomes visible arrives later.
 
 use super::failure::{Failure, Result};
-use super::hidden::{HIDDEN, is_hidden, shown_volumes};
+use super::hidden::{is_hidden, shown_volumes};
 use super::state::{Service, is_pool};
 use crate::protocol::{
     BlockRange, Bytes, ErrorKind, HexUuid, MOST_BLOCKS, Outcome, Part, Receive, Receiving, Unfinished,
 };
 use crate::uuids::lvm_text;
+use parking_lot::RwLockWriteGuard;
 use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
 use rowen_engine::group::{
-    Attributes, FullPolicy, NewSnapshot, NewVolume, Publish, PublishTo, Volume, VolumeInfo, VolumeKind, point_seed,
+    Attributes, FullPolicy, NewSnapshot, NewVolume, Publish, PublishTo, RECEIVING, Volume, VolumeInfo, VolumeKind,
+    VolumeState, is_being_received, point_seed,
 };
 use rowen_engine::planted;
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
@@ -30,7 +34,10 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
+/// How long a command that ends a receive waits for what is being written.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 10_000 });
 /// Bytes of one read or write of a volume.
 const STEP: u64 = 1 << 20;
 
@@ -130,13 +137,20 @@ impl Service {
             return Ok(Outcome::Receiving(Receiving::IsHere { snapshot }));
         }
         if let Some((hidden, kept)) = self.unfinished(&wanted.target) {
-            return self.go_on(wanted, &hidden, &kept);
+            self.refuse_other_contents(wanted, &kept)?;
+            if self.goes_on(wanted, &hidden, &kept) {
+                self.resize_hidden(hidden.id, wanted)?;
+                return Ok(Outcome::Receiving(Receiving::From { frames: kept.frames }));
+            }
+            let _nobody_writes = self.nobody_writes()?;
+            self.remove_volumes(std::slice::from_ref(&hidden))?;
         }
         if self.group.find(&wanted.snapshot).is_some() {
             return Err(self.failure(&Error::Exists(wanted.snapshot.clone()), &wanted.snapshot));
         }
         self.refuse_identifier(wanted)?;
         self.refuse_more_volumes(2)?;
+        self.refuse_without_room(wanted)?;
         let id = match &wanted.base {
             None => self.begin_whole(wanted)?,
             Some(_) => self.begin_on_base(wanted)?,
@@ -159,34 +173,40 @@ impl Service {
     }
 
     fn all_unfinished(&self) -> Vec<(VolumeInfo, Kept)> {
-        let hidden = self.group.volumes_where(|volume| volume.name.starts_with(HIDDEN));
+        let hidden = self.group.volumes_where(|volume| is_being_received(&volume.name));
         hidden.into_iter().filter_map(|volume| Kept::of(&volume.attributes.tags).map(|kept| (volume, kept))).collect()
     }
 
-    fn go_on(&self, wanted: &Receive, hidden: &VolumeInfo, kept: &Kept) -> Result<Outcome> {
+    fn refuse_other_contents(&self, wanted: &Receive, kept: &Kept) -> Result<()> {
         let base = wanted.base.as_ref().map(|base| base.point);
         let is_same = kept.point == wanted.point
             && kept.base.as_ref().map(|(point, _)| *point) == base
             && kept.snapshot == wanted.snapshot
             && kept.blocks == wanted.blocks;
-        if !is_same {
-            let (group, target) = (&self.name, &wanted.target);
-            let message = format!(
-                "Another stream is being received into {group}/{target}: for its snapshot {}. Give that stream again, and it goes on; \
-                 \"rowen receive --abort {group}/{target}\" gives it up.",
-                kept.snapshot
-            );
-            return Err(Failure::new(ErrorKind::InUse, message));
+        if is_same {
+            return Ok(());
         }
-        self.resize_hidden(hidden.id, wanted)?;
-        if kept.stream == wanted.stream {
-            return Ok(Outcome::Receiving(Receiving::From { frames: kept.frames }));
-        }
-        // The same contents in other frames: what is here already is written once more.
-        let kept = Kept { stream: wanted.stream, frames: 0, ..kept.clone() };
-        let attributes = Attributes { tags: kept.tags(), ..hidden.attributes.clone() };
-        self.set_attributes(hidden.id, &wanted.target, attributes)?;
-        Ok(Outcome::Receiving(Receiving::From { frames: 0 }))
+        let (group, target) = (&self.name, &wanted.target);
+        let message = format!(
+            "Another stream is being received into {group}/{target}: for its snapshot {}. Give that stream again, and it goes on; \
+             \"rowen receive --abort {group}/{target}\" gives it up.",
+            kept.snapshot
+        );
+        Err(Failure::new(ErrorKind::InUse, message))
+    }
+
+    /// Whether what is here of it is of this stream (RX5), and was not given up for lack of room.
+    fn goes_on(&self, wanted: &Receive, hidden: &VolumeInfo, kept: &Kept) -> bool {
+        let is_same = kept.stream == wanted.stream || planted::is("another_stream_goes_on");
+        is_same && hidden.state == VolumeState::Ok
+    }
+
+    /// Until it is dropped, nothing that was received is written. What is on its way arrives before.
+    fn nobody_writes(&self) -> Result<RwLockWriteGuard<'_, ()>> {
+        self.receiving.try_write_for(PATIENCE).ok_or_else(|| {
+            let message = "Something is being written that was received, and the disks take long: try again.";
+            Failure::new(ErrorKind::InUse, message)
+        })
     }
 
     /// The snapshot's identifier would be there twice.
@@ -285,7 +305,8 @@ impl Service {
         if self.told(self.group.point_of(target.id), name)? == Some(base.point) || planted::is("any_base") {
             return Ok(());
         }
-        let snapshots = self.group.snapshots_of(target.id);
+        let mut snapshots = self.group.snapshots_of(target.id);
+        snapshots.retain(|volume| !is_hidden(&volume.name));
         if let Some(snapshot) = snapshots.iter().find(|volume| volume.point == Some(base.point)) {
             let told = format!(
                 "Logical volume {group}/{name} was written to since its snapshot {}, from which the stream goes on. Receiving takes nothing \
@@ -294,7 +315,7 @@ impl Service {
             );
             return refuse(ErrorKind::Changed, told);
         }
-        let newest = snapshots.iter().rfind(|volume| volume.point.is_some() && !is_hidden(&volume.name));
+        let newest = snapshots.iter().rfind(|volume| volume.point.is_some());
         let has = match newest {
             Some(snapshot) => format!(
                 "The newest snapshot of {group}/{name} is {}: if the sender has that, \"rowen send -i {} ...\" fits.",
@@ -325,14 +346,27 @@ impl Service {
 
     /// The volume of a receive under way.
     fn hidden(&self, target: &str, stream: Uuid) -> Result<(VolumeInfo, Kept)> {
-        self.unfinished(target).filter(|(_, kept)| kept.stream == stream).ok_or_else(|| {
-            let message = format!("This stream is not being received into {}/{target} any more.", self.name);
-            Failure::new(ErrorKind::Changed, message)
-        })
+        let found = self.unfinished(target).filter(|(_, kept)| kept.stream == stream);
+        let group = &self.name;
+        match found {
+            Some((hidden, _)) if hidden.state == VolumeState::Invalid => {
+                let message = format!(
+                    "Volume group \"{group}\" was full: what was received for {target} was given up, so that other volumes have the space. \
+                     Make room, and give the stream again."
+                );
+                Err(Failure::new(ErrorKind::NoSpace, message))
+            }
+            Some(found) => Ok(found),
+            None => {
+                let message = format!("This stream is not being received into {group}/{target} any more.");
+                Err(Failure::new(ErrorKind::Changed, message))
+            }
+        }
     }
 
     /// Writes parts of what is received.
     pub fn receive_parts(&self, target: &str, stream: Uuid, parts: &[Part]) -> Result<Outcome> {
+        let _writes = self.receiving.read();
         let (hidden, _) = self.hidden(target, stream)?;
         let volume = self.told(self.group.volume(hidden.id), target)?;
         for part in parts {
@@ -354,13 +388,38 @@ impl Service {
                     )
                 }
             };
-            self.told(done, target)?;
+            done.map_err(|error| self.not_written(&error, target))?;
         }
         Ok(Outcome::Ok)
     }
 
+    /// Why what came was not written. What is here stays until others need the space (PT5).
+    fn not_written(&self, error: &Error, target: &str) -> Failure {
+        let mut failure = self.failure(error, target);
+        if failure.kind == ErrorKind::NoSpace {
+            let group = &self.name;
+            let more = format!(
+                "\nWhat came of the stream is kept until other volumes need its space. Make room, and give the stream again; \
+                 \"rowen receive --abort {group}/{target}\" gives it up at once."
+            );
+            failure.message.push_str(&more);
+        }
+        failure
+    }
+
+    /// Refuses what certainly does not fit (PT5). A thick volume takes its space when it is made.
+    fn refuse_without_room(&self, wanted: &Receive) -> Result<()> {
+        let info = self.group.info();
+        let free = info.available_blocks + info.reclaim_left;
+        match wanted.changed {
+            Some(needed) if needed > free => Err(self.failure(&Error::NoSpace { needed, free }, &wanted.target)),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes all that was received durable, and then how far that is (RX4).
     pub fn receive_mark(&self, target: &str, stream: Uuid, frames: u64) -> Result<Outcome> {
+        let _writes = self.receiving.read();
         let (hidden, kept) = self.hidden(target, stream)?;
         let volume = self.told(self.group.volume(hidden.id), target)?;
         let flushed = self.run(async move { volume.flush().await });
@@ -373,6 +432,7 @@ impl Service {
 
     /// Makes what was received visible (RX1, RX2).
     pub fn publish(&self, target: &str, stream: Uuid) -> Result<Outcome> {
+        let _nobody_writes = (!planted::is("published_beside_writes")).then(|| self.nobody_writes()).transpose()?;
         let (hidden, kept) = self.hidden(target, stream)?;
         let attributes = Attributes { created: hidden.attributes.created, ..Attributes::default() };
         let publish = |to| Publish {
@@ -422,12 +482,32 @@ impl Service {
         })
     }
 
+    /// What is told when a receive was given up for lack of room; none: the volume is not being received.
+    pub(super) fn gave_way(&self, volume: &VolumeInfo) -> Option<String> {
+        let kept = Kept::of(&volume.attributes.tags).filter(|_| is_being_received(&volume.name))?;
+        let (group, target) = (&self.name, kept.target);
+        Some(format!("Volume group \"{group}\" is full: what was received for {group}/{target} was given up."))
+    }
+
+    /// Removes what is received and has lost blocks with a physical volume: nothing can come of it.
+    pub(super) fn give_up_partial(&self) -> Result<()> {
+        let mut hidden = self.group.volumes_where(|volume| is_being_received(&volume.name));
+        let partial = self.partial(&hidden)?;
+        hidden.retain(|volume| partial.contains(&volume.name));
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let _nobody_writes = self.nobody_writes()?;
+        self.remove_volumes(&hidden)
+    }
+
     /// Gives a receive up.
     pub fn abort_receive(&self, target: &str) -> Result<Outcome> {
         let Some((hidden, _)) = self.unfinished(target) else {
             let message = format!("Nothing is being received into {}/{target}.", self.name);
             return Err(Failure::new(ErrorKind::NotFound, message));
         };
+        let _nobody_writes = self.nobody_writes()?;
         self.remove_volumes(std::slice::from_ref(&hidden))?;
         Ok(Outcome::Ok)
     }
@@ -453,7 +533,7 @@ impl Service {
 }
 
 fn hidden_name(wanted: &Receive) -> String {
-    format!("{HIDDEN}{}", wanted.uuid)
+    format!("{RECEIVING}{}", wanted.uuid)
 }
 
 /// How many blocks these are together. A request has so many at most.

@@ -1,6 +1,6 @@
 //! Receiving, through kills and power cuts; and reads of points.
 //!
-//! Rules RX1, RX2, RX3 and RX4.
+//! Rules RX1, RX2, RX3, RX4 and RX5.
 
 use super::super::memory::{Cut, Memory};
 use crate::protocol::*;
@@ -32,8 +32,8 @@ fn refusal(world: &Memory, request: Request) -> (ErrorKind, String) {
     }
 }
 
-fn volume(name: &str, byte: u8) -> Request {
-    let spec = VolumeSpec {
+fn spec(name: &str, byte: u8) -> VolumeSpec {
+    VolumeSpec {
         name: name.into(),
         uuid: Uuid([byte; 16]),
         kind: VolumeKind::Thick,
@@ -42,8 +42,11 @@ fn volume(name: &str, byte: u8) -> Request {
         chunk_blocks: 1,
         full: FullPolicy::Fail,
         attributes: Attributes::default(),
-    };
-    Request::CreateVolume { spec, activate: false, on: Vec::new() }
+    }
+}
+
+fn volume(name: &str, byte: u8) -> Request {
+    Request::CreateVolume { spec: spec(name, byte), activate: false, on: Vec::new() }
 }
 
 fn snapshot(origin: &str, name: &str, byte: u8) -> Request {
@@ -103,6 +106,7 @@ fn wanted(world: &Memory, base: bool) -> Receive {
         point: POINT,
         blocks: BLOCKS + 8,
         sector: 512,
+        changed: None,
         thick: true,
         base,
         uuid: Uuid([9; 16]),
@@ -272,6 +276,81 @@ fn requests_that_make_no_sense_change_nothing() {
     assert!(seen(&world) == before);
 }
 
+/// What came of another stream, which its sender never ended, is in no volume.
+fn another_stream() {
+    let world = world();
+    let wanted = wanted(&world, true);
+    let other = Receive { stream: Uuid([0x53; 16]), uuid: Uuid([0x54; 16]), ..wanted.clone() };
+    done(&world, Request::Receive(other.clone()));
+    let range = BlockRange { start_block: 3, blocks: 1 };
+    let parts = vec![Part::Data { ranges: vec![range], bytes: Bytes(vec![9; BLOCK_SIZE as usize]) }];
+    let of_other = Request::ReceiveParts { target: "db".into(), stream: other.stream, parts };
+    done(&world, of_other.clone());
+    assert_eq!(done(&world, Request::Receive(wanted.clone())), Outcome::Receiving(Receiving::From { frames: 0 }));
+    assert_eq!(refusal(&world, of_other).0, ErrorKind::Changed);
+    all(&world, &wanted).unwrap();
+    assert_eq!(contents(&world, "db"), received(true));
+}
+
+#[test]
+fn another_stream_begins_anew() {
+    another_stream();
+}
+
+/// A part that another client is writing does not come after the contents are visible.
+fn still_writing() {
+    let world = world();
+    let wanted = wanted(&world, true);
+    done(&world, Request::Receive(wanted.clone()));
+    done(&world, parts("db", BLOCKS, 5));
+    let before = seen(&world);
+    let writes = world.service.receiving.read();
+    let (kind, message) = refusal(&world, Request::Publish { target: "db".into(), stream: STREAM });
+    assert!(kind == ErrorKind::InUse && message.contains("the disks take long"), "{message}");
+    assert_eq!(refusal(&world, Request::AbortReceive { target: "db".into() }).0, ErrorKind::InUse);
+    assert!(seen(&world) == before);
+    drop(writes);
+    all(&world, &wanted).unwrap();
+}
+
+#[test]
+fn nothing_is_written_while_it_becomes_visible() {
+    still_writing();
+}
+
+#[test]
+fn a_receive_that_gave_way_begins_anew() {
+    let world = world();
+    let wanted = Receive { thick: false, blocks: 1 << 12, ..wanted(&world, false) };
+    done(&world, Request::Receive(wanted.clone()));
+    done(&world, parts("new", BLOCKS, 5));
+    assert_eq!(refusal(&world, Request::Destroy { force: false }).0, ErrorKind::InUse);
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: 1 << 18, ..spec("other", 3) };
+    done(&world, Request::CreateVolume { spec, activate: false, on: Vec::new() });
+    let other = world.service.group.volume(world.service.group.find("other").unwrap()).unwrap();
+    let full = world.service.run(async move {
+        let buf = Arc::new(PageBuf::zeroed(1 << 20));
+        for at in 0..1 << 10 {
+            if other.write(at << 20, 1 << 20, buf.clone()).await.is_err() {
+                return at;
+            }
+        }
+        panic!("it is never full")
+    });
+    assert!(full > 50, "{full}");
+    let (kind, message) = refusal(&world, parts("new", BLOCKS, 5));
+    assert!(kind == ErrorKind::NoSpace && message.contains("was given up"), "{message}");
+    let Outcome::Status(status) = done(&world, Request::Status) else { panic!("no status") };
+    assert!(status.invalid_snapshots.is_empty() && status.volumes == 3, "{status:?}");
+    // It certainly does not fit.
+    let known = Receive { changed: Some(1 << 18), ..wanted.clone() };
+    assert_eq!(refusal(&world, Request::Receive(known)).0, ErrorKind::NoSpace);
+    done(&world, Request::Remove { names: vec!["other".into()] });
+    assert_eq!(done(&world, Request::Receive(wanted.clone())), Outcome::Receiving(Receiving::From { frames: 0 }));
+    all(&world, &wanted).unwrap();
+    assert_eq!(contents(&world, "new")[BLOCKS as usize], 5);
+}
+
 #[test]
 fn a_full_group_refuses_a_stream_and_is_as_it_was() {
     let world = world();
@@ -286,5 +365,7 @@ fn a_full_group_refuses_a_stream_and_is_as_it_was() {
 fn planted_bugs_are_found() {
     must_be_found("sent_while_written", written_while_sent);
     must_be_found("mark_early", || ended_everywhere(true));
+    must_be_found("another_stream_goes_on", another_stream);
+    must_be_found("published_beside_writes", still_writing);
     must_be_found("unfinished_is_shown", || ended_everywhere(true));
 }

@@ -18,7 +18,7 @@ use crate::lists::Lists;
 use crate::names;
 use crate::protocol::ErrorKind;
 use crate::settings::Settings;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Attributes, Group, VolumeInfo};
@@ -32,6 +32,8 @@ pub struct Service {
     pub name: String,
     pub group: Arc<Group>,
     pub change: Mutex<()>,
+    /// Whoever writes what is received reads this; who ends a receive writes it (RX5).
+    pub receiving: RwLock<()>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
     /// Volumes whose writes wait for room.
@@ -65,6 +67,7 @@ impl Service {
             name: name.to_owned(),
             group,
             change: Mutex::new(()),
+            receiving: RwLock::new(()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
             held: Held::default(),

@@ -1,10 +1,11 @@
 //! What the server knows of how its group is. Takes no lock that a change holds while it waits.
 
+use super::hidden::is_hidden;
 use super::state::Service;
 use super::warnings::{Warning, needs_free_space};
 use crate::protocol::{CheckedNodes, Filling, HeldVolume, PoolFill, Rehoming, StatusReport};
 use rowen_engine::error::Error;
-use rowen_engine::group::{CheckProgress, RehomeProgress, VolumeInfo, VolumeState};
+use rowen_engine::group::{CheckProgress, RehomeProgress, VolumeInfo, VolumeMeta, VolumeState};
 
 fn filling(warning: Warning, pools: &[VolumeInfo]) -> Filling {
     let Warning { volume, percent, .. } = warning;
@@ -36,7 +37,9 @@ impl Service {
         let at_risk = self.group.any_volume(needs_free_space);
         let pools = self.group.pools();
         let full = self.warnings.levels(&info, at_risk, &pools, &self.group.reserved());
-        let invalid = self.group.volumes_where(|volume| volume.state == VolumeState::Invalid);
+        let being_received = self.group.volumes_where(|volume| is_hidden(&volume.name));
+        let is_dropped = |volume: &VolumeMeta| volume.state == VolumeState::Invalid && !is_hidden(&volume.name);
+        let invalid = self.group.volumes_where(is_dropped);
         let merging = self.group.volumes_where(|volume| volume.attributes.merging && volume.origin.is_some());
         StatusReport {
             open_seconds: now.as_secs(),
@@ -44,7 +47,7 @@ impl Service {
             held: held.into_iter().map(|(name, time)| HeldVolume { name, seconds: time.as_secs() }).collect(),
             timed_out: self.group.timed_out(),
             pvs: self.pv_statuses(&info),
-            volumes: self.group.volume_count() as u64,
+            volumes: (self.group.volume_count() - being_received.len()) as u64,
             active_volumes: self.world.devices.active().len() as u64,
             blocks: info.blocks,
             available_blocks: info.available_blocks,

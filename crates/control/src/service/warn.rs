@@ -82,6 +82,10 @@ impl Service {
         let count = self.group.stats().volumes_invalidated;
         for id in self.warnings.dropped(count, || self.invalid_snapshots()) {
             if let Ok(volume) = self.group.volume_info(id) {
+                if let Some(message) = self.gave_way(&volume) {
+                    self.world.notes.event(What::SnapshotDropped, None, &message);
+                    continue;
+                }
                 let message = self.failure(&Error::InvalidSnapshot, &volume.name).message;
                 self.world.notes.event(What::SnapshotDropped, Some(About::Volume(&volume.name)), &message);
             }

@@ -12,6 +12,9 @@
 //!   all of them count or none.
 //! * PT4 A target gets received contents only while it has those of the point that they grew from. A target that was written to,
 //!   reverted or resized is refused: nothing is rolled back.
+//! * PT5 What is being received is not whole, and others are: it takes the space that is left and no more. When a write of another volume
+//!   finds no room, what is being received is given up before any snapshot is, and before the write waits or fails. A thick target whose
+//!   new contents leave more to be reserved gets them only if there is room for that.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -19,7 +22,9 @@ use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
 use super::ops::{Trouble, check_name};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, SnapshotPart};
-use crate::model::{Attributes, Tree, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
+use crate::model::{
+    Attributes, RECEIVING, Tree, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState, is_being_received,
+};
 use crate::planted;
 use crate::units::{Seq, TreeId, Uuid, VolumeId};
 use crate::volume::Volume;
@@ -99,6 +104,14 @@ impl Catalog {
 }
 
 impl Group {
+    /// A volume that is being received, and has not been given up (PT5).
+    pub(super) fn received_to_drop(&self) -> Option<VolumeId> {
+        let catalog = self.catalog.read();
+        let named = catalog.names.range(RECEIVING.to_owned()..).take_while(|(name, _)| is_being_received(name));
+        let mut alive = named.filter(|(_, id)| catalog.volumes.get(id).is_some_and(|v| !v.state.lock().invalid()));
+        alive.next().map(|(_, id)| *id)
+    }
+
     /// The identity of the point that a volume is at: none, if it was written to since, or nobody knows the point (PT1, PT2).
     pub fn point_of(&self, id: VolumeId) -> Result<Option<Uuid>> {
         let catalog = self.catalog.read();
@@ -127,23 +140,31 @@ impl Group {
             }
             PublishTo::Volume { target, .. } => Some(self.volume(*target)?),
         };
-        self.may_change()?;
-        self.core.journal.admit().await?;
         let mut volumes: Vec<Arc<Volume>> = target.into_iter().chain([received]).collect();
         volumes.sort_by_key(|volume| volume.id);
+        let seq = loop {
+            match self.publish_once(publish, &volumes).await {
+                Err(error @ Error::NoSpace { .. }) if !self.more_space().await? => return Err(error),
+                Err(Error::NoSpace { .. }) => {}
+                outcome => break outcome?,
+            }
+        };
+        self.want_reclaim();
+        self.core.volumes_changed();
+        self.durable(seq).await
+    }
+
+    async fn publish_once(&self, publish: &Publish, volumes: &[Arc<Volume>]) -> Result<Seq> {
+        self.may_change()?;
+        self.core.journal.admit().await?;
         let mut gates = Vec::with_capacity(volumes.len());
-        for volume in &volumes {
+        for volume in volumes {
             gates.push(volume.close_gate(true).await);
         }
         if !planted::is("published_before_flush") {
             self.core.journal.flush().await?;
         }
-        let outcome = self.change(|| self.publish_now(publish)).await;
-        drop(gates);
-        let seq = outcome?;
-        self.want_reclaim();
-        self.core.volumes_changed();
-        self.durable(seq).await
+        self.change(|| self.publish_now(publish)).await
     }
 
     fn publish_now(&self, publish: &Publish) -> std::result::Result<Seq, Trouble> {
@@ -158,10 +179,15 @@ impl Group {
                 return Err(Error::Exists(format!("volume {name}")).into());
             }
         }
+        let received = volume_in(&catalog, publish.received)?;
+        if received.state.lock().invalid() {
+            return Err(Error::InvalidSnapshot.into());
+        }
         if let PublishTo::Volume { target, blocks } = publish.to {
             self.refuse_moved(&catalog, publish.received, target, blocks)?;
+            let target = volume_in(&catalog, target)?;
+            self.refuse_without_room(&received, &target)?;
         }
-        let received = volume_in(&catalog, publish.received)?;
         let meta = received.state.lock().meta.clone();
         let snapshot = Record::Snapshot { parts: vec![part_of(&catalog, publish, &meta)] };
         let then = match &publish.to {
@@ -193,6 +219,21 @@ impl Group {
             return Ok(self.append(&records[1]));
         }
         Ok(self.core.journal.append_together(&records))
+    }
+
+    /// PT5: a thick volume has all of its space.
+    fn refuse_without_room(&self, received: &Volume, target: &Volume) -> Result<()> {
+        let unmapped = {
+            let state = received.state.lock();
+            state.meta.blocks as i64 - state.head.mapped as i64
+        };
+        let state = target.state.lock();
+        let needed = if state.thick() { unmapped - state.shortfall() } else { 0 };
+        let free = self.core.space.lock().available();
+        match u64::try_from(needed) {
+            Ok(needed) if needed > free && !planted::is("size_without_room") => Err(Error::NoSpace { needed, free }),
+            _ => Ok(()),
+        }
     }
 
     /// PT4.

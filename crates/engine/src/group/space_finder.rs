@@ -25,6 +25,10 @@ impl SpaceFinder for Group {
         self.droppable(volume)
     }
 
+    fn being_received(&self) -> Option<VolumeId> {
+        self.received_to_drop()
+    }
+
     fn invalidate_snapshot(self: Arc<Self>, snapshot: VolumeId) -> Answer<Result<()>> {
         Box::pin(async move { self.invalidate(snapshot).await })
     }

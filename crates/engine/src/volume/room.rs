@@ -5,7 +5,8 @@ use super::plan::MapPlan;
 use crate::core::{Core, ROOM_PAUSE};
 use crate::disk::DiskError;
 use crate::error::{Error, Result};
-use crate::model::FullPolicy;
+use crate::model::{FullPolicy, is_being_received};
+use crate::planted;
 use crate::space::metadata::Room;
 use crate::space::no_space_timeout::{Full, Verdict};
 use crate::space::{Account, AllocError};
@@ -168,7 +169,19 @@ impl Volume {
 
     async fn out_of_space(&self, turn: u64, full: Full) -> Result<()> {
         let group = self.core.space_finder()?;
-        let policy = self.state.lock().meta.full;
+        let (policy, is_received) = {
+            let state = self.state.lock();
+            (state.meta.full, is_being_received(&state.meta.name))
+        };
+        // PT5.
+        if !planted::is("received_stays") {
+            if is_received {
+                return Err(self.core.no_space(1));
+            }
+            if let Some(received) = group.being_received() {
+                return group.invalidate_snapshot(received).await;
+            }
+        }
         match policy {
             FullPolicy::DropSnapshot => match group.droppable_snapshot(self.id) {
                 Some(snapshot) => group.invalidate_snapshot(snapshot).await,
