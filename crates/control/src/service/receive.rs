@@ -367,6 +367,7 @@ impl Service {
     /// Writes parts of what is received.
     pub fn receive_parts(&self, target: &str, stream: Uuid, parts: &[Part]) -> Result<Outcome> {
         let _writes = self.receiving.read();
+        self.refuse_exported()?;
         let (hidden, _) = self.hidden(target, stream)?;
         let volume = self.told(self.group.volume(hidden.id), target)?;
         for part in parts {
@@ -420,6 +421,7 @@ impl Service {
     /// Makes all that was received durable, and then how far that is (RX4).
     pub fn receive_mark(&self, target: &str, stream: Uuid, frames: u64) -> Result<Outcome> {
         let _writes = self.receiving.read();
+        self.refuse_exported()?;
         let (hidden, kept) = self.hidden(target, stream)?;
         let volume = self.told(self.group.volume(hidden.id), target)?;
         let flushed = self.run(async move { volume.flush().await });

@@ -319,6 +319,23 @@ fn nothing_is_written_while_it_becomes_visible() {
 }
 
 #[test]
+fn nothing_is_written_into_an_exported_group() {
+    let world = world();
+    let wanted = wanted(&world, true);
+    done(&world, Request::Receive(wanted.clone()));
+    let exported = |is: bool| {
+        let change = GroupChange { exported: Some(is), ..GroupChange::default() };
+        done(&world, Request::ChangeGroup { change });
+    };
+    exported(true);
+    assert_eq!(refusal(&world, parts("db", BLOCKS, 5)).0, ErrorKind::Denied);
+    let mark = Request::ReceiveMark { target: "db".into(), stream: STREAM, frames: 1 };
+    assert_eq!(refusal(&world, mark).0, ErrorKind::Denied);
+    exported(false);
+    all(&world, &wanted).unwrap();
+}
+
+#[test]
 fn a_receive_that_gave_way_begins_anew() {
     let world = world();
     let wanted = Receive { thick: false, blocks: 1 << 12, ..wanted(&world, false) };
