@@ -197,6 +197,8 @@ pub trait Backend {
     fn other_devices(&mut self) -> Answer<Vec<(String, u64)>>;
     /// The group that is meant where none is named.
     fn default_group(&mut self) -> Option<String>;
+    /// The command that the client of ssh asked for, where another one runs in its place.
+    fn ssh_command(&mut self) -> Option<String>;
     /// The path from the root.
     fn absolute(&mut self, path: &str) -> String;
     /// Whether something is at this path.

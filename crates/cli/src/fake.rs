@@ -65,6 +65,8 @@ pub struct Fake {
     pub settings: String,
     /// `LVM_VG_NAME`.
     pub default_group: Option<String>,
+    /// What the client of ssh asked for.
+    pub ssh_command: Option<String>,
     /// A group that is there and cannot be opened, and why.
     pub closed: Option<(String, String)>,
     /// What else is seen of groups when all is looked at, and devices that do not answer.
@@ -533,6 +535,10 @@ impl Backend for Fake {
 
     fn default_group(&mut self) -> Option<String> {
         self.default_group.clone()
+    }
+
+    fn ssh_command(&mut self) -> Option<String> {
+        self.ssh_command.clone()
     }
 
     fn absolute(&mut self, path: &str) -> String {

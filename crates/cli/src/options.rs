@@ -353,6 +353,7 @@ options! {
     Plain None, "plain", Kind::Flag, "Do not compress.";
     SnapshotName Some('n'), "name", Kind::Text("String"), "Name of the snapshot that is made, if not the sender's.";
     ReceiveThin None, "thin", Kind::Flag, "A new volume takes space only where it is written to.";
+    Restrict None, "restrict", Kind::Text("VG[/LV]"), "For command= in authorized_keys: do what the client of ssh asks for, if that is to receive into this group or volume.";
     ReceiveStatus None, "status", Kind::Flag, "Show what is being received, and what did not come to its end.";
     ReceiveAbort None, "abort", Kind::Flag, "Give up what was received for this volume; the volume stays as it is.";
     Once None, "once", Kind::Flag, "Print one frame as text, and end.";

@@ -1124,9 +1124,9 @@ pub const COMMANDS: &[Command] = &[
         name: "receive",
         summary: "Make a volume of a stream that rowen send wrote, or bring a volume to the state that was sent",
         is_lvm: false,
-        forms: &["VG/LV", "--status VG", "--abort VG/LV"],
+        forms: &["VG/LV", "--status VG", "--abort VG/LV", "--restrict VG[/LV]"],
         operands: Operands::Volumes,
-        options: &[SnapshotName, ReceiveThin, ReceiveStatus, ReceiveAbort, Json, UnitsShown],
+        options: &[SnapshotName, ReceiveThin, ReceiveStatus, ReceiveAbort, Restrict, Json, UnitsShown],
         examples: &[
             (
                 "rowen receive vg1/db <db-mon.rwn",

@@ -307,6 +307,10 @@ impl Backend for Host {
         std::env::var("LVM_VG_NAME").ok().filter(|name| rowen_control::names::check_form(name).is_ok())
     }
 
+    fn ssh_command(&mut self) -> Option<String> {
+        std::env::var_os("SSH_ORIGINAL_COMMAND").map(|command| command.to_string_lossy().into_owned())
+    }
+
     fn absolute(&mut self, path: &str) -> String {
         std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
     }

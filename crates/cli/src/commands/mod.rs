@@ -29,6 +29,7 @@ pub mod receive;
 pub mod redundancy;
 pub mod refused;
 pub mod reports;
+pub mod restricted;
 pub mod scans;
 pub mod send;
 pub mod status;

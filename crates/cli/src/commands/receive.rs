@@ -1,6 +1,7 @@
 //! Reads a stream that `rowen send` wrote, and makes a volume of it, or brings a volume to the state that was sent.
 
 use crate::commands::meter::Meter;
+use crate::commands::restricted;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -29,6 +30,13 @@ struct Incoming {
 }
 
 pub fn receive(session: &mut Session<'_>, args: &Args) -> Result {
+    match restricted::asked(session, args)? {
+        None => carry_out(session, args),
+        Some(asked) => carry_out(session, &asked),
+    }
+}
+
+fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
     if args.has(Opt::ReceiveStatus) {
         return status(session, args);
     }

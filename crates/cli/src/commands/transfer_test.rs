@@ -1,6 +1,6 @@
 //! `rowen send` into `rowen receive`, over real engines: what arrives is what was sent, or nothing.
 //!
-//! Rules RX1, RX2, TR2 and TR4.
+//! Rules RX1, RX2, TR2, TR4 and RS1.
 
 use crate::console::Console;
 use crate::fake::{Fake, Printed};
@@ -261,6 +261,63 @@ fn frames_of_another_stream_are_never_kept() {
     mixed();
 }
 
+/// RS1.
+fn restricted() {
+    let mut world = two_groups();
+    let (full, increment) = (send(&mut world, "send vg0/mon"), send(&mut world, "send -i mon vg0/tue"));
+    let before = (seen(&world, "vg0"), seen(&world, "vg1"));
+    let mut asks = |to: &str, command: &str, stream: &[u8]| {
+        world.ssh_command = Some(command.to_owned());
+        let done = receive(&mut world, &format!("receive --restrict {to}"), stream);
+        (done, (seen(&world, "vg0"), seen(&world, "vg1")))
+    };
+    for command in [
+        "",
+        "sh",
+        "rowen",
+        "rowen lvremove -y vg0/mon",
+        "lvremove -y vg0/mon",
+        "rowen receive",
+        "rowen receive vg0/db2",
+        "rowen receive vg1/db vg1/db2",
+        "rowen receive vg1",
+        "rowen receive @tag",
+        "rowen receive vg1/db; reboot",
+        "rowen receive vg1/db $(reboot)",
+        "rowen receive vg1/db\nreboot",
+        "rowen receive --config global/units=b vg1/db",
+        "rowen receive --restrict vg0 vg1/db",
+        "rowen receive --nolocking vg1/db",
+        "rowen receive --status vg0",
+        "rowen receive --abort vg0/db",
+    ] {
+        let (done, after) = asks("vg1", command, &full);
+        assert!(matches!(done.code, 3 | 5) && after == before, "{command}: {}", done.out);
+    }
+    let (done, after) = asks("vg1/db", "rowen receive vg1/db2", &full);
+    let told = "  This key is for \"rowen receive\" into vg1/db alone: it names vg1/db2.\n";
+    assert!((done.err.as_str(), done.code) == (told, 5) && after == before, "{}", done.err);
+    let (done, after) = asks("vg1", "rowen receive --test vg1/db", &full);
+    assert!(done.code == 0 && done.out.contains("The stream is whole") && after == before, "{}", done.err);
+    // What is asked for is done, and the increment after it.
+    assert_eq!(asks("vg1/db", "/usr/sbin/rowen receive --thin -n monday vg1/db", &full).0.code, 0);
+    assert_eq!(asks("vg1", "rowen receive vg1/db", &increment).0.code, 0);
+    assert!(asks("vg1", "rowen receive --status vg1", &[]).0.out.contains("Nothing is being received"));
+    assert!(contents(&world, "vg1", "db") == contents(&world, "vg0", "tue"));
+    assert!(contents(&world, "vg1", "monday") == contents(&world, "vg0", "mon"));
+    for line in ["receive --restrict vg1 vg1/db", "receive --restrict @tag", "receive --restrict vg1 --abort"] {
+        assert_eq!(receive(&mut world, line, &full).code, 3, "{line}");
+    }
+    world.ssh_command = None;
+    let done = receive(&mut world, "receive --restrict vg1", &full);
+    assert!(done.code == 3 && done.err.contains("SSH_ORIGINAL_COMMAND"), "{}", done.err);
+}
+
+#[test]
+fn a_key_that_may_only_receive() {
+    restricted();
+}
+
 /// A base by name alone is none.
 fn bases() {
     let mut world = two_groups();
@@ -391,6 +448,7 @@ fn what_is_not_whole_is_nowhere() {
 fn planted_bugs_are_found() {
     must_be_found("checksum_not_compared", damage);
     must_be_found("frames_without_place", mixed);
+    must_be_found("restricted_to_nothing", restricted);
     must_be_found("any_base", bases);
     must_be_found("unfinished_is_shown", cuts);
 }

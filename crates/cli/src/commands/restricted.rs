@@ -1,0 +1,79 @@
+//! `rowen receive --restrict`, which stands behind `command=` in authorized_keys: sshd runs it whatever a client asks for, and tells it
+//! what that was.
+//!
+//! Invariants
+//!
+//! * RS1 A client gets nothing done but to receive into the group or volume that is named: no other command, group, volume or setting.
+//!   No shell reads what it asked for.
+
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::{self, Args};
+use crate::session::Session;
+use rowen_control::paths::Target;
+use rowen_engine::planted;
+
+/// The options that a client may give.
+const ALLOWED: &[Opt] = &[
+    Opt::SnapshotName,
+    Opt::ReceiveThin,
+    Opt::ReceiveStatus,
+    Opt::ReceiveAbort,
+    Opt::Json,
+    Opt::UnitsShown,
+    Opt::Test,
+];
+
+/// What the client asked for, where `args` restrict it (RS1); none: they do not.
+pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Args>> {
+    let Some(allowed) = args.text(Opt::Restrict) else { return Ok(None) };
+    let Some(allowed @ (Target::Group(_) | Target::Volume { .. })) = Target::parse(allowed) else {
+        return Err(Failure::usage(format!("Please specify a volume group or VG/LV: \"{allowed}\" is none.")));
+    };
+    let is_alone = args.positionals.is_empty() && !args.given().iter().any(|(option, _)| ALLOWED.contains(option));
+    if !is_alone {
+        return Err(Failure::usage(
+            "With --restrict the client says what is received: give no volume and no other option.",
+        ));
+    }
+    let Some(command) = session.backend.ssh_command() else {
+        let told =
+            "No client of ssh asks for anything (SSH_ORIGINAL_COMMAND): --restrict is for command= in authorized_keys.";
+        return Err(Failure::usage(told));
+    };
+    let mut asked = read(&command, &allowed).map_err(|why| {
+        let into = match &allowed {
+            Target::Volume { group, volume } => format!("{group}/{volume}"),
+            Target::Group(name) | Target::Tag(name) => format!("volume group \"{name}\""),
+        };
+        Failure::failed(format!("This key is for \"rowen receive\" into {into} alone: {why}."))
+    })?;
+    session.caller.command = format!("{}: {command}", session.caller.command);
+    session.is_test |= asked.has(Opt::Test);
+    asked.config = args.config.clone();
+    Ok(Some(asked))
+}
+
+/// The client's command, or why it is refused.
+fn read(command: &str, allowed: &Target) -> std::result::Result<Args, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " /_.+-=:@".contains(c);
+    if !command.chars().all(is_plain) {
+        return Err("the command has other signs than letters, numbers and / _ . + - = : @".to_owned());
+    }
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let [program, name, words @ ..] = &words[..] else { return Err("the command is another one".to_owned()) };
+    if program.rsplit('/').next() != Some("rowen") || name != "receive" {
+        return Err("the command is another one".to_owned());
+    }
+    let asked = parse::parse("receive", ALLOWED, words).map_err(|failure| failure.lines("receive").concat())?;
+    if let Some((option, _)) = asked.given().iter().find(|(option, _)| !ALLOWED.contains(option)) {
+        return Err(format!("it has the option --{}", option.spec().long));
+    }
+    let [word] = &asked.positionals[..] else { return Err("it names no volume, or several".to_owned()) };
+    let is_within = match (Target::parse(word), allowed) {
+        (Some(target), allowed) if target == *allowed => true,
+        (Some(Target::Volume { group, .. }), Target::Group(name)) => group == *name,
+        _ => false,
+    };
+    if is_within || planted::is("restricted_to_nothing") { Ok(asked) } else { Err(format!("it names {word}")) }
+}
