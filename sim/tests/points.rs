@@ -388,6 +388,30 @@ fn a_full_group() {
     }
 }
 
+/// A pool that is full has no use for space outside of it.
+fn a_full_pool() {
+    let one = received(1);
+    one.world.run(async {
+        let group = &one.group;
+        let in_pool = |name: &str, number, blocks| NewVolume {
+            attributes: Attributes { pool: "pool".into(), ..Attributes::default() },
+            ..plain_volume(name, number, VolumeKind::Thin, blocks)
+        };
+        group.create_volume(in_pool("pool", 2, 64)).await.unwrap();
+        let member = group.create_volume(in_pool("member", 3, 128)).await.unwrap();
+        let hidden = unfinished(group, 64, FullPolicy::Fail).await;
+        let buf = Arc::new(PageBuf::from_slice(&vec![1; 128 << 12]));
+        let refused = group.volume(member).unwrap().write(0, 128 << 12, buf).await;
+        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        assert!(group.volume(hidden).is_ok() && group.stats().volumes_invalidated == 0);
+    });
+}
+
+#[test]
+fn a_full_pool_gives_up_nothing_that_is_received() {
+    a_full_pool();
+}
+
 #[test]
 fn what_is_received_gives_way_first() {
     a_full_group();
@@ -401,5 +425,6 @@ fn planted_bugs_are_found() {
     must_be_found("published_in_two_frames", cuts);
     must_be_found("size_without_room", a_size_without_room);
     must_be_found("received_stays", a_full_group);
+    must_be_found("received_goes_for_a_pool", a_full_pool);
     must_be_found("publish_over_writes", a_target_that_changed_is_refused);
 }
