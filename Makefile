@@ -7,14 +7,14 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults test-web
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo "A single test: see CONTRIBUTING.md, 'Build and test'."
 
-build: ## build target/release/rowen
-	$(CARGO) build --release -p rowen-cli
+build: ## build target/release/rowen and rowen-web
+	$(CARGO) build --release -p rowen-cli -p rowen-web
 
 test: ## everything that each change must pass (root; 25 minutes; installs the Debian packages that it needs)
 	.ci/run
@@ -84,6 +84,11 @@ test-metrics: build ## a real Prometheus scrapes the metrics and alerts while a 
 	.ci/packages metrics
 	$(SUDO) packaging/metrics/test $(TARGET)/rowen
 
+test-web: build ## the page of rowen-web over real groups, in headless Chromium at two widths (root; installs it; pictures in target/web)
+	.ci/packages web
+	$(CARGO) build --release -p rowen-web --example browser
+	$(SUDO) packaging/web/test $(TARGET)/rowen $(TARGET)/rowen-web $(TARGET)/examples/browser $(or $(CARGO_TARGET_DIR),target)/web
+
 test-conformance: ## the same commands on the real LVM2 and on Rowen (root; 5 minutes; installs both)
 	.ci/run conformance
 
@@ -146,8 +151,9 @@ SHARE := $(DESTDIR)$(PREFIX)/share
 LIB := $(DESTDIR)$(PREFIX)/lib
 UNITS := $(notdir $(wildcard packaging/systemd/*.service packaging/systemd/*.socket packaging/systemd/*.timer))
 
-install: man ## install rowen, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
+install: man ## install rowen, rowen-web, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
+	install -m 0755 $(TARGET)/rowen-web $(DESTDIR)$(PREFIX)/sbin/rowen-web
 	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	install -d $(SHARE)/man/man8
 	install -m 0644 $(TARGET)/man/*.8 $(SHARE)/man/man8
@@ -171,7 +177,7 @@ uninstall: ## remove what install installed
 	cd $(LIB)/systemd/system && rm -f $(UNITS) && rm -rf run-rowen-.mount.d
 	rm -rf $(SHARE)/rowen
 	rm -f $(LIB)/udev/rules.d/70-rowen.rules $(LIB)/modules-load.d/rowen.conf
-	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen
+	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen $(DESTDIR)$(PREFIX)/sbin/rowen-web
 
 clean: ## remove everything that was built
 	$(CARGO) clean

@@ -131,7 +131,7 @@ pub trait Scrapes {
     fn answer(&mut self, text: &str) -> Answer<()>;
 }
 /// Tells, each time it is called, the whole lines of events that came since, by the group's identifier. None: no more can come.
-pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>>>;
+pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>> + Send>;
 
 /// Looks at groups from another thread, as [`Backend::look`] does.
 pub type Looker = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
@@ -239,6 +239,8 @@ pub trait Backend {
     fn copies(&mut self, group: &str) -> Answer<Vec<String>>;
     /// Makes a file of this text.
     fn write_text(&mut self, path: &str, text: &str) -> Answer<()>;
+    /// Puts a file of this text at `path`, over the one that is there, which any user may read; it is whole at every moment.
+    fn publish(&mut self, path: &str, text: &str) -> Answer<()>;
     fn read_text(&mut self, path: &str) -> Answer<String>;
     fn host_name(&mut self) -> String;
     /// What udev should know about the device at `path`.

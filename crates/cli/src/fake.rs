@@ -89,6 +89,9 @@ pub struct Fake {
     pub bundle: BTreeMap<String, String>,
     /// Formats of physical volumes.
     pub formats: Vec<PvFormat>,
+    /// What was published, and after how many times there is no room for more.
+    pub published: Vec<String>,
+    pub full_after: usize,
     /// Groups whose server cannot be replaced.
     pub not_upgraded: Vec<String>,
 }
@@ -638,6 +641,14 @@ impl Backend for Fake {
     fn write_text(&mut self, path: &str, text: &str) -> Answer<()> {
         self.files.insert(path.to_owned(), text.to_owned());
         Ok(())
+    }
+
+    fn publish(&mut self, path: &str, text: &str) -> Answer<()> {
+        if self.full_after == self.published.len() {
+            return Err(Trouble::other(ErrorKind::Io, format!("{path}: write failed: No space left on device")));
+        }
+        self.published.push(text.to_owned());
+        self.write_text(path, text)
     }
 
     fn read_text(&mut self, path: &str) -> Answer<String> {

@@ -9,6 +9,7 @@ mod commands;
 mod console;
 mod default_group;
 mod documents;
+mod facts;
 mod failure;
 mod gather;
 mod help;
@@ -23,6 +24,8 @@ mod table;
 mod top;
 mod world;
 
+#[cfg(test)]
+mod facts_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "a list of requests")]
 mod fake;

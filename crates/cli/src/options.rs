@@ -341,6 +341,8 @@ options! {
     Unhealthy Some('x'), "unhealthy", Kind::Flag, "Only groups with which something is wrong.";
     Listen None, "listen", Kind::Text("systemd|[ADDRESS:]PORT"),
         "Answer HTTP there, until it is ended; a port alone is one of 127.0.0.1. systemd: at the socket that systemd hands over.";
+    To None, "to", Kind::Text("FILE"),
+        "Write them into this file every ten seconds, until it is ended; any user may read the file, which is whole at every moment.";
     Json None, "json", Kind::Flag, "As one JSON object.";
     Output None, "output", Kind::Text("FILE"), "Where the bundle goes; it must not exist yet.";
     Long Some('l'), "long", Kind::Flag, "Show who ran each command, where, and how long it took.";

@@ -3,9 +3,9 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    bundle, config, diff, display, documents, features, history, info, iostat, lvchange, lvconvert, lvcreate, lvremove,
-    lvrename, lvresize, metrics, own, pv, pv_edit, receive, refused, reports, scans, send, status, top, tree, upgrade,
-    vg, vg_edit, vgcfg,
+    bundle, config, diff, display, documents, facts, features, history, info, iostat, lvchange, lvconvert, lvcreate,
+    lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, receive, refused, reports, scans, send, status, top, tree,
+    upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1165,6 +1165,19 @@ pub const COMMANDS: &[Command] = &[
             ("rowen metrics --listen 10858", "for Prometheus, at http://127.0.0.1:10858/metrics"),
         ],
         run: metrics::metrics,
+    },
+    Command {
+        name: "facts",
+        summary: "Tell all that is shown of volume groups as one JSON document, once or for rowen-web",
+        is_lvm: false,
+        forms: &["[ --to FILE ] [ VG ... ]"],
+        operands: Operands::Groups,
+        options: &[To],
+        examples: &[
+            ("rowen facts", "states, space, volumes, latencies, work, disks and events; rates are of one second"),
+            ("rowen facts --to /run/rowen-web/facts.json", "what rowen-web-facts.service runs"),
+        ],
+        run: facts::facts,
     },
     Command {
         name: "stats",

@@ -432,6 +432,11 @@ impl Backend for Host {
         std::fs::write(path, text).map_err(|e| Trouble::other(ErrorKind::Io, format!("{path}: write failed: {e}")))
     }
 
+    fn publish(&mut self, path: &str, text: &str) -> Answer<()> {
+        archive::publish(Path::new(path), text)
+            .map_err(|e| Trouble::other(ErrorKind::Io, format!("{path}: write failed: {e}")))
+    }
+
     fn read_text(&mut self, path: &str) -> Answer<String> {
         std::fs::read_to_string(path).map_err(|e| Trouble::other(ErrorKind::NotFound, unreadable(path, &e)))
     }

@@ -27,6 +27,10 @@ pub const MOST_FILES: usize = 100;
 /// Their bytes, at most, where there are more files than `retain_min`.
 pub const MOST_BYTES: u64 = 32 << 20;
 
+/// Who may read a file: this user; or all, and only this user writes it.
+const PRIVATE: u32 = 0o600;
+const PUBLIC: u32 = 0o644;
+
 /// How long what was archived is kept: a part of LVM's section `backup`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Retention {
@@ -171,7 +175,7 @@ fn keep_if(group: &str, text: &str, retention: Retention, is_wanted: &dyn Fn() -
     if retention.archive && !planted::is("not_archived") {
         archive(group, false)?;
     }
-    replace_if(&backup_path(group), text, is_wanted)?;
+    replace_if(&backup_path(group), text, PRIVATE, is_wanted)?;
     prune(group, retention)
 }
 
@@ -212,11 +216,16 @@ fn random() -> u32 {
 
 /// Writes a whole file and puts it at `path`, over the file that is there (A1). A device or directory is left alone.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    replace_if(path, text, &|| true)
+    replace_if(path, text, PRIVATE, &|| true)
 }
 
-/// As [`replace`]; nothing is replaced where nobody wants it when all is written.
-fn replace_if(path: &Path, text: &str, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
+/// As [`replace`], and any user may read it.
+pub fn publish(path: &Path, text: &str) -> io::Result<()> {
+    replace_if(path, text, PUBLIC, &|| true)
+}
+
+/// As [`replace`], for those whom `mode` lets; nothing is replaced where nobody wants it when all is written.
+fn replace_if(path: &Path, text: &str, mode: u32, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
     if planted::is("written_in_place") {
         return fs::write(path, text);
     }
@@ -231,7 +240,9 @@ fn replace_if(path: &Path, text: &str, is_wanted: &dyn Fn() -> bool) -> io::Resu
         .create(true)
         .write(true)
         .truncate(true)
-        .mode(0o600)
+        .mode(mode)
+        // What somebody else made a link of is not written to.
+        .custom_flags(libc::O_NOFOLLOW)
         .open(&temporary)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .and_then(|()| still(is_wanted))

@@ -115,7 +115,8 @@ fn volumes(html: &mut Html, at: usize, group: &Group, facts: &Facts) {
     if group.volumes.is_empty() {
         return;
     }
-    let count = group.volumes.len() + usize::try_from(group.volumes_left_out).unwrap_or(usize::MAX);
+    let left_out = usize::try_from(group.volumes_left_out).unwrap_or(usize::MAX);
+    let count = group.volumes.len().saturating_add(left_out);
     html.raw("<h3>Volumes and snapshots</h3>\n");
     let age = group.volumes_uptime.map_or(0.0, |told| facts.uptime - told);
     if age >= OLD {
@@ -123,7 +124,9 @@ fn volumes(html: &mut Html, at: usize, group: &Group, facts: &Facts) {
     }
     html.element("<details open id=v", at, "><summary>").text(times(count, "volume", "volumes")).raw("</summary>\n");
     html.raw("<table class=tree><thead><tr><th scope=col>Name</th><th scope=col class=n>Size</th>");
-    html.raw("<th scope=col class=\"n wide\"><abbr title=\"what it maps, shared space included\">Referenced</abbr></th>");
+    html.raw(
+        "<th scope=col class=\"n wide\"><abbr title=\"what it maps, shared space included\">Referenced</abbr></th>",
+    );
     html.raw("<th scope=col class=n><abbr title=\"what was written to it since its last snapshot\">Own</abbr></th>");
     html.raw("<th scope=col class=n><abbr title=\"what comes back if this one alone is removed\">Freed</abbr></th>");
     html.raw("<th scope=col class=wide>Created</th><th scope=col class=wide>State</th></tr></thead><tbody>\n");
@@ -131,7 +134,11 @@ fn volumes(html: &mut Html, at: usize, group: &Group, facts: &Facts) {
     html.raw("</tbody></table>\n");
     let left_out = count - group.volumes.len().min(VOLUMES);
     if left_out > 0 {
-        html.element("<p class=next>And ", left_out, " more: <code>rowen tree ").element("", &group.name, "</code></p>\n");
+        html.element("<p class=next>And ", left_out, " more: <code>rowen tree ").element(
+            "",
+            &group.name,
+            "</code></p>\n",
+        );
     }
     html.raw("</details>\n");
 }

@@ -99,7 +99,8 @@ where
 }
 
 fn asked(request: &Request<Incoming>) -> Asked {
-    let named = request.headers().get_all(HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+    let named =
+        request.headers().get_all(HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
     let hosts = named.chain(request.uri().authority().map(ToString::to_string)).collect();
     let is_look = matches!(*request.method(), Method::GET | Method::HEAD);
     Asked { path: request.uri().path().to_owned(), is_look, hosts }

@@ -19,3 +19,9 @@ mod plot;
 pub mod site;
 mod words;
 
+#[cfg(test)]
+mod page_test;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod site_test;

@@ -32,7 +32,9 @@ fn serve(place: Place, site: Site) -> Result<(), String> {
     let listener = match place {
         Place::At(at) => TcpListener::bind(at).map_err(|e| format!("Cannot listen at {at}: {e}."))?,
         Place::HandedOver => handed_over().map_err(|e| {
-            format!("Cannot take the socket that is standard input: {e}. To listen somewhere: rowen-web --listen 10859.")
+            format!(
+                "Cannot take the socket that is standard input: {e}. To listen somewhere: rowen-web --listen 10859."
+            )
         })?,
     };
     let at = listener.local_addr().map_err(|e| format!("Cannot listen: {e}."))?;

@@ -38,7 +38,9 @@ pub fn page(known: &Known) -> String {
             list(&mut html, &[wrong]);
         }
     }
-    html.raw("</main>\n<footer><p>Read-only. The same in a terminal: <code>rowen top</code>, <code>rowen status</code>, ");
+    html.raw(
+        "</main>\n<footer><p>Read-only. The same in a terminal: <code>rowen top</code>, <code>rowen status</code>, ",
+    );
     html.raw("<code>rowen tree</code>, <code>rowen events</code>. For programs: <a href=\"/facts.json\">facts.json</a>.</p></footer>\n");
     html.raw("</body>\n</html>\n");
     html.finish()
@@ -93,7 +95,8 @@ fn old(age: f64) -> Problem {
 fn wrong<'a>(facts: &'a Facts, old: Option<&'a Problem>) -> Vec<Wrong<'a>> {
     let of_host = |problem: &'a Problem| Wrong { group: None, what: &problem.what, next: &problem.next };
     let of_group = |(at, group): (usize, &'a Group)| {
-        let of = move |problem: &'a Problem| Wrong { group: Some((at, group)), what: &problem.what, next: &problem.next };
+        let of =
+            move |problem: &'a Problem| Wrong { group: Some((at, group)), what: &problem.what, next: &problem.next };
         group.problems.iter().map(of)
     };
     let groups = facts.groups.iter().enumerate().flat_map(of_group);

@@ -16,8 +16,11 @@ const GAP: f64 = 1.5;
 
 type Of = fn(&Point) -> Option<&Latency>;
 /// The kinds of requests that are shown.
-const KINDS: [(&str, Of); 3] =
-    [("Reads", |point| point.read.as_ref()), ("Writes", |point| point.write.as_ref()), ("Flushes", |point| point.flush.as_ref())];
+const KINDS: [(&str, Of); 3] = [
+    ("Reads", |point| point.read.as_ref()),
+    ("Writes", |point| point.write.as_ref()),
+    ("Flushes", |point| point.flush.as_ref()),
+];
 
 /// A point of one kind: where it begins and ends, in seconds before now.
 struct Seen<'a> {
@@ -51,7 +54,8 @@ fn seen(group: &Group, now: f64, of: Of) -> Vec<Seen<'_>> {
     let one = |point| {
         let latency: &Latency = of(point)?;
         let to = now - point.uptime;
-        let is_sound = latency.requests > 0 && latency.median.is_finite() && latency.p99.is_finite() && point.seconds > 0.0;
+        let is_sound =
+            latency.requests > 0 && latency.median.is_finite() && latency.p99.is_finite() && point.seconds > 0.0;
         let is_now = (0.0..=HOUR).contains(&to);
         (is_sound && is_now).then(|| Seen { from: (to + point.seconds).min(HOUR), to, seconds: point.seconds, latency })
     };
@@ -80,12 +84,19 @@ fn plot(html: &mut Html, id: &str, name: &'static str, seen: &[Seen<'_>]) {
         ),
         None => String::new(),
     };
-    html.element("<figure>\n<figcaption id=\"", id, "\"><b>").element("", name, "</b>: ").text(&summary).raw("</figcaption>\n");
+    html.element("<figure>\n<figcaption id=\"", id, "\"><b>")
+        .element("", name, "</b>: ")
+        .text(&summary)
+        .raw("</figcaption>\n");
     html.raw("<div class=plot><div class=y aria-hidden=true>");
     for power in (low..=high).rev() {
         html.element("<span>", time(10_f64.powi(power)), "</span>");
     }
-    html.element("</div>\n<svg role=img aria-labelledby=\"", id, "\" viewBox=\"0 0 600 100\" preserveAspectRatio=none>\n");
+    html.element(
+        "</div>\n<svg role=img aria-labelledby=\"",
+        id,
+        "\" viewBox=\"0 0 600 100\" preserveAspectRatio=none>\n",
+    );
     html.element("<title>", format_args!("{name}: {summary}"), "</title>\n");
     for power in low..=high {
         let y = y(10_f64.powi(power), low, high);
@@ -102,7 +113,9 @@ fn plot(html: &mut Html, id: &str, name: &'static str, seen: &[Seen<'_>]) {
         );
         let (left, right) = (x(one.from), x(one.to));
         html.element("<rect class=point x=\"", format_args!("{left:.1}"), "\" y=0 ");
-        html.element("width=\"", format_args!("{:.1}", right - left), "\" height=100><title>").text(words).raw("</title></rect>\n");
+        html.element("width=\"", format_args!("{:.1}", right - left), "\" height=100><title>")
+            .text(words)
+            .raw("</title></rect>\n");
     }
     html.raw("</svg>\n<div class=x aria-hidden=true><span>60 min ago</span><span>30 min</span><span>now</span></div></div>\n</figure>\n");
 }
@@ -132,10 +145,12 @@ fn curves(html: &mut Html, seen: &[Seen<'_>], low: i32, high: i32) {
     for part in parts {
         // Steps: a point holds for its whole time.
         let steps = |of: fn(&Latency) -> f64| -> Vec<String> {
-            let step = |one: &Seen<'_>| format!("{:.1} {:.1}H{:.1}", x(one.from), y(of(one.latency), low, high), x(one.to));
+            let step =
+                |one: &Seen<'_>| format!("{:.1} {:.1}H{:.1}", x(one.from), y(of(one.latency), low, high), x(one.to));
             part.iter().map(step).collect()
         };
-        let back = |one: &Seen<'_>| format!("{:.1} {:.1}H{:.1}", x(one.to), y(one.latency.median, low, high), x(one.from));
+        let back =
+            |one: &Seen<'_>| format!("{:.1} {:.1}H{:.1}", x(one.to), y(one.latency.median, low, high), x(one.from));
         let below: Vec<String> = part.iter().rev().map(back).collect();
         let (upper, lower) = (steps(|latency| latency.p99).join("L"), steps(|latency| latency.median).join("L"));
         html.element("<path class=band d=\"M", &upper, "L").element("", below.join("L"), "Z\" />\n");

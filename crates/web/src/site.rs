@@ -88,7 +88,10 @@ impl Site {
     fn is_known(&self, host: &str) -> bool {
         let Some(name) = name_of(host) else { return false };
         name.parse::<Ipv4Addr>().is_ok()
-            || name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok())
+            || name
+                .strip_prefix('[')
+                .and_then(|rest| rest.strip_suffix(']'))
+                .is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok())
             || name.eq_ignore_ascii_case("localhost")
             || self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
@@ -123,7 +126,9 @@ impl Site {
                 format!("nobody has looked at the groups yet: {file} is not there"),
                 "systemctl start rowen-web-facts, or rowen facts --to FILE; systemctl status rowen-web-facts says why it ended",
             ),
-            Err(e) => unread(format!("{file} cannot be read: {e}"), "see the file's permissions, and rowen-web --facts FILE"),
+            Err(e) => {
+                unread(format!("{file} cannot be read: {e}"), "see the file's permissions, and rowen-web --facts FILE")
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod config;
 pub mod diff;
 pub mod display;
 pub mod documents;
+pub mod facts;
 pub mod features;
 pub mod filesystem;
 pub mod groups;

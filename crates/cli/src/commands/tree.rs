@@ -30,7 +30,7 @@ pub struct Row<'a> {
     pub name: &'a str,
     /// The volume or pool below which it stands.
     pub parent: Option<&'a str>,
-    depth: usize,
+    pub depth: usize,
     /// The last one below its parent, and so of each of those above it, from the top.
     is_last: Vec<bool>,
     pub size_bytes: u64,

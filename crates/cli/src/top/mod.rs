@@ -25,4 +25,4 @@ mod draw_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
-mod sample;
+pub mod sample;

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SOON: Duration = Duration::from_secs(1);
 /// How often devices are looked at, and how often groups are asked for all of their volumes.
 const LABELS_EVERY: Duration = Duration::from_secs(10);
+const LASTING_LABELS_EVERY: Duration = Duration::from_secs(60);
 const VOLUMES_EVERY: Duration = Duration::from_secs(5);
 /// How often the frame says that a look is still under way.
 const TICK: Duration = Duration::from_secs(1);
@@ -46,18 +47,25 @@ enum News {
 pub struct Eye {
     wanted: Vec<String>,
     labels: Labels,
+    labels_every: Duration,
     labels_at: Option<Instant>,
     volumes_at: Option<Instant>,
 }
 
 impl Eye {
     pub fn new(wanted: Vec<String>) -> Eye {
-        Eye { wanted, labels: Labels::default(), labels_at: None, volumes_at: None }
+        let labels = Labels::default();
+        Eye { wanted, labels, labels_every: LABELS_EVERY, labels_at: None, volumes_at: None }
+    }
+
+    /// One that looks for as long as the host runs: devices are to sleep if nobody else wants them.
+    pub fn lasting(wanted: Vec<String>) -> Eye {
+        Eye { labels_every: LASTING_LABELS_EVERY, ..Eye::new(wanted) }
     }
 
     pub fn look(&mut self, look: &mut dyn FnMut(&[String], Depth) -> Survey, time: u64) -> Look {
         let is_due = |at: Option<Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
-        let devices = is_due(self.labels_at, LABELS_EVERY);
+        let devices = is_due(self.labels_at, self.labels_every);
         let reports = is_due(self.volumes_at, VOLUMES_EVERY);
         let mut survey = look(&self.wanted, Depth { counters: true, reports, devices });
         if devices {

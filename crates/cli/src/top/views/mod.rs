@@ -5,7 +5,7 @@ mod disks;
 mod groups;
 mod snapshots;
 mod volumes;
-mod work;
+pub mod work;
 
 use super::face::Tone;
 use super::model::{Group, Model};

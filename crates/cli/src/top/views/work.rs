@@ -20,29 +20,38 @@ const COLUMNS: &[Column] = &[
     Column { title: "WHY", form: Form::Rest, rank: 2 },
 ];
 
+/// Something that is done, or waits.
+pub struct Item<'a> {
+    pub what: String,
+    pub why: String,
+    pub tone: Tone,
+    /// How far it is, and whether it is counted in blocks; none: it waits.
+    pub pace: Option<(&'a Pace, bool)>,
+}
+
 pub fn table(model: &Model) -> Table {
-    let rows = model.shown().flat_map(rows).collect();
+    let rows = model.shown().flat_map(|group| items(group).into_iter().map(|item| row(group, item))).collect();
     Table { columns: COLUMNS, rows, empty: "Nothing waits, and no work is under way.".to_owned(), is_sparse: true }
 }
 
-fn rows(group: &Group) -> Vec<Row> {
-    let mut rows = Vec::new();
+/// What waits or is done in a group.
+pub fn items(group: &Group) -> Vec<Item<'_>> {
+    let mut items = Vec::new();
     if matches!(group.status.state, State::Opening | State::TakingOver | State::NotAnswering) {
         let tone = if group.is_silent() { Tone::Bad } else { Tone::Warn };
-        rows.push(waits(group, "all requests wait", &group.status.sentence, tone));
+        items.push(waits("all requests wait", &group.status.sentence, tone));
     }
     if let Some(report) = &group.report {
-        rows.extend(waiting(group, report));
-        let running = group.paces.iter().map(|(work, pace)| under_way(group, work, pace, report));
-        rows.extend(running);
-        rows.extend(merges(group, report));
+        items.extend(waiting(group, report));
+        items.extend(group.paces.iter().map(|(work, pace)| under_way(work, pace, report)));
+        items.extend(merges(report));
     }
-    rows
+    items
 }
 
 /// Writes that wait, or have waited too long, and what for.
-fn waiting(group: &Group, report: &StatusReport) -> Vec<Row> {
-    let mut rows = Vec::new();
+fn waiting<'a>(group: &Group, report: &StatusReport) -> Vec<Item<'a>> {
+    let mut items = Vec::new();
     let pool_of = |name: &str| -> Option<&str> {
         let volume = group.volumes.as_ref()?.volume(name)?;
         Some(volume.attributes.pool.as_str()).filter(|pool| !pool.is_empty())
@@ -50,49 +59,40 @@ fn waiting(group: &Group, report: &StatusReport) -> Vec<Row> {
     for held in &report.held {
         let place = pool_of(&held.name).map_or_else(|| "the group".to_owned(), |pool| format!("thin pool {pool}"));
         let why = format!("no space in {place} for {}", duration(held.seconds));
-        rows.push(waits(group, &format!("{}: writes wait", held.name), &why, Tone::Bad));
+        items.push(waits(&format!("{}: writes wait", held.name), &why, Tone::Bad));
     }
     if let Some(path) = &report.waits_for_room {
-        rows.push(waits(group, "the journal waits", &format!("no room behind {path}"), Tone::Bad));
+        items.push(waits("the journal waits", &format!("no room behind {path}"), Tone::Bad));
     }
     for full in &report.timed_out {
         let place = full.as_ref().map_or_else(|| "the group".to_owned(), |pool| format!("thin pool {pool}"));
         let why = "they waited too long for space";
-        rows.push(waits(group, &format!("{place}: writes fail"), why, Tone::Bad));
+        items.push(waits(&format!("{place}: writes fail"), why, Tone::Bad));
     }
     for pv in &report.pvs {
         if let Some(seconds) = pv.silent_seconds.filter(|_| group.status.state == State::WaitingForDisk) {
             let why = format!("no answer for {}", duration(seconds));
-            rows.push(waits(group, &format!("{}: requests wait", pv.path), &why, Tone::Bad));
+            items.push(waits(&format!("{}: requests wait", pv.path), &why, Tone::Bad));
         }
     }
     if let Some(why) = &report.stopped {
-        rows.push(waits(group, "writes fail", why, Tone::Bad));
+        items.push(waits("writes fail", why, Tone::Bad));
     }
-    rows
+    items
 }
 
 /// Snapshots that wait to be merged.
-fn merges(group: &Group, report: &StatusReport) -> Vec<Row> {
+fn merges<'a>(report: &StatusReport) -> impl Iterator<Item = Item<'a>> {
     let why = "it waits for the next activation of its origin";
-    report.merging.iter().map(|name| waits(group, &format!("{name}: merge"), why, Tone::Plain)).collect()
+    report.merging.iter().map(move |name| waits(&format!("{name}: merge"), why, Tone::Plain))
 }
 
-fn waits(group: &Group, what: &str, why: &str, tone: Tone) -> Row {
-    let cells = vec![
-        Cell::text(&*group.status.name),
-        Cell::text(what).toned(tone),
-        Cell::unknown(),
-        Cell::unknown(),
-        Cell::unknown(),
-        Cell::unknown(),
-        Cell::text(why),
-    ];
-    Row { id: id(group, what), tone, cells }
+fn waits<'a>(what: &str, why: &str, tone: Tone) -> Item<'a> {
+    Item { what: what.to_owned(), why: why.to_owned(), tone, pace: None }
 }
 
-fn under_way(group: &Group, work: &Work, pace: &Pace, report: &StatusReport) -> Row {
-    let in_bytes = !matches!(work, Work::Check);
+fn under_way<'a>(work: &Work, pace: &'a Pace, report: &StatusReport) -> Item<'a> {
+    let in_blocks = !matches!(work, Work::Check);
     let (what, why) = match work {
         Work::Removal => ("removal".to_owned(), "gives back the space of what was removed".to_owned()),
         Work::Rehoming(name) => {
@@ -109,21 +109,31 @@ fn under_way(group: &Group, work: &Work, pace: &Pace, report: &StatusReport) -> 
             checks => ("check".to_owned(), format!("reads metadata nodes; {checks} checks run")),
         },
     };
-    let left = if in_bytes { cells::size(pace.left().saturating_mul(BLOCK_SIZE)) } else { cells::count(pace.left()) };
+    Item { what, why, tone: Tone::Plain, pace: Some((pace, in_blocks)) }
+}
+
+fn row(group: &Group, item: Item<'_>) -> Row {
+    let Item { what, why, tone, pace } = item;
+    let [done, left, rate, seconds] = pace.map_or_else(|| std::array::from_fn(|_| Cell::unknown()), figures);
+    let id = id(group, &what);
+    let cells =
+        vec![Cell::text(&*group.status.name), Cell::text(what).toned(tone), done, left, rate, seconds, Cell::text(why)];
+    Row { id, tone, cells }
+}
+
+/// What is done, what is left, what is done in a second, and how long that takes.
+fn figures((pace, in_blocks): (&Pace, bool)) -> [Cell; 4] {
+    let left = if in_blocks { cells::size(pace.left().saturating_mul(BLOCK_SIZE)) } else { cells::count(pace.left()) };
     let rate = |rate: f64| {
-        let number = if in_bytes { rate * BLOCK_SIZE as f64 } else { rate };
-        let text = if in_bytes { layout::size(number as u64) } else { layout::count(number.round()) };
+        let number = if in_blocks { rate * BLOCK_SIZE as f64 } else { rate };
+        let text = if in_blocks { layout::size(number as u64) } else { layout::count(number.round()) };
         Cell::number(text, number)
     };
     let seconds = |seconds: u64| Cell::number(duration(seconds), seconds as f64);
-    let cells = vec![
-        Cell::text(&*group.status.name),
-        Cell::text(&*what),
+    [
         pace.share().map_or_else(Cell::unknown, cells::percent),
         left,
         pace.rate().map_or_else(Cell::unknown, rate),
         pace.seconds_left().map_or_else(Cell::unknown, seconds),
-        Cell::text(why),
-    ];
-    Row { id: id(group, &what), tone: Tone::Plain, cells }
+    ]
 }

@@ -1,0 +1,95 @@
+//! All that is shown of groups, as one document: once, or again and again into a file for `rowen-web`.
+
+use super::groups::known_group;
+use crate::backend::Follow;
+use crate::facts::Collector;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::{Session, no_group};
+use crate::top::run::Eye;
+use rowen_web::facts;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(10);
+/// Rates of a single document are of so long.
+const SECOND: Duration = Duration::from_secs(1);
+
+pub fn facts(session: &mut Session<'_>, args: &Args) -> Result {
+    let wanted = args.positionals.iter().map(|word| known_group(word)).collect::<Result<Vec<String>>>()?;
+    match args.text(Opt::To) {
+        Some(path) => again_and_again(session, path, wanted),
+        None => once(session, wanted),
+    }
+}
+
+fn collector(session: &mut Session<'_>, wanted: &[String], every: Duration) -> Collector {
+    Collector::new(session.backend.host_name(), wanted.to_vec(), every.as_secs())
+}
+
+fn look(session: &mut Session<'_>, eye: &mut Eye, collector: &mut Collector) -> f64 {
+    let time = session.backend.now();
+    let look = eye.look(&mut |groups, depth| session.backend.look(groups, depth), time);
+    let uptime = facts::uptime();
+    collector.see(look, uptime);
+    uptime
+}
+
+fn read_events(session: &mut Session<'_>, collector: &mut Collector) {
+    for kept in session.backend.history() {
+        collector.events.add(&kept.uuid, &kept.events);
+    }
+}
+
+fn once(session: &mut Session<'_>, wanted: Vec<String>) -> Result {
+    let mut collector = collector(session, &wanted, Duration::ZERO);
+    read_events(session, &mut collector);
+    let mut eye = Eye::new(wanted);
+    look(session, &mut eye, &mut collector);
+    session.backend.pause(SECOND);
+    let uptime = look(session, &mut eye, &mut collector);
+    let text = serde_json::to_string_pretty(&collector.facts(uptime)).map_err(|e| Failure::failed(e.to_string()))?;
+    session.console.raw_out(&format!("{text}\n"));
+    let missing: Vec<String> = collector.missing().map(|name| no_group(name)).collect();
+    missing.iter().for_each(|sentence| session.console.complain(sentence));
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Until it is ended. A group that is not there now may be there at the next look.
+fn again_and_again(session: &mut Session<'_>, path: &str, wanted: Vec<String>) -> Result {
+    let mut collector = collector(session, &wanted, EVERY);
+    if let Ok(Ok(before)) = facts::read(Path::new(path)) {
+        collector.go_on(&before, facts::uptime());
+    }
+    // Before what is there is read: nothing that comes in between is missed.
+    let news = follow(session.backend.follow());
+    read_events(session, &mut collector);
+    let mut eye = Eye::lasting(wanted);
+    loop {
+        let uptime = look(session, &mut eye, &mut collector);
+        news.try_iter().flatten().for_each(|(uuid, lines)| collector.events.add(&uuid, &lines));
+        let text = serde_json::to_string(&collector.facts(uptime)).map_err(|e| Failure::failed(e.to_string()))?;
+        session.backend.publish(path, &text).map_err(Failure::from)?;
+        session.backend.pause(EVERY);
+    }
+}
+
+type News = Vec<(String, Vec<u8>)>;
+
+/// Looks for events in a thread of its own: their files may lie where nothing answers, and the rest goes on.
+fn follow(mut next: Follow) -> Receiver<News> {
+    let (say, hear) = channel();
+    // Without the thread there are the events of before.
+    let _events_stand_still = std::thread::Builder::new().name("rowen-events".into()).spawn(move || {
+        while let Some(news) = next() {
+            if !news.is_empty() && say.send(news).is_err() {
+                break;
+            }
+            std::thread::sleep(SECOND);
+        }
+    });
+    hear
+}
