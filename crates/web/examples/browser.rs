@@ -16,6 +16,9 @@ use std::time::Duration;
 /// What hangs is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Pictures are no higher.
+const MOST: f64 = 12_000.0;
+
 /// A look: its name, the width and height of the screen, and how the page is shown.
 struct Look {
     name: &'static str,
@@ -262,10 +265,10 @@ fn look(browser: &mut Browser, look: &Look, url: &str, out: &Path, checks: &mut 
     fs::write(out.join(format!("{}.png", look.name)), decoded(picture["data"].as_str().unwrap())).unwrap();
 }
 
-/// The whole page.
+/// The whole page, as far as a picture of it can be looked at.
 fn clip(browser: &mut Browser) -> Value {
     let size = browser.ask("Page.getLayoutMetrics", &json!({}))["cssContentSize"].clone();
-    json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1 })
+    json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"].as_f64().unwrap().min(MOST), "scale": 1 })
 }
 
 fn main() {

@@ -7,6 +7,8 @@ use crate::words::{duration, percent, rate, size, times};
 
 /// More volumes of a group are not on the page: a browser has to draw them.
 const VOLUMES: usize = 300;
+/// More are not shown at once where there are other groups.
+const OPEN: usize = 50;
 /// Deeper branches are indented as far as this one.
 const DEEPEST: u64 = 12;
 /// Volumes that are older than this, in seconds, are said to be.
@@ -122,7 +124,12 @@ fn volumes(html: &mut Html, at: usize, group: &Group, facts: &Facts) {
     if age >= OLD {
         html.element("<p class=next>As the server told them ", duration(age), " before.</p>\n");
     }
-    html.element("<details open id=v", at, "><summary>").text(times(count, "volume", "volumes")).raw("</summary>\n");
+    // Without a script, too, who wants to see them all does.
+    let is_open = count <= OPEN || facts.groups.len() == 1;
+    html.raw(if is_open { "<details open id=v" } else { "<details id=v" })
+        .element("", at, "><summary>")
+        .text(times(count, "volume", "volumes"))
+        .raw("</summary>\n");
     html.raw("<table class=tree><thead><tr><th scope=col>Name</th><th scope=col class=n>Size</th>");
     html.raw(
         "<th scope=col class=\"n wide\"><abbr title=\"what it maps, shared space included\">Referenced</abbr></th>",

@@ -49,8 +49,8 @@ fn a_group_has_all_that_is_known_of_it() {
         "The group is healthy.",
         "4 GiB of 10 GiB in use (40.0%), 24 MiB of it metadata; 6 GiB free",
         "<b>Thin pool pool</b>: 1 GiB of 2 GiB in use (50.0%)",
-        "<b>Reads</b>: 50 a second, half of them within 90 µs, 99 of 100 within 800 µs; slowest minute: 2.80 ms",
-        "<title>60 s ago: 50 a second, half within 90 µs, 99 of 100 within 800 µs</title>",
+        "<b>Reads</b> in the last minute 50 a second, half of them within 90 µs, 99 of 100 within 800 µs; slowest minute: 2.80 ms.",
+        "<title>60 s ago: 50 a second, half of them within 90 µs, 99 of 100 within 800 µs</title>",
         "class=\"d2\"",
         "<td class=n>25.0%</td><td class=n>4 min</td>",
         "<td>ok</td>",
@@ -124,7 +124,11 @@ fn what_is_not_known_is_left_out() {
 #[test]
 fn a_large_group_is_cut_and_says_so() {
     let volumes = (0..1000).map(|at| volume(&format!("lv{at}"), None, 0)).collect();
-    let page = of(facts(vec![Group { volumes, volumes_left_out: 234, ..busy() }]), 1.0);
+    let large = Group { volumes, volumes_left_out: 234, ..busy() };
+    let page = of(facts(vec![large.clone(), silent()]), 1.0);
+    assert!(page.contains("<details id=v0>") && page.contains("<details open id=v1>"));
+    let page = of(facts(vec![large]), 1.0);
+    assert!(page.contains("<details open id=v0>"));
     assert!(page.contains("1234 volumes") && page.contains("And 934 more: <code>rowen tree vg0</code>"));
     assert!(page.len() < 400_000, "{}", page.len());
 }

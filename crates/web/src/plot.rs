@@ -71,23 +71,27 @@ fn decades(seen: &[Seen<'_>]) -> (i32, i32) {
     (low, (most.ceil() as i32).clamp(low + 1, MOST))
 }
 
+fn words(one: &Seen<'_>) -> String {
+    format!(
+        "{} a second, half of them within {}, 99 of 100 within {}",
+        rate(one.latency.requests as f64 / one.seconds),
+        time(one.latency.median),
+        time(one.latency.p99)
+    )
+}
+
 fn plot(html: &mut Html, id: &str, name: &'static str, seen: &[Seen<'_>]) {
     let (low, high) = decades(seen);
     let slowest = seen.iter().map(|one| one.latency.p99).fold(0.0, f64::max);
-    let summary = match seen.last() {
-        Some(last) => format!(
-            "{} a second, half of them within {}, 99 of 100 within {}; slowest minute: {}",
-            rate(last.latency.requests as f64 / last.seconds),
-            time(last.latency.median),
-            time(last.latency.p99),
-            time(slowest)
-        ),
-        None => String::new(),
-    };
+    let summary = seen.last().map_or_else(String::new, |last| {
+        let when =
+            if last.to < 2.0 * POINT { "in the last minute".to_owned() } else { format!("{} ago", duration(last.to)) };
+        format!("{when} {}; slowest minute: {}", words(last), time(slowest))
+    });
     html.element("<figure>\n<figcaption id=\"", id, "\"><b>")
-        .element("", name, "</b>: ")
+        .element("", name, "</b> ")
         .text(&summary)
-        .raw("</figcaption>\n");
+        .raw(".</figcaption>\n");
     html.raw("<div class=plot><div class=y aria-hidden=true>");
     for power in (low..=high).rev() {
         html.element("<span>", time(10_f64.powi(power)), "</span>");
@@ -97,20 +101,14 @@ fn plot(html: &mut Html, id: &str, name: &'static str, seen: &[Seen<'_>]) {
         id,
         "\" viewBox=\"0 0 600 100\" preserveAspectRatio=none>\n",
     );
-    html.element("<title>", format_args!("{name}: {summary}"), "</title>\n");
+    html.element("<title>", format_args!("{name} {summary}"), "</title>\n");
     for power in low..=high {
         let y = y(10_f64.powi(power), low, high);
         html.element("<path class=grid d=\"M0 ", format_args!("{y:.1}H{WIDTH}"), "\" />\n");
     }
     curves(html, seen, low, high);
     for one in seen {
-        let words = format!(
-            "{} ago: {} a second, half within {}, 99 of 100 within {}",
-            duration(one.to),
-            rate(one.latency.requests as f64 / one.seconds),
-            time(one.latency.median),
-            time(one.latency.p99)
-        );
+        let words = format!("{} ago: {}", duration(one.to), words(one));
         let (left, right) = (x(one.from), x(one.to));
         html.element("<rect class=point x=\"", format_args!("{left:.1}"), "\" y=0 ");
         html.element("width=\"", format_args!("{:.1}", right - left), "\" height=100><title>")

@@ -3,6 +3,9 @@
 /// Bytes with a unit that suits them.
 pub fn size(bytes: f64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes == 0.0 {
+        return "0".to_owned();
+    }
     let (mut number, mut unit) = (bytes, "bytes");
     for next in UNITS {
         if number < 1023.5 {
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn units_suit_figures() {
-        assert_eq!(size(0.0), "0 bytes");
+        assert_eq!(size(0.0), "0");
         assert_eq!(size(1023.0), "1023 bytes");
         assert_eq!(size(4096.0), "4 KiB");
         assert_eq!(size(1_500_000.0), "1.43 MiB");

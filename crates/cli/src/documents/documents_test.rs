@@ -31,6 +31,15 @@ fn every_command_and_option_has_a_place_on_a_page() {
     }
 }
 
+#[test]
+fn the_page_in_the_browser_has_a_manual() {
+    let pages = pages(COMMANDS);
+    let page = pages.iter().find(|page| page.file == "rowen-web.8").unwrap();
+    for word in [".SH OPTIONS\n", "\\-\\-facts FILE", "/run/rowen\\-web/facts.json", "rowen\\-web.socket"] {
+        assert!(page.text.contains(word), "{word}: {}", page.text);
+    }
+}
+
 /// Runs bash; `None` if bash is not installed.
 fn bash_says(script: &str) -> Option<(bool, String)> {
     let mut bash = Process::new("bash")

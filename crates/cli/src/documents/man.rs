@@ -6,6 +6,7 @@ use crate::command::Command;
 use crate::options::{COMMON, Kind, Spec};
 use crate::report::fields::{self, Section};
 use crate::report::listing;
+use rowen_web::arguments as web;
 use std::fmt::Write;
 
 /// A page: the name of its file, and its text.
@@ -19,6 +20,7 @@ pub fn pages(commands: &[Command]) -> Vec<Page> {
     let mut pages: Vec<Page> = commands.iter().map(|command| of_command(command, commands)).collect();
     pages.push(overview(commands));
     pages.push(of_fields());
+    pages.push(of_web());
     pages
 }
 
@@ -165,6 +167,27 @@ fn overview(commands: &[Command]) -> Page {
     page.section("SEE ALSO");
     page.macro_line("\\fBlvs\\fR(8), \\fBlvcreate\\fR(8), \\fBrowen\\-fields\\fR(8)");
     Page { file: "rowen.8".to_owned(), text: page.0 }
+}
+
+/// The page in the browser, whose program has no commands.
+fn of_web() -> Page {
+    let mut page = Roff::new("rowen-web", web::SUMMARY);
+    page.section("SYNOPSIS");
+    page.macro_line(&format!("\\fBrowen\\-web\\fR {}", escaped(web::FORM)));
+    page.section("DESCRIPTION");
+    page.text(web::ABOUT);
+    page.section("OPTIONS");
+    web::OPTIONS.iter().for_each(|(option, what)| page.term(option, what));
+    page.section("EXAMPLES");
+    web::EXAMPLES.iter().for_each(|(example, what)| page.term(example, what));
+    page.section("EXIT STATUS");
+    page.term("3", "The command line makes no sense.");
+    page.term("5", "It cannot listen, or not answer any more.");
+    page.section("FILES");
+    page.term(web::FACTS, "What the page shows. The page's program reads no other file.");
+    page.section("SEE ALSO");
+    page.macro_line("\\fBrowen\\-facts\\fR(8), \\fBrowen\\-top\\fR(8), \\fBrowen\\-status\\fR(8)");
+    Page { file: "rowen-web.8".to_owned(), text: page.0 }
 }
 
 fn of_fields() -> Page {
