@@ -41,8 +41,8 @@ const LOOKS: [Look; 5] = [
 const CHECKS: [(&str, &str); 7] = [
     (
         "nothing is wider than the screen",
-        "(() => { const wide = document.documentElement.scrollWidth > innerWidth \
-         ? [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1) \
+        "(() => { const { scrollWidth, clientWidth } = document.documentElement; const wide = scrollWidth > clientWidth \
+         ? [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > clientWidth + 1) \
            .map(e => e.tagName + '.' + (e.className.baseVal ?? e.className)) : []; return wide.slice(0, 5).join(' '); })()",
     ),
     (

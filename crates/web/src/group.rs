@@ -71,7 +71,7 @@ fn space(html: &mut Html, at: usize, group: &Group) {
     let metadata = (space.metadata_bytes as f64).min(used);
     html.raw("<h3>Space</h3>\n");
     let words = format!(
-        "{} of {} in use ({}), {} of it metadata; {} free",
+        "{} of {} in use ({}), {} of it metadata (at the left); {} free",
         size(used),
         size(all),
         percent(used, all),
@@ -162,7 +162,8 @@ fn volume(html: &mut Html, volume: &Volume) {
     if let (Some(parent), 1..) = (&volume.parent, volume.depth) {
         html.element("<span class=unseen> of ", parent, "</span>");
     }
-    html.element("<small class=narrow>", &state, "</small></th>");
+    let narrow = [state.as_str(), &volume.created].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+    html.element("<small class=narrow>", narrow.join("; "), "</small></th>");
     html.element("<td class=n>", size(volume.size_bytes as f64), "</td>");
     html.element("<td class=\"n wide\">", size(volume.referenced_bytes as f64), "</td>");
     html.element("<td class=n>", size(volume.own_bytes as f64), "</td>");

@@ -47,7 +47,7 @@ fn a_group_has_all_that_is_known_of_it() {
     let page = of(facts(vec![busy()]), 4.0);
     for words in [
         "The group is healthy.",
-        "4 GiB of 10 GiB in use (40.0%), 24 MiB of it metadata; 6 GiB free",
+        "4 GiB of 10 GiB in use (40.0%), 24 MiB of it metadata (at the left); 6 GiB free",
         "<b>Thin pool pool</b>: 1 GiB of 2 GiB in use (50.0%)",
         "<b>Reads</b> in the last minute 50 a second, half of them within 90 µs, 99 of 100 within 800 µs; slowest minute: 2.80 ms.",
         "<title>60 s ago: 50 a second, half of them within 90 µs, 99 of 100 within 800 µs</title>",
