@@ -9,8 +9,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const NOBODY: u32 = 65534;
+/// One test at a time: a program that is being copied cannot be started while another thread starts one, which has the copy open.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_rowen-web"))
@@ -57,6 +64,7 @@ fn get(at: SocketAddr, path: &str) -> String {
 
 #[test]
 fn it_serves_at_the_socket_that_it_is_given() {
+    let _alone = alone();
     let facts = r#"{"version": 1, "host": "h", "groups": [{"name": "<vg>", "state": "serving", "healthy": true}]}"#;
     let (mut running, at, dir) = start("given", facts);
     let mut line = String::new();
@@ -85,6 +93,7 @@ fn it_serves_at_the_socket_that_it_is_given() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
+    let _alone = alone();
     let run = |words: &[&str]| {
         let output = program().args(words).stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
