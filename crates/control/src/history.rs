@@ -104,6 +104,8 @@ events! {
     Stopped "stopped";
     /// A physical volume failed requests.
     PvError "pv-error";
+    /// A server opened the group without a physical volume.
+    PvMissing "pv-missing";
     /// A place of a physical volume takes no writes.
     BadPlace "bad-place";
     /// A threshold of space was crossed.

@@ -101,6 +101,9 @@ fn a_disk_is_pulled_and_comes_back() {
     // It is there again, and nobody uses it; a copy in another state is not taken.
     world.ok("vgchange -an VG");
     world.ok("stop VG");
+    let events = world.ok("events VG");
+    let told: Vec<_> = events.lines().filter(|line| line.contains(" pv-missing: ")).collect();
+    assert!(!told.is_empty() && told.iter().all(|line| line.contains("goes on without physical volume")), "{events}");
     fs::rename(&away, &disks[2]).unwrap();
     world.ok("vgchange -ay -P VG");
     is_lost(&world, "vc");

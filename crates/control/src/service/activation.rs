@@ -66,7 +66,8 @@ impl Service {
         let chosen = self.with_relatives(names)?;
         self.switch_off_all(&chosen).map_err(|mut failure| {
             if names.is_none() && failure.kind == ErrorKind::InUse {
-                let open = chosen.iter().filter(|volume| self.is_used(&volume.name)).count();
+                // Who used the one that was in use may have gone since.
+                let open = chosen.iter().filter(|volume| self.is_used(&volume.name)).count().max(1);
                 let whole =
                     format!("\nCan't deactivate volume group \"{}\" with {open} open logical volume(s)", self.name);
                 failure.message.push_str(&whole);

@@ -4,6 +4,7 @@ use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome};
+use crate::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::VolumeInfo;
 use std::collections::HashSet;
@@ -59,7 +60,7 @@ impl Service {
             return Err(Failure::new(ErrorKind::InUse, message));
         }
         self.give_up_partial()?;
-        let uuid = self.group.info().pvs[at].uuid;
+        let uuid = lvm_text(self.group.info().pvs[at].uuid);
         let group = self.group.clone();
         let vacated = self.run(async move { group.vacate_pv(index).await });
         self.told(vacated, "")?;

@@ -185,6 +185,17 @@ fn of_volumes_that_are_removed_together_one_in_use_keeps_all() {
 }
 
 #[test]
+fn who_was_in_use_and_is_no_more_is_counted() {
+    let world = memory();
+    ["a", "b"].into_iter().for_each(|name| done(&world, create(name)));
+    world.devices.set_user("a", Some(User::Other));
+    world.devices.let_users_pass();
+    let whole = "Logical volume vg/a in use.\nCan't deactivate volume group \"vg\" with 1 open logical volume(s)";
+    assert_eq!(refusal(&world, Request::Deactivate { names: None }), (ErrorKind::InUse, whole.to_owned()));
+    done(&world, Request::Deactivate { names: None });
+}
+
+#[test]
 fn a_merge_waits_for_the_next_activation_also_over_a_kill() {
     let mut world = memory();
     done(&world, create("a"));

@@ -22,6 +22,7 @@ use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_control::service::world::World;
 use rowen_control::service::{Service, document};
 use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency};
+use rowen_control::uuids;
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Config, Group, Layout};
 use rowen_engine::units::VolumeId;
@@ -109,6 +110,7 @@ pub fn main(options: &Options) -> u8 {
             systemd::ready(&server.service.name);
             watchdog::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
+            tell_missing(&server);
             if options.is_successor {
                 let (name, version) = (&server.service.name, env!("CARGO_PKG_VERSION"));
                 log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
@@ -124,6 +126,15 @@ pub fn main(options: &Options) -> u8 {
             0
         }
         Err(failure) => failed(options, failure),
+    }
+}
+
+/// The physical volumes that the group goes on without (MB1).
+fn tell_missing(server: &Server) {
+    let (name, info) = (&server.service.name, server.service.group.info());
+    for pv in info.pvs.iter().filter(|pv| pv.is_missing) {
+        let uuid = uuids::lvm_text(pv.uuid);
+        log::event(What::PvMissing, format_args!("volume group \"{name}\" goes on without physical volume {uuid}"));
     }
 }
 
