@@ -142,7 +142,7 @@ fn all_sequences_of_three_steps() {
     let base = scenario::alphabet().len() as u64;
     let all = base * base * base;
     // A prime stride: a part of the sequences is spread over all of them.
-    let count = (all * percent() / 300).clamp(1, all);
+    let count = (all * percent() / 600).clamp(1, all);
     let report = explore_all(count, |n| {
         let effort = Effort { recovery: 200, resume: 16, ..Effort::default() };
         named(format!("enum:{}", n * 1009 % all), effort)

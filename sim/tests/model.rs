@@ -63,7 +63,7 @@ pub fn run_all_with(profile: Profile, seeds: u64, steps: u32, lists: Option<Move
 
 #[test]
 fn exact() {
-    let seen = run_all(Profile::Exact, scaled(1200), 120);
+    let seen = run_all(Profile::Exact, scaled(600), 120);
     assert_met(
         seen.exact_checks > 0 && seen.reverts > 0 && seen.group_snapshots > 0 && seen.removed_origins > 0,
         &seen,
@@ -75,7 +75,7 @@ fn exact() {
 
 #[test]
 fn wild() {
-    let seen = run_all(Profile::Wild, scaled(1500), 120);
+    let seen = run_all(Profile::Wild, scaled(750), 120);
     assert_met(
         seen.unallocatable > 0
             && seen.raced_checkpoints > 0
@@ -90,7 +90,7 @@ fn wild() {
 
 #[test]
 fn full() {
-    let seen = run_all(Profile::Full, scaled(800), 150);
+    let seen = run_all(Profile::Full, scaled(400), 150);
     assert_met(
         seen.unallocatable > 0
             && seen.refused_for_space > 0
@@ -103,7 +103,7 @@ fn full() {
 
 #[test]
 fn deep() {
-    let seen = run_all(Profile::Deep, scaled(40), 1200);
+    let seen = run_all(Profile::Deep, scaled(20), 1200);
     assert_met(seen.unallocatable + seen.shrunk_pvs > 0, &seen);
     assert_met(seen.stats.node_loads > 0 && seen.journal_wraps > 0 && seen.most_nodes > 40, &seen);
 }

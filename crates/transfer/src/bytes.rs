@@ -1,6 +1,6 @@
 //! Numbers and texts as a stream has them: little endian, texts with their length before them.
 
-use crate::frame::StreamError;
+use crate::error::StreamError;
 
 /// The longest text.
 pub const MAX_TEXT: usize = 255;

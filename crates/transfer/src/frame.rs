@@ -1,9 +1,8 @@
 //! Frames: what each has in it, and its bytes.
 
 use crate::bytes::{In, Out};
+use crate::error::StreamError;
 use rowen_engine::planted;
-use std::fmt;
-use std::io;
 
 /// Begins each frame.
 pub const MAGIC: [u8; 4] = *b"RwTr";
@@ -33,46 +32,6 @@ pub(crate) const END: u16 = 6;
 /// How the bytes of a Data frame are written.
 pub(crate) const PLAIN: u8 = 0;
 pub(crate) const ZSTD: u8 = 1;
-
-/// Why a stream cannot be read.
-#[derive(Debug)]
-pub enum StreamError {
-    /// The bytes could not be read.
-    Io(io::Error),
-    /// It ends before its end.
-    Cut,
-    /// It begins with something else.
-    NoStream,
-    /// A frame is not as it was written.
-    Damaged { frame: u64, byte: u64 },
-    /// The frames are whole, and are not those that the end is of.
-    OtherFrames,
-    /// A newer program wrote it.
-    Newer(String),
-    /// What it says makes no sense.
-    Malformed(&'static str),
-    /// Something follows its end.
-    GoesOn,
-}
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StreamError::Io(error) => write!(f, "it cannot be read: {error}"),
-            StreamError::Cut => f.write_str("it ends before its end"),
-            StreamError::NoStream => f.write_str("it is no stream of \"rowen send\""),
-            StreamError::Damaged { frame, byte } => {
-                write!(f, "it is damaged: frame {frame}, at byte {byte}, is not what was sent there")
-            }
-            StreamError::OtherFrames => f.write_str("its frames are not those that were sent"),
-            StreamError::Newer(what) => write!(f, "a newer program made it: {what}"),
-            StreamError::Malformed(what) => write!(f, "it makes no sense: {what}"),
-            StreamError::GoesOn => f.write_str("something follows its end"),
-        }
-    }
-}
-
-impl std::error::Error for StreamError {}
 
 /// The first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]

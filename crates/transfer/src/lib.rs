@@ -16,13 +16,14 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod error;
 mod frame;
 mod reader;
 mod writer;
 
+pub use error::StreamError;
 pub use frame::{
-    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, Place, Range, StreamError, VERSION,
-    Volume, sealed,
+    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, Place, Range, VERSION, Volume, sealed,
 };
 pub use reader::{Event, StreamReader};
 pub use writer::StreamWriter;

@@ -2,9 +2,10 @@
 
 use crate::BLOCK;
 use crate::bytes::In;
+use crate::error::StreamError;
 use crate::frame::{
     DATA, END, End, HEAD, HEADER, Head, MAGIC, MARK, MAX_BODY, MAX_DATA, MAX_RANGES, OPTIONAL, PLAIN, Place, Range,
-    StreamError, VOLUME, Volume, ZERO, ZSTD, checksum,
+    VOLUME, Volume, ZERO, ZSTD, checksum,
 };
 use rowen_engine::planted;
 use std::io::{self, Read};

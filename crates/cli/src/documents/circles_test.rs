@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Circles that exist, by one of their files, and how many files they have. They shrink: the test fails if a circle has more
 /// files than it says here, or fewer, or is gone.
 const KNOWN: [(&str, &str, usize); 0] = [];
-const CRATES: [&str; 3] = ["engine", "control", "cli"];
+const CRATES: [&str; 5] = ["engine", "control", "transfer", "cli", "web"];
 /// Names in a path that begin somewhere else than in the module itself.
 const ROOTS: [&str; 3] = ["crate", "self", "super"];
 
@@ -175,7 +175,7 @@ impl Files {
         let src = root().join("crates").join(name).join("src");
         let mut found = sources(&src, &src);
         found.retain(|(file, _)| !file.ends_with("_test.rs"));
-        assert!(found.len() > 10, "where is the crate {name}?");
+        assert!(found.len() >= 5, "where is the crate {name}?");
         Files::new(found.iter().map(|(file, text)| (file.as_str(), text.as_str())))
     }
 

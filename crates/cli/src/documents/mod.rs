@@ -23,3 +23,6 @@ mod circles_test;
 
 #[cfg(test)]
 mod invariants_test;
+
+#[cfg(test)]
+mod lanes_test;
