@@ -1,4 +1,4 @@
-//! A group that goes on without some of its physical volumes, and takes them back (rules MB1 to MB6).
+//! A group that goes on without some of its physical volumes, and takes them back (rules MB1 to MB7).
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
@@ -7,7 +7,7 @@ use rowen_engine::group::{FullPolicy, Group, VolumeKind};
 use rowen_engine::planted::must_be_found;
 use rowen_sim::client::{BLOCK, Client, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::{Setup, judge_image};
-use rowen_sim::disk::{Image, POLICIES, SimDisks};
+use rowen_sim::disk::{Image, POLICIES, Policy, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
@@ -429,6 +429,138 @@ fn a_return_can_be_cut() {
         }
     }
     assert!(out > 0 && back > 0, "{out} {back}");
+}
+
+/// A group of which every volume is written beside a snapshot and flushed, with no marker or checkpoint after it: all there is of
+/// the writes is the journal and the data.
+fn flushed(oracle: &Shared, image: Image) -> Opened {
+    let opened = open(image, false);
+    let client = opened.client(oracle);
+    opened.world.run(async {
+        for vol in PLAIN {
+            client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
+        }
+        for vol in PLAIN {
+            for at in 0..6 {
+                client.write(vol, at * 100 * BLOCK, 4 * BLOCK, &[]).await.unwrap();
+            }
+            client.flush(vol).await.unwrap();
+        }
+    });
+    opened
+}
+
+fn only_flushed(opened: &Opened) -> Image {
+    opened.disks.moment().power_cut(Policy::Nothing, &mut Rng::new(5))
+}
+
+/// What was flushed and lies on a lost disk is an error. What was there before it is not served in its place, and it is right when
+/// the disk is back (MB7).
+fn what_was_flushed_comes_back() {
+    let mut unproven = 0;
+    for lost in 1..PVS {
+        let oracle = Shared::default();
+        let (image, _) = made(&oracle);
+        let image = only_flushed(&flushed(&oracle, image));
+        let opened = open(without(&image, 1 << lost), true);
+        let client = opened.client(&oracle);
+        unproven += client.group.unproven_blocks();
+        for vol in PLAIN {
+            opened.world.run(read_each(&client, vol));
+        }
+        let check = opened.world.run(client.group.check_open()).unwrap();
+        assert!(check.findings.is_empty(), "{:?}", check.findings.first());
+        opened.world.run(client.close()).unwrap();
+        let opened = open(with_back(&opened.end(), 1 << lost, &image), false);
+        let client = opened.client(&oracle);
+        opened.world.run(client.group.take_back(PvIndex(lost))).unwrap();
+        assert_eq!(client.group.unproven_blocks(), 0, "all of it is on the disk");
+        for vol in PLAIN {
+            assert_eq!(opened.world.run(read_each(&client, vol)), 0, "volume {vol}");
+        }
+        opened.world.run(client.close()).unwrap();
+        judge_image(&setup(), &oracle.lock(), Since::PowerLoss, opened.end(), 17).unwrap();
+    }
+    assert!(unproven > 0, "nothing that was flushed lies on a lost disk");
+}
+
+#[test]
+fn what_was_flushed_on_a_lost_disk_comes_back() {
+    what_was_flushed_comes_back();
+}
+
+#[test]
+fn what_is_not_believed_for_its_disk_is_lost_is_found() {
+    must_be_found("lost_not_believed", what_was_flushed_comes_back);
+}
+
+/// The disk did not get everything that the journal names before it was lost: those blocks stay an error. They can be written as a
+/// whole, and after that in parts (MB7).
+fn what_never_got_there_stays_an_error() {
+    let oracle = Shared::default();
+    let (image, _) = made(&oracle);
+    let running = flushed(&oracle, image);
+    let client = running.client(&oracle);
+    running.world.run(async {
+        for vol in PLAIN {
+            for at in 0..6 {
+                client.write(vol, (at * 100 + 50) * BLOCK, 4 * BLOCK, &[]).await.unwrap();
+            }
+        }
+    });
+    // The other disks have it all.
+    let (image, pv) = (running.end(), PvIndex(2));
+    let behind = image.with_pv_of(pv, &running.disks.moment().power_cut(Policy::Commands, &mut Rng::new(6)));
+    let opened = open(without(&image, 4), true);
+    let group = opened.group.clone().unwrap();
+    let unproven = group.unproven_blocks();
+    assert!(unproven > 0, "nothing to compare");
+    opened.world.run(group.close()).unwrap();
+    let opened = open(with_back(&opened.end(), 4, &behind), false);
+    let client = opened.client(&oracle);
+    opened.world.run(client.group.take_back(pv)).unwrap();
+    let left = client.group.unproven_blocks();
+    assert!(0 < left && left < unproven, "{left} of {unproven}: some of it is there, some is not");
+    // The list outlives an orderly end, a cut and a death.
+    opened.world.run(client.checkpoint()).unwrap();
+    let opened = open(opened.end(), false);
+    let client = opened.client(&oracle);
+    let mut errors = 0;
+    for vol in PLAIN {
+        for at in 0..BLOCKS {
+            match opened.world.run(client.verify(vol, at * BLOCK, BLOCK)) {
+                Ok(_) => {}
+                Err(rowen_sim::client::Failure::Refused(error)) if is_lost(&error) => {
+                    errors += 1;
+                    opened.world.run(async {
+                        let half = client.write(vol, at * BLOCK, 1, &[]).await;
+                        assert!(half.is_err_and(|error| is_lost(&error)), "volume {vol}, block {at}");
+                        client.write(vol, at * BLOCK, BLOCK, &[]).await.unwrap();
+                        client.write(vol, at * BLOCK, 1, &[]).await.unwrap();
+                    });
+                }
+                Err(failure) => panic!("volume {vol}, block {at}: {failure}"),
+            }
+        }
+        opened.world.run(client.flush(vol)).unwrap();
+    }
+    assert!(errors > 0, "every block could be read");
+    let opened = open(opened.end(), false);
+    let client = opened.client(&oracle);
+    for vol in PLAIN {
+        assert_eq!(opened.world.run(read_each(&client, vol)), 0, "volume {vol}");
+    }
+}
+
+#[test]
+fn what_never_got_to_a_lost_disk_stays_an_error() {
+    what_never_got_there_stays_an_error();
+}
+
+#[test]
+fn what_is_not_compared_when_a_disk_is_back_is_found() {
+    must_be_found("unproven_believed", what_never_got_there_stays_an_error);
+    must_be_found("unproven_forgotten", what_never_got_there_stays_an_error);
 }
 
 /// A physical volume that is gone for good leaves: after the volumes that lie on it, and not before.

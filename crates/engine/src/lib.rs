@@ -23,4 +23,5 @@ pub mod planted;
 pub mod runtime;
 pub mod space;
 pub mod units;
+pub mod unproven;
 pub mod volume;

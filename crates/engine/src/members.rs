@@ -13,9 +13,12 @@
 //!   Its copies of metadata are written anew before it counts.
 //! * MB6 Two superblocks of one group and one number are the same on all of its physical volumes. Otherwise each part went on
 //!   without the other, and they are never joined.
+//!
+//! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
 
 use crate::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
 use crate::model::PvFlags;
+use crate::unproven::Unproven;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,13 +29,15 @@ const LOST: i32 = 5;
 pub struct Members {
     disks: Arc<dyn Disks>,
     out: AtomicU64,
+    /// What nobody could compare (MB7).
+    pub unproven: Unproven,
     /// Planted bug: what is lost reads as zeros.
     lost_are_zeros: bool,
 }
 
 impl Members {
     pub fn new(disks: Arc<dyn Disks>, out: PvFlags, lost_are_zeros: bool) -> Members {
-        Members { disks, out: AtomicU64::new(out.0), lost_are_zeros }
+        Members { disks, out: AtomicU64::new(out.0), unproven: Unproven::default(), lost_are_zeros }
     }
 
     /// The disks as they are, with those that are out.
@@ -86,7 +91,16 @@ impl Disks for Members {
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
             return self.disks.submit(op, done);
         };
-        let Some(lost) = self.lost(segments) else { return self.disks.submit(op, done) };
+        let unproven = match op {
+            DiskOp::Read { .. } => self.unproven.first_of(segments),
+            _ => None,
+        };
+        let Some(lost) = self.lost(segments).or(unproven) else {
+            if let DiskOp::Write { segments, .. } = &op {
+                self.unproven.forget(segments);
+            }
+            return self.disks.submit(op, done);
+        };
         let error = DiskError { op: op.kind(), pv: lost.pv, offset: lost.offset, errno: LOST };
         match op {
             DiskOp::Read { buf, .. } if self.lost_are_zeros => done.complete(Ok(Some(buf))),

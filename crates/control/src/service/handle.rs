@@ -37,6 +37,7 @@ impl Service {
     pub fn handle(&self, request: Request, caller: &Caller, interim: &mut dyn FnMut(Outcome)) -> Outcome {
         let traits = request.traits();
         let is_report = matches!(request, Request::Report { .. });
+        let tells_unproven = is_report || matches!(request, Request::RestorePv { .. });
         let may_merge =
             matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
         let is_change = may_merge || traits.is_archived;
@@ -61,6 +62,9 @@ impl Service {
             let stopped = stopped.map(|message| format!("WARNING: {message}"));
             let messages = stopped.into_iter().chain(self.missing_room());
             messages.for_each(|message| interim(Outcome::Notice { message }));
+        }
+        if tells_unproven && let Some(message) = self.unproven() {
+            interim(Outcome::Notice { message });
         }
         outcome
     }

@@ -34,6 +34,19 @@ impl Service {
         [for_data, for_metadata].into_iter().flatten().collect()
     }
 
+    /// What cannot be read with all disks there (MB7).
+    pub(super) fn unproven(&self) -> Option<String> {
+        let blocks = self.group.unproven_blocks();
+        (blocks > 0 && self.group.out().is_empty()).then(|| {
+            format!(
+                "WARNING: {blocks} block(s) of volume group {} were being written when their disk was lost, and cannot be read. \
+                 They work again when they are written as a whole or discarded: let the filesystem's check or the database's \
+                 recovery do that, or restore the files.",
+                self.name
+            )
+        })
+    }
+
     /// Behind which physical volume the journal or a checkpoint waits for room (U6).
     pub(super) fn waits_for_room(&self) -> Option<String> {
         match self.group.has_room_for_records() {

@@ -4,7 +4,7 @@ use super::codec::RECORD_LIMIT;
 use super::record::block_crc;
 use super::superblock::{
     FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_PACKED_RUNS,
-    FEATURE_PAIR_LENGTHS, KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
+    FEATURE_PAIR_LENGTHS, FEATURE_UNPROVEN, KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -30,6 +30,11 @@ pub const FEATURES: &[Feature] = &[
     Feature { bit: FEATURE_PAIR_LENGTHS, name: "pair-lengths", what: "pieces of metadata of any length" },
     Feature { bit: FEATURE_BAD_RUNS, name: "bad-runs", what: "places of the journal that take no writes" },
     Feature { bit: FEATURE_MEMBERS, name: "members", what: "physical volumes that the group goes on without" },
+    Feature {
+        bit: FEATURE_UNPROVEN,
+        name: "unproven",
+        what: "blocks that were being written when their disk was lost",
+    },
 ];
 
 /// The format of a group, or of a physical volume of no group.

@@ -4,6 +4,7 @@ use super::record::Field;
 use super::{codec, journal, node, stream, superblock};
 use crate::model::{self, AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
+use crate::unproven::UnprovenRun;
 use std::collections::BTreeMap;
 
 const SPEC: &str = include_str!("../../../../docs/format.md");
@@ -35,6 +36,7 @@ fn records() -> Vec<(&'static str, usize, &'static [Field])> {
         stream::VolumeRecord,
         stream::ArenaRecord,
         stream::RunRecord,
+        stream::UnprovenRecord,
         node::NodeHeader,
         journal::FrameHeader,
         journal::RecordHeader,
@@ -164,6 +166,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_PAIR_LENGTHS", superblock::FEATURE_PAIR_LENGTHS),
         ("FEATURE_BAD_RUNS", superblock::FEATURE_BAD_RUNS),
         ("FEATURE_MEMBERS", superblock::FEATURE_MEMBERS),
+        ("FEATURE_UNPROVEN", superblock::FEATURE_UNPROVEN),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
@@ -335,6 +338,7 @@ fn sample_stream() -> stream::Stream {
         arenas: vec![model::ArenaMeta { start: 10, len: 3, used: [0; 128] }],
         to_free: vec![(5, 6)],
         open_records: vec![1, 2],
+        unproven: vec![UnprovenRun { start: 7, len: 2, crc: Some(3) }, UnprovenRun { start: 9, len: 1, crc: None }],
         attributes: GroupAttributes {
             autoactivate: false,
             alloc: AllocPolicy::Cling,

@@ -7,7 +7,9 @@
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::packed;
 use super::record::{block_crc, on_disk, seal};
-use super::superblock::{FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS};
+use super::superblock::{
+    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_UNPROVEN,
+};
 use crate::error::{Error, Result};
 use crate::map::NodeRef;
 use crate::model::{
@@ -15,6 +17,7 @@ use crate::model::{
     VolumeMeta, VolumeState,
 };
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
+use crate::unproven::UnprovenRun;
 
 const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"ROWENIDX");
 const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"ROWENPAG");
@@ -83,7 +86,8 @@ on_disk! {
         128 => has_group: u64,
         136 => packed_bytes: u64,
         144 => pair_lengths: u64,
-        152 => reserved: [u8; 40],
+        152 => unproven: u64,
+        160 => reserved: [u8; 32],
     }
 }
 
@@ -179,6 +183,16 @@ on_disk! {
 }
 
 on_disk! {
+    /// A run of VG blocks that nobody could compare with the checksum that it should have; `has_crc` 0: it never can be.
+    UnprovenRecord, 24 {
+        0 => start: u64,
+        8 => len: u64,
+        16 => crc: u32,
+        20 => has_crc: u32,
+    }
+}
+
+on_disk! {
     /// A run of VG blocks.
     RunRecord, 16 {
         0 => start: u64,
@@ -207,6 +221,7 @@ pub struct Stream {
     /// The runs to free are packed: they are in order and do not touch.
     pub packs: bool,
     pub open_records: Vec<u64>,
+    pub unproven: Vec<UnprovenRun>,
     pub bitmap: Vec<u8>,
 }
 
@@ -481,6 +496,7 @@ impl Stream {
         (if uses { FEATURE_ATTRIBUTES } else { 0 })
             | (if allocates { 0 } else { FEATURE_ALLOCATION })
             | (if packs { FEATURE_PACKED_RUNS } else { 0 })
+            | (if self.unproven.is_empty() { 0 } else { FEATURE_UNPROVEN })
             | if self.pair_lengths.is_empty() { 0 } else { FEATURE_PAIR_LENGTHS }
     }
 
@@ -512,7 +528,8 @@ impl Stream {
             has_group: u64::from(self.has_group()),
             packed_bytes: packed.len() as u64,
             pair_lengths: self.pair_lengths.len() as u64,
-            reserved: [0; 40],
+            unproven: self.unproven.len() as u64,
+            reserved: [0; 32],
         };
         out.record(&header.encode());
         if self.has_group() {
@@ -533,6 +550,10 @@ impl Stream {
         }
         out.record(&packed);
         self.open_records.iter().for_each(|seq| out.u64(*seq));
+        for UnprovenRun { start, len, crc } in &self.unproven {
+            let (start, len, has_crc) = (*start, *len, u32::from(crc.is_some()));
+            out.record(&UnprovenRecord { start, len, crc: crc.unwrap_or(0), has_crc }.encode());
+        }
         out.record(&self.bitmap);
         out.bytes
     }
@@ -598,6 +619,15 @@ impl Stream {
         }
         for _ in 0..input.count(h.open_records, 8)? {
             stream.open_records.push(input.u64()?);
+        }
+        for _ in 0..input.count(h.unproven, UnprovenRecord::SIZE)? {
+            let r = UnprovenRecord::decode(input.array()?);
+            let crc = match (r.has_crc, r.crc) {
+                (0, 0) => None,
+                (1, crc) => Some(crc),
+                _ => return Err(input.corrupt("a run that has half a checksum")),
+            };
+            stream.unproven.push(UnprovenRun { start: r.start, len: r.len, crc });
         }
         let bitmap = input.count(h.bitmap_bytes, 1)?;
         stream.bitmap = input.take(bitmap)?.to_vec();

@@ -41,6 +41,9 @@ pub const FEATURE_PAIR_LENGTHS: u64 = 16;
 pub const FEATURE_BAD_RUNS: u64 = 32;
 /// Some physical volumes are out: the group goes on without them. A program that does not know would wait for them, or use them.
 pub const FEATURE_MEMBERS: u64 = 128;
+/// The stream names blocks of which nobody knows whether they hold what the journal said. A program that does not know would
+/// serve them as data.
+pub const FEATURE_UNPROVEN: u64 = 256;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -48,7 +51,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_PACKED_RUNS
     | FEATURE_PAIR_LENGTHS
     | FEATURE_BAD_RUNS
-    | FEATURE_MEMBERS;
+    | FEATURE_MEMBERS
+    | FEATURE_UNPROVEN;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.

@@ -15,7 +15,7 @@ use crate::core::{Pace, count};
 use crate::disk::{Completion, DiskError, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
-    INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, encode_index, encode_page, sealed_crc,
+    INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, UnprovenRecord, encode_index, encode_page, sealed_crc,
 };
 use crate::format::superblock::{GroupRoot, Superblock};
 use crate::journal::places::BadPlaces;
@@ -299,7 +299,8 @@ impl Group {
     pub(super) fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
         let growing = self.core.growing().len() * RunRecord::SIZE;
-        let own = tag_bytes(&catalog.attributes) + growing as u64 + 1024;
+        let unproven = self.core.members.unproven.list().len() * UnprovenRecord::SIZE;
+        let own = tag_bytes(&catalog.attributes) + (growing + unproven) as u64 + 1024;
         let volumes = catalog.volumes.values().map(|volume| {
             let state = volume.state.lock();
             let in_flight: usize = state.in_flight.iter().map(|op| op.allocated.len()).sum();
@@ -328,6 +329,7 @@ impl Group {
             next_volume: catalog.next_volume,
             next_tree: catalog.next_tree,
             open_records: journal.open.clone(),
+            unproven: core.members.unproven.list(),
             pv_free: Vec::new(),
             trees: catalog.trees.values().map(kept_tree).collect(),
             attributes: catalog.attributes.clone(),

@@ -12,7 +12,9 @@ use crate::format::record::crc32c_append;
 use crate::format::superblock::GroupRoot;
 use crate::journal::places::distance;
 use crate::placement::Placement;
+use crate::planted;
 use crate::units::{BLOCK_SIZE, Seq, VgBlock};
+use crate::unproven::UnprovenRun;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -254,12 +256,14 @@ struct ProofRead {
 /// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Writes
 /// that followed each other lie side by side, mostly: what touches is read together, and many reads are under way at a time,
 /// as the disk may be slow to answer each.
+///
+/// Data on a physical volume that is out is not looked at: the record counts, and what it names is unproven (MB7).
 pub(super) async fn prove(
     disks: &dyn Disks,
     placement: &Placement,
     records: Vec<(Seq, Record)>,
     marker: Seq,
-) -> Result<Vec<(Seq, Record, bool)>> {
+) -> Result<(Vec<(Seq, Record, bool)>, Vec<UnprovenRun>)> {
     let aborted: BTreeSet<u64> = records
         .iter()
         .filter_map(|(_, record)| if let Record::Abort { seq } = record { Some(seq.0) } else { None })
@@ -271,7 +275,7 @@ pub(super) async fn prove(
             (seq, record, good)
         })
         .collect();
-    let mut proofs = Vec::new();
+    let (mut proofs, mut unproven) = (Vec::new(), Vec::new());
     for (number, (seq, record, good)) in proven.iter().enumerate() {
         let Record::Write { extents, .. } = record else { continue };
         if !good || *seq < marker {
@@ -281,6 +285,10 @@ pub(super) async fn prove(
             let (start, len) = (extent.vg_block.0, u64::from(extent.len));
             let end = start.checked_add(len).filter(|_| placement.holds(start, len) && len > 0);
             let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
+            if is_any_lost(disks, placement, start, len) && !planted::is("lost_not_believed") {
+                unproven.push((number, UnprovenRun { start, len, crc: Some(extent.data_crc) }));
+                continue;
+            }
             proofs.push(Proof { record: number, start, end, wanted: extent.data_crc, crc: 0, at: start });
         }
     }
@@ -313,7 +321,22 @@ pub(super) async fn prove(
     while !under_way.is_empty() {
         settle_proofs(&mut reader, &mut under_way, &mut proofs, &mut proven).await?;
     }
-    Ok(proven)
+    // Of a record that does not count, nothing is mapped.
+    let counts = |(number, run): (usize, UnprovenRun)| proven[number].2.then_some(run);
+    let unproven = unproven.into_iter().filter_map(counts).collect();
+    Ok((proven, unproven))
+}
+
+fn is_any_lost(disks: &dyn Disks, placement: &Placement, start: u64, len: u64) -> bool {
+    let (mut at, end) = (start, start + len);
+    while at < end {
+        let (pv, pv_end) = placement.pv_of(VgBlock(at));
+        if disks.is_missing(pv) {
+            return true;
+        }
+        at = pv_end;
+    }
+    false
 }
 
 /// Waits for the oldest read and judges what it completes. Returns how many blocks it read.

@@ -80,6 +80,8 @@ impl Group {
             if self.move_metadata(range).await? {
                 let _hold = self.hold_checkpoints().await;
                 if self.core.with_nodes_privileged(&mut is_left).await? {
+                    // Whatever was there is free, and durably so.
+                    self.core.members.unproven.forget_range(range);
                     return Ok(());
                 }
             }

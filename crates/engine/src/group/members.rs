@@ -4,13 +4,18 @@
 use super::Group;
 use super::age::may_return;
 use super::label::{read_superblocks, write_superblock, write_superblock_in};
+use super::read::read_at;
 use crate::core::Core;
-use crate::disk::{DiskOp, PvIndex, Segments, start};
+use crate::disk::{DiskOp, Disks, PvIndex, Segments, start};
 use crate::error::{Error, Result};
+use crate::format::record::crc32c_append;
 use crate::format::superblock::Superblock;
 use crate::map;
 use crate::model::PvFlags;
+use crate::placement::Placement;
+use crate::planted;
 use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
+use crate::unproven::UnprovenRun;
 use std::sync::Arc;
 
 /// Why something is refused while a physical volume is out.
@@ -24,6 +29,20 @@ impl Core {
             false => Err(Error::MissingPv(WHILE_MISSING.into())),
         }
     }
+}
+
+/// Blocks read at once to compare a run.
+const COMPARED: u64 = 256;
+
+/// The CRC-32C of what a run holds.
+async fn crc_of(disks: &dyn Disks, placement: &Placement, run: UnprovenRun) -> Result<u32> {
+    let (mut crc, end) = (0, run.start + run.len);
+    for at in (run.start..end).step_by(COMPARED as usize) {
+        let blocks = COMPARED.min(end - at);
+        let data = read_at(disks, placement, at, blocks).await?;
+        crc = crc32c_append(crc, &data.as_slice()[..(blocks * BLOCK_SIZE) as usize]);
+    }
+    Ok(crc)
 }
 
 impl Group {
@@ -69,6 +88,8 @@ impl Group {
     /// is not it as it left; nothing was written then.
     pub async fn take_back(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
+        self.is_it(pv).await?;
+        self.compare_unproven(pv).await?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         self.is_it(pv).await?;
@@ -130,6 +151,34 @@ impl Group {
                 own.sequence
             )),
         }
+    }
+
+    /// How many blocks cannot be read because nobody knows what they hold (MB7).
+    pub fn unproven_blocks(&self) -> u64 {
+        self.core.members.unproven.blocks()
+    }
+
+    /// Compares what could not be compared while the disk was away (MB7). It is on the disk that what is right is no longer in the
+    /// list before anybody may write there.
+    async fn compare_unproven(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        let unproven = &self.core.members.unproven;
+        let runs = unproven.to_compare(pv);
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let placement = self.core.placement();
+        let disks = self.core.members.all().clone();
+        // What is read is on the disk: it may lie in a cache that the disk brought with it.
+        start(&*disks, DiskOp::Flush).await?;
+        for run in runs {
+            let is_right = match crc_of(&*disks, &placement, run).await {
+                Ok(crc) => run.crc == Some(crc) || planted::is("unproven_believed"),
+                Err(Error::Disk(_)) => false,
+                Err(error) => return Err(error),
+            };
+            unproven.compared(&placement, run, is_right);
+        }
+        self.checkpoint().await
     }
 
     /// Writes its copies of metadata anew from the others. Checkpoints are held: nothing else writes metadata (M8).

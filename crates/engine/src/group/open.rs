@@ -19,6 +19,7 @@ use crate::core::{Core, MergeCursor};
 use crate::dead::Points;
 use crate::disk::{DiskOp, Disks, start};
 use crate::error::Result;
+use crate::format::journal::Record;
 use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
 use crate::journal::{Journal, Ring};
@@ -159,7 +160,7 @@ impl Group {
         let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
         let unverified = is_planted(&config, "skip_crc");
-        let applied =
+        let (applied, unproven) =
             prove(&*disks, &placement, journal.records, if unverified { Seq(u64::MAX) } else { journal.marker })
                 .await?;
         check_stream(&stream, &placement, &root)?;
@@ -167,6 +168,17 @@ impl Group {
         if !meta.load_bitmap(&stream.bitmap) {
             return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
         }
+        let known = stream.unproven.iter().filter(|run| meta.block_at(VgBlock(run.start)).is_none());
+        known.for_each(|run| disks.unproven.add(&placement, *run));
+        for (_, record, _) in applied.iter().filter(|(_, _, counts)| *counts) {
+            let Record::Write { extents, .. } = record else { continue };
+            let written = extents.iter().map(|extent| (extent.vg_block.0, u64::from(extent.len)));
+            written.for_each(|(start, len)| disks.unproven.forget_blocks(&placement, start, len));
+        }
+        unproven
+            .into_iter()
+            .filter(|_| !planted::is("unproven_forgotten"))
+            .for_each(|run| disks.unproven.add(&placement, run));
         let replay = Replay {
             journal_id: root.journal_id,
             frames: journal.frames,
@@ -330,6 +342,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
         && lengths().try_fold(0u64, u64::checked_add).is_some_and(|sum| sum <= blocks);
     let runs = stream.to_free.iter().all(|(start, len)| inside(*start, *len));
     let arenas = stream.arenas.iter().all(|a| inside(a.start, a.len));
+    let unproven = stream.unproven.iter().all(|run| inside(run.start, run.len));
     let trees = stream.trees.iter().all(|t| t.id.0 < stream.next_tree && has_possible_counters(t));
     let volume_ids: BTreeSet<_> = stream.volumes.iter().map(|v| v.id).collect();
     let volumes = volume_ids.len() == stream.volumes.len()
@@ -359,6 +372,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
         (pairs, "its metadata area lies outside the group"),
         (runs, "it frees blocks outside the group"),
         (arenas, "an arena lies outside the group"),
+        (unproven, "blocks that nobody could compare lie outside the group"),
         (trees, "a tree has impossible counters"),
         (volumes, "a volume has an impossible id or name"),
         (parents && distinct && order, "the history of its points does not hold together"),

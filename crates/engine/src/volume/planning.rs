@@ -47,6 +47,7 @@ impl Volume {
             Err(MapError::Corrupt(error)) => return Some(Poll::Ready(Err(error))),
             Err(MapError::NoSpace | MapError::Again) => unreachable!("a lookup takes no space and searches nothing"),
         };
+        self.put_elsewhere(state, &mut pieces);
         let fresh = self.fresh_in(state, &pieces).filter(|_| !self.core.planted("fresh_in_place"));
         let waits = fresh.filter(|_| !self.place_again(state, &mut pieces));
         let sector = u64::from(self.core.sector());
@@ -99,6 +100,22 @@ impl Volume {
             }
             (Err(error), _) => Poll::Ready(Ok(Plan::Space(error))),
         })
+    }
+
+    /// Nothing is written in place where it is not known what is there (MB7).
+    fn put_elsewhere(&self, state: &State, pieces: &mut Pieces) {
+        let unproven = &self.core.members.unproven;
+        if unproven.blocks() == 0 {
+            return;
+        }
+        let account = own_account(state, self.id);
+        for piece in pieces.iter_mut() {
+            if let Place::Own(old) = piece.place
+                && unproven.has_any(&state.placement, old, piece.end - piece.start)
+            {
+                piece.place = Place::Again { old, account };
+            }
+        }
     }
 
     /// Blocks that may not be written in place yet (V3).

@@ -1,0 +1,185 @@
+//! Blocks of which nobody knows whether they hold what the journal says.
+//!
+//! Recovery compares the data of a record that no marker covers with the record's checksum (rule R6). It cannot where that data
+//! lies on a physical volume that is out.
+//!
+//! * MB7 Such a record is believed: a flush may have covered it, and what was there before it must not come back. Its blocks are
+//!   *unproven*: an error to whoever reads them, whichever physical volume they are on. They are compared when the disk is taken
+//!   back, and are blocks like others if they hold the record's data. If not, they stay an error until something else is there.
+//!   Until then no write goes to them in place: it goes elsewhere, as it does for a block that is shared. Each checkpoint has the
+//!   list of them.
+
+use crate::disk::{PvIndex, Segment, Segments};
+use crate::format::superblock::DATA_OFFSET;
+use crate::placement::Placement;
+use crate::units::{BLOCK_SIZE, VgBlock};
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A run of unproven blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnprovenRun {
+    /// Its first VG block.
+    pub start: u64,
+    /// In blocks.
+    pub len: u64,
+    /// The CRC-32C that its data should have. None: it is known to be something else, or cannot be compared any more.
+    pub crc: Option<u32>,
+}
+
+/// The runs, by where they are: the physical volume, and the byte there.
+type Runs = BTreeMap<(u16, u64), UnprovenRun>;
+
+/// Blocks of a part: 512 MiB, which one segment can name.
+const MOST_BLOCKS: u64 = 1 << 17;
+
+/// All unproven blocks of a group.
+#[derive(Default)]
+pub struct Unproven {
+    runs: RwLock<Runs>,
+    /// How many blocks they have together: most groups have none, and pay for no lock.
+    blocks: AtomicU64,
+}
+
+impl Unproven {
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
+    /// The runs in the order of their places.
+    pub fn list(&self) -> Vec<UnprovenRun> {
+        self.runs.read().values().copied().collect()
+    }
+
+    /// Adds a run. One that lies on two physical volumes can never be compared, as it will be read in two parts.
+    pub fn add(&self, placement: &Placement, run: UnprovenRun) {
+        let parts = parts_of(placement, run.start, run.len);
+        let crc = run.crc.filter(|_| parts.len() == 1);
+        let mut runs = self.runs.write();
+        for (start, segment) in parts {
+            self.remove(&mut runs, &segment);
+            let len = u64::from(segment.len) / BLOCK_SIZE;
+            runs.insert((segment.pv.0, segment.offset), UnprovenRun { start, len, crc });
+            self.blocks.fetch_add(len, Ordering::AcqRel);
+        }
+    }
+
+    /// The first of these places that has unproven blocks.
+    pub fn first_of(&self, segments: &Segments) -> Option<Segment> {
+        if self.blocks() == 0 {
+            return None;
+        }
+        let runs = self.runs.read();
+        segments.iter().find(|segment| overlapping(&runs, segment).next().is_some()).copied()
+    }
+
+    /// Whether any of these VG blocks is unproven.
+    pub fn has_any(&self, placement: &Placement, start: u64, len: u64) -> bool {
+        if self.blocks() == 0 {
+            return false;
+        }
+        let segments: Segments = parts_of(placement, start, len).into_iter().map(|(_, segment)| segment).collect();
+        self.first_of(&segments).is_some()
+    }
+
+    /// Something else is written there.
+    pub fn forget(&self, segments: &Segments) {
+        if self.blocks() > 0 {
+            let mut runs = self.runs.write();
+            segments.iter().for_each(|segment| self.remove(&mut runs, segment));
+        }
+    }
+
+    /// The same of VG blocks.
+    pub fn forget_blocks(&self, placement: &Placement, start: u64, len: u64) {
+        if self.blocks() > 0 {
+            self.forget(&parts_of(placement, start, len).into_iter().map(|(_, segment)| segment).collect());
+        }
+    }
+
+    /// These VG blocks leave the group: nothing is there.
+    pub fn forget_range(&self, range: &Range<u64>) {
+        let mut runs = self.runs.write();
+        let within = |((pv, offset), run): (&(u16, u64), &UnprovenRun)| {
+            let (from, to) = (run.start.max(range.start), (run.start + run.len).min(range.end));
+            let offset = offset + (from.max(run.start) - run.start) * BLOCK_SIZE;
+            (from < to).then(|| (PvIndex(*pv), offset, (to - from) * BLOCK_SIZE))
+        };
+        let leaving: Vec<_> = runs.iter().filter_map(within).collect();
+        for (pv, offset, bytes) in leaving {
+            let len = u32::try_from(bytes).expect("a run has at most MOST_BLOCKS");
+            self.remove(&mut runs, &Segment { pv, offset, at: 0, len });
+        }
+    }
+
+    /// The runs on a physical volume that can be compared.
+    pub fn to_compare(&self, pv: PvIndex) -> Vec<UnprovenRun> {
+        let runs = self.runs.read();
+        runs.range((pv.0, 0)..=(pv.0, u64::MAX)).map(|(_, run)| *run).filter(|run| run.crc.is_some()).collect()
+    }
+
+    /// What a comparison of a run came to.
+    pub fn compared(&self, placement: &Placement, run: UnprovenRun, is_right: bool) {
+        match is_right {
+            true => self.forget_blocks(placement, run.start, run.len),
+            false => self.add(placement, UnprovenRun { crc: None, ..run }),
+        }
+    }
+
+    /// Takes a place out of the list. What is left of a run that is cut can no longer be compared.
+    fn remove(&self, runs: &mut Runs, segment: &Segment) {
+        let cut: Vec<(u64, UnprovenRun)> = overlapping(runs, segment).collect();
+        let (from, to) = blocks_of(segment.offset, u64::from(segment.len));
+        for (offset, run) in cut {
+            runs.remove(&(segment.pv.0, offset));
+            self.blocks.fetch_sub(run.len, Ordering::AcqRel);
+            let (first, end) = blocks_of(offset, run.len * BLOCK_SIZE);
+            for (start, end) in [(first, from.min(end)), (to.max(first), end)] {
+                if start < end {
+                    let rest = UnprovenRun { start: run.start + start - first, len: end - start, crc: None };
+                    runs.insert((segment.pv.0, DATA_OFFSET + start * BLOCK_SIZE), rest);
+                    self.blocks.fetch_add(rest.len, Ordering::AcqRel);
+                }
+            }
+        }
+    }
+}
+
+/// Where VG blocks are, in parts of any number: each one's first VG block, and its place.
+fn parts_of(placement: &Placement, start: u64, len: u64) -> SmallVec<[(u64, Segment); 2]> {
+    let (mut at, end, mut parts) = (start, start + len, SmallVec::new());
+    while at < end {
+        let (_, pv_end) = placement.pv_of(VgBlock(at));
+        let to = end.min(pv_end).min(at + MOST_BLOCKS);
+        let mut segments = Segments::new();
+        placement.map_blocks(VgBlock(at), to - at, 0, &mut segments);
+        parts.extend(segments.into_iter().map(|segment| (at, segment)));
+        at = to;
+    }
+    parts
+}
+
+/// The blocks of a physical volume that a range of its bytes touches, counted from the first of its extents.
+fn blocks_of(offset: u64, bytes: u64) -> (u64, u64) {
+    let from = offset.saturating_sub(DATA_OFFSET);
+    (from / BLOCK_SIZE, (from + bytes).div_ceil(BLOCK_SIZE))
+}
+
+/// The runs that a place touches, with their bytes on its physical volume.
+fn overlapping<'a>(runs: &'a Runs, segment: &Segment) -> impl Iterator<Item = (u64, UnprovenRun)> + 'a {
+    let (from, to) = blocks_of(segment.offset, u64::from(segment.len));
+    let end = DATA_OFFSET + to * BLOCK_SIZE;
+    // Runs do not overlap: of those that begin before the end, the last ones touch it.
+    let before = runs.range((segment.pv.0, 0)..(segment.pv.0, end)).rev();
+    before
+        .map(|((_, offset), run)| (*offset, *run))
+        .take_while(move |(offset, run)| blocks_of(*offset, run.len * BLOCK_SIZE).1 > from)
+}
+
+#[cfg(test)]
+#[path = "unproven_test.rs"]
+mod tests;
