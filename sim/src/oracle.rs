@@ -17,6 +17,7 @@ use crate::disk::Wild;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
 use rowen_engine::planted;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A volume's number in the oracle, for ever; the engine's UUID is made of it.
@@ -413,27 +414,7 @@ impl Oracle {
 
     /// Judges contents as they were found. `found` has one entry for each sector from `first` on.
     pub fn judge(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Result<(), String> {
-        let volume = &self.volumes[&vol];
-        let must = volume.must(since);
-        let current = match volume.pending_of {
-            // Not answered and yet there after power loss: it shares what its origin had when the command began, or
-            // later, which need not be all.
-            Some((origin, began)) if since == Since::PowerLoss => {
-                let origin = &self.volumes[&origin];
-                let must = |version: &Version| version.ended < began && origin.must(since)(version);
-                judge_contents(&origin.contents, vol, first, found, &must, &self.wild.lock())
-            }
-            Some((origin, began)) => judge_contents(
-                &self.volumes[&origin].contents.frozen(began),
-                vol,
-                first,
-                found,
-                &must,
-                &self.wild.lock(),
-            ),
-            None => judge_contents(&volume.contents, vol, first, found, &must, &self.wild.lock()),
-        };
-        let Err(old) = current else { return Ok(()) };
+        let Err(old) = self.old(vol, since).judge(vol, first, found, &self.wild.lock()) else { return Ok(()) };
         match self.judge_next(vol, first, found, since) {
             Some(outcome) => outcome.map_err(|new| format!("{old}; nor as the command under way leaves it: {new}")),
             None => Err(old),
@@ -442,18 +423,44 @@ impl Oracle {
 
     /// Judges contents by what a command under way makes of the volume. None: there is no such command.
     fn judge_next(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Option<Result<(), String>> {
-        let volume = &self.volumes[&vol];
-        let next = volume.next.as_ref()?;
+        let next = self.next(vol, since)?;
         if planted::is("commands_may_leave_anything") {
             return Some(Ok(()));
         }
+        Some(next.judge(vol, first, found, &self.wild.lock()))
+    }
+
+    /// What a volume has, where a command under way has not changed it.
+    fn old(&self, vol: Vol, since: Since) -> Allowed<'_> {
+        let volume = &self.volumes[&vol];
+        match volume.pending_of {
+            // Not answered and yet there after power loss: it shares what its origin had when the command began, or
+            // later, which need not be all.
+            Some((origin, began)) if since == Since::PowerLoss => {
+                let origin = &self.volumes[&origin];
+                let must = origin.must(since);
+                let must = move |version: &Version| version.ended < began && must(version);
+                Allowed { contents: Cow::Borrowed(&origin.contents), must: Box::new(must) }
+            }
+            Some((origin, began)) => {
+                let contents = self.volumes[&origin].contents.frozen(began);
+                Allowed { contents: Cow::Owned(contents), must: Box::new(volume.must(since)) }
+            }
+            None => Allowed { contents: Cow::Borrowed(&volume.contents), must: Box::new(volume.must(since)) },
+        }
+    }
+
+    /// What a command under way makes of a volume.
+    fn next(&self, vol: Vol, since: Since) -> Option<Allowed<'_>> {
+        let volume = &self.volumes[&vol];
+        let next = volume.next.as_ref()?;
         Some(match volume.next_of {
             // Not answered: it has what its source has after the power loss.
             Some(source) if since == Since::PowerLoss => {
                 let source = &self.volumes[&source];
-                judge_contents(&source.contents, vol, first, found, &source.must(since), &self.wild.lock())
+                Allowed { contents: Cow::Borrowed(&source.contents), must: Box::new(source.must(since)) }
             }
-            _ => judge_contents(next, vol, first, found, &volume.must(since), &self.wild.lock()),
+            _ => Allowed { contents: Cow::Borrowed(next), must: Box::new(volume.must(since)) },
         })
     }
 
@@ -471,8 +478,17 @@ impl Oracle {
 
     fn old_and_next(&self, vol: Vol, found: &[Found], since: Since) -> (bool, bool) {
         let volume = &self.volumes[&vol];
-        let old = judge_contents(&volume.contents, vol, 0, found, &volume.must(since), &self.wild.lock()).is_ok();
+        let old = Allowed { contents: Cow::Borrowed(&volume.contents), must: Box::new(volume.must(since)) };
+        let old = old.judge(vol, 0, found, &self.wild.lock()).is_ok();
         (old, self.judge_next(vol, 0, found, since).is_some_and(|next| next.is_ok()))
+    }
+
+    /// The versions that a sector may hold.
+    fn may_hold(&self, vol: Vol, sector: u64, since: Since) -> Vec<Version> {
+        let both = [Some(self.old(vol, since)), self.next(vol, since)];
+        let within = both.iter().flatten().filter(|allowed| sector < allowed.contents.sectors);
+        let versions = within.flat_map(|allowed| allowed.contents.legal(sector, &allowed.must));
+        versions.map(|version| Version { began: 0, ended: 0, settled: 0, acked: true, ..*version }).collect()
     }
 
     /// Commands that were not answered.
@@ -530,7 +546,26 @@ impl Oracle {
     }
 
     /// The same, where volumes that are invalid have nothing but a name.
-    pub fn restart_beside(&mut self, mut found: BTreeMap<Vol, (String, Vec<Found>)>, invalid: &BTreeMap<Vol, String>) {
+    pub fn restart_beside(&mut self, found: BTreeMap<Vol, (String, Vec<Found>)>, invalid: &BTreeMap<Vol, String>) {
+        let all_read = |sectors: Vec<Found>| sectors.into_iter().map(Some).collect();
+        let found = found.into_iter().map(|(vol, (name, sectors))| (vol, (name, all_read(sectors)))).collect();
+        self.restart_without(found, invalid, Since::PowerLoss);
+    }
+
+    /// The same, where sectors (None) could not be read: they hold what they may hold since the crash, and whoever reads them one
+    /// day sees which.
+    pub fn restart_without(
+        &mut self,
+        mut found: BTreeMap<Vol, (String, Vec<Option<Found>>)>,
+        invalid: &BTreeMap<Vol, String>,
+        since: Since,
+    ) {
+        let unread = |(vol, (_, sectors)): (&Vol, &(String, Vec<Option<Found>>))| {
+            let sectors = sectors.iter().zip(0..).filter(|(found, _)| found.is_none());
+            let may_hold = |(_, sector)| (sector, self.may_hold(*vol, sector, since));
+            (*vol, sectors.map(may_hold).collect::<Vec<_>>())
+        };
+        let mut unread: BTreeMap<Vol, _> = found.iter().map(unread).collect();
         self.commands.clear();
         let now = self.tick();
         self.volumes.retain(|vol, _| found.contains_key(vol) || invalid.contains_key(vol));
@@ -543,16 +578,31 @@ impl Oracle {
             let mut contents = Contents { sectors: sectors.len() as u64, ..Contents::default() };
             for (sector, found) in sectors.into_iter().enumerate() {
                 let only = match found {
-                    Found::Zeros => continue,
-                    Found::Stamp { volume, version, .. } => Version { request: version, volume, zeros: false, ..BLANK },
-                    Found::Rubbish => Version { zeros: false, rubbish: true, ..BLANK },
+                    None | Some(Found::Zeros) => continue,
+                    Some(Found::Stamp { volume, version, .. }) => {
+                        Version { request: version, volume, zeros: false, ..BLANK }
+                    }
+                    Some(Found::Rubbish) => Version { zeros: false, rubbish: true, ..BLANK },
                 };
                 contents.versions.insert(sector as u64, vec![only]);
             }
+            contents.versions.extend(unread.remove(vol).into_iter().flatten());
             (volume.life, volume.pending_of, volume.next, volume.next_name) = (Life::Here, None, None, None);
             volume.next_of = None;
             (volume.name, volume.contents, volume.durable) = (name, contents, now);
         }
+    }
+}
+
+/// Contents, and of which versions whatever they supersede must be gone.
+struct Allowed<'a> {
+    contents: Cow<'a, Contents>,
+    must: Box<dyn Fn(&Version) -> bool>,
+}
+
+impl Allowed<'_> {
+    fn judge(&self, vol: Vol, first: u64, found: &[Found], wild: &BTreeSet<u64>) -> Result<(), String> {
+        judge_contents(&self.contents, vol, first, found, &self.must, wild)
     }
 }
 

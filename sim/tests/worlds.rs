@@ -131,6 +131,12 @@ const FOUND: &[(&str, u64)] = &[
     ("head_kept", 1),
     ("orphans_stay_mapped", 11),
     ("shared_taken_over", 355),
+    ("journal_not_needed", 11),
+    ("lost_are_zeros", 12),
+    ("out_untold", 8),
+    ("lost_not_believed", 185),
+    ("unproven_forgotten", 660),
+    ("unproven_believed", 660),
 ];
 
 /// The same of bugs that take minutes.

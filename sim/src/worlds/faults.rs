@@ -52,10 +52,12 @@ pub enum Fault {
     Missing,
     /// Two physical volumes are given in the wrong order at the next opening.
     Swapped,
+    /// A physical volume is lost, the group is used without it, and it comes back or not.
+    Gone,
 }
 
 /// The kinds that must do no harm today, in every world.
-pub const FAULTS: [Fault; 20] = [
+pub const FAULTS: [Fault; 21] = [
     Fault::Reads,
     Fault::Writes,
     Fault::Flushes,
@@ -76,6 +78,7 @@ pub const FAULTS: [Fault; 20] = [
     Fault::BadWrites,
     Fault::LostData,
     Fault::Stale,
+    Fault::Gone,
 ];
 
 impl Fault {
@@ -101,6 +104,7 @@ impl Fault {
             Fault::Stale => "fault: a physical volume is an older copy",
             Fault::Missing => "fault: a physical volume is missing",
             Fault::Swapped => "fault: physical volumes in the wrong order",
+            Fault::Gone => "fault: a physical volume is lost",
         }
     }
 
@@ -111,8 +115,8 @@ impl Fault {
 
     /// Whether it happens between two lives.
     pub fn is_between(self) -> bool {
-        use Fault::{Missing, Rot, Spoiled, Stale, Swapped, Unreadable};
-        matches!(self, Spoiled | Rot | Missing | Swapped | Unreadable | Stale)
+        use Fault::{Gone, Missing, Rot, Spoiled, Stale, Swapped, Unreadable};
+        matches!(self, Spoiled | Rot | Missing | Swapped | Unreadable | Stale | Gone)
     }
 }
 

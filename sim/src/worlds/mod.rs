@@ -10,6 +10,7 @@
 
 pub mod clients;
 pub mod faults;
+mod lost;
 pub mod plan;
 pub mod shrink;
 pub mod tally;
@@ -364,6 +365,12 @@ impl History {
         let items: Vec<Item> = self.plan.of_life(life).copied().collect();
         for item in items {
             let What::Between(fault) = item.what else { continue };
+            if fault == Fault::Gone {
+                if self.lose(item.seed)? {
+                    self.seen.tally.count(fault.name());
+                }
+                continue;
+            }
             let Power::Off(image) = &mut self.power else { continue };
             let mut rng = Rng::new(item.seed);
             match fault {

@@ -112,6 +112,12 @@ impl Plan {
             items.life = life;
             items.life(is_full, faults);
         }
+        for life in 0..if faults.contains(&Fault::Gone) { lives } else { 0 } {
+            if apart.one_in(4) {
+                let (number, what) = (items.items.len(), What::Between(Fault::Gone));
+                items.items.push(Item { number, life, what, seed: apart.bits() });
+            }
+        }
         Plan { setup, delays, lives, is_full, changes_pvs, no_space_timeout, items: items.items }
     }
 
@@ -204,14 +210,16 @@ impl Items {
             let (at, policy) = (self.rng.range(1, 60), *self.rng.pick(&POLICIES));
             self.add(What::CutOpening(at, policy));
         }
+        // One that is drawn apart.
+        let faults: Vec<Fault> = faults.iter().copied().filter(|fault| *fault != Fault::Gone).collect();
         if !faults.is_empty() && self.rng.one_in(2) {
-            let (at, fault) = (self.rng.below(12_000), *self.rng.pick(faults));
+            let (at, fault) = (self.rng.below(12_000), *self.rng.pick(&faults));
             self.add(if fault.is_between() { What::Between(fault) } else { What::Fault(at, fault) });
         }
     }
 }
 
-fn act(rng: &mut Rng, is_full: bool) -> Act {
+pub(super) fn act(rng: &mut Rng, is_full: bool) -> Act {
     match rng.below(100) {
         0..=39 => Act::Write,
         40..=45 => Act::Zero,
