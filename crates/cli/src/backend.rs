@@ -166,6 +166,8 @@ pub trait Backend {
     fn upgrade(&mut self, group: &str, check: bool) -> Answer<Upgraded>;
     /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
+    /// The disks of a group that has stopped are to be taken as they are.
+    fn accept_disks(&mut self, group: &str) -> Answer<()>;
     /// Sees to it that servers open the group without the physical volumes that are missing now; how many these are.
     fn go_on_without(&mut self, group: &str) -> Answer<usize>;
     /// Verifies a group that nothing has open.

@@ -413,6 +413,10 @@ impl Backend for Fake {
         Ok((!self.is_running(group)?).then_some(0))
     }
 
+    fn accept_disks(&mut self, _group: &str) -> Answer<()> {
+        Ok(())
+    }
+
     fn go_on_without(&mut self, _group: &str) -> Answer<usize> {
         Ok(0)
     }

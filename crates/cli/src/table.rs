@@ -1205,11 +1205,14 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: false,
         forms: &["VG"],
         operands: Operands::Groups,
-        options: &[],
-        examples: &[(
-            "rowen clear vg0",
-            "once its disks are well; devices in use stay, and their requests wait meanwhile",
-        )],
+        options: &[Force],
+        examples: &[
+            ("rowen clear vg0", "once its disks are well; devices in use stay, and their requests wait meanwhile"),
+            (
+                "rowen clear --force vg0",
+                "with its disks as they are, although one is not proven to be as it was left: look at it first",
+            ),
+        ],
         run: own::clear,
     },
     Command {

@@ -198,6 +198,10 @@ impl Backend for Host {
         server::clear_remains(group).map_err(refused)
     }
 
+    fn accept_disks(&mut self, group: &str) -> Answer<()> {
+        server::accept_disks(group).map_err(refused)
+    }
+
     fn go_on_without(&mut self, group: &str) -> Answer<usize> {
         server::go_on_without(group).map_err(refused)
     }

@@ -106,6 +106,12 @@ events! {
     PvError "pv-error";
     /// A server opened the group without a physical volume.
     PvMissing "pv-missing";
+    /// A physical volume that fails is not there any more.
+    PvAway "pv-away";
+    /// It is there again, as it was left, and the group goes on.
+    PvBack "pv-back";
+    /// It is there again, and not as it was left: it is not taken.
+    PvRefused "pv-refused";
     /// A place of a physical volume takes no writes.
     BadPlace "bad-place";
     /// A threshold of space was crossed.

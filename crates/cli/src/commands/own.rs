@@ -217,6 +217,9 @@ pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
 pub fn clear(session: &mut Session<'_>, args: &Args) -> Result {
     let group = only_group(args)?;
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
+    if args.has(Opt::Force) && !session.is_test {
+        session.backend.accept_disks(&group)?;
+    }
     if why_stopped(session, &group)?.is_none() {
         session.console.say(format!("Volume group \"{group}\" has not stopped: there is nothing to clear."));
         return Ok(());
@@ -247,7 +250,7 @@ pub fn clear(session: &mut Session<'_>, args: &Args) -> Result {
 
 fn why_stopped(session: &mut Session<'_>, group: &str) -> Result<Option<String>> {
     match session.ask(group, Request::Status)? {
-        Outcome::Status(status) => Ok(status.stopped),
+        Outcome::Status(status) => Ok(status.stopped.or(status.disk_wait.map(|wait| wait.what))),
         other => Err(unexpected(group, &other)),
     }
 }

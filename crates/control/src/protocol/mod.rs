@@ -31,7 +31,7 @@ pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport};
 pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
-pub use status::{CheckedNodes, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
+pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
 pub use transfer::{Base, BlockRange, Bytes, MOST_BLOCKS, Part, Receive, Receiving, Unfinished};
 
 /// The version of this protocol; both sides must have the same, but for its stable part.

@@ -12,6 +12,8 @@ pub struct StatusReport {
     pub open_seconds: u64,
     /// Why it has stopped.
     pub stopped: Option<String>,
+    /// A physical volume that is away, or one that came back and is not taken.
+    pub disk_wait: Option<DiskWait>,
     /// Volumes whose writes wait for room.
     pub held: Vec<HeldVolume>,
     /// Pools whose writes fail because they have waited for too long; `None`: the group.
@@ -47,6 +49,13 @@ pub struct StatusReport {
     pub nodes_lost: u64,
     /// Places of the journal that take no writes.
     pub bad_places: Vec<String>,
+}
+
+/// What a group waits for that has lost a disk, and what to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskWait {
+    pub what: String,
+    pub next: String,
 }
 
 /// A volume whose writes wait for room, and for how long they have, as far as that was seen.

@@ -11,6 +11,7 @@ pub struct Ending {
     destroyed: AtomicBool,
     renamed: AtomicBool,
     reopened: AtomicBool,
+    goes_on: AtomicBool,
     upgraded: AtomicBool,
     leaving: Mutex<Option<PvIndex>>,
 }
@@ -32,6 +33,12 @@ impl Ending {
     pub(super) fn reopen(&self) {
         self.reopened.store(true, Ordering::SeqCst);
         self.ask(false);
+    }
+
+    /// The same because a disk is back, and unasked.
+    pub(super) fn go_on(&self) {
+        self.goes_on.store(true, Ordering::SeqCst);
+        self.reopen();
     }
 
     /// A successor of another version is ready.
@@ -63,6 +70,11 @@ impl Ending {
     /// Another server is to open the group.
     pub fn is_reopened(&self) -> bool {
         self.reopened.load(Ordering::SeqCst)
+    }
+
+    /// Another server is to open the group as nobody has asked for.
+    pub fn is_unasked(&self) -> bool {
+        self.goes_on.load(Ordering::SeqCst)
     }
 
     /// A successor of another version is ready.

@@ -46,15 +46,21 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// Ends the server of a group that has stopped. Only another server may write to it: it reads what the disks have kept.
+    /// Ends the server of a group that has stopped, or has lost a disk. Only another server may write to it: it reads what the disks have kept.
     pub fn clear(&self) -> Result<Outcome> {
-        if self.group.failed().is_ok() {
+        if self.group.failed().is_ok() && self.disk_wait.lock().is_none() {
             let message = format!("Volume group \"{}\" has not stopped: there is nothing to clear.", self.name);
             return Err(Failure::new(ErrorKind::Denied, message));
         }
         self.ending.reopen();
         self.announce_end();
         Ok(Outcome::Ok)
+    }
+
+    /// The same because a disk that was away is back, as it was left.
+    pub fn reopen_unasked(&self) {
+        self.ending.go_on();
+        self.announce_end();
     }
 
     /// Ends the server, whose successor is ready: devices in use stay. Refused while a verification goes on, which may take hours.

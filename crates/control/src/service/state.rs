@@ -16,7 +16,7 @@ use super::world::World;
 use crate::history::What;
 use crate::lists::Lists;
 use crate::names;
-use crate::protocol::ErrorKind;
+use crate::protocol::{DiskWait, ErrorKind};
 use crate::settings::Settings;
 use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::PvIndex;
@@ -36,6 +36,8 @@ pub struct Service {
     pub receiving: RwLock<()>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
+    /// What is to be done about a disk that is away.
+    pub disk_wait: Mutex<Option<DiskWait>>,
     /// Volumes whose writes wait for room.
     pub held: Held,
     /// Verifications under way.
@@ -70,6 +72,7 @@ impl Service {
             receiving: RwLock::new(()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
+            disk_wait: Mutex::default(),
             held: Held::default(),
             checks: AtomicU32::new(0),
             lists: ListsInForce::new(lists),
@@ -109,6 +112,11 @@ impl Service {
     /// Something happened: a line for the log, and one for the group's events.
     pub fn event(&self, what: What, line: &str) {
         self.world.notes.event(what, None, line);
+    }
+
+    /// What the group waits for that has lost a disk; none: nothing.
+    pub fn wait_for_disk(&self, wait: Option<DiskWait>) {
+        *self.disk_wait.lock() = wait;
     }
 
     /// Has who runs the service look at how it is to end.

@@ -236,7 +236,12 @@ impl Verdict {
     }
 
     fn has_stopped(&mut self, report: &StatusReport) {
-        let Some(why) = &report.stopped else { return };
+        let wait = report.disk_wait.clone().map(|wait| Problem { what: wait.what, next: wait.next });
+        let Some(why) = &report.stopped else { return self.told.problems.extend(wait) };
+        if let Some(wait) = wait {
+            self.told.problems.insert(0, wait);
+            return self.is(State::Stopped, why.clone());
+        }
         let what = "it takes no more writes until it is opened again".to_owned();
         let next = format!("once its disks are well: rowen clear {}", self.seen.name);
         self.told.problems.insert(0, Problem { what, next });

@@ -20,6 +20,7 @@ pub(crate) mod handed;
 pub(crate) mod look;
 pub mod members;
 mod plain;
+pub(crate) mod sample;
 mod scan;
 mod signature;
 pub(crate) mod stack;
@@ -32,4 +33,5 @@ pub use scan::{
     GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, find_group_without, groups_under, name_of, probe, scan,
     scan_until,
 };
+pub(crate) use scan::{candidates_until, file_paths};
 pub use udev::properties as udev_properties;

@@ -49,7 +49,8 @@ impl Identity {
         Identity::of_stat(&stat)
     }
 
-    fn of_stat(stat: &rustix::fs::Stat) -> Option<Identity> {
+    /// Of an open one.
+    pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Option<Identity> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Some(Identity::Block(stat.st_rdev)),
             FileType::RegularFile => Some(Identity::File(stat.st_dev, stat.st_ino)),

@@ -89,6 +89,18 @@ pub fn scan_until(deadline: Instant) -> Result<(Scan, Vec<PathBuf>), Error> {
     Ok((sort_out(&entries, &paths, found), silent))
 }
 
+/// What is at all paths that may have a physical volume, as far as they answer until then.
+pub(crate) fn candidates_until(deadline: Instant) -> Result<Vec<(PathBuf, Found)>, Error> {
+    let (_, paths) = known()?;
+    let (found, _silent) = look::look_until(&paths, deadline)?;
+    Ok(paths.into_iter().zip(found).filter_map(|(path, found)| Some((path, found?))).collect())
+}
+
+/// The paths in the devices file; none where it cannot be read.
+pub(crate) fn file_paths() -> Vec<PathBuf> {
+    file::read().map(|entries| entries.into_iter().map(|entry| entry.path).collect()).unwrap_or_default()
+}
+
 /// All paths to look at, each once.
 pub(super) fn known_paths() -> Result<Vec<PathBuf>, Error> {
     let (_, mut paths) = known()?;

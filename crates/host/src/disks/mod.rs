@@ -21,7 +21,7 @@ pub use open::LEAST_SIZE;
 pub use record::Recorded;
 
 use crate::meter::Meter;
-use crate::reactor::{IoFile, IoRequest, Part, Payload, Pool, Shared};
+use crate::reactor::{IoFile, IoRequest, Part, Payload, Place, Pool, Shared};
 use open::Opened;
 use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
@@ -239,6 +239,17 @@ impl PvSet {
         self.pvs.read().get(usize::from(pv.0)).map_or_else(Vec::new, |pv| pv.file.new_failures())
     }
 
+    /// What a disk has where, if it is as this process left it; none: nothing is proven.
+    pub(crate) fn places(&self, pv: PvIndex) -> Option<Vec<Place>> {
+        self.pvs.read().get(usize::from(pv.0)).and_then(|pv| pv.file.places())
+    }
+
+    /// Which file or device is open.
+    pub(crate) fn stat(&self, pv: PvIndex) -> Option<rustix::fs::Stat> {
+        let pvs = self.pvs.read();
+        rustix::fs::fstat(pvs.get(usize::from(pv.0))?.file.as_fd()).ok()
+    }
+
     /// What was counted of a disk since it was opened.
     pub fn io(&self, pv: PvIndex) -> IoCounts {
         self.pvs.read().get(usize::from(pv.0)).map_or_else(IoCounts::default, |pv| pv.file.meter.counts())
@@ -318,6 +329,18 @@ impl PvSet {
     }
 }
 
+/// What a part of a request changes is no proof of the disk's state from now on, until it is flushed.
+fn begins(part: &Part, payload: &Payload) {
+    match payload {
+        Payload::Write(buf) => {
+            let (from, to) = (part.at as usize, part.at as usize + part.len as usize);
+            part.file.write_begins(part.offset, &buf.as_slice()[from..to]);
+        }
+        Payload::None => part.file.discard_begins(part.offset, u64::from(part.len)),
+        Payload::Read(_) | Payload::Flush(_) => {}
+    }
+}
+
 impl Disks for PvSet {
     fn count(&self) -> usize {
         self.pvs.read().len()
@@ -347,6 +370,7 @@ impl Disks for PvSet {
         };
         let request = match parts {
             Ok(parts) => {
+                parts.iter().for_each(|part| begins(part, &payload));
                 let begun = Meter::now();
                 parts.iter().for_each(|part| part.file.meter.add());
                 IoRequest { kind, parts, payload, done, begun }

@@ -12,6 +12,7 @@
 //! Everything that makes the kernel ask this process something runs off the workers ([`blocking`]).
 
 mod blocking;
+mod debts;
 mod devices;
 mod dispatch;
 pub(crate) mod ended;

@@ -1,5 +1,6 @@
 //! What an export needs of a volume, so that transports can be tested without an engine.
 
+use crate::planted;
 use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Volume, VolumeInfo};
@@ -7,6 +8,7 @@ use rowen_engine::units::VolumeId;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -29,6 +31,14 @@ pub trait Target: Send + Sync {
     fn is_copy(&self) -> bool {
         false
     }
+    /// Whether it has acknowledged something that no flush has been asked for since, or owes its users an error.
+    fn has_unflushed(&self) -> bool {
+        false
+    }
+    /// Whether the next flush is to fail, for what an earlier server acknowledged may be lost.
+    fn owes(&self) -> bool {
+        false
+    }
     /// Fills `buf[..len]` and gives it back.
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>>;
     /// Writes `buf[..len]`; the reference is dropped before this completes.
@@ -46,12 +56,42 @@ pub struct VolumeTarget {
     volume: Arc<Volume>,
     id: VolumeId,
     is_copy: bool,
+    has_unflushed: AtomicBool,
+    owes: AtomicBool,
 }
 
 impl VolumeTarget {
     /// `volume`, which the group describes so.
     pub fn new(volume: Arc<Volume>, info: &VolumeInfo) -> Arc<Self> {
-        Arc::new(VolumeTarget { volume, id: info.id, is_copy: info.origin.is_some() })
+        VolumeTarget::owing(volume, info, false)
+    }
+
+    /// The same. `owes`: what an earlier server acknowledged may be lost, and the next flush is to say so (RT2).
+    pub fn owing(volume: Arc<Volume>, info: &VolumeInfo, owes: bool) -> Arc<Self> {
+        let (id, is_copy) = (info.id, info.origin.is_some());
+        let owes = AtomicBool::new(owes && !planted::is("losses_unpaid"));
+        Arc::new(VolumeTarget { volume, id, is_copy, has_unflushed: AtomicBool::new(false), owes })
+    }
+
+    /// A change is about to be acknowledged.
+    fn changed<T>(&self, outcome: Result<T, Error>) -> Result<T, Errno> {
+        if outcome.is_ok() && !self.has_unflushed.load(Ordering::Relaxed) {
+            self.has_unflushed.store(true, Ordering::SeqCst);
+        }
+        outcome.map_err(|e| errno_of(&e))
+    }
+
+    async fn flush_all(&self) -> Result<(), Errno> {
+        if self.owes.swap(false, Ordering::SeqCst) {
+            return Err(libc::EIO);
+        }
+        self.has_unflushed.store(false, Ordering::SeqCst);
+        let outcome = self.volume.flush().await.map_err(|e| errno_of(&e));
+        // It is left to a successor, and nobody has been told.
+        if outcome == Err(CLOSED) {
+            self.has_unflushed.store(true, Ordering::SeqCst);
+        }
+        outcome
     }
 }
 
@@ -87,23 +127,31 @@ impl Target for VolumeTarget {
         self.is_copy
     }
 
+    fn has_unflushed(&self) -> bool {
+        self.has_unflushed.load(Ordering::SeqCst) || self.owes()
+    }
+
+    fn owes(&self) -> bool {
+        self.owes.load(Ordering::SeqCst)
+    }
+
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>> {
         Box::pin(async move { self.volume.read(offset, len, buf).await.map_err(|e| errno_of(&e)) })
     }
 
     fn write(&self, offset: u64, len: u32, buf: Arc<PageBuf>) -> BoxFuture<'_, Result<(), Errno>> {
-        Box::pin(async move { self.volume.write(offset, len, buf).await.map_err(|e| errno_of(&e)) })
+        Box::pin(async move { self.changed(self.volume.write(offset, len, buf).await) })
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Errno>> {
-        Box::pin(async move { self.volume.flush().await.map_err(|e| errno_of(&e)) })
+        Box::pin(async move { self.flush_all().await })
     }
 
     fn discard(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<(), Errno>> {
-        Box::pin(async move { self.volume.discard(offset, len).await.map_err(|e| errno_of(&e)) })
+        Box::pin(async move { self.changed(self.volume.discard(offset, len).await) })
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<(), Errno>> {
-        Box::pin(async move { self.volume.write_zeroes(offset, len).await.map_err(|e| errno_of(&e)) })
+        Box::pin(async move { self.changed(self.volume.write_zeroes(offset, len).await) })
     }
 }

@@ -26,7 +26,7 @@ mod session;
 pub use session::use_program;
 pub(crate) use session::{Session, is_gone, is_late};
 
-use crate::devices::{formats, handed, look};
+use crate::devices::{formats, handed, look, sample};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use crate::{archive, history, journal, planted};
@@ -69,6 +69,8 @@ pub(crate) enum Job {
     Thaw(Vec<PathBuf>),
     /// Reads labels.
     Look(Vec<PathBuf>),
+    /// Reads what is at places of them.
+    Sample(Vec<sample::Asked>),
     /// Reads which formats they have.
     LookAtFormats(Vec<PathBuf>),
     /// Opens a physical volume, and hands it over. `alone`: to write, held against others.
@@ -200,6 +202,7 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             answer(Ok(0))
         }
         Job::Look(paths) => look::answer(socket, paths),
+        Job::Sample(asked) => sample::answer(socket, &asked),
         Job::LookAtFormats(paths) => formats::answer(socket, paths),
         Job::Record(lines) => {
             reached("recording");

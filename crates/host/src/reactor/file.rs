@@ -4,6 +4,7 @@
 
 use super::failures::Failures;
 use super::mailbox::{Mailbox, Message};
+use super::witness::{Place, Witness};
 use super::worker;
 use crate::meter::{Meter, Op};
 use parking_lot::Mutex;
@@ -47,6 +48,7 @@ impl FileTable {
             durable: AtomicU64::new(0),
             table: self.clone(),
             failures: Failures::default(),
+            witness: Witness::default(),
         }
     }
 }
@@ -65,6 +67,7 @@ pub(crate) struct IoFile {
     durable: AtomicU64,
     table: Arc<FileTable>,
     failures: Failures,
+    witness: Witness,
 }
 
 impl IoFile {
@@ -93,21 +96,41 @@ impl IoFile {
         [Op::Read, Op::Write, Op::Flush].map(|op| self.meter.failed(op))
     }
 
-    /// A change of the file is done, and about to be acknowledged.
-    pub fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+    /// A write of these bytes begins.
+    pub fn write_begins(&self, offset: u64, bytes: &[u8]) {
+        self.witness.write(offset, bytes.len() as u64, bytes);
+    }
+
+    pub fn discard_begins(&self, offset: u64, len: u64) {
+        self.witness.discard(offset, len);
+    }
+
+    /// A change of the file is done, and about to be acknowledged; or failed, and some of it may be done.
+    pub fn changed(&self, op: DiskOpKind, offset: u64, is_done: bool) {
+        let change = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
+        if op == DiskOpKind::Write {
+            self.witness.done(offset, is_done.then_some(change));
+        }
     }
 
     /// How many changes a flush that is started now covers; none: those before it were flushed already.
     pub fn unflushed(&self) -> Option<u64> {
         let changes = self.changes.load(Ordering::Acquire);
-        (changes > self.durable.load(Ordering::Acquire)).then_some(changes)
+        let covers = (changes > self.durable.load(Ordering::Acquire)).then_some(changes)?;
+        self.witness.flush(covers);
+        Some(covers)
+    }
+
+    /// What the file has where, if it is as this process left it.
+    pub fn places(&self) -> Option<Vec<Place>> {
+        self.witness.places()
     }
 
     /// The flush that covers so many changes is done. One that merely began counts for nothing: who asks meanwhile needs
     /// a flush too.
     pub fn flushed(&self, changes: u64) {
         self.durable.fetch_max(changes, Ordering::AcqRel);
+        self.witness.flushed(changes);
     }
 
     pub fn fd(&self) -> RawFd {

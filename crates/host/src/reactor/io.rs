@@ -55,7 +55,7 @@ impl IoRequest {
         let IoRequest { kind, parts, payload, done, begun: _ } = self;
         if matches!(kind, DiskOpKind::Write | DiskOpKind::Discard) {
             // Also when it failed: some of it may be done.
-            parts.iter().for_each(|part| part.file.changed());
+            parts.iter().for_each(|part| part.file.changed(kind, part.offset, error.is_none()));
         }
         if let (Payload::Flush(covers), None) = (&payload, &error) {
             parts.iter().zip(covers).for_each(|(part, changes)| part.file.flushed(*changes));

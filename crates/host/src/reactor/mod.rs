@@ -20,6 +20,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod time;
+mod witness;
 mod worker;
 
 pub use pulse::{Beat, Pulse};
@@ -29,6 +30,7 @@ pub(crate) use reply::{HEAD as REPLY_HEAD, Reply};
 pub(crate) use file::{FileTable, IoFile};
 pub(crate) use io::{IoRequest, Part, Payload, Progress, progress};
 pub(crate) use softirq::raised as softirq_raised;
+pub(crate) use witness::{Place, SAMPLE};
 
 use latency::{Habit, Latency};
 use mailbox::{Mailbox, Message};

@@ -46,9 +46,14 @@ pub fn event_about(what: What, fields: &[Field<'_>], text: impl Display) {
     let text = text.to_string();
     let priority = match what {
         What::Failed | What::Stopped => Priority::Error,
-        What::Worker | What::Bug | What::PvError | What::PvMissing | What::BadPlace | What::SnapshotDropped => {
-            Priority::Warning
-        }
+        What::Worker
+        | What::Bug
+        | What::PvError
+        | What::PvMissing
+        | What::PvAway
+        | What::PvRefused
+        | What::BadPlace
+        | What::SnapshotDropped => Priority::Warning,
         _ => Priority::of(&text),
     };
     journal::say(priority, fields, &text);

@@ -9,7 +9,7 @@ use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, log, recorder, renaming, successor, systemd, watchdog};
+use super::{LAUNCHED_BY_COMMAND, left, log, recorder, renaming, returns, successor, systemd, watchdog};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
@@ -109,6 +109,7 @@ pub fn main(options: &Options) -> u8 {
             announce(options, &Outcome::Ok);
             systemd::ready(&server.service.name);
             watchdog::start(&server);
+            returns::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
             tell_missing(&server);
             if options.is_successor {
@@ -210,6 +211,9 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     let pvs = Arc::new(pvs);
     for note in pvs.notes() {
         log::warning(note);
+    }
+    if same_boot {
+        left::check(name, &members.paths)?;
     }
 
     let config = Config {
@@ -321,10 +325,12 @@ fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Erro
 fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
     let service = &server.service;
     let group = service.group.clone();
+    let owed = if same_boot { left::owed(&service.name) } else { Vec::new() };
     let resolve = move |entry: &keeper::Entry| {
         let id = VolumeId(entry.id);
         let info = group.volume_info(id).ok()?;
-        let target: Arc<dyn Target> = VolumeTarget::new(group.volume(id).ok()?, &info);
+        let owes = owed.contains(&entry.id);
+        let target: Arc<dyn Target> = VolumeTarget::owing(group.volume(id).ok()?, &info, owes);
         Some((info.name, target))
     };
     match server.export(|exports| async move { exports.takeover(resolve).await }) {
@@ -345,6 +351,7 @@ fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
             recorder::event(What::TakenOver, &why);
         }
     }
+    left::forget(&service.name);
     if let Err(e) = std::fs::write(boot_marker(&service.name), this_boot()) {
         log::warning(format_args!("cannot write {}: {e}", boot_marker(&service.name).display()));
     }
@@ -370,8 +377,10 @@ fn served_since_boot(group: &str) -> bool {
 /// Why the main loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// By signal, or because the group has stopped and is to be opened again; volumes may be in use.
+    /// By signal; volumes may be in use.
     Signalled,
+    /// The group has stopped, and is to be opened again; volumes may be in use.
+    Reopened,
     /// By request or idleness; nothing is in use.
     Closed,
     /// The group was removed.
@@ -419,7 +428,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
             return Ending::Upgraded;
         }
         if ending.is_reopened() {
-            return Ending::Signalled;
+            return Ending::Reopened;
         }
         if ending.is_asked() {
             return Ending::Closed;
@@ -429,6 +438,16 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
             return Ending::Closed;
         }
         server.service.look_around();
+        note_paid(server);
+    }
+}
+
+/// Volumes whose users have been told of an error owe none any more.
+fn note_paid(server: &Server) {
+    let (group, owing) = (&server.service.name, server.exports.owing());
+    if left::owed(group) != owing && server.service.group.failed().is_ok() {
+        // Else they are told once more by a successor, which harms less than not to be told.
+        let _may_be_full = left::note_owed(group, &owing);
     }
 }
 
@@ -465,7 +484,8 @@ fn log_stats(server: &Server) {
 /// Answers what is under way, then leaves everything as the ending asks.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let service = &server.service;
-    let lacks_room = service.group.has_room_for_records().err().filter(|_| ending == Ending::Signalled);
+    let lacks_room =
+        service.group.has_room_for_records().err().filter(|_| matches!(ending, Ending::Signalled | Ending::Reopened));
     if lacks_room.is_some() {
         // Commands wait for room, and whoever closes the listener waits for them.
         server.exports.stop_reading();
@@ -496,6 +516,11 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
                 hand_over(&server, &failure, Service::checkpoint);
             }
         }
+        // Also those that nobody uses: they are active, and stay so.
+        Ending::Reopened if service.any_active() => {
+            let why = format!("Volume group \"{}\" is opened again.", service.name);
+            hand_over(&server, &Failure::new(ErrorKind::Closed, why), |_| leave_to_successor(&server));
+        }
         // A device that stays would change its number: even those that nobody uses are handed over.
         Ending::Renamed if service.any_active() => {
             let why = format!("Volume group \"{}\" has another name.", service.name);
@@ -518,12 +543,13 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
                 Ok(())
             });
         }
-        Ending::Renamed | Ending::Closed | Ending::Leaves(_) => {}
+        Ending::Renamed | Ending::Closed | Ending::Reopened | Ending::Leaves(_) => {}
     }
     systemd::stopping();
     server.archive.close();
     leave(&server);
     devices::members::forget(&service.name);
+    left::forget(&service.name);
     let closed = match ending {
         Ending::Leaves(pv) => service.close_without(pv),
         _ => service.close(),
@@ -560,6 +586,14 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
     // A keeper of an earlier version does not know the word.
     let _counted_as_a_death = server.export(|exports| async move { exports.farewell(since).await });
     std::process::exit(0);
+}
+
+/// What the successor of a server that lost a disk has to know. Nobody asks this one anything any more.
+fn leave_to_successor(server: &Server) -> Result<()> {
+    let service = &server.service;
+    let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());
+    let noted = left.note().and_then(|()| left::note_owed(&service.name, &server.exports.unflushed()));
+    noted.map_err(|e| internal("note the disks", &service.name, e))
 }
 
 /// No node is left: the keeper is not needed any more.

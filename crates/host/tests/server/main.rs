@@ -14,6 +14,7 @@ mod history;
 mod io;
 mod life;
 mod planted;
+mod returns;
 mod socket;
 mod stacks;
 mod status;
@@ -37,6 +38,7 @@ fn tests() -> Vec<Test> {
         history::TESTS,
         io::TESTS,
         life::TESTS,
+        returns::TESTS,
         socket::TESTS,
         stacks::TESTS,
         status::TESTS,

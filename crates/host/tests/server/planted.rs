@@ -46,6 +46,8 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("E2", "no_look_at_users", "volumes::a_mounted_volume_is_not_removed"),
     ("E3", "file_stays", "volumes::a_new_volume_has_its_nodes_at_once"),
     ("WD1", "watchdog_sleeps", "life::a_worker_that_is_wedged_is_replaced"),
+    ("RT1", "any_age_returns", "returns::an_older_copy_is_not_taken"),
+    ("RT2", "losses_unpaid", "returns::who_may_have_lost_something_is_told"),
     ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),
     ("HS1", "history_waited_for", "history::nobody_waits_for_the_history"),
     ("HS2", "history_unbounded", "history::files_are_bounded"),

@@ -294,6 +294,14 @@ impl Vg {
         Vg { name, files }
     }
 
+    /// On a device.
+    pub fn over(device: &Path) -> Vg {
+        let name = format!("t{}n{}", std::process::id(), number());
+        let pvs = [(device.to_owned(), uuids::fresh())];
+        devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Consent::default()).unwrap();
+        Vg { name, files: Vec::new() }
+    }
+
     /// Carries a request out; an error is the test's failure.
     pub fn ask(&self, request: Request) -> Outcome {
         match self.try_ask(request.clone()) {

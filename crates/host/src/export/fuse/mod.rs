@@ -79,6 +79,11 @@ impl Connection {
         })
     }
 
+    /// The volume that is served.
+    pub fn target(&self) -> &dyn Target {
+        &*self.target
+    }
+
     /// What was counted of the volume.
     pub fn counts(&self) -> IoCounts {
         self.meter.counts()

@@ -1,0 +1,30 @@
+//! Which volumes have acknowledged what may be lost with a disk that is pulled: their users are owed an error (RT2).
+
+use super::{Exports, Target};
+
+impl Exports {
+    /// The active volumes, by their numbers.
+    pub fn volumes(&self) -> Vec<u64> {
+        self.volumes_that(|_| true)
+    }
+
+    /// Those that have acknowledged what was not flushed since, or owe an error for it.
+    pub fn unflushed(&self) -> Vec<u64> {
+        self.volumes_that(|target| target.has_unflushed())
+    }
+
+    /// Those that owe their users an error.
+    pub fn owing(&self) -> Vec<u64> {
+        self.volumes_that(|target| target.owes())
+    }
+
+    fn volumes_that(&self, is_so: fn(&dyn Target) -> bool) -> Vec<u64> {
+        let active = self.inner.active.lock();
+        active
+            .values()
+            .map(|export| export.connection.target())
+            .filter(|target| is_so(*target))
+            .map(|target| target.id())
+            .collect()
+    }
+}

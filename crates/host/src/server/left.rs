@@ -1,0 +1,230 @@
+//! How a group's disks were left by a server that stopped, and what the next one has to know of it.
+//!
+//! * RT1 After a server has stopped, or has lost a disk, the next one opens only disks that are as that one left them: by their
+//!   identifiers, by the numbers of their superblocks, and by what was flushed to them last (WT1). A copy that was made earlier, or
+//!   a disk that was used elsewhere since, is refused, and nothing is written to it. A person may say otherwise.
+//! * RT2 A disk that was away may have lost what it had acknowledged and not flushed. So whoever wrote that to a volume in use and
+//!   has not been told of an error since is told of one, at the next flush, by whichever server answers that.
+//!
+//! The notes are in the run directory: they outlive servers, and no boot.
+
+use crate::devices::look::{self, Found};
+use crate::devices::sample;
+use crate::disks::{MISSING, PvSet};
+use crate::reactor::Place;
+use crate::{paths, planted};
+use rowen_control::protocol::{ErrorKind, read_frame, write_frame};
+use rowen_control::service::failure::{Failure, Result};
+use rowen_control::uuids::lvm_text;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::Group;
+use rowen_engine::units::Uuid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How the disks were left.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Left {
+    group: String,
+    /// Of the newest superblock. It may have reached some of the disks alone.
+    sequence: u64,
+    /// A person has asked for the group to be opened again: what proves nothing is no reason not to.
+    is_asked: bool,
+    pub pvs: Vec<LeftPv>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LeftPv {
+    uuid: [u8; 16],
+    pub path: PathBuf,
+    places: Option<Vec<Place>>,
+}
+
+impl LeftPv {
+    pub fn uuid(&self) -> Uuid {
+        Uuid(self.uuid)
+    }
+}
+
+/// Why a disk is not the one that was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlike {
+    Older,
+    Newer,
+    Unproven,
+    Unread,
+}
+
+impl std::fmt::Display for Unlike {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Unlike::Older => "it is an older copy, or has lost what was flushed to it",
+            Unlike::Newer => "it was used elsewhere meanwhile",
+            Unlike::Unproven => {
+                "all that it was written last was being overwritten, so nothing proves that it is no older copy"
+            }
+            Unlike::Unread => "it cannot be read",
+        })
+    }
+}
+
+fn left_file(group: &str) -> PathBuf {
+    paths::group_dir(group).join("left")
+}
+
+fn owed_file(group: &str) -> PathBuf {
+    paths::group_dir(group).join("owed")
+}
+
+fn accepted_file(group: &str) -> PathBuf {
+    paths::group_dir(group).join("accepted")
+}
+
+fn write<T: Serialize>(path: &Path, what: &T) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let written = File::create(&fresh).and_then(|mut file| write_frame(&mut file, what));
+    written.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match File::open(path) {
+        Ok(mut file) => read_frame(&mut file),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+impl Left {
+    /// How the disks of this group are left now.
+    pub fn of(name: &str, group: &Group, pvs: &PvSet, is_asked: bool) -> Left {
+        let info = group.info();
+        let left = info.pvs.iter().enumerate().filter(|(_, pv)| !pv.is_missing).filter_map(|(at, pv)| {
+            let index = PvIndex(u16::try_from(at).ok()?);
+            Some(LeftPv { uuid: pv.uuid.0, path: pvs.path(index)?, places: pvs.places(index) })
+        });
+        Left { group: name.to_owned(), sequence: info.sequence, is_asked, pvs: left.collect() }
+    }
+
+    pub fn note(&self) -> io::Result<()> {
+        write(&left_file(&self.group), self)
+    }
+
+    /// Whether each of these disks is the one that was left; `found`: what is there now.
+    pub fn compare(
+        &self,
+        disks: &[(&LeftPv, PathBuf, Option<Found>)],
+    ) -> io::Result<Vec<std::result::Result<(), Unlike>>> {
+        let offsets = |pv: &LeftPv| pv.places.iter().flatten().map(|place| place.offset).collect();
+        let asked: Vec<sample::Asked> = disks.iter().map(|(pv, path, _)| (path.clone(), offsets(pv))).collect();
+        let sums = sample::sums(&asked)?;
+        let compared =
+            disks.iter().zip(sums).map(|((pv, path, found), sums)| self.compare_one(pv, path, found.as_ref(), sums));
+        Ok(compared.collect())
+    }
+
+    fn compare_one(
+        &self,
+        left: &LeftPv,
+        path: &Path,
+        found: Option<&Found>,
+        sums: Option<Vec<u32>>,
+    ) -> std::result::Result<(), Unlike> {
+        let pv = found.and_then(|found| found.pv(path)).ok_or(Unlike::Unread)?;
+        let label = pv.label().filter(|label| label.pv_uuid == left.uuid()).ok_or(Unlike::Unread)?;
+        if planted::is("any_age_returns") {
+            return Ok(());
+        }
+        let sequence = label.group.as_ref().map_or(0, |group| group.sequence);
+        if sequence > self.sequence {
+            return Err(Unlike::Newer);
+        }
+        if sequence + 1 < self.sequence {
+            return Err(Unlike::Older);
+        }
+        let Some(places) = &left.places else {
+            return if self.is_asked { Ok(()) } else { Err(Unlike::Unproven) };
+        };
+        let sums = sums.ok_or(Unlike::Unread)?;
+        match places.iter().map(|place| place.sum).eq(sums) {
+            true => Ok(()),
+            false => Err(Unlike::Older),
+        }
+    }
+
+    /// What is said of a disk that is not the one that was left.
+    pub fn refusal(&self, pv: &LeftPv, path: &Path, why: Unlike) -> String {
+        let group = &self.group;
+        format!(
+            "Physical volume {} ({}) of volume group \"{group}\" is not as its server left it: {why}. Attach the one that left, \
+             and all goes on by itself; or go on with this one as it is: rowen clear --force {group}.",
+            path.display(),
+            lvm_text(pv.uuid())
+        )
+    }
+}
+
+/// Refuses to open disks that are not as they were left (RT1). `opened`: those of the group, in order.
+pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
+    let failed = |e: io::Error| {
+        let message =
+            format!("Cannot compare the physical volumes of volume group \"{group}\" with how they were left: {e}.");
+        Failure::new(ErrorKind::Internal, message)
+    };
+    let Some(left) = read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
+    if accepted_file(group).exists() {
+        super::log::line(format_args!("the physical volumes of volume group {group} are taken as they are"));
+        return Ok(());
+    }
+    let found = look::look_at(opened)?;
+    let mut disks = Vec::new();
+    for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
+        let uuid = found.as_ref().and_then(|found| Some(found.pv(path)?.label()?.pv_uuid));
+        // One that joined in the last moment is not noted.
+        if let Some(pv) = left.pvs.iter().find(|pv| Some(pv.uuid()) == uuid) {
+            disks.push((pv, path.clone(), found));
+        }
+    }
+    let compared = left.compare(&disks).map_err(failed)?;
+    match disks.iter().zip(compared).find_map(|((pv, path, _), outcome)| Some((pv, path, outcome.err()?))) {
+        Some((pv, path, why)) => Err(Failure::new(ErrorKind::Denied, left.refusal(pv, path, why))),
+        None => Ok(()),
+    }
+}
+
+/// The group is open: how it was left is of no interest any more.
+pub fn forget(group: &str) {
+    for file in [left_file(group), accepted_file(group)] {
+        let _ = fs::remove_file(file);
+    }
+}
+
+/// A person has said that the disks are to be taken as they are (RT1).
+pub fn accept(group: &str) -> Result<()> {
+    // Of a group that has not stopped there is nothing to accept, now or later.
+    if !left_file(group).exists() {
+        return Ok(());
+    }
+    fs::write(accepted_file(group), "").map_err(|e| {
+        let message = format!("Cannot write {}: {e}.", accepted_file(group).display());
+        Failure::new(ErrorKind::Internal, message)
+    })
+}
+
+/// The volumes whose users are to be told of an error (RT2), by their numbers.
+pub fn owed(group: &str) -> Vec<u64> {
+    read(&owed_file(group)).unwrap_or_default().unwrap_or_default()
+}
+
+/// Notes them, also that there are none.
+pub fn note_owed(group: &str, volumes: &[u64]) -> io::Result<()> {
+    if volumes.is_empty() {
+        return match fs::remove_file(owed_file(group)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        };
+    }
+    write(&owed_file(group), &volumes)
+}

@@ -1,0 +1,267 @@
+//! A disk that was pulled and comes back: the server that lost it sees it, proves that it is the one that left, and ends, so that
+//! a successor opens the group.
+//!
+//! The server itself cannot go on: the disk may have lost what it acknowledged and did not flush, and all that the server has in
+//! memory builds on that. Recovery reads what is there (ADR 0036).
+//!
+//! * RT3 It ends for that only if a disk was seen away, all disks of the group are there, each is proven to be as it was left
+//!   (RT1), and that was seen twice in a row; and not before it is noted for the successor.
+//! * RT4 Looks are made by helpers, with a time limit, and not while an earlier one is stuck. All devices are looked at only after
+//!   they have changed.
+
+use super::left::{self, Left, LeftPv, Unlike};
+use super::log;
+use super::state::Server;
+use crate::devices::look::{self, Found};
+use crate::devices::{self, Identity};
+use crate::processes;
+use rowen_control::history::What;
+use rowen_control::protocol::DiskWait;
+use rowen_control::uuids::lvm_text;
+use rowen_engine::disk::PvIndex;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often a server that lost a disk looks for it.
+const LOOK: Duration = Duration::from_secs(2);
+/// So many looks in a row have to find all disks.
+const SURE: u32 = 2;
+/// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
+const HELPER: (&str, u64) = ("exe", 10);
+
+/// Looks for lost disks of this server from now on, until the process ends.
+pub fn start(server: &Arc<Server>) {
+    let server = Arc::downgrade(server);
+    let watch = move || watch(&server);
+    if let Err(e) = std::thread::Builder::new().name("rowen-returns".into()).spawn(watch) {
+        log::warning(format_args!("nobody looks for disks that come back: {e}"));
+    }
+}
+
+fn watch(server: &Weak<Server>) {
+    let mut search = Search::default();
+    loop {
+        std::thread::sleep(LOOK);
+        let Some(server) = server.upgrade() else { return };
+        if server.service.ending.is_asked() {
+            return;
+        }
+        search.turn(&server);
+    }
+}
+
+#[derive(Default)]
+struct Search {
+    /// A disk that fails was not where it had been.
+    was_away: bool,
+    found: u32,
+    /// The devices that there were when all were looked at last.
+    devices: u64,
+    /// What the log was told last.
+    told: String,
+    is_noted: bool,
+}
+
+/// A physical volume, and where it may be.
+struct Sought {
+    left: LeftPv,
+    index: PvIndex,
+    /// Devices with its label, as the same or another device than the one that is open.
+    there: Vec<(PathBuf, Found, bool)>,
+}
+
+impl Search {
+    fn turn(&mut self, server: &Server) {
+        let service = &server.service;
+        let has_stopped = service.group.failed().is_err();
+        let failing = |at: &usize| is_failing(server, *at);
+        let is_ill = has_stopped || (0..service.group.info().pvs.len()).any(|at| failing(&at));
+        if !is_ill || processes::stuck(HELPER.0, HELPER.1) > 0 {
+            return;
+        }
+        let left = Left::of(&service.name, &service.group, &server.pvs, false);
+        if (has_stopped || self.was_away) && !self.is_noted {
+            self.is_noted = self.note(server, &left);
+        }
+        match self.find(server, &left) {
+            Ok(sought) => self.judge(server, &left, &sought),
+            Err(e) => self.tell(What::PvError, &format!("disks that failed cannot be looked for: {e}")),
+        }
+    }
+
+    /// Also for the successor of one that is killed now: all that are in use may have lost something.
+    fn note(&mut self, server: &Server, left: &Left) -> bool {
+        let group = &server.service.name;
+        let noted = left::note_owed(group, &server.exports.volumes()).and_then(|()| left.note());
+        if let Err(e) = &noted {
+            let line = format!(
+                "WARNING: how volume group {group} was left cannot be noted, so it does not go on by itself: {e}"
+            );
+            self.tell(What::PvError, &line);
+        }
+        noted.is_ok()
+    }
+
+    fn tell(&mut self, what: What, line: &str) {
+        if self.told != line {
+            log::event(what, line);
+            line.clone_into(&mut self.told);
+        }
+    }
+
+    /// Where the physical volumes are: where they were or, after devices have changed, anywhere.
+    fn find(&mut self, server: &Server, left: &Left) -> Result<Vec<Sought>, devices::Error> {
+        let uuids: Vec<_> = server.service.group.info().pvs.iter().map(|pv| pv.uuid).collect();
+        let paths: Vec<PathBuf> = left.pvs.iter().map(|pv| pv.path.clone()).collect();
+        let (at_paths, _silent) = look::look_until(&paths, Instant::now() + look::patience())?;
+        let mut sought: Vec<Sought> = Vec::new();
+        for pv in &left.pvs {
+            let at = uuids.iter().position(|uuid| *uuid == pv.uuid()).and_then(|at| u16::try_from(at).ok());
+            let Some(index) = at.map(PvIndex) else { continue };
+            sought.push(Sought { left: pv.clone(), index, there: Vec::new() });
+        }
+        let mut seen: Vec<(PathBuf, Found)> =
+            paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
+        let is_somewhere =
+            |pv: &Sought, seen: &[(PathBuf, Found)]| seen.iter().any(|(path, found)| is_it(pv, path, found));
+        if !sought.iter().all(|pv| is_somewhere(pv, &seen)) {
+            let devices = fingerprint();
+            if devices != self.devices {
+                self.devices = devices;
+                seen.extend(devices::candidates_until(Instant::now() + look::patience())?);
+            }
+        }
+        for pv in &mut sought {
+            let open = server.pvs.stat(pv.index).and_then(|stat| Identity::of_stat(&stat));
+            for (path, found) in &seen {
+                let is_known = pv.there.iter().any(|(_, known, _)| known.identity == found.identity);
+                if is_it(pv, path, found) && !is_known {
+                    pv.there.push((path.clone(), found.clone(), Some(found.identity) == open));
+                }
+            }
+        }
+        // Found elsewhere, and not yet for the last time: the next look has to find it again.
+        if sought.iter().any(|pv| pv.there.iter().any(|(path, ..)| *path != pv.left.path)) {
+            self.devices = 0;
+        }
+        Ok(sought)
+    }
+
+    fn judge(&mut self, server: &Server, left: &Left, sought: &[Sought]) {
+        let group = &server.service.name;
+        let away = sought.iter().find(|pv| pv.there.is_empty());
+        let is_away =
+            |pv: &Sought| is_failing(server, pv.index.0.into()) && !pv.there.iter().any(|(_, _, is_open)| *is_open);
+        self.was_away |= sought.iter().any(is_away);
+        if !self.was_away {
+            return;
+        }
+        if let Some(pv) = away {
+            self.found = 0;
+            let (path, uuid) = (pv.left.path.display(), lvm_text(pv.left.uuid()));
+            let what = format!("physical volume {path} ({uuid}) is away");
+            self.tell(
+                What::PvAway,
+                &format!("{what}: volume group \"{group}\" goes on by itself when it is attached again"),
+            );
+            let next = "attach it: the group goes on by itself, without any command".to_owned();
+            return server.service.wait_for_disk(Some(DiskWait { what, next }));
+        }
+        match compare(left, sought) {
+            Ok(paths) => self.found_all(server, &paths),
+            Err(why) => {
+                self.found = 0;
+                let (what, next) = why.split_once(". ").unwrap_or((&why, ""));
+                let (what, next) = (what.to_owned(), next.trim_end_matches('.').to_owned());
+                self.tell(What::PvRefused, &why);
+                server.service.wait_for_disk(Some(DiskWait { what, next }));
+            }
+        }
+    }
+
+    fn found_all(&mut self, server: &Server, paths: &[PathBuf]) {
+        self.found += 1;
+        if self.found < SURE {
+            return;
+        }
+        let service = &server.service;
+        let group = &service.name;
+        let left = Left::of(&service.name, &service.group, &server.pvs, false);
+        let noted = devices::members::write(group, paths);
+        if let Err(e) = &noted {
+            self.tell(
+                What::PvError,
+                &format!("WARNING: where volume group {group} is cannot be noted, so it does not go on by itself: {e}"),
+            );
+        }
+        if noted.is_err() || !self.note(server, &left) {
+            return;
+        }
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let line = format!(
+            "volume group \"{group}\" has all its physical volumes again, as they were left ({}), and goes on",
+            paths.join(", ")
+        );
+        log::event(What::PvBack, line);
+        service.wait_for_disk(None);
+        service.reopen_unasked();
+    }
+}
+
+/// Requests to the disk at this place of the group failed.
+fn is_failing(server: &Server, at: usize) -> bool {
+    let faults = u16::try_from(at).map(|at| server.pvs.faults(PvIndex(at))).unwrap_or_default();
+    faults.reads + faults.writes + faults.flushes > 0
+}
+
+fn is_it(pv: &Sought, path: &Path, found: &Found) -> bool {
+    found.pv(path).is_some_and(|found| found.label().is_some_and(|label| label.pv_uuid == pv.left.uuid()))
+}
+
+/// The path of each physical volume, in order, where exactly one device is as it was left. Else what is said of it.
+fn compare(left: &Left, sought: &[Sought]) -> Result<Vec<PathBuf>, String> {
+    let mut paths = Vec::new();
+    for pv in sought {
+        let disks: Vec<_> =
+            pv.there.iter().map(|(path, found, _)| (&pv.left, path.clone(), Some(found.clone()))).collect();
+        let compared = left.compare(&disks).map_err(|e| format!("the disks cannot be compared: {e}"))?;
+        let alike: Vec<&PathBuf> =
+            disks.iter().zip(&compared).filter(|(_, outcome)| outcome.is_ok()).map(|((_, path, _), _)| path).collect();
+        match alike[..] {
+            [path] => paths.push(path.clone()),
+            [] => {
+                let why = compared.iter().find_map(|outcome| outcome.err()).unwrap_or(Unlike::Unread);
+                return Err(left.refusal(&pv.left, &disks[0].1, why));
+            }
+            [one, other, ..] => {
+                let (one, other) = (one.display(), other.display());
+                return Err(format!(
+                    "{one} and {other} are the same physical volume. Detach the copy, and all goes on by itself."
+                ));
+            }
+        }
+    }
+    Ok(paths)
+}
+
+/// A number that changes with the devices and with the devices file.
+fn fingerprint() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut names: Vec<_> =
+        std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    names.sort();
+    for path in names {
+        path.hash(&mut hasher);
+        for file in ["size", "dev", "diskseq"] {
+            std::fs::read(path.join(file)).unwrap_or_default().hash(&mut hasher);
+        }
+    }
+    for path in devices::file_paths() {
+        (Identity::of(&path), &path).hash(&mut hasher);
+    }
+    // 0: they are looked at in any case.
+    hasher.finish().max(1)
+}

@@ -1,0 +1,192 @@
+//! A disk that is pulled and comes back: a volume of another group whose server and keeper are killed, and start again.
+
+use crate::Test;
+use crate::world::{MIB, Mounted, Vg, kill_both, run, wait_for, within};
+use rowen_control::protocol::{Outcome, Request, StatusReport, VolumeKind};
+use rowen_host::server;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+pub const TESTS: &[Test] = &[
+    ("returns::a_disk_that_comes_back_is_taken_unasked", a_disk_that_comes_back_is_taken_unasked),
+    ("returns::an_older_copy_is_not_taken", an_older_copy_is_not_taken),
+    ("returns::who_may_have_lost_something_is_told", who_may_have_lost_something_is_told),
+    (
+        "returns::a_server_that_is_killed_meanwhile_leaves_what_it_knew",
+        a_server_that_is_killed_meanwhile_leaves_what_it_knew,
+    ),
+];
+
+/// A group on a volume of another group, which can be pulled.
+struct Pair {
+    above: Vg,
+    below: Vg,
+}
+
+impl Pair {
+    fn make() -> Pair {
+        let below = Vg::make(&[160 * MIB]);
+        let disk = below.create("disk", VolumeKind::Thick, 128 * MIB, true);
+        Pair { above: Vg::over(&disk), below }
+    }
+
+    fn pull(&self) {
+        kill_both(&self.below);
+    }
+
+    fn plug(&self) {
+        server::ensure_running(&self.below.name).unwrap();
+    }
+
+    fn status(&self) -> Option<StatusReport> {
+        match server::connect(&self.above.name).ok()??.ask(&Request::Status, &mut |_| {}) {
+            Outcome::Status(status) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// The server has seen that the disk is away.
+    fn is_away(&self) -> bool {
+        self.status().is_some_and(|status| status.disk_wait.is_some_and(|wait| wait.what.ends_with("is away")))
+    }
+
+    fn is_refused(&self) -> bool {
+        self.status().is_some_and(|status| status.disk_wait.is_some_and(|wait| wait.what.contains("older copy")))
+    }
+
+    /// Another server than this one serves the group, and nothing is wrong.
+    fn goes_on_after(&self, dead: i32) -> bool {
+        let is_well = |status: StatusReport| status.stopped.is_none() && status.disk_wait.is_none();
+        self.status().is_some_and(is_well) && self.above.server() != dead
+    }
+}
+
+/// Reads and writes of the device itself.
+fn direct(node: &Path) -> File {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).unwrap()
+}
+
+fn page(byte: u8) -> rowen_engine::disk::PageBuf {
+    rowen_engine::disk::PageBuf::from_slice(&[byte; 4096])
+}
+
+fn fails(device: &File) -> bool {
+    device.read_exact_at(page(0).as_mut_slice(), 4096).is_err()
+}
+
+fn a_disk_that_comes_back_is_taken_unasked() {
+    let pair = Pair::make();
+    let node = pair.above.create("lv", VolumeKind::Thick, 32 * MIB, true);
+    let mounted = Mounted::ext4(&node);
+    let kept = mounted.point.join("kept");
+    fs::write(&kept, "hello").unwrap();
+    run("sync", &["-f", kept.to_str().unwrap()]);
+    let dead = pair.above.server();
+    pair.pull();
+    let lost = mounted.point.join("lost");
+    let failed = fs::write(&lost, "x").and_then(|()| File::open(&lost)?.sync_all());
+    failed.unwrap_err();
+    wait_for("the disk's absence", || pair.is_away());
+    // A look in between changes nothing.
+    assert_eq!(pair.above.server(), dead);
+    pair.plug();
+    wait_for("a successor", || pair.goes_on_after(dead));
+    // ext4 has stopped at the error; mounted again it has all that was flushed.
+    drop(mounted);
+    within(60, "e2fsck", &["-fy", node.to_str().unwrap()]);
+    let mounted = Mounted::at(&node);
+    assert_eq!(fs::read_to_string(mounted.point.join("kept")).unwrap(), "hello");
+    fs::write(mounted.point.join("new"), "new").unwrap();
+    run("sync", &["-f", mounted.point.to_str().unwrap()]);
+    let log = pair.above.log();
+    assert!(log.contains("goes on by itself when it is attached again") && log.contains("as they were left"), "{log}");
+    drop(mounted);
+    drop(pair.above);
+}
+
+fn copy(from: &Path, to: &Path) {
+    run("cp", &["--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
+}
+
+fn an_older_copy_is_not_taken() {
+    let pair = Pair::make();
+    let node = pair.above.create("lv", VolumeKind::Thick, 32 * MIB, true);
+    let device = direct(&node);
+    let write = |byte| device.write_all_at(page(byte).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
+    write(1);
+    let image = &pair.below.files[0];
+    let (old, newest) = (image.with_extension("old"), image.with_extension("newest"));
+    // While the group is open, and with no superblock in between: nothing but its contents is older.
+    copy(image, &old);
+    write(2);
+    let dead = pair.above.server();
+    pair.pull();
+    copy(image, &newest);
+    assert!(fails(&device));
+    wait_for("the disk's absence", || pair.is_away());
+    copy(&old, image);
+    pair.plug();
+    wait_for("a refusal", || pair.is_refused());
+    assert_eq!(pair.above.server(), dead);
+    // Nor by whoever comes after a server that was killed.
+    pair.above.signal_server(rustix::process::Signal::KILL);
+    wait_for("a refusal by a successor", || pair.above.log().contains("is not as its server left it"));
+    assert!(pair.status().is_none());
+    pair.pull();
+    copy(&newest, image);
+    pair.plug();
+    wait_for("a successor", || pair.goes_on_after(dead));
+    let mut found = page(0);
+    device.read_exact_at(found.as_mut_slice(), 4096).unwrap();
+    assert_eq!(found.as_slice()[0], 2);
+    drop(device);
+    for file in [old, newest] {
+        fs::remove_file(file).unwrap();
+    }
+    drop(pair.above);
+}
+
+/// What was acknowledged and not flushed may be lost: the next flush says so, once, to those whom it concerns.
+fn who_may_have_lost_something_is_told() {
+    let pair = Pair::make();
+    let nodes = ["one", "two"].map(|name| pair.above.create(name, VolumeKind::Thick, 16 * MIB, true));
+    let [one, two] = nodes.map(|node| direct(&node));
+    for device in [&one, &two] {
+        device.write_all_at(page(1).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
+    }
+    one.write_all_at(page(2).as_slice(), 4096).unwrap();
+    let dead = pair.above.server();
+    pair.pull();
+    assert!(fails(&two));
+    wait_for("the disk's absence", || pair.is_away());
+    pair.plug();
+    wait_for("a successor", || pair.goes_on_after(dead));
+    two.sync_data().unwrap();
+    let told = one.sync_data().map_err(|e: io::Error| e.raw_os_error());
+    assert_eq!(told, Err(Some(libc::EIO)));
+    one.sync_data().unwrap();
+    drop((one, two));
+    drop(pair.above);
+}
+
+fn a_server_that_is_killed_meanwhile_leaves_what_it_knew() {
+    let pair = Pair::make();
+    let node = pair.above.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let device = direct(&node);
+    device.write_all_at(page(1).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
+    let dead = pair.above.server();
+    pair.pull();
+    assert!(fails(&device));
+    wait_for("a note", || rowen_host::paths::group_dir(&pair.above.name).join("left").exists());
+    pair.above.signal_server(rustix::process::Signal::KILL);
+    pair.plug();
+    wait_for("a successor", || pair.goes_on_after(dead));
+    // Nobody knows what that one had acknowledged: its users are told, once.
+    assert!(device.sync_data().is_err());
+    device.sync_data().unwrap();
+    assert!(!rowen_host::paths::group_dir(&pair.above.name).join("left").exists());
+    drop(device);
+    drop(pair.above);
+}
