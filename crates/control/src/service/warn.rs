@@ -5,7 +5,6 @@ use super::warnings::needs_free_space;
 use super::world::About;
 use crate::history::What;
 use crate::protocol::{Outcome, PvStatus};
-use crate::status::failures;
 use rowen_engine::disk::{DiskOpKind, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{GroupInfo, PvInfo, VolumeState};
@@ -136,18 +135,7 @@ impl Service {
         }
         self.held.look(self.group.held(), notes.open_for());
         self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
-        let pvs = self.pv_statuses(&self.group.info());
-        self.tell_failed_places(pvs.len());
-        let faults = pvs.iter().filter(|pv| !failures(pv).is_empty());
-        let faults = faults.map(|pv| {
-            let (failed, group) = (failures(pv), &self.name);
-            let line = format!(
-                "WARNING: Physical volume {} of volume group {group} failed {failed} since the group was opened.",
-                pv.path
-            );
-            (pv.path.clone(), line)
-        });
-        self.warnings.tell_faults(notes, faults.collect());
+        self.tell_failed_places(self.group.info().pvs.len());
         self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
         self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);

@@ -19,8 +19,6 @@ pub struct Warnings {
     failing: Mutex<Vec<Option<String>>>,
     /// Bad places of disks that the log was told of.
     bad_places: Mutex<Vec<String>>,
-    /// Failed requests of the disks, as far as they were told.
-    faults: Mutex<Vec<(String, String)>>,
     /// What lacks room behind the disks, as far as that was told.
     missing_room: Mutex<Vec<String>>,
     /// That the group stopped was told: it does so once.
@@ -81,7 +79,6 @@ impl Warnings {
             settings: Mutex::new(settings.into()),
             failing: Mutex::default(),
             bad_places: Mutex::default(),
-            faults: Mutex::default(),
             missing_room: Mutex::default(),
             stopped: AtomicBool::new(false),
             dropped: Mutex::default(),
@@ -169,16 +166,6 @@ impl Warnings {
         let mut told = self.bad_places.lock();
         for place in now.iter().filter(|place| !told.contains(place)) {
             notes.event(What::BadPlace, None, &format!("volume group {group}: {place}"));
-        }
-        *told = now;
-    }
-
-    /// Tells the log of requests that disks failed, each time that there are more.
-    /// `now`: the path of each such disk, and what is told of it.
-    pub fn tell_faults(&self, notes: &dyn Notes, now: Vec<(String, String)>) {
-        let mut told = self.faults.lock();
-        for (path, fault) in now.iter().filter(|fault| !told.contains(fault)) {
-            notes.log_about(About::Pv(path), fault);
         }
         *told = now;
     }
