@@ -98,6 +98,12 @@ events! {
     HandedOver "handed-over";
     /// A server of another program has taken over.
     Upgraded "upgraded";
+    /// A server died, and its keeper started another.
+    ServerDied "server-died";
+    /// The keeper died, and the server started another, or could not.
+    KeeperDied "keeper-died";
+    /// An upgrade failed, and the program of before goes on.
+    UpgradeFailed "upgrade-failed";
     /// A server could not open the group, or not close it.
     Failed "server-failed";
     /// Nothing is written any more before the group is opened again.

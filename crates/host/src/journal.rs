@@ -9,6 +9,7 @@
 
 use crate::paths;
 use parking_lot::RwLock;
+use rowen_control::history::What;
 use rustix::net::SendFlags;
 use std::fmt::Display;
 use std::fs::File;
@@ -86,6 +87,22 @@ pub fn warn(text: impl Display) {
         eprintln!("{text}");
     } else {
         say(Priority::Warning, &[], &text.to_string());
+    }
+}
+
+/// What a server does with what happens to its group.
+static EVENTS: OnceLock<fn(What, &str)> = OnceLock::new();
+
+/// This process keeps the group's events, and has this written down.
+pub fn events_to(note: fn(What, &str)) {
+    let _is_set_once = EVENTS.set(note);
+}
+
+/// Something happened to the group. Where nobody keeps its events, it is a warning.
+pub fn happened(what: What, text: &str) {
+    match EVENTS.get() {
+        Some(note) => note(what, text),
+        None => warn(text),
     }
 }
 

@@ -51,6 +51,7 @@ use openers::Numbers;
 use openness::Openness;
 use parking_lot::Mutex;
 use remains::FROZEN;
+use rowen_control::history::What;
 use rowen_control::protocol::IoCounts;
 use rowen_engine::runtime::Runtime;
 use std::collections::{BTreeMap, HashSet};
@@ -772,12 +773,20 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
             return;
         }
         let Some(inner) = exports.upgrade().filter(|inner| !inner.leaving.load(Ordering::Acquire)) else { return };
-        crate::journal::warn(format_args!("the keeper of {} is gone; starting another", inner.group));
+        let group = inner.group.clone();
         let revived = blocking(move || inner.revive_keeper()).await;
         match revived.doing(|| "start a thread".into()) {
-            Ok(Ok(new)) => watch = new,
+            Ok(Ok(new)) => {
+                watch = new;
+                let what = format!("the keeper of volume group \"{group}\" died; another holds its devices");
+                crate::journal::happened(What::KeeperDied, &what);
+            }
             Ok(Err(e)) | Err(e) => {
-                crate::journal::warn(format_args!("no keeper: {e}; if this server dies, devices in use fail"));
+                let what = format!(
+                    "the keeper of volume group \"{group}\" died, and there is no other: {e}. If this server dies, devices in \
+                     use fail"
+                );
+                crate::journal::happened(What::KeeperDied, &what);
                 return;
             }
         }

@@ -321,6 +321,7 @@ impl Keeper {
         }
         self.upgrade_serves(took_over);
     }
+            self.death = None;
 
     pub(super) fn server_ended(&mut self, how: &str) {
         let is_planned = std::mem::take(&mut self.is_handed_over);
@@ -347,6 +348,10 @@ impl Keeper {
         let pause = self.restarts.ended(now);
         self.start_at = Some(now + pause);
         if !pause.is_zero() {
+        // Of several, the first is the one that served.
+        if !is_planned {
+            self.death.get_or_insert_with(|| how.to_owned());
+        }
             self.log.say(&format!("the next server starts in {} ms", pause.as_millis()));
         }
         if self.restarts.failures(now) == TELL_AFTER {

@@ -32,6 +32,8 @@ pub use daemon::main;
 pub use wire::{Entry, Progress, Stage, Versions};
 
 /// Set in the environment of a server that is started beside one that serves, to take its place in an upgrade.
+/// Set in the environment of a server that a keeper starts because another died: how that ended.
+pub(crate) const DEATH: &str = "ROWEN_DEATH";
 pub(crate) const SUCCESSOR: &str = "ROWEN_SUCCESSOR";
 
 use crate::paths;

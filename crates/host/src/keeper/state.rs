@@ -29,6 +29,8 @@ pub(super) struct Keeper {
     pub(super) restarts: Restarts,
     /// Servers that this process has started.
     pub(super) started: u64,
+    /// How the last one ended that was not told to, until another serves.
+    pub(super) death: Option<String>,
     /// Servers that ended without having been told to, or did not begin to serve.
     pub(super) deaths: u64,
     /// The server said that it ends and leaves to its successor what is kept.
@@ -83,6 +85,7 @@ impl Keeper {
             peers: Vec::new(),
             restarts: Restarts::default(),
             started: 0,
+            death: None,
             deaths: 0,
             is_handed_over: false,
             paused_at: None,

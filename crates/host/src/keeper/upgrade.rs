@@ -81,6 +81,7 @@ impl Keeper {
 
     fn has_failed(&mut self, why: &str) {
         self.log.warn(&format!("the upgrade failed: {why}"));
+        self.death = Some(format!("the upgrade failed: {why}"));
         self.progress = Progress { stage: Stage::Failed, pause: self.progress.pause, why: why.to_owned() };
     }
 
@@ -335,7 +336,10 @@ impl Keeper {
     pub(super) fn server_command(&self) -> Command {
         let mut command = self.program.command();
         handing::forget(&mut command);
-        command.env_remove(super::SUCCESSOR).arg("serve").arg(&self.group);
+        command.env_remove(super::SUCCESSOR).env_remove(super::DEATH).arg("serve").arg(&self.group);
+        if let Some(how) = self.death.as_ref().filter(|_| !planted::is("deaths_untold")) {
+            command.env(super::DEATH, how);
+        }
         command
     }
 }

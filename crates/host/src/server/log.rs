@@ -46,7 +46,10 @@ pub fn event_about(what: What, fields: &[Field<'_>], text: impl Display) {
     let text = text.to_string();
     let priority = match what {
         What::Failed | What::Stopped => Priority::Error,
-        What::Worker
+        What::ServerDied
+        | What::KeeperDied
+        | What::UpgradeFailed
+        | What::Worker
         | What::Bug
         | What::PvError
         | What::PvMissing

@@ -2,12 +2,14 @@
 //!
 //! * HS5 Nobody waits to be written down: lines are queued, and beyond [`MOST_QUEUED`] they are dropped and counted. A thread of
 //!   its own has them written.
+//! * HS6 What died is told of by who follows: of a server its successor, of a keeper its server, of an upgrade that failed the
+//!   command.
 //! * What is queued when the server ends is waited for, for [`LAST`] at most.
 //! * Lines that could not be written are counted, the log is told why once, and a line in the events tells how many.
 //! * Of events of one kind, [`MOST_IN_A_PERIOD`] are kept in a [`PERIOD`]: one that comes all the time must not push out the others.
 
 use super::log;
-use crate::{archive, history, planted};
+use crate::{archive, history, journal, planted};
 use parking_lot::{Condvar, Mutex};
 use rowen_control::history::{Book, Command, Event, Line, What, write};
 use rowen_engine::units::Uuid;
@@ -212,6 +214,24 @@ pub fn command_alone(group: Uuid, line: Command) -> io::Result<()> {
     let mut line = Command { time: now(), host: archive::host_name(), ..line };
     line.clean();
     history::record(history::Lines { group: group.0, commands: write(&line), events: String::new() }, LIMIT)
+}
+
+/// Something happened to a group of which this process, a command, is not the server.
+pub fn event_alone(group: Uuid, name: &str, what: What, message: &str) {
+    let mut line = Event {
+        time: now(),
+        group: name.to_owned(),
+        event: what.word().to_owned(),
+        message: message.to_owned(),
+        host: archive::host_name(),
+        pid: std::process::id(),
+    };
+    line.clean();
+    journal::send(journal::Priority::Warning, name, &[], message);
+    let lines = history::Lines { group: group.0, commands: String::new(), events: write(&line) };
+    if let Err(e) = history::record(lines, LIMIT) {
+        journal::warn(format_args!("WARNING: History of volume group {name} cannot be kept: {e}."));
+    }
 }
 
 #[cfg(test)]

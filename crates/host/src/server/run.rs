@@ -94,6 +94,7 @@ pub fn main(options: &Options) -> u8 {
     let signals = match Signals::catch() {
         Ok(signals) => signals,
         Err(e) => return failed(options, Failure::new(ErrorKind::Internal, format!("Cannot catch signals: {e}."))),
+    journal::events_to(|what, text| log::event(what, text));
     };
     if options.launched {
         // A session of its own: the terminal that the command came from has nothing to tell a server. A process that
@@ -114,6 +115,7 @@ pub fn main(options: &Options) -> u8 {
             tell_missing(&server);
             if options.is_successor {
                 let (name, version) = (&server.service.name, env!("CARGO_PKG_VERSION"));
+            tell_death(&server);
                 log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
             }
             let ending = serve(&server, &listener, &signals, options);
@@ -133,6 +135,14 @@ pub fn main(options: &Options) -> u8 {
 /// The physical volumes that the group goes on without (MB1).
 fn tell_missing(server: &Server) {
     let (name, info) = (&server.service.name, server.service.group.info());
+/// How the server before this one died, as the keeper saw it.
+fn tell_death(server: &Server) {
+    if let Ok(how) = std::env::var(keeper::DEATH) {
+        let name = &server.service.name;
+        log::event(What::ServerDied, format_args!("volume group \"{name}\": {how}; its keeper started this server"));
+    }
+}
+
     for pv in info.pvs.iter().filter(|pv| pv.is_missing) {
         let uuid = uuids::lvm_text(pv.uuid);
         log::event(What::PvMissing, format_args!("volume group \"{name}\" goes on without physical volume {uuid}"));

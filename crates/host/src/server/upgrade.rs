@@ -8,11 +8,13 @@
 
 use super::client::{self, ConnectError};
 use super::presence::StartLock;
+use super::recorder;
 use crate::disks::{IoEngine, OpenMode, PvSet};
 use crate::keeper::{Progress, Stage, Upgrader, Versions};
 use crate::programs::Program;
 use crate::reactor::Pool;
 use crate::{devices, keeper, paths, planted};
+use rowen_control::history::What;
 use rowen_control::names;
 use rowen_control::protocol::{ErrorKind, NOTES, OLDEST_NOTES, Outcome, Request};
 use rowen_control::service::failure::{Context, Failure, Result};
@@ -67,6 +69,17 @@ fn failed(group: &str, kind: ErrorKind, why: impl std::fmt::Display) -> Failure 
 
 /// Replaces the server and the keeper of a group by `program`; `check`: only tries whether that can be. `version`: of the program.
 pub fn upgrade(group: &str, program: &Program, version: &str, check: bool) -> Result<Upgraded> {
+    let outcome = upgrade_untold(group, program, version, check);
+    if let (Err(failure), false) = (&outcome, check) {
+        // Of no group there is nobody to be told.
+        if let Ok(found) = devices::find_group(group) {
+            recorder::event_alone(found.uuid, group, What::UpgradeFailed, &failure.message);
+        }
+    }
+    outcome
+}
+
+fn upgrade_untold(group: &str, program: &Program, version: &str, check: bool) -> Result<Upgraded> {
     names::check_form(group).map_err(|_| Failure::from(devices::Error::NoGroup(group.to_owned())))?;
     let Some((mut server, old)) = reach(group)? else {
         devices::find_group(group)?;

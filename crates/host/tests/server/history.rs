@@ -3,7 +3,7 @@
 //! Rules HS1, HS2, HS4 and HS5.
 
 use super::Test;
-use super::world::{MIB, Pause, Vg, kill_both, lives, wait_for};
+use super::world::{MIB, Pause, Vg, keeper_of, kill, kill_both, lives, wait_for};
 use rowen_control::history::{Book, Command, Event, merge, read, write};
 use rowen_control::protocol::{GroupChange, Request, VolumeKind};
 use rowen_control::uuids;
@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 
 pub const TESTS: &[Test] = &[
     ("history::commands_and_events_outlive_servers", commands_and_events_outlive_servers),
+    ("history::what_dies_is_told_of", what_dies_is_told_of),
     ("history::nobody_waits_for_the_history", nobody_waits_for_the_history),
     ("history::files_are_bounded", files_are_bounded),
     ("history::what_is_not_ours_is_left_alone", what_is_not_ours_is_left_alone),
@@ -34,7 +35,7 @@ fn commands(uuid: Uuid) -> Vec<Command> {
     merge(read::<Command>(&kept.commands).lines)
 }
 
-fn events(uuid: Uuid) -> Vec<Event> {
+pub fn events(uuid: Uuid) -> Vec<Event> {
     let name = uuids::lvm_text(uuid);
     let kept = history::read().into_iter().find(|kept| kept.uuid == name).unwrap_or_default();
     read::<Event>(&kept.events).lines
@@ -61,7 +62,7 @@ fn commands_and_events_outlive_servers() {
     wait_for("a successor", || !lives(first) && vg.server() != first);
     tag(&vg, "a");
     // A server that ends waits for its lines, but not for ever.
-    wait_for("the line of the tag", || requests(uuid).len() == 3 && events(uuid).len() == 3);
+    wait_for("the line of the tag", || requests(uuid).len() == 3 && events(uuid).len() == 4);
     let second = vg.signal_server(Signal::TERM);
     // In use by nobody: the volume goes, and its mark stays.
     wait_for("its end", || !lives(second));
@@ -76,11 +77,47 @@ fn commands_and_events_outlive_servers() {
     assert!(told.iter().all(|command| command.group == vg.name && command.pid == std::process::id()), "{told:?}");
     wait_for("the last event", || events(uuid).last().is_some_and(|event| event.event == "server-ended"));
     let kinds: Vec<String> = events(uuid).into_iter().map(|event| event.event).collect();
-    let expected = ["server-started", "taken-over", "server-started", "server-ended", "server-started", "server-ended"];
+    let expected = [
+        "server-started",
+        "taken-over",
+        "server-started",
+        "server-died",
+        "server-ended",
+        "server-started",
+        "server-ended",
+    ];
     assert_eq!(kinds, expected);
     // A group that is removed is remembered, and who removed it.
     vg.ask(Request::Destroy { force: true });
     wait_for("the last line", || requests(uuid).last().is_some_and(|word| word == "destroy"));
+}
+
+/// HS6
+fn what_dies_is_told_of() {
+    let vg = Vg::make(&[64 * MIB]);
+    let uuid = uuid(&vg);
+    vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
+    let told = |kind: &str, words: &str| {
+        let events = events(uuid);
+        events.iter().any(|event| event.event == kind && event.message.contains(words))
+    };
+    let dead = vg.signal_server(Signal::KILL);
+    wait_for("the server's death", || told("server-died", "without a goodbye"));
+    assert!(!lives(dead));
+    let keeper = keeper_of(&vg);
+    kill(keeper, Signal::KILL);
+    wait_for("the keeper's death", || told("keeper-died", "another holds its devices"));
+    assert!(
+        vg.log().contains("its keeper started this server") && vg.log().contains("died; another holds"),
+        "{}",
+        vg.log()
+    );
+    // One that ends in order has not died.
+    let before = events(uuid).iter().filter(|event| event.event.ends_with("-died")).count();
+    vg.ask(Request::Deactivate { names: None });
+    vg.ask(Request::Stop);
+    vg.report();
+    assert_eq!(events(uuid).iter().filter(|event| event.event.ends_with("-died")).count(), before);
 }
 
 /// HS1, HS5

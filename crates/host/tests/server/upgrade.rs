@@ -2,11 +2,12 @@
 //!
 //! Programs are copies of this one. What one does wrong is in a file beside it (`COPY.does`): `plant BUG`, `exit STEP` or `hang STEP`.
 
-use crate::Test;
 use crate::world::{
     MIB, Mounted, Pause, Vg, dir, helpers_of, keeper_of, kill, lives, run, step_here as world_step, verifying_fio,
     wait_for,
 };
+use crate::{Test, history};
+use rowen_control::history::Event;
 use rowen_control::protocol::{Outcome, Request, VolumeKind};
 use rowen_host::keeper;
 use rowen_host::programs::Program;
@@ -340,6 +341,10 @@ fn a_successor_that_does_not_serve_is_replaced_by_the_old_program() {
     let said = refused(Copy::that("program-dies", "exit taken over").upgrade(&used.vg));
     assert!(said.contains("servers of the new program died") && said.contains("program of before goes on"), "{said}");
     used.is_served_by(&own_path());
+    let uuid = used.vg.report().uuid;
+    let is_told =
+        |event: &Event| event.event == "upgrade-failed" && event.message.contains("program of before goes on");
+    wait_for("the event", || history::events(uuid).iter().any(is_told));
     used.outlives_a_death();
     // One that dies once is followed by another of the new program.
     Copy::that("program-dies-once", "exit successor takes over").takes_over(&used.vg);
