@@ -12,6 +12,7 @@ pub mod hostile;
 mod journal;
 pub mod keeper;
 pub mod meter;
+mod notify;
 pub mod paths;
 #[doc(hidden)]
 pub mod planted;

@@ -7,7 +7,7 @@ use super::state::{Keeper, Peer};
 use super::wire::{self, Message, Versions};
 use crate::programs::{self, Program};
 use crate::sockets::Reach;
-use crate::{journal, paths, planted};
+use crate::{journal, notify, paths, planted};
 use rowen_control::status::KeeperTold;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
@@ -165,6 +165,10 @@ impl Keeper {
 
     fn turn(&mut self) -> io::Result<()> {
         let ready = self.wait()?;
+        // Who serves tells it itself.
+        if !self.is_served() && !self.held.is_empty() {
+            notify::alive();
+        }
         if ready[0] {
             self.accept();
         }
@@ -317,11 +321,11 @@ impl Keeper {
         self.start_at = None;
         if took_over && !planted::is("counts_as_failed") {
             self.restarts.took_over(Instant::now());
+            self.death = None;
             self.log.say("it serves all that is kept");
         }
         self.upgrade_serves(took_over);
     }
-            self.death = None;
 
     pub(super) fn server_ended(&mut self, how: &str) {
         let is_planned = std::mem::take(&mut self.is_handed_over);
@@ -344,14 +348,14 @@ impl Keeper {
             return;
         }
         self.deaths += u64::from(!is_planned);
-        let now = Instant::now();
-        let pause = self.restarts.ended(now);
-        self.start_at = Some(now + pause);
-        if !pause.is_zero() {
         // Of several, the first is the one that served.
         if !is_planned {
             self.death.get_or_insert_with(|| how.to_owned());
         }
+        let now = Instant::now();
+        let pause = self.restarts.ended(now);
+        self.start_at = Some(now + pause);
+        if !pause.is_zero() {
             self.log.say(&format!("the next server starts in {} ms", pause.as_millis()));
         }
         if self.restarts.failures(now) == TELL_AFTER {

@@ -3,17 +3,11 @@
 //! end with it, at shutdown before the filesystems on its volumes are unmounted.
 
 use super::log;
-use crate::paths;
-use std::ffi::OsString;
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use crate::{notify, paths};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where the service manager listens. A server that a command starts must not have it: it is the command's service's.
-pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+pub use crate::notify::SOCKET as NOTIFY_SOCKET;
 
 /// Where unit files are, those of the administrator first.
 const UNIT_DIRS: [&str; 4] =
@@ -78,21 +72,9 @@ pub fn stopping() {
 }
 
 fn tell(state: &str) {
-    if let Some(socket) = std::env::var_os(NOTIFY_SOCKET).filter(|socket| !socket.is_empty())
-        && let Err(e) = send(&socket, state)
-    {
+    if let Err(e) = notify::tell(state) {
         log::warning(format_args!("cannot tell the service manager: {e}"));
     }
-}
-
-fn send(socket: &OsString, state: &str) -> io::Result<()> {
-    let address = match socket.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        path => SocketAddr::from_pathname(Path::new(std::ffi::OsStr::from_bytes(path)))?,
-    };
-    let sender = UnixDatagram::unbound()?;
-    sender.set_nonblocking(true)?;
-    sender.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
 /// Whether the group's server is the service manager's to start: systemd runs this host, has the unit, can name it after
@@ -125,24 +107,6 @@ pub fn start(group: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_arrive_at_a_path_and_at_an_abstract_name() {
-        let path = std::env::temp_dir().join(format!("rowen-notify-{}", std::process::id()));
-        let at_path = UnixDatagram::bind(&path).unwrap();
-        let name = format!("rowen-notify-{}", std::process::id());
-        let abstractly = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        send(&path.clone().into_os_string(), "READY=1\n").unwrap();
-        send(&format!("@{name}").into(), "STOPPING=1\n").unwrap();
-        let mut buffer = [0; 64];
-        for (socket, expected) in [(&at_path, "READY=1\n"), (&abstractly, "STOPPING=1\n")] {
-            socket.set_nonblocking(true).unwrap();
-            let length = socket.recv(&mut buffer).unwrap();
-            assert_eq!(&buffer[..length], expected.as_bytes());
-        }
-        std::fs::remove_file(&path).unwrap();
-        assert!(send(&path.into_os_string(), "READY=1\n").is_err(), "nobody listens");
-    }
 
     #[test]
     fn a_control_group_names_the_unit() {

@@ -4,6 +4,9 @@
 //!   stack. Where the kernel repeats requests the process then ends, as if it had been killed, and a successor goes on.
 //! * WD2 A worker that waits in the kernel, or that the machine gives no time, ends nothing: another process would wait as
 //!   well. It is named in the log, once.
+//! * WD3 The service manager is told that all is well after each look that finds no worker wedged, and by nobody else while this
+//!   server serves: where this process stands still, or its watchdog does, it is killed and replaced. While it is replaced, the
+//!   keeper tells it.
 //!
 //! Looks are counted, not seconds: while the whole process stands still (SIGSTOP, a debugger, suspend) nobody looks.
 
@@ -11,7 +14,7 @@ use super::state::Server;
 use super::{log, recorder};
 use crate::export::Exports;
 use crate::reactor::{Beat, Pulses};
-use crate::{planted, processes};
+use crate::{notify, planted, processes};
 use rowen_control::history::What;
 use std::backtrace::Backtrace;
 use std::sync::Arc;
@@ -36,7 +39,11 @@ fn limit() -> Option<Duration> {
 
 /// Watches this server's workers from now on, until the process ends.
 pub fn start(server: &Server) {
-    let Some(limit) = limit() else { return };
+    let Some(limit) = limit() else { return notify::unwatched() };
+    if !server.exports.can_be_taken_over() {
+        // Who would be killed has no successor.
+        notify::unwatched();
+    }
     catch_question();
     let (pulses, exports) = (server.pool.pulses(), server.exports.clone());
     let watch = move || watch(&pulses, &exports, limit);
@@ -47,8 +54,12 @@ pub fn start(server: &Server) {
 
 fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
     let mut workers: Vec<Watched> = pulses.look().map(Watched::new).collect();
+    let mut is_wedged = false;
     loop {
         std::thread::sleep(limit / LOOKS);
+        if !is_wedged || planted::is("alive_anyway") {
+            notify::alive();
+        }
         for (number, (worker, beat)) in workers.iter_mut().zip(pulses.look()).enumerate() {
             if !worker.is_late(beat) {
                 continue;
@@ -65,7 +76,10 @@ fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
                 Doing::HasNoTime => {
                     log::event(What::Worker, format_args!("{name} was given no processor for {seconds} s"));
                 }
-                Doing::IsWedged => replace(&name, seconds, beat.thread, exports),
+                Doing::IsWedged => {
+                    is_wedged = exports.can_be_taken_over();
+                    replace(&name, seconds, beat.thread, exports);
+                }
             }
         }
     }
