@@ -1,12 +1,14 @@
 //! The control socket: who may connect, how much they may send, and how long they may take.
 //!
+//! * EN1 Who closes the socket waits for commands under way for a limited time, and then learns which they are.
+//!
 //! Promises: only root gets an answer; a client that sends garbage, too much, or nothing costs one thread for a short
 //! while and disturbs nobody; a request that has begun is answered before the server ends, and one that came too late
 //! is either told so ([`ErrorKind::Closed`]) or fails while it is being sent (a broken pipe).
 
 use super::log;
-use crate::paths;
 use crate::sockets::{self, Reach};
+use crate::{paths, planted};
 use parking_lot::{Condvar, Mutex};
 use rowen_control::history::What;
 use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
@@ -35,8 +37,8 @@ pub trait Handler: Send + Sync + 'static {
 
 struct ClientState {
     stream: UnixStream,
-    /// A request of this client is being carried out.
-    busy: bool,
+    /// The command whose request is being carried out.
+    busy: Option<String>,
 }
 
 #[derive(Default)]
@@ -108,7 +110,7 @@ impl Listener {
             }
             clients.next += 1;
             let id = clients.next;
-            clients.open.insert(id, ClientState { stream: for_shutdown, busy: false });
+            clients.open.insert(id, ClientState { stream: for_shutdown, busy: None });
             id
         };
         let guard = Registered { id, shared: self.shared.clone() };
@@ -129,20 +131,25 @@ impl Listener {
         if clients.open.is_empty() { clients.last_left.map(|since| since.elapsed()) } else { None }
     }
 
-    /// Takes no more requests and waits until those under way are answered. New connections find no socket.
-    pub fn close(self) {
+    /// Takes no more requests and waits until those under way are answered, or until then: which commands' are not. New connections
+    /// find no socket.
+    pub fn close(self, until: Instant) -> Vec<String> {
         // The name first: nobody then connects to a socket that answers no more.
         let _ = std::fs::remove_file(paths::control_socket(&self.group));
         drop(self.socket);
         let mut clients = self.shared.clients.lock();
         clients.closing = true;
-        for client in clients.open.values().filter(|client| !client.busy) {
+        for client in clients.open.values().filter(|client| client.busy.is_none()) {
             // What a client has sent by now is still read, and answered; what it sends from now on fails to be sent.
             let _ = client.stream.shutdown(Shutdown::Read);
         }
         while !clients.open.is_empty() {
-            self.shared.left.wait(&mut clients);
+            if self.shared.left.wait_until(&mut clients, until).timed_out() && !planted::is("waits_for_commands") {
+                break;
+            }
         }
+        // A client that reads its answer slowly holds up nothing.
+        clients.open.values().filter_map(|client| client.busy.clone()).collect()
     }
 }
 
@@ -170,7 +177,7 @@ struct Registered {
 
 impl Registered {
     /// Marks whether a request is being carried out. False: the server is closing and takes no more.
-    fn set_busy(&self, busy: bool) -> bool {
+    fn set_busy(&self, busy: Option<String>) -> bool {
         let mut clients = self.shared.clients.lock();
         if clients.closing {
             return false;
@@ -196,7 +203,7 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     stream.set_read_timeout(Some(FIRST_WORD))?;
     let mut writer = stream;
     let Some(first) = next_request(stream)? else { return Ok(()) };
-    if !place.set_busy(true) {
+    if !place.set_busy(Some("a greeting".into())) {
         return protocol::write_frame(&mut writer, &too_late(group));
     }
     let is_stable = matches!(first, Request::Hello { version: protocol::STABLE, .. });
@@ -207,13 +214,13 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     stream.set_read_timeout(Some(SILENCE))?;
     let Some(caller) = caller else { return Ok(()) };
     loop {
-        if !place.set_busy(false) {
+        if !place.set_busy(None) {
             // The server began to close while this client was busy, and left its stream alone. A last look at what the
             // client has sent; without this the server would wait for as long as the client says nothing.
             let _ = stream.shutdown(Shutdown::Read);
         }
         let Some(request) = next_request(stream)? else { return Ok(()) };
-        if !place.set_busy(true) {
+        if !place.set_busy(Some(described(&request, &caller))) {
             return protocol::write_frame(&mut writer, &too_late(group));
         }
         if is_stable && !matches!(request, Request::Upgrade { .. }) {
@@ -223,6 +230,12 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
         let outcome = answer(handler, request, &caller, &mut |news| drop(protocol::write_frame(&mut writer, &news)));
         protocol::write_outcome(&mut writer, &outcome)?;
     }
+}
+
+/// A request as somebody knows it who looks for what is stuck.
+fn described(request: &Request, caller: &Caller) -> String {
+    let command = if caller.command.is_empty() { request.word() } else { caller.command.clone() };
+    format!("\"{command}\" (process {})", caller.pid)
 }
 
 fn too_late(group: &str) -> Outcome {

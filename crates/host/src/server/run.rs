@@ -38,6 +38,9 @@ use std::time::{Duration, Instant};
 const PREDECESSOR: Duration = Duration::from_secs(10);
 /// How long a server that a command started stays without anything to do.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long a server that ends waits for commands under way, and for a change that no command waits for.
+const COMMANDS: Duration = Duration::from_secs(60);
+const LAST_CHANGE: Duration = Duration::from_secs(1);
 /// How often the main loop looks around by itself.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 
@@ -91,10 +94,10 @@ impl Options {
 pub fn main(options: &Options) -> u8 {
     programs::take_name();
     journal::of_group(&options.group);
+    journal::events_to(|what, text| log::event(what, text));
     let signals = match Signals::catch() {
         Ok(signals) => signals,
         Err(e) => return failed(options, Failure::new(ErrorKind::Internal, format!("Cannot catch signals: {e}."))),
-    journal::events_to(|what, text| log::event(what, text));
     };
     if options.launched {
         // A session of its own: the terminal that the command came from has nothing to tell a server. A process that
@@ -112,10 +115,10 @@ pub fn main(options: &Options) -> u8 {
             watchdog::start(&server);
             returns::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
+            tell_death(&server);
             tell_missing(&server);
             if options.is_successor {
                 let (name, version) = (&server.service.name, env!("CARGO_PKG_VERSION"));
-            tell_death(&server);
                 log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
             }
             let ending = serve(&server, &listener, &signals, options);
@@ -132,9 +135,6 @@ pub fn main(options: &Options) -> u8 {
     }
 }
 
-/// The physical volumes that the group goes on without (MB1).
-fn tell_missing(server: &Server) {
-    let (name, info) = (&server.service.name, server.service.group.info());
 /// How the server before this one died, as the keeper saw it.
 fn tell_death(server: &Server) {
     if let Ok(how) = std::env::var(keeper::DEATH) {
@@ -143,6 +143,9 @@ fn tell_death(server: &Server) {
     }
 }
 
+/// The physical volumes that the group goes on without (MB1).
+fn tell_missing(server: &Server) {
+    let (name, info) = (&server.service.name, server.service.group.info());
     for pv in info.pvs.iter().filter(|pv| pv.is_missing) {
         let uuid = uuids::lvm_text(pv.uuid);
         log::event(What::PvMissing, format_args!("volume group \"{name}\" goes on without physical volume {uuid}"));
@@ -501,10 +504,13 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         server.exports.stop_reading();
         service.group.end_waiting();
     }
-    listener.close();
+    let until = Instant::now() + patience_at_end();
+    let stuck = listener.close(until);
     // Before anything of the group's own goes away: the history may lie there.
     recorder::flush();
-    let _change = service.change.lock();
+    let Some(_change) = service.change.try_lock_until(until.max(Instant::now() + LAST_CHANGE)) else {
+        end_at_once(&server, &stuck);
+    };
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
         server.archive.retire();
@@ -574,6 +580,30 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             FAILED
         }
     }
+}
+
+/// How long a server that ends waits for commands under way. The environment may change it, for tests and unusual hosts:
+/// `ROWEN_END_SECONDS`.
+fn patience_at_end() -> Duration {
+    let seconds = std::env::var("ROWEN_END_SECONDS").ok().and_then(|text| text.parse().ok());
+    seconds.map_or(COMMANDS, Duration::from_secs)
+}
+
+/// A change does not come to its end, and nothing can be closed in its middle. The process ends as if it had been killed: what was
+/// acknowledged is there, a change is done or not, and a successor goes on where volumes are active.
+fn end_at_once(server: &Server, stuck: &[String]) -> ! {
+    let stuck = if stuck.is_empty() { "a change that nobody waits for".to_owned() } else { stuck.join(", ") };
+    log::event(
+        What::Failed,
+        format_args!(
+            "volume group \"{}\" cannot be closed: {stuck} has not ended in {} s. This server ends as if it were killed; nothing \
+             that was acknowledged is lost",
+            server.service.name,
+            patience_at_end().as_secs()
+        ),
+    );
+    recorder::flush();
+    std::process::exit(FAILED.into());
 }
 
 /// Volumes are in use: what is under way is answered, everything acknowledged is made durable by the server's last act, and a

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ pub const TESTS: &[Test] = &[
     ("life::servers_that_end_when_they_serve_come_back_soon", servers_that_end_when_they_serve_come_back_soon),
     ("life::of_two_keepers_one_stays", of_two_keepers_one_stays),
     ("life::a_worker_that_is_wedged_is_replaced", a_worker_that_is_wedged_is_replaced),
+    ("life::the_service_manager_is_told_that_workers_work", the_service_manager_is_told_that_workers_work),
+    ("life::a_command_that_hangs_keeps_no_server_from_ending", a_command_that_hangs_keeps_no_server_from_ending),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
     ("life::a_closed_group_is_checked", a_closed_group_is_checked),
@@ -420,6 +422,102 @@ fn a_worker_that_is_wedged_is_replaced() {
     let log = vg.log();
     assert!(log.contains("is wedged") && log.contains("reactor/worker.rs"), "{log}");
     assert_ne!(vg.server(), wedged);
+}
+
+/// A server with this in its environment, which its successors inherit.
+fn serve_with(vg: &Vg, environment: &[(&str, &str)]) -> std::process::Child {
+    fs::create_dir_all(paths::group_dir(&vg.name)).unwrap();
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["serve", &vg.name]).env("ROWEN_LAUNCHED_BY_COMMAND", "1").envs(environment.iter().copied());
+    command.stdout(Stdio::null()).stderr(Stdio::from(File::create(paths::server_log(&vg.name)).unwrap()));
+    let child = command.spawn().unwrap();
+    wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
+    child
+}
+
+/// WD3: by the server while its workers work, by the keeper while there is no server, and by nobody while a worker is wedged.
+fn the_service_manager_is_told_that_workers_work() {
+    let vg = Vg::make(&[64 * MIB]);
+    let path = dir().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(12))).unwrap();
+    let is_alive = || {
+        let deadline = Instant::now() + Duration::from_secs(12);
+        let mut said = [0; 4096];
+        while let Ok(len) = manager.recv(&mut said) {
+            if said[..len].starts_with(b"WATCHDOG=1") {
+                return true;
+            }
+            assert!(Instant::now() < deadline);
+        }
+        false
+    };
+    let drain = || {
+        manager.set_nonblocking(true).unwrap();
+        while manager.recv(&mut [0; 4096]).is_ok() {}
+        manager.set_nonblocking(false).unwrap();
+    };
+    // A worker that is wedged ends its server, unless that is what is planted.
+    let planted = std::env::var(planted::VARIABLE).unwrap_or_default();
+    let bugs = format!("worker_stops,watchdog_sleeps,{planted}");
+    let environment = [
+        ("NOTIFY_SOCKET", path.to_str().unwrap()),
+        ("ROWEN_WATCHDOG_SECONDS", "1"),
+        (planted::VARIABLE, bugs.as_str()),
+    ];
+    let mut child = serve_with(&vg, &environment);
+    let node = vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    assert!(is_alive() && is_alive());
+    let pause = Pause::at("worker");
+    let writer = std::thread::spawn(move || {
+        let file = File::options().write(true).open(node).unwrap();
+        file.write_all_at(&[7; 1 << 20], 0).and_then(|()| file.sync_all())
+    });
+    pause.wait();
+    wait_for("the wedged worker", || vg.log().contains("is wedged"));
+    std::thread::sleep(Duration::from_millis(300));
+    drain();
+    std::thread::sleep(Duration::from_secs(2));
+    manager.set_nonblocking(true).unwrap();
+    assert!(manager.recv(&mut [0; 4096]).is_err(), "it says that all is well");
+    manager.set_nonblocking(false).unwrap();
+    // The disk is away, so no server follows: the keeper is there.
+    let away = vg.files[0].with_extension("away");
+    fs::rename(&vg.files[0], &away).unwrap();
+    vg.signal_server(Signal::KILL);
+    child.wait().unwrap();
+    drop(pause);
+    drain();
+    assert!(is_alive());
+    fs::rename(&away, &vg.files[0]).unwrap();
+    writer.join().unwrap().unwrap();
+    wait_for("a successor", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
+    assert!(is_alive());
+}
+
+/// EN1
+fn a_command_that_hangs_keeps_no_server_from_ending() {
+    let vg = Vg::make(&[64 * MIB]);
+    let mut child = serve_with(&vg, &[("ROWEN_END_SECONDS", "1")]);
+    vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let joins = file(64 * MIB);
+    let pause = Pause::at("looked below");
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut client = server::connect(&vg.name).unwrap().unwrap();
+            client.ask(&Request::AddPv { paths: vec![joins.display().to_string()] }, &mut |_| {});
+        });
+        assert_eq!(pause.wait(), vg.server());
+        let ended = vg.signal_server(Signal::TERM);
+        wait_for("its end", || child.try_wait().unwrap().is_some());
+        let log = vg.log();
+        assert!(log.contains("cannot be closed") && log.contains("has not ended in 1 s"), "{log}");
+        assert!(log.contains(&format!("(process {})", std::process::id())), "{log}");
+        drop(pause);
+        wait_for("a successor", || vg.server() != ended && server::connect(&vg.name).is_ok_and(|it| it.is_some()));
+    });
+    assert_eq!(vg.report().pvs.len(), 1);
+    fs::remove_file(joins).unwrap();
 }
 
 /// K3: who uses the volumes waits, and gives no command.
