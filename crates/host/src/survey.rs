@@ -136,7 +136,7 @@ pub fn look(wanted: &[String], depth: Depth) -> Survey {
     match devices.unwrap_or_else(|| Err("devices did not answer in time".to_owned())) {
         Ok((scan, silent)) => {
             add_devices(&mut seen, &scan, wanted);
-            seen.values_mut().for_each(remember_members);
+            seen.values_mut().for_each(|seen| remember_members(seen, &silent));
             survey.lost = add_lost(&mut seen, &scan, wanted, &silent);
             survey.silent_devices = silent.iter().map(|path| path.display().to_string()).collect();
         }
@@ -359,15 +359,28 @@ fn misses(seen: &Seen, path: &str) -> bool {
     matches!(&seen.members, MembersSeen::Found(pvs) if pvs.iter().any(|pv| pv.path.as_deref() == Some(path)))
 }
 
-/// A group of which no label was found, but whose server did not end in order: where that had its physical volumes.
-fn remember_members(seen: &mut Seen) {
-    let is_served = matches!(seen.server, ServerSeen::Answered { .. });
-    let paths = devices::members::read(&seen.name);
-    if is_served || paths.is_empty() || !matches!(seen.members, MembersSeen::Unknown) {
+/// A group of which no label was found: where its server has its physical volumes, or had them if it did not end in order.
+fn remember_members(seen: &mut Seen, silent: &[PathBuf]) {
+    if !matches!(seen.members, MembersSeen::Unknown) {
         return;
     }
-    let lost = |path: PathBuf| PvSeen { path: Some(path.display().to_string()), ..PvSeen::default() };
-    seen.members = MembersSeen::Found(paths.into_iter().map(lost).collect());
+    let lost = |path: String, uuid| PvSeen { path: Some(path), uuid, ..PvSeen::default() };
+    let members: Vec<PvSeen> = match &seen.server {
+        // A disk that does not answer is told of as such.
+        ServerSeen::Answered { report, .. }
+            if !report.pvs.iter().any(|pv| silent.contains(&PathBuf::from(&pv.path))) =>
+        {
+            report.pvs.iter().map(|pv| lost(pv.path.clone(), lvm_text(pv.uuid))).collect()
+        }
+        ServerSeen::Answered { .. } => Vec::new(),
+        _ => {
+            let paths = devices::members::read(&seen.name).into_iter();
+            paths.map(|path| lost(path.display().to_string(), String::new())).collect()
+        }
+    };
+    if !members.is_empty() {
+        seen.members = MembersSeen::Found(members);
+    }
 }
 
 fn members(scan: &Scan, name: &str) -> MembersSeen {

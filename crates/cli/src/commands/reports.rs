@@ -6,11 +6,12 @@ use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::report::fields::UNKNOWN;
 use crate::report::index::Indexed;
 use crate::report::{Kind, Shape, rows};
 use crate::session::{Detail, SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
-use rowen_control::protocol::{GroupReport, Outcome, Request, VolumePlaces};
+use rowen_control::protocol::{GroupReport, Outcome, PvReport, Request, VolumePlaces};
 
 /// The kind of report, by `--segments`.
 fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {
@@ -155,7 +156,12 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     let is_named = |label: &LabelledPv| is_all || paths.contains(&label.path);
     labels.retain(|label| !tags.is_empty() || is_named(label));
     let mut failed: Vec<String> = Vec::new();
-    for name in labels.iter().filter_map(|label| label.group.clone()) {
+    let mut names: Vec<String> = labels.iter().filter_map(|label| label.group.clone()).collect();
+    if is_all || !tags.is_empty() {
+        // Of which no label can be read any more: their servers tell of them. None is started for it.
+        names.extend(session.backend.served_groups());
+    }
+    for name in names {
         if devices.reports.iter().any(|report| report.name == name) || failed.contains(&name) {
             continue;
         }
@@ -169,7 +175,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
             }
         }
     }
-    show_missing(&devices.reports, &mut labels);
+    show_missing(&devices.reports, &mut labels, is_all || !tags.is_empty());
     let has_tag = |label: &LabelledPv| {
         let report = devices.reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
         let pv = report.and_then(|report| report.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
@@ -194,13 +200,17 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     Ok(devices)
 }
 
-/// Physical volumes that a group goes on without have no label that counts. They get LVM's name for them.
-fn show_missing(reports: &[GroupReport], labels: &mut Vec<LabelledPv>) {
+/// Physical volumes that a group goes on without have no label that counts, and those that were pulled have none that can be read.
+/// They get LVM's name for them.
+fn show_missing(reports: &[GroupReport], labels: &mut Vec<LabelledPv>, is_all: bool) {
     for report in reports {
-        for pv in report.missing() {
+        let is_labelled = |pv: &PvReport| labels.iter().any(|label| label.uuid == Some(pv.uuid));
+        let gone: Vec<&PvReport> =
+            report.pvs.iter().filter(|pv| pv.is_missing || (is_all && !is_labelled(pv))).collect();
+        for pv in gone {
             labels.retain(|label| label.uuid != Some(pv.uuid));
             labels.push(LabelledPv {
-                path: "[unknown]".to_owned(),
+                path: UNKNOWN.to_owned(),
                 uuid: Some(pv.uuid),
                 size: 0,
                 usable: 0,

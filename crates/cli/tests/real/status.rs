@@ -174,9 +174,31 @@ fn a_group_whose_disks_are_gone_is_shown_while_it_is_served() {
     world.ok("lvcreate -y -L 8M -n lv VG");
     let (pv, away) = (world.dir.join("pv"), world.dir.join("away"));
     fs::rename(&pv, &away).unwrap();
+    let begun = Instant::now();
     let (groups, volumes) = (world.ok("vgs --noheadings -o vg_name"), world.ok("lvs --noheadings -o lv_name"));
+    let disks = world.ok("pvs --noheadings -o pv_name,vg_name,pv_attr,pv_missing");
+    let took = begun.elapsed();
+    let (told, code) = status(&world, "status -x");
+    // A server that was killed is started by no look; nor does one hang.
+    let server = world.server().unwrap();
+    kill_both(&world);
+    let looks = ["pvs", "vgs", "lvs", "pvs -a", "vgs VG", "lvs VG", "pvscan", "vgdisplay"];
+    let slow: Vec<&str> = looks
+        .into_iter()
+        .filter(|look| {
+            let begun = Instant::now();
+            world.run(look);
+            begun.elapsed() > PROMISED
+        })
+        .collect();
+    let still = world.server();
     fs::rename(&away, &pv).unwrap();
     assert_eq!((groups.trim(), volumes.trim()), (world.group.as_str(), "lv"));
+    assert_eq!(disks.split_whitespace().collect::<Vec<_>>(), ["[unknown]", &world.group, "a-m", "missing"]);
+    assert!(took < 3 * PROMISED, "{took:?}");
+    assert!(code == 1 && told.contains("is not found any more") && told.contains(&pv.display().to_string()), "{told}");
+    assert_eq!((slow, still), (Vec::new(), Some(server)));
+    world.ok("vgchange -ay VG");
 }
 
 /// A group that stopped, and its disk comes back while a volume is in use.

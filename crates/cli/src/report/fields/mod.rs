@@ -11,6 +11,7 @@ mod status;
 mod volume;
 
 pub use super::field::{Field, Section};
+pub use pv::UNKNOWN;
 pub use segment::segments;
 pub use status::data_percent;
 pub use volume::{Lv, is_active};

@@ -7,6 +7,9 @@ use crate::report::value::Value;
 use rowen_control::uuids::lvm_text;
 use rowen_engine::format::superblock::DATA_OFFSET;
 
+/// LVM's word for the path of a physical volume that is not found.
+pub const UNKNOWN: &str = "[unknown]";
+
 fn of_row<'r>(row: &Row<'r>, value: fn(&Row<'r>) -> Value<'r>) -> Value<'r> {
     value(row)
 }
@@ -117,7 +120,8 @@ fn orphan_size(row: &Row<'_>) -> Value<'static> {
 
 /// Its device is not there, or its group goes on without it.
 fn is_missing(row: &Row<'_>) -> bool {
-    row.label.is_some_and(|label| label.trouble.is_some()) || row.pv.is_some_and(|pv| pv.is_missing)
+    row.label.is_some_and(|label| label.trouble.is_some() || label.path == UNKNOWN)
+        || row.pv.is_some_and(|pv| pv.is_missing)
 }
 
 /// Of a group that could not be opened, nobody knows.
