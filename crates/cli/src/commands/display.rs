@@ -408,12 +408,14 @@ pub fn pvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
             continue;
         }
         let pv = group.and_then(|group| group.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
+        // Its server may know it by a path where it is no more.
+        let pv = pv.map(|pv| PvReport { path: label.path.clone(), ..pv.clone() });
         match (group, pv) {
             (Some(group), Some(pv)) => {
-                pv_page(&mut page, args, group, pv);
+                pv_page(&mut page, args, group, &pv);
                 if args.has(Opt::Maps) {
                     let places = places(session, &group.name, true)?;
-                    pv_maps(&mut page, &placed(group, &places), pv);
+                    pv_maps(&mut page, &placed(group, &places), &pv);
                 }
             }
             _ => free_pv_page(&mut page, args, label),

@@ -68,6 +68,16 @@ fn a_server_that_dies_is_counted_and_one_that_hands_over_is_not() {
     assert_eq!(counts(), (3, 1));
     end_server(&world, "-TERM");
     assert_eq!(counts(), (4, 1));
+    // A keeper that dies is counted by the server, and told of.
+    assert_eq!(counter(&world, "rowen_group_keeper_deaths_total"), 0);
+    let keepers = text(log(&world, "keeper.log"));
+    let keeper = keepers.lines().rev().find_map(|line| Some(line.split_once(" started, process ")?.1.to_owned()));
+    tool("kill", &["-KILL", &keeper.unwrap()]);
+    wait_for("the keeper's death is not told", || {
+        let is_told = world.ok("events VG").contains("keeper-died");
+        (is_told && counter(&world, "rowen_group_keeper_deaths_total") == 1).then_some(())
+    });
+    assert!(world.ok("events VG").contains("server-died"));
     drop(user);
 }
 

@@ -14,6 +14,8 @@ pub struct StatusReport {
     pub stopped: Option<String>,
     /// A physical volume that is away, or one that came back and is not taken.
     pub disk_wait: Option<DiskWait>,
+    /// Keepers that died while this server serves.
+    pub keeper_deaths: u64,
     /// Volumes whose writes wait for room.
     pub held: Vec<HeldVolume>,
     /// Pools whose writes fail because they have waited for too long; `None`: the group.

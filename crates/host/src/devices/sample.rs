@@ -22,11 +22,20 @@ pub type Asked = (PathBuf, Vec<u64>);
 struct Sampled {
     at: usize,
     /// None: it cannot be read.
-    sums: Option<Vec<u32>>,
+    found: Option<Sample>,
 }
 
-/// The checksums at these places. None: a device cannot be read, or does not answer.
-pub fn sums(asked: &[Asked]) -> io::Result<Vec<Option<Vec<u32>>>> {
+/// What was found on a device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// The checksums at the places.
+    pub sums: Vec<u32>,
+    /// Nothing can be written to it.
+    pub is_read_only: bool,
+}
+
+/// What is at these places. None: a device cannot be read.
+pub fn samples(asked: &[Asked]) -> io::Result<Vec<Option<Sample>>> {
     let mut found = vec![None; asked.len()];
     if asked.is_empty() {
         return Ok(found);
@@ -35,7 +44,7 @@ pub fn sums(asked: &[Asked]) -> io::Result<Vec<Option<Vec<u32>>>> {
     for _ in asked {
         let sampled: Sampled = session.hear(patience())?;
         let place = found.get_mut(sampled.at).ok_or(io::ErrorKind::InvalidData)?;
-        *place = sampled.sums;
+        *place = sampled.found;
     }
     session.end();
     Ok(found)
@@ -46,11 +55,11 @@ pub fn answer(socket: &UnixStream, asked: &[Asked]) -> io::Result<()> {
     let to = Mutex::new(socket);
     side_by_side(asked.len(), |at| {
         let (path, offsets) = &asked[at];
-        write_frame(&mut *to.lock(), &Sampled { at, sums: read(path, offsets) })
+        write_frame(&mut *to.lock(), &Sampled { at, found: read(path, offsets) })
     })
 }
 
-fn read(path: &Path, offsets: &[u64]) -> Option<Vec<u32>> {
+fn read(path: &Path, offsets: &[u64]) -> Option<Sample> {
     let device = Plain::open_here(path, OpenMode::ReadOnly).ok()?;
     let mut page = PageBuf::zeroed(4096);
     let sector = device.geometry.sector as usize;
@@ -59,5 +68,6 @@ fn read(path: &Path, offsets: &[u64]) -> Option<Vec<u32>> {
         device.read(sector, *offset).ok()?;
         Some(crc32c(&sector[..SAMPLE]))
     };
-    offsets.iter().map(sum).collect()
+    let sums = offsets.iter().map(sum).collect::<Option<_>>()?;
+    Some(Sample { sums, is_read_only: device.is_read_only() })
 }

@@ -1,8 +1,14 @@
-//! Which volumes have acknowledged what may be lost with a disk that is pulled: their users are owed an error (RT2).
+//! What exports tell the server: how their keepers fared, and which volumes have acknowledged what may be lost with a disk that is pulled: their users are owed an error (RT2).
 
 use super::{Exports, Target};
+use std::sync::atomic::Ordering;
 
 impl Exports {
+    /// How often another took a dead keeper's place.
+    pub fn keeper_deaths(&self) -> u64 {
+        self.inner.keepers.load(Ordering::Acquire)
+    }
+
     /// The active volumes, by their numbers.
     pub fn volumes(&self) -> Vec<u64> {
         self.volumes_that(|_| true)

@@ -9,7 +9,7 @@
 //! The notes are in the run directory: they outlive servers, and no boot.
 
 use crate::devices::look::{self, Found};
-use crate::devices::sample;
+use crate::devices::sample::{self, Sample};
 use crate::disks::{MISSING, PvSet};
 use crate::reactor::Place;
 use crate::{paths, planted};
@@ -56,6 +56,8 @@ pub enum Unlike {
     Newer,
     Unproven,
     Unread,
+    /// It is, as far as can be seen, and takes no writes.
+    ReadOnly,
 }
 
 impl std::fmt::Display for Unlike {
@@ -67,6 +69,7 @@ impl std::fmt::Display for Unlike {
                 "all that it was written last was being overwritten, so nothing proves that it is no older copy"
             }
             Unlike::Unread => "it cannot be read",
+            Unlike::ReadOnly => "it is read-only",
         })
     }
 }
@@ -119,9 +122,11 @@ impl Left {
     ) -> io::Result<Vec<std::result::Result<(), Unlike>>> {
         let offsets = |pv: &LeftPv| pv.places.iter().flatten().map(|place| place.offset).collect();
         let asked: Vec<sample::Asked> = disks.iter().map(|(pv, path, _)| (path.clone(), offsets(pv))).collect();
-        let sums = sample::sums(&asked)?;
-        let compared =
-            disks.iter().zip(sums).map(|((pv, path, found), sums)| self.compare_one(pv, path, found.as_ref(), sums));
+        let samples = sample::samples(&asked)?;
+        let compared = disks
+            .iter()
+            .zip(samples)
+            .map(|((pv, path, found), sample)| self.compare_one(pv, path, found.as_ref(), sample));
         Ok(compared.collect())
     }
 
@@ -130,12 +135,16 @@ impl Left {
         left: &LeftPv,
         path: &Path,
         found: Option<&Found>,
-        sums: Option<Vec<u32>>,
+        sample: Option<Sample>,
     ) -> std::result::Result<(), Unlike> {
         let pv = found.and_then(|found| found.pv(path)).ok_or(Unlike::Unread)?;
         let label = pv.label().filter(|label| label.pv_uuid == left.uuid()).ok_or(Unlike::Unread)?;
         if planted::is("any_age_returns") {
             return Ok(());
+        }
+        let sample = sample.ok_or(Unlike::Unread)?;
+        if sample.is_read_only {
+            return Err(Unlike::ReadOnly);
         }
         let sequence = label.group.as_ref().map_or(0, |group| group.sequence);
         if sequence > self.sequence {
@@ -147,8 +156,8 @@ impl Left {
         let Some(places) = &left.places else {
             return if self.is_asked { Ok(()) } else { Err(Unlike::Unproven) };
         };
-        let sums = sums.ok_or(Unlike::Unread)?;
-        match places.iter().map(|place| place.sum).eq(sums) {
+
+        match places.iter().map(|place| place.sum).eq(sample.sums) {
             true => Ok(()),
             false => Err(Unlike::Older),
         }
@@ -157,6 +166,13 @@ impl Left {
     /// What is said of a disk that is not the one that was left.
     pub fn refusal(&self, pv: &LeftPv, path: &Path, why: Unlike) -> String {
         let group = &self.group;
+        if why == Unlike::ReadOnly {
+            return format!(
+                "Physical volume {} of volume group \"{group}\" is read-only. Make it writable (blockdev --setrw), and all goes on \
+                 by itself.",
+                path.display()
+            );
+        }
         format!(
             "Physical volume {} ({}) of volume group \"{group}\" is not as its server left it: {why}. Attach the one that left, \
              and all goes on by itself; or go on with this one as it is: rowen clear --force {group}.",

@@ -14,13 +14,14 @@ use super::log;
 use super::state::Server;
 use crate::devices::look::{self, Found};
 use crate::devices::{self, Identity};
-use crate::processes;
+use crate::{paths, processes};
 use rowen_control::history::What;
 use rowen_control::protocol::DiskWait;
 use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_secs(2);
 /// So many looks in a row have to find all disks.
 const SURE: u32 = 2;
+/// So many lines are not told twice.
+const REMEMBERED: usize = 8;
 /// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
 const HELPER: (&str, u64) = ("exe", 10);
 
@@ -60,8 +63,8 @@ struct Search {
     found: u32,
     /// The devices that there were when all were looked at last.
     devices: u64,
-    /// What the log was told last.
-    told: String,
+    /// What the log was told lately.
+    told: Vec<String>,
     is_noted: bool,
 }
 
@@ -96,20 +99,30 @@ impl Search {
     fn note(&mut self, server: &Server, left: &Left) -> bool {
         let group = &server.service.name;
         let noted = left::note_owed(group, &server.exports.volumes()).and_then(|()| left.note());
-        if let Err(e) = &noted {
-            let line = format!(
-                "WARNING: how volume group {group} was left cannot be noted, so it does not go on by itself: {e}"
-            );
-            self.tell(What::PvError, &line);
-        }
-        noted.is_ok()
+        self.is_written(server, noted)
+    }
+
+    /// Whether what a successor has to know is noted. If not, the group does not go on by itself.
+    fn is_written(&mut self, server: &Server, noted: io::Result<()>) -> bool {
+        let Err(e) = noted else { return true };
+        let group = &server.service.name;
+        let directory = paths::group_dir(group);
+        let what = format!("what a successor has to know cannot be noted in {}: {e}", directory.display());
+        self.tell(What::PvError, &format!("WARNING: volume group {group} does not go on by itself: {what}"));
+        let next = "make room there; all goes on by itself then".to_owned();
+        server.service.wait_for_disk(Some(DiskWait { what, next }));
+        false
     }
 
     fn tell(&mut self, what: What, line: &str) {
-        if self.told != line {
-            log::event(what, line);
-            line.clone_into(&mut self.told);
+        if self.told.iter().any(|told| told == line) {
+            return;
         }
+        log::event(what, line);
+        if self.told.len() == REMEMBERED {
+            self.told.remove(0);
+        }
+        self.told.push(line.to_owned());
     }
 
     /// Where the physical volumes are: where they were or, after devices have changed, anywhere.
@@ -191,13 +204,7 @@ impl Search {
         let group = &service.name;
         let left = Left::of(&service.name, &service.group, &server.pvs, false);
         let noted = devices::members::write(group, paths);
-        if let Err(e) = &noted {
-            self.tell(
-                What::PvError,
-                &format!("WARNING: where volume group {group} is cannot be noted, so it does not go on by itself: {e}"),
-            );
-        }
-        if noted.is_err() || !self.note(server, &left) {
+        if !self.is_written(server, noted) || !self.note(server, &left) {
             return;
         }
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

@@ -21,7 +21,7 @@ use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_control::service::world::World;
 use rowen_control::service::{Service, document};
-use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency};
+use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency, Settings};
 use rowen_control::uuids;
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::group::{Config, Group, Layout};
@@ -229,16 +229,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
         left::check(name, &members.paths)?;
     }
 
-    let config = Config {
-        cache_bytes: options.cache_bytes,
-        rehome: settings.rehome,
-        layout: usual_layout(settings.layout, &pvs),
-        fill_keeps: settings.fill_keeps,
-        ..Config::default()
-    };
-    let (disks, runtime) = (recorded(options, &pvs, &pool), pool.runtime());
-    let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
-    let group = opened.map_err(|error| open_failure(name, &members.paths, &error))?;
+    let group = open_group(options, &settings, &members.paths, &pvs, &pool)?;
     steps.done("group opened");
     group.set_no_space_timeout(settings.no_space_timeout());
     let keeper = match prepared {
@@ -272,6 +263,26 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     (options.reached)("taken over");
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
+}
+
+/// Opens the group on its disks, which recovers it.
+fn open_group(
+    options: &Options,
+    settings: &Settings,
+    paths: &[PathBuf],
+    pvs: &Arc<PvSet>,
+    pool: &Pool,
+) -> Result<Arc<Group>> {
+    let config = Config {
+        cache_bytes: options.cache_bytes,
+        rehome: settings.rehome,
+        layout: usual_layout(settings.layout, pvs),
+        fill_keeps: settings.fill_keeps,
+        ..Config::default()
+    };
+    let (disks, runtime) = (recorded(options, pvs, pool), pool.runtime());
+    let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
+    opened.map_err(|error| open_failure(&options.group, paths, &error))
 }
 
 fn become_the_server(name: &str) -> Result<Presence> {
@@ -546,19 +557,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             let why = format!("A physical volume leaves volume group \"{}\".", service.name);
             hand_over(&server, &Failure::new(ErrorKind::Closed, why), |service| service.close_without(pv));
         }
-        Ending::Upgraded => {
-            // While the volumes are served: the last checkpoint has little to write then, and no copy is left to be made.
-            if let Err(failure) = service.checkpoint() {
-                log::warning(failure.message);
-            }
-            server.archive.close();
-            let why = format!("Volume group \"{}\" is upgraded.", service.name);
-            hand_over(&server, &Failure::new(ErrorKind::Closed, why), |service| {
-                service.close()?;
-                server.pvs.let_go();
-                Ok(())
-            });
-        }
+        Ending::Upgraded => upgrade(&server),
         Ending::Renamed | Ending::Closed | Ending::Reopened | Ending::Leaves(_) => {}
     }
     systemd::stopping();
@@ -626,6 +625,21 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
     // A keeper of an earlier version does not know the word.
     let _counted_as_a_death = server.export(|exports| async move { exports.farewell(since).await });
     std::process::exit(0);
+}
+
+/// The successor is ready: it opens what this server closes.
+fn upgrade(server: &Server) -> ! {
+    // While the volumes are served: the last checkpoint has little to write then, and no copy is left to be made.
+    if let Err(failure) = server.service.checkpoint() {
+        log::warning(failure.message);
+    }
+    server.archive.close();
+    let why = format!("Volume group \"{}\" is upgraded.", server.service.name);
+    hand_over(server, &Failure::new(ErrorKind::Closed, why), |service| {
+        service.close()?;
+        server.pvs.let_go();
+        Ok(())
+    });
 }
 
 /// What the successor of a server that lost a disk has to know. Nobody asks this one anything any more.

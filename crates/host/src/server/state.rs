@@ -45,7 +45,11 @@ impl Handler for Server {
             );
             return Outcome::Error { kind: ErrorKind::Denied, message };
         }
-        self.service.handle(request, caller, interim)
+        let mut outcome = self.service.handle(request, caller, interim);
+        if let Outcome::Status(report) = &mut outcome {
+            report.keeper_deaths = self.exports.keeper_deaths();
+        }
+        outcome
     }
 }
 

@@ -180,6 +180,8 @@ fn add_group(told: &mut Exposition, group: &GroupStatus) {
 /// What a group's server says of its space and volumes.
 fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
     let labels = of_group(group);
+    let help = "Keepers of the volume group that died while this server serves";
+    told.add("rowen_group_keeper_deaths", help, labels.clone(), Value::Counter(report.keeper_deaths));
     let numbers = [
         ("rowen_group_open_seconds", "How long the server has had the volume group open", report.open_seconds),
         ("rowen_group_size_bytes", "The space of the volume group", bytes(report.blocks)),
