@@ -1,6 +1,7 @@
 //! Opening a group without its physical volumes that are missing (rules MB1 and MB4): the superblocks say from then on that these are
 //! out, and every server opens the group without them.
 
+use super::left;
 use super::presence::{Presence, Taken};
 use super::start;
 use crate::disks::{IoEngine, MISSING, OpenMode, PvSet};
@@ -46,5 +47,7 @@ pub fn go_on_without(group: &str) -> Result<usize> {
     let devices = |index: usize| members.paths.get(index).cloned();
     let context = Context { group, extent_blocks: 1, devices: &devices };
     opened.map_err(|error| context.failure(&error, ""))?;
+    // A person has said that the disks that are there are the group.
+    left::forget(group);
     Ok(members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count())
 }

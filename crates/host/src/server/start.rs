@@ -6,7 +6,7 @@
 
 use super::client::{Client, ConnectError};
 use super::presence::{Presence, StartLock};
-use super::{LAUNCHED_BY_COMMAND, log, renaming, systemd};
+use super::{LAUNCHED_BY_COMMAND, left, log, renaming, systemd};
 use crate::{devices, export, keeper, paths};
 use rowen_control::names;
 use rowen_control::protocol::{ErrorKind, Outcome};
@@ -82,6 +82,8 @@ pub fn clear_remains(group: &str) -> Result<Option<usize>> {
     if presence.is_err() || keeper::is_there(group).map_err(|e| system(group, "look for the keeper of", e))? {
         return Ok(None);
     }
+    // Nothing is in use any more that a wrong disk could harm.
+    left::forget(group);
     let cleared = export::clear_remains(group).map_err(|e| system(group, "clear away what is left of", e))?;
     Ok(Some(cleared))
 }
