@@ -58,6 +58,8 @@ fn watch(server: &Weak<Server>) {
 
 #[derive(Default)]
 struct Search {
+    /// Requests that failed, as far as that was seen.
+    faults: u64,
     /// A disk that fails was not where it had been.
     was_away: bool,
     found: u32,
@@ -80,11 +82,13 @@ impl Search {
     fn turn(&mut self, server: &Server) {
         let service = &server.service;
         let has_stopped = service.group.failed().is_err();
-        let failing = |at: &usize| is_failing(server, *at);
-        let is_ill = has_stopped || (0..service.group.info().pvs.len()).any(|at| failing(&at));
+        // A disk with a bad place is no lost one: it is looked at once for each time that it fails.
+        let faults: u64 = (0..service.group.info().pvs.len()).map(|at| failures(server, at)).sum();
+        let is_ill = has_stopped || self.was_away || faults != self.faults;
         if !is_ill || processes::stuck(HELPER.0, HELPER.1) > 0 {
             return;
         }
+        self.faults = faults;
         let left = Left::of(&service.name, &service.group, &server.pvs, false);
         if (has_stopped || self.was_away) && !self.is_noted {
             self.is_noted = self.note(server, &left);
@@ -167,7 +171,7 @@ impl Search {
         let group = &server.service.name;
         let away = sought.iter().find(|pv| pv.there.is_empty());
         let is_away =
-            |pv: &Sought| is_failing(server, pv.index.0.into()) && !pv.there.iter().any(|(_, _, is_open)| *is_open);
+            |pv: &Sought| failures(server, pv.index.0.into()) > 0 && !pv.there.iter().any(|(_, _, is_open)| *is_open);
         self.was_away |= sought.iter().any(is_away);
         if !self.was_away {
             return;
@@ -218,10 +222,10 @@ impl Search {
     }
 }
 
-/// Requests to the disk at this place of the group failed.
-fn is_failing(server: &Server, at: usize) -> bool {
+/// How many requests to the disk at this place of the group failed.
+fn failures(server: &Server, at: usize) -> u64 {
     let faults = u16::try_from(at).map(|at| server.pvs.faults(PvIndex(at))).unwrap_or_default();
-    faults.reads + faults.writes + faults.flushes > 0
+    faults.reads + faults.writes + faults.flushes
 }
 
 fn is_it(pv: &Sought, path: &Path, found: &Found) -> bool {
