@@ -163,6 +163,7 @@ fn report() -> GroupReport {
         snapshot_used_blocks: 3,
         is_partial: false,
         point_uuid: None,
+        moment: None,
         node: NodeState::default(),
     };
     GroupReport {
@@ -310,28 +311,49 @@ fn from_files(corpus: &mut Corpus) {
     }
 }
 
-/// Streams of `rowen send`.
+/// Streams of `rowen send`: of one volume and of several, whole and the rest of one that was cut, and tokens.
 fn from_transfers(corpus: &mut Corpus) {
-    use rowen_transfer::{Base, Head, Range, StreamWriter, Volume};
-    let head = Head { stream: [1; 16], time: 1, group: [2; 16], group_name: "vg0".into() };
-    for base in [None, Some(Base { point: [3; 16], name: "mon".into() })] {
-        let volume = Volume {
-            name: "db".into(),
+    use rowen_transfer::{Base, Head, MarkPlace, Range, StreamWriter, Token, TokenVolume, Volume};
+    let place = MarkPlace { stream: [8; 16], volume: 1, block: 120, hash: [9; 32] };
+    for (base, names, continues) in [
+        (false, &["db"][..], None),
+        (true, &["db"], None),
+        (true, &["a", "b", "c"], None),
+        (true, &["a", "b"], Some(place)),
+    ] {
+        let of = |name: &&str| Volume {
+            name: (*name).into(),
             blocks: 4096,
             sector: 512,
             thick: true,
-            base,
+            base: base.then(|| Base { point: [3; 16], name: "mon".into() }),
             point: [4; 16],
-            snapshot: "tue".into(),
+            snapshot: format!("{name}-tue"),
             changed: Some(3),
         };
+        let volumes: Vec<Volume> = names.iter().map(of).collect();
+        let count = volumes.len() as u16;
+        let group_name = "vg0".to_owned();
+        let head = Head { stream: [1; 16], continues, volumes: count, time: 1, group: [2; 16], group_name };
         for compress in [false, true] {
-            let mut writer = StreamWriter::begin(Vec::new(), &head, &volume, compress).expect("memory takes it");
-            let ranges = [Range { start: 0, blocks: 1 }, Range { start: 7, blocks: 2 }];
-            let written = writer.data(&ranges, &[7; 3 * 4096]).and_then(|()| writer.zeros(100, 50));
-            written.and_then(|()| writer.mark(150)).expect("memory takes it");
+            let mut writer = StreamWriter::begin(Vec::new(), &head, &volumes, compress).expect("memory takes it");
+            for number in continues.map_or(0, |place| place.volume)..u32::from(count) {
+                let first = 4 * continues.map_or(0, |place| place.block);
+                let ranges = [Range { start: first, blocks: 1 }, Range { start: first + 7, blocks: 2 }];
+                let written = writer.data(number, &ranges, &[7; 3 * 4096]);
+                let written = written.and_then(|()| writer.zeros(number, first + 100, 50));
+                written.and_then(|()| writer.mark(number, first + 150)).expect("memory takes it");
+            }
             corpus.add("transfer", writer.end().expect("memory takes it"));
         }
+        let member = |volume: &Volume| TokenVolume {
+            base: volume.base.clone(),
+            point: volume.point,
+            snapshot: volume.snapshot.clone(),
+        };
+        let place = MarkPlace { volume: 0, ..place };
+        let volumes = volumes.iter().map(member).collect();
+        corpus.add("token", Token { place, group_name: "vg0".into(), volumes }.to_bytes());
     }
 }
 

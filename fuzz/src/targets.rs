@@ -10,7 +10,7 @@ use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::{journal, node, seen, stream, superblock};
 use rowen_engine::units::{Epoch, MetaBlock};
 use rowen_host::hostile;
-use rowen_transfer::{Event, MAX_DATA, StreamReader};
+use rowen_transfer::{Event, MAX_DATA, StreamReader, Token};
 
 /// All of them, command lines apart: these are read by the program alone, and its own tests have that target.
 pub const TARGETS: &[Target] = &[
@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "settings", run: settings_file },
     Target { name: "devices", run: hostile::devices_file },
     Target { name: "transfer", run: transfer },
+    Target { name: "token", run: token },
 ];
 
 const BLOCK: usize = 4096;
@@ -219,6 +220,17 @@ fn settings_file(bytes: &[u8]) -> String {
     format!("{tree:?} {} {lvms:?}", own.unwrap_or_else(|why| why.why))
 }
 
+/// What `rowen send --resume` is given, without the digits and with the right sum.
+fn token(bytes: &[u8]) -> String {
+    match Token::of_bytes(bytes) {
+        Ok(token) => {
+            assert_eq!(Token::of_word(&token.to_word()).ok(), Some(token.clone()), "it is not read as it is written");
+            format!("{} volumes", token.volumes.len().min(6))
+        }
+        Err(why) => why.to_string(),
+    }
+}
+
 /// A stream of `rowen send`, with right checksums: a wrong one hides what lies behind it. The hashes stay as they are.
 fn transfer(bytes: &[u8]) -> String {
     let mut stream = Vec::new();
@@ -235,30 +247,35 @@ fn transfer(bytes: &[u8]) -> String {
         place.frame += 1;
         rest = after;
     }
-    let (mut reader, _, volume) = match StreamReader::begin(&stream[..]) {
+    let (mut reader, head, volumes) = match StreamReader::begin(&stream[..]) {
         Ok(begun) => begun,
         Err(why) => return why.to_string(),
     };
-    let (mut next, mut events) = (0, 0);
+    // The volume and the block that may come next.
+    let mut next = head.continues.map_or((0, 0), |place| (place.volume, place.block));
+    let mut events = 0;
     loop {
         match reader.next_event() {
-            Ok(Event::Data { ranges, bytes }) => {
+            Ok(Event::Data { volume, ranges, bytes }) => {
                 let blocks: u64 = ranges.iter().map(|range| u64::from(range.blocks)).sum();
                 assert!(bytes.len() <= MAX_DATA && bytes.len() as u64 == blocks * 4096, "bytes of other ranges");
                 for range in ranges {
-                    assert!(range.start >= next, "backwards");
-                    next = range.start + u64::from(range.blocks);
+                    assert!((volume, range.start) >= next, "backwards");
+                    next = (volume, range.start + u64::from(range.blocks));
                 }
             }
-            Ok(Event::Zeros { start, blocks }) => {
-                assert!(start >= next, "backwards");
-                next = start + blocks;
+            Ok(Event::Zeros { volume, start, blocks }) => {
+                assert!((volume, start) >= next, "backwards");
+                next = (volume, start + blocks);
             }
-            Ok(Event::Mark { .. }) => {}
+            Ok(Event::Mark(place)) => {
+                assert!((place.volume, place.block) >= next, "backwards");
+                next = (place.volume, place.block);
+            }
             Ok(Event::End(_)) => return format!("whole, {events} frames"),
             Err(why) => return format!("{why}, after {events} frames"),
         }
-        assert!(next <= volume.blocks, "beyond the volume");
+        assert!(next.1 <= volumes[next.0 as usize].blocks, "beyond the volume");
         events = (events + 1).min(9);
     }
 }

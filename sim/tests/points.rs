@@ -223,7 +223,7 @@ fn cuts() {
     let mut seen = [0; 2];
     for seed in 1..=6 {
         let one = received(seed);
-        one.world.run(one.group.publish(&one.publish)).unwrap();
+        one.world.run(one.group.publish(&[one.publish.clone()])).unwrap();
         let mut rng = Rng::new(seed);
         for moment in one.disks.take_moments() {
             for policy in POLICIES {
@@ -258,7 +258,7 @@ fn a_target_that_changed_is_refused() {
                 _ => group.volume(target).unwrap().discard(0, BLOCK_SIZE).await.unwrap(),
             }
             let before = contents(group, target).await;
-            let refused = group.publish(&one.publish).await;
+            let refused = group.publish(&[one.publish.clone()]).await;
             assert!(matches!(refused, Err(Error::Moved)), "{what}: {refused:?}");
             assert_eq!(contents(group, target).await, before);
             assert_eq!(contents(group, one.hidden).await, one.after, "what was received is still there");
@@ -279,7 +279,7 @@ fn a_target_whose_base_goes_is_where_it_was() {
     one.world.run(async {
         one.group.remove(&[one.group.find("base").unwrap()]).await.unwrap();
         one.group.reclaim_idle().await.unwrap();
-        one.group.publish(&one.publish).await.unwrap();
+        one.group.publish(&[one.publish.clone()]).await.unwrap();
         assert_eq!(contents(&one.group, one.target).await, one.after);
         assert_eq!(one.group.point_of(one.target).unwrap(), Some(one.point));
     });
@@ -298,6 +298,39 @@ fn a_target_whose_receive_is_given_up_is_where_it_was() {
     });
 }
 
+/// Several volumes become visible in one step, or none: names and targets of all of them are looked at before.
+#[test]
+fn several_volumes_become_visible_together() {
+    let one = received(1);
+    one.world.run(async {
+        let group = &one.group;
+        let second = group.create_volume(plain_volume("receiving:w", 7, VolumeKind::Thin, BLOCKS)).await.unwrap();
+        write(group, second, 2, 2, 6).await;
+        let new = Publish {
+            received: second,
+            to: PublishTo::New { name: "w".into(), attributes: Attributes::default() },
+            snapshot: "w-tue".into(),
+            seed: Uuid([0x31; 16]),
+            attributes: Attributes::default(),
+        };
+        let both = [one.publish.clone(), new.clone()];
+        let taken = [one.publish.clone(), Publish { snapshot: "tue".into(), ..new.clone() }];
+        assert!(matches!(group.publish(&taken).await, Err(Error::Exists(_))));
+        let twice = [one.publish.clone(), Publish { received: one.hidden, ..new.clone() }];
+        assert!(matches!(group.publish(&twice).await, Err(Error::Invalid(_))));
+        assert!(matches!(group.publish(&[]).await, Err(Error::Invalid(_))));
+        assert!(group.find("tue").is_none() && group.find("w").is_none());
+        group.publish(&both).await.unwrap();
+        assert_eq!(contents(group, one.target).await, one.after);
+        assert_eq!(contents(group, group.find("w").unwrap()).await[..5], [0, 0, 6, 6, 0]);
+        let moment = |name| group.volume_info(group.find(name).unwrap()).unwrap().moment;
+        assert!(moment("tue").is_some() && moment("tue") == moment("w-tue"));
+        group.close().await.unwrap();
+    });
+    let report = one.world.run(Group::check(one.disks.clone() as Arc<dyn Disks>)).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
 #[test]
 fn a_new_volume_comes_with_its_snapshot() {
     let mut one = received(1);
@@ -305,10 +338,10 @@ fn a_new_volume_comes_with_its_snapshot() {
     one.world.run(async {
         let group = &one.group;
         let taken = Publish { snapshot: "base".into(), ..one.publish.clone() };
-        assert!(matches!(group.publish(&taken).await, Err(Error::Exists(_))));
+        assert!(matches!(group.publish(&[taken]).await, Err(Error::Exists(_))));
         let twice = Publish { snapshot: "w".into(), ..one.publish.clone() };
-        assert!(matches!(group.publish(&twice).await, Err(Error::Exists(_))));
-        group.publish(&one.publish).await.unwrap();
+        assert!(matches!(group.publish(&[twice]).await, Err(Error::Exists(_))));
+        group.publish(&[one.publish.clone()]).await.unwrap();
         let new = group.find("w").unwrap();
         assert_eq!((new, group.find("receiving:v")), (one.hidden, None));
         assert_eq!(group.volume_info(group.find("tue").unwrap()).unwrap().origin, Some(new));
@@ -325,7 +358,7 @@ fn a_size_without_room() {
     one.world.run(async {
         let free = group.info().free_blocks;
         group.resize(one.hidden, BLOCKS + free + 100).await.unwrap();
-        let refused = group.publish(&one.publish).await;
+        let refused = group.publish(&[one.publish.clone()]).await;
         assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
         assert_eq!(contents(group, target).await, one.before);
         assert!(group.find("tue").is_none());
@@ -333,7 +366,7 @@ fn a_size_without_room() {
         let blocks = BLOCKS + free / 2;
         group.resize(one.hidden, blocks).await.unwrap();
         let seed = point_seed(one.point, blocks);
-        group.publish(&Publish { seed, ..one.publish.clone() }).await.unwrap();
+        group.publish(&[Publish { seed, ..one.publish.clone() }]).await.unwrap();
         for block in (BLOCKS..blocks).step_by(64) {
             write(group, target, block, 64.min(blocks - block), 4).await;
         }

@@ -79,7 +79,7 @@ pub struct Fake {
     pub between: Option<fn(&mut Fake)>,
     /// A group that is removed by somebody as soon as all groups were looked for.
     pub leaving: Option<String>,
-    made: u8,
+    made: u16,
     /// What was written down of each group, by its identifier: commands and events.
     pub written: BTreeMap<String, (String, String)>,
     /// What happens while events are followed: each look finds the next.
@@ -92,6 +92,10 @@ pub struct Fake {
     /// What was published, and after how many times there is no room for more.
     pub published: Vec<String>,
     pub full_after: usize,
+    /// What happens before each list of changes is made.
+    pub before_diff: Option<fn(&mut Fake)>,
+    /// The server ends at the next publications of what was received; whether it has done it then.
+    pub ends_at_publish: Vec<bool>,
     /// Groups whose server cannot be replaced.
     pub not_upgraded: Vec<String>,
 }
@@ -320,6 +324,15 @@ impl Backend for Fake {
             if let Some(message) = self.notice.clone() {
                 news(Outcome::Notice { message });
             }
+        }
+        if let Some(happens) = self.before_diff.filter(|_| matches!(request, Request::Diff { .. })) {
+            happens(self);
+        }
+        if matches!(request, Request::Publish { .. }) && !self.ends_at_publish.is_empty() {
+            if self.ends_at_publish.remove(0) {
+                self.obey(group, request, news)?;
+            }
+            return Err(Trouble::other(ErrorKind::Closed, "The server ended before it answered."));
         }
         let is_repair = request == Request::Repair;
         let outcome = self.obey(group, request, news)?;
@@ -674,6 +687,9 @@ impl Backend for Fake {
 
     fn fresh_uuid(&mut self) -> Uuid {
         self.made += 1;
-        Uuid([self.made; 16])
+        let [more, byte] = self.made.to_be_bytes();
+        let mut uuid = [byte; 16];
+        uuid[0] ^= more;
+        Uuid(uuid)
     }
 }

@@ -294,7 +294,7 @@ options! {
     PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     UsePolicies None, "usepolicies", Kind::Flag, "Extend a snapshot with a size, or a thin pool, as the settings activation/..._autoextend_... say.";
     ResizeFs Some('r'), "resizefs", Kind::Flag, "Resize the filesystem with the volume: ext2/3/4, xfs, btrfs.";
-    Suffix None, "suffix", Kind::Text("String"), "Ending of the new names instead of the time (UTC).";
+    Suffix None, "suffix", Kind::Text("String"), "Ending of the snapshots' names; instead of the time (UTC), where they are made.";
 
     All Some('a'), "all", Kind::Flag, "Snapshots that wait to be merged, too; devices that are no physical volume, too.";
     Partial Some('P'), "partial", Kind::Flag, "Activate also volumes that lost something with a physical volume; reports list them anyway.";
@@ -352,11 +352,13 @@ options! {
     Summary None, "summary", Kind::Flag, "Only how many bytes changed.";
     ListFormat None, "format", Kind::Word(&["table", "json", "binary", "thin-delta"]), "Form of the list: for people, for programs, in records of 16 bytes, or as thin_delta prints it.";
     SendFrom Some('i'), "from", Kind::Text("SNAPSHOT"), "Only what changed since this snapshot, which the receiver has, too.";
+    Resume None, "resume", Kind::Text("TOKEN|FILE"), "Go on where a stream was cut: with what rowen receive --token printed there, or a file that has it.";
     Plain None, "plain", Kind::Flag, "Do not compress.";
     SnapshotName Some('n'), "name", Kind::Text("String"), "Name of the snapshot that is made, if not the sender's.";
     ReceiveThin None, "thin", Kind::Flag, "A new volume takes space only where it is written to.";
     Restrict None, "restrict", Kind::Text("VG[/LV]"), "For command= in authorized_keys: do what the client of ssh asks for, if that is to receive into this group or volume.";
-    ReceiveStatus None, "status", Kind::Flag, "Show what is being received, and what did not come to its end.";
+    ReceiveStatus None, "status", Kind::Flag, "Show what is being received, what did not come to its end, and how it goes on.";
+    ReceiveToken None, "token", Kind::Flag, "Print what rowen send --resume needs to go on with what is being received for this volume.";
     ReceiveAbort None, "abort", Kind::Flag, "Give up what was received for this volume; the volume stays as it is.";
     Once None, "once", Kind::Flag, "Print one frame as text, and end.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";

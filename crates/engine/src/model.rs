@@ -295,6 +295,8 @@ pub struct VolumeInfo {
     pub snapshot_used: u64,
     /// The identity of its contents, if they are those of a point (PT1).
     pub point: Option<Uuid>,
+    /// The epoch in which that point was frozen: snapshots of one moment have the same.
+    pub moment: Option<Epoch>,
 }
 
 #[derive(Clone, Debug)]

@@ -77,6 +77,11 @@ impl<'a> In<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// The number of a volume, in 8 bytes.
+    pub fn volume(&mut self) -> Result<u32, StreamError> {
+        u32::try_from(self.u64()?).map_err(|_| StreamError::Malformed("a volume's number is impossible"))
+    }
+
     pub fn uuid(&mut self) -> Result<[u8; 16], StreamError> {
         self.array()
     }

@@ -14,7 +14,7 @@ pub enum StreamError {
     NoStream,
     /// A frame is not as it was written.
     Damaged { frame: u64, byte: u64 },
-    /// The frames are whole, and are not those that the end is of.
+    /// The frames are whole, and are not those that the end or a mark is of.
     OtherFrames,
     /// A newer program wrote it.
     Newer(String),

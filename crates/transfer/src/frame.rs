@@ -14,6 +14,8 @@ pub const FEATURES: u64 = 0;
 /// Ranges of a Data frame, and their bytes, at most.
 pub const MAX_RANGES: usize = 256;
 pub const MAX_DATA: usize = 1 << 20;
+/// Volumes of a stream, at most.
+pub const MAX_VOLUMES: usize = 256;
 /// The longest body.
 pub const MAX_BODY: usize = MAX_DATA + 64 * 1024;
 /// A flag of a frame: who does not know its kind passes over it.
@@ -33,11 +35,26 @@ pub(crate) const END: u16 = 6;
 pub(crate) const PLAIN: u8 = 0;
 pub(crate) const ZSTD: u8 = 1;
 
+/// A mark of a stream: a place that a receiver got to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkPlace {
+    pub stream: [u8; 16],
+    /// The number of the volume in the stream, and the block up to which all of it was sent. Volumes before it were sent whole.
+    pub volume: u32,
+    pub block: u64,
+    /// What the mark says of all frames before it.
+    pub hash: [u8; 32],
+}
+
 /// The first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Random: by it a receiver knows a stream that was cut.
     pub stream: [u8; 16],
+    /// The stream begins where another one was cut.
+    pub continues: Option<MarkPlace>,
+    /// Volumes of the stream, from 1 to [`MAX_VOLUMES`].
+    pub volumes: u16,
     /// Seconds since 1970.
     pub time: u64,
     /// The sender's group.
@@ -91,12 +108,19 @@ impl Head {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Out::default();
         out.u16(VERSION);
-        out.u16(1);
-        out.u32(0);
+        out.u16(self.volumes);
+        out.u32(u32::from(self.continues.is_some()));
         out.u64(FEATURES);
         out.bytes(&self.stream);
         out.u64(self.time);
         out.bytes(&self.group);
+        let nowhere = MarkPlace { stream: [0; 16], volume: 0, block: 0, hash: [0; 32] };
+        let continues = self.continues.unwrap_or(nowhere);
+        out.bytes(&continues.stream);
+        out.u32(continues.volume);
+        out.u32(0);
+        out.u64(continues.block);
+        out.bytes(&continues.hash);
         out.text(&self.group_name);
         out.0
     }
@@ -110,27 +134,31 @@ impl Head {
             )));
         }
         let volumes = from.u16()?;
-        let reserved = from.u32()?;
+        let is_continued = from.u32()?;
         let features = from.u64()?;
         if features & !FEATURES != 0 {
             return Err(StreamError::Newer(format!("it has features {features:#x}, which this program does not know")));
         }
-        if volumes != 1 {
-            return Err(StreamError::Newer(format!("it has {volumes} volumes, and this program receives one")));
+        if volumes == 0 || usize::from(volumes) > MAX_VOLUMES || is_continued > 1 {
+            return Err(StreamError::Malformed("the head's numbers are impossible"));
         }
-        if reserved != 0 {
-            return Err(StreamError::Malformed("reserved bytes are not zero"));
-        }
-        let head = Head { stream: from.uuid()?, time: from.u64()?, group: from.uuid()?, group_name: from.text()? };
+        let (stream, time, group) = (from.uuid()?, from.u64()?, from.uuid()?);
+        let (of, volume, reserved) = (from.uuid()?, from.u32()?, from.u32()?);
+        let place = MarkPlace { stream: of, volume, block: from.u64()?, hash: from.hash()? };
+        let group_name = from.text()?;
         from.end()?;
-        Ok(head)
+        if reserved != 0 || volume >= u32::from(volumes) {
+            return Err(StreamError::Malformed("the head's numbers are impossible"));
+        }
+        let continues = (is_continued == 1).then_some(place);
+        Ok(Head { stream, continues, volumes, time, group, group_name })
     }
 }
 
 impl Volume {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self, number: u32) -> Vec<u8> {
         let mut out = Out::default();
-        out.u32(0);
+        out.u32(number);
         out.u32(self.sector);
         out.u64(self.blocks);
         out.u8(u8::from(self.thick));
@@ -146,9 +174,10 @@ impl Volume {
         out.0
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Result<Volume, StreamError> {
+    /// The volume that has this number.
+    pub(crate) fn decode(body: &[u8], number: u32) -> Result<Volume, StreamError> {
         let mut from = In::new(body);
-        let number = from.u32()?;
+        let is_next = from.u32()? == number;
         let (sector, blocks) = (from.u32()?, from.u64()?);
         let (thick, has_base) = (from.u8()?, from.u8()?);
         let reserved = u32::from(from.u16()?) | from.u32()?;
@@ -156,7 +185,7 @@ impl Volume {
         let changed = from.u64()?;
         let (name, snapshot, base_name) = (from.text()?, from.text()?, from.text()?);
         from.end()?;
-        if number != 0 || reserved != 0 || thick > 1 || has_base > 1 {
+        if !is_next || reserved != 0 || thick > 1 || has_base > 1 {
             return Err(StreamError::Malformed("a volume's flags are impossible"));
         }
         if !matches!(sector, 512 | 4096) || blocks == 0 || blocks >= 1 << 47 {

@@ -11,7 +11,10 @@
 //! * TR3 What a reader gives out makes sense: frames in their order, ranges that rise and lie within the volume, bytes as many as the
 //!   ranges have blocks.
 //! * TR4 A frame's checksum holds in its stream and at its place there, and nowhere else. So no frame of another stream, or out of its
-//!   order, is given out: what a receiver keeps of a stream that was cut is of that stream alone, and the whole stream writes all of it again.
+//!   order, is given out: what a receiver keeps of a stream that was cut is of that stream alone.
+//! * TR5 A mark is of one stream, of its volumes, and of what is sent of them: it names the base and the contents, and has the hash of all
+//!   frames before it. A stream that goes on with another one names that one's mark ([`Token`]). So two halves fit together only if they
+//!   are of the same snapshots and the second one was made for the first.
 
 #![forbid(unsafe_code)]
 
@@ -19,13 +22,16 @@ mod bytes;
 mod error;
 mod frame;
 mod reader;
+mod token;
 mod writer;
 
 pub use error::StreamError;
 pub use frame::{
-    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, Place, Range, VERSION, Volume, sealed,
+    Base, End, FEATURES, Head, KINDS, MAGIC, MAX_BODY, MAX_DATA, MAX_RANGES, MAX_VOLUMES, MarkPlace, Place, Range,
+    VERSION, Volume, sealed,
 };
 pub use reader::{Event, StreamReader};
+pub use token::{Token, TokenVolume};
 pub use writer::StreamWriter;
 
 /// Bytes of a block.

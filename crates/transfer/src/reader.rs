@@ -4,21 +4,22 @@ use crate::BLOCK;
 use crate::bytes::In;
 use crate::error::StreamError;
 use crate::frame::{
-    DATA, END, End, HEAD, HEADER, Head, MAGIC, MARK, MAX_BODY, MAX_DATA, MAX_RANGES, OPTIONAL, PLAIN, Place, Range,
-    VOLUME, Volume, ZERO, ZSTD, checksum,
+    DATA, END, End, HEAD, HEADER, Head, MAGIC, MARK, MAX_BODY, MAX_DATA, MAX_RANGES, MarkPlace, OPTIONAL, PLAIN, Place,
+    Range, VOLUME, Volume, ZERO, ZSTD, checksum,
 };
+use crate::writer::points_of;
 use rowen_engine::planted;
 use std::io::{self, Read};
 
 /// What comes next in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The bytes of these ranges.
-    Data { ranges: Vec<Range>, bytes: Vec<u8> },
+    /// The bytes of these ranges of the volume of this number.
+    Data { volume: u32, ranges: Vec<Range>, bytes: Vec<u8> },
     /// Blocks that read as zeros.
-    Zeros { start: u64, blocks: u64 },
+    Zeros { volume: u32, start: u64, blocks: u64 },
     /// A place from which a receiver can go on: all before it is right.
-    Mark { block: u64 },
+    Mark(MarkPlace),
     /// All of it is right, and nothing follows.
     End(End),
 }
@@ -30,8 +31,10 @@ pub struct StreamReader<R: Read> {
     /// Where the next frame is, and how many bytes are before it.
     place: Place,
     at: u64,
-    volume_blocks: u64,
-    /// The first block that may come.
+    /// Of each volume its size in blocks, and the identities of the base and of what is sent.
+    volumes: Vec<(u64, [[u8; 16]; 2])>,
+    /// The first volume and its first block that may come.
+    next_volume: u32,
     next_block: u64,
     data_blocks: u64,
     zero_blocks: u64,
@@ -41,17 +44,20 @@ pub struct StreamReader<R: Read> {
 struct Frame {
     kind: u16,
     body: Vec<u8>,
+    /// Of a mark and of the end: the hash of all frames before it, also of those that were passed over.
+    before: Option<blake3::Hash>,
 }
 
 impl<R: Read> StreamReader<R> {
     /// Reads what comes before the first data.
-    pub fn begin(from: R) -> Result<(StreamReader<R>, Head, Volume), StreamError> {
+    pub fn begin(from: R) -> Result<(StreamReader<R>, Head, Vec<Volume>), StreamError> {
         let mut reader = StreamReader {
             from,
             hasher: blake3::Hasher::new(),
             place: Place::default(),
             at: 0,
-            volume_blocks: 0,
+            volumes: Vec::new(),
+            next_volume: 0,
             next_block: 0,
             data_blocks: 0,
             zero_blocks: 0,
@@ -60,10 +66,17 @@ impl<R: Read> StreamReader<R> {
         let head = reader.only(HEAD)?;
         let head = Head::decode(&head.body)?;
         reader.place.stream = head.stream;
-        let volume = reader.only(VOLUME)?;
-        let volume = Volume::decode(&volume.body)?;
-        reader.volume_blocks = volume.blocks;
-        Ok((reader, head, volume))
+        let mut volumes = Vec::new();
+        for number in 0..u32::from(head.volumes) {
+            let volume = reader.only(VOLUME)?;
+            let volume = Volume::decode(&volume.body, number)?;
+            reader.volumes.push((volume.blocks, points_of(&volume)));
+            volumes.push(volume);
+        }
+        if let Some(place) = head.continues {
+            reader.go_to(place.volume, place.block)?;
+        }
+        Ok((reader, head, volumes))
     }
 
     /// Frames that were read.
@@ -76,28 +89,18 @@ impl<R: Read> StreamReader<R> {
         if self.has_ended {
             return Err(StreamError::GoesOn);
         }
-        let before = self.hasher.finalize();
-        let frames = self.place.frame;
         let frame = self.frame()?;
         match frame.kind {
             DATA => self.data(&frame.body),
             ZERO => self.zeros(&frame.body),
-            MARK => {
-                let mut body = In::new(&frame.body);
-                let (reserved, block, hash) = (body.u64()?, body.u64()?, body.hash()?);
-                body.end()?;
-                self.compare(hash, before)?;
-                if reserved != 0 || block != self.next_block && block > self.volume_blocks {
-                    return Err(StreamError::Malformed("a mark is beyond the volume"));
-                }
-                Ok(Event::Mark { block })
-            }
+            MARK => self.mark(&frame),
             END => {
                 let mut body = In::new(&frame.body);
                 let end = End { data_blocks: body.u64()?, zero_blocks: body.u64()?, frames: body.u64()? };
                 let hash = body.hash()?;
                 body.end()?;
-                self.compare(hash, before)?;
+                self.compare(hash, &frame)?;
+                let frames = self.place.frame - 1;
                 if (end.data_blocks, end.zero_blocks, end.frames) != (self.data_blocks, self.zero_blocks, frames) {
                     return Err(StreamError::OtherFrames);
                 }
@@ -114,8 +117,22 @@ impl<R: Read> StreamReader<R> {
         io::copy(&mut self.from, &mut io::sink()).map(drop)
     }
 
-    fn compare(&self, hash: [u8; 32], found: blake3::Hash) -> Result<(), StreamError> {
-        if found == blake3::Hash::from_bytes(hash) || planted::is("hash_not_compared") {
+    fn mark(&mut self, frame: &Frame) -> Result<Event, StreamError> {
+        let mut body = In::new(&frame.body);
+        let (volume, block) = (body.volume()?, body.u64()?);
+        let (points, hash) = ([body.uuid()?, body.uuid()?], body.hash()?);
+        body.end()?;
+        self.compare(hash, frame)?;
+        self.go_to(volume, block)?;
+        let is_of_these = self.volumes[volume as usize].1 == points;
+        if !is_of_these && !planted::is("marks_of_others") {
+            return Err(StreamError::OtherFrames);
+        }
+        Ok(Event::Mark(MarkPlace { stream: self.place.stream, volume, block, hash }))
+    }
+
+    fn compare(&self, hash: [u8; 32], frame: &Frame) -> Result<(), StreamError> {
+        if frame.before == Some(blake3::Hash::from_bytes(hash)) || planted::is("hash_not_compared") {
             Ok(())
         } else {
             Err(StreamError::OtherFrames)
@@ -129,14 +146,14 @@ impl<R: Read> StreamReader<R> {
         let count = usize::from(body.u16()?);
         let len = body.u32()? as usize;
         let more = body.u32()?;
-        if volume != 0 || reserved != 0 || more != 0 || count == 0 || count > MAX_RANGES || len > MAX_DATA {
+        if reserved != 0 || more != 0 || count == 0 || count > MAX_RANGES || len > MAX_DATA {
             return Err(StreamError::Malformed("a frame of data has impossible numbers"));
         }
         let mut ranges = Vec::with_capacity(count);
         let mut blocks = 0;
         for _ in 0..count {
             let range = Range { start: body.u64()?, blocks: body.u32()? };
-            self.advance(range.start, u64::from(range.blocks))?;
+            self.advance(volume, range.start, u64::from(range.blocks))?;
             blocks += u64::from(range.blocks);
             ranges.push(range);
         }
@@ -158,30 +175,37 @@ impl<R: Read> StreamReader<R> {
         if bytes.len() != len {
             return Err(StreamError::Malformed("a frame has less data than it says"));
         }
-        Ok(Event::Data { ranges, bytes })
+        Ok(Event::Data { volume, ranges, bytes })
     }
 
     fn zeros(&mut self, body: &[u8]) -> Result<Event, StreamError> {
         let mut body = In::new(body);
-        let (reserved, start, blocks) = (body.u64()?, body.u64()?, body.u64()?);
+        let (volume, start, blocks) = (body.volume()?, body.u64()?, body.u64()?);
         body.end()?;
-        if reserved != 0 {
-            return Err(StreamError::Malformed("reserved bytes are not zero"));
-        }
-        self.advance(start, blocks)?;
+        self.advance(volume, start, blocks)?;
         self.zero_blocks += blocks;
-        Ok(Event::Zeros { start, blocks })
+        Ok(Event::Zeros { volume, start, blocks })
     }
 
-    /// TR3: ranges rise, and lie within the volume.
-    fn advance(&mut self, start: u64, blocks: u64) -> Result<(), StreamError> {
-        let end = start.checked_add(blocks).filter(|end| *end <= self.volume_blocks);
-        match end {
-            Some(end) if start >= self.next_block && blocks > 0 => {
-                self.next_block = end;
+    /// TR3: volumes come in their order, ranges rise, and they lie within the volume.
+    fn advance(&mut self, volume: u32, start: u64, blocks: u64) -> Result<(), StreamError> {
+        if planted::is("ranges_not_compared") {
+            return Ok(());
+        }
+        let end = start.checked_add(blocks).filter(|_| blocks > 0);
+        let end = end.ok_or(StreamError::Malformed("a range has no blocks, or too many"))?;
+        self.go_to(volume, start)?;
+        self.go_to(volume, end)
+    }
+
+    /// What comes next is not before this place, which is in the stream's volumes.
+    fn go_to(&mut self, volume: u32, block: u64) -> Result<(), StreamError> {
+        let is_forward = (volume, block) >= (self.next_volume, self.next_block);
+        match self.volumes.get(volume as usize) {
+            Some((blocks, _)) if block <= *blocks && is_forward => {
+                (self.next_volume, self.next_block) = (volume, block);
                 Ok(())
             }
-            _ if planted::is("ranges_not_compared") => Ok(()),
             _ => Err(StreamError::Malformed("a range is out of order or beyond the volume's end")),
         }
     }
@@ -218,12 +242,13 @@ impl<R: Read> StreamReader<R> {
             if checksum(place, &header[..12], &body) != crc && !planted::is("checksum_not_compared") {
                 return Err(StreamError::Damaged { frame, byte: at });
             }
+            let before = matches!(kind, MARK | END).then(|| self.hasher.finalize());
             self.hasher.update(&header);
             self.hasher.update(&body);
             self.place.frame += 1;
             let is_known = (HEAD..=END).contains(&kind);
             match (is_known, flags) {
-                (true, 0) => return Ok(Frame { kind, body }),
+                (true, 0) => return Ok(Frame { kind, body, before }),
                 (false, OPTIONAL) => {}
                 _ => {
                     let what =

@@ -1,26 +1,29 @@
 //! Reads a stream that `rowen send` wrote, and makes a volume of it, or brings a volume to the state that was sent.
 
+use crate::backend::Trouble;
 use crate::commands::meter::Meter;
-use crate::commands::restricted;
+use crate::commands::{receiving, restricted};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, unexpected};
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{
-    Base, BlockRange, Bytes, MOST_BLOCKS, Outcome, Part, Receive, Receiving, Request, Unfinished,
+    Attempt, Base, BlockRange, Bytes, ErrorKind, HexUuid, MOST_BLOCKS, Mark, Outcome, Part, Receive, ReceiveVolume,
+    Receiving, Request,
 };
-use rowen_control::units::Units;
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
-use rowen_transfer::{End, Event, Head, StreamError, StreamReader, Volume};
-use serde_json::json;
+use rowen_transfer::{End, Event, Head, MarkPlace, StreamError, StreamReader, Volume};
 use std::io::Read;
 
-/// A volume that is being received.
+/// How often what was received is made visible, if servers end meanwhile.
+const ATTEMPTS: usize = 4;
+
+/// Volumes that are being received.
 struct Incoming {
     group: String,
-    target: String,
-    stream: Uuid,
+    targets: String,
+    by: Attempt,
     /// These frames of the stream are here already.
     from_frames: u64,
     parts: Vec<Part>,
@@ -38,38 +41,50 @@ pub fn receive(session: &mut Session<'_>, args: &Args) -> Result {
 
 fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
     if args.has(Opt::ReceiveStatus) {
-        return status(session, args);
+        return receiving::status(session, args);
     }
-    let (group, target) = target(args)?;
+    if args.has(Opt::ReceiveToken) {
+        let (group, target) = target(args)?;
+        return receiving::token(session, &group, &target);
+    }
     if args.has(Opt::ReceiveAbort) {
+        let (group, target) = target(args)?;
         session.change(&group, Request::AbortReceive { target: target.clone() })?;
         session.console.say(format!("What was received for {group}/{target} is given up."));
         return Ok(());
     }
+    let (group, target) = place(args)?;
+    let into = target.as_ref().map_or_else(|| group.clone(), |target| format!("{group}/{target}"));
     let input = match session.console.take_input() {
         Some(input) if !session.console.reads_terminal() => input,
         _ => return Err(Failure::usage("A stream is not read from a terminal: give it from a file or from a pipe.")),
     };
-    let not_begun = |error: StreamError| Failure::failed(format!("Cannot receive into {group}/{target}: {error}."));
-    let (mut reader, head, volume) = StreamReader::begin(input).map_err(not_begun)?;
-    let wanted = wanted(session, args, &target, &head, &volume);
+    let not_begun = |error: StreamError| Failure::failed(format!("Cannot receive into {into}: {error}."));
+    let (mut reader, head, volumes) = StreamReader::begin(input).map_err(not_begun)?;
+    let wanted = wanted(session, args, target.as_deref(), &head, &volumes)?;
     if session.is_test {
-        return verify(session, reader, &head, &volume);
+        return verify(session, reader, &head, &volumes);
     }
     let from_frames = match session.ask(&group, Request::Receive(wanted.clone()))? {
         Outcome::Receiving(Receiving::From { frames }) => frames,
-        Outcome::Receiving(Receiving::IsHere { snapshot }) => {
+        Outcome::Receiving(Receiving::IsHere { snapshots }) => {
             let _unread = reader.pass_over();
-            session.console.say(format!("{group}/{target} has this already: its snapshot {snapshot}."));
+            let told = |(one, snapshot): (&ReceiveVolume, &String)| {
+                format!("{group}/{} has this already: its snapshot {snapshot}.", one.target)
+            };
+            wanted.volumes.iter().zip(&snapshots).for_each(|pair| session.console.say(told(pair)));
             return Ok(());
         }
         other => return Err(unexpected(&group, &other)),
     };
+    let targets: Vec<String> = wanted.volumes.iter().map(|one| format!("{group}/{}", one.target)).collect();
+    let targets = targets.join(", ");
+    let changed = volumes.iter().map(|volume| volume.changed).sum::<Option<u64>>();
     let mut incoming = Incoming {
-        meter: Meter::new(format!("receiving {group}/{target}"), volume.changed.unwrap_or(0)),
+        meter: Meter::new(format!("receiving {targets}"), changed.unwrap_or(0)),
         group,
-        target,
-        stream: Uuid(head.stream),
+        targets,
+        by: Attempt { stream: wanted.stream, attempt: wanted.attempt },
         from_frames,
         parts: Vec::new(),
         waiting_blocks: 0,
@@ -77,18 +92,20 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
     };
     let end = incoming.take_all(session, &mut reader)?;
     incoming.send_waiting(session)?;
-    let Incoming { group, target, stream, .. } = incoming;
-    session.ask(&group, Request::Publish { target: target.clone(), stream })?;
+    incoming.publish(session, &wanted)?;
+    tell(session, args, &incoming.group, &wanted, end);
+    Ok(())
+}
+
+fn tell(session: &mut Session<'_>, args: &Args, group: &str, wanted: &Receive, end: End) {
     let size = args.units().show(end.data_blocks * BLOCK_SIZE, true);
     let size = size.trim_end();
-    session.console.say(format!(
-        "Received {group}/{target} and its snapshot {} from {}: {size} of data.",
-        wanted.snapshot, head.group_name
-    ));
-    if wanted.base.is_none() {
-        session.console.say(format!("\"lvchange -ay {group}/{target}\" activates it."));
+    let made: Vec<String> =
+        wanted.volumes.iter().map(|one| format!("{group}/{} and its snapshot {}", one.target, one.snapshot)).collect();
+    session.console.say(format!("Received {} from {}: {size} of data.", made.join(", "), wanted.group));
+    for one in wanted.volumes.iter().filter(|one| one.base.is_none()) {
+        session.console.say(format!("\"lvchange -ay {group}/{}\" activates it.", one.target));
     }
-    Ok(())
 }
 
 fn target(args: &Args) -> Result<(String, String)> {
@@ -102,11 +119,35 @@ fn target(args: &Args) -> Result<(String, String)> {
     }
 }
 
-fn wanted(session: &mut Session<'_>, args: &Args, target: &str, head: &Head, volume: &Volume) -> Receive {
-    Receive {
-        target: target.to_owned(),
+/// A group, and the volume in it if one is named.
+fn place(args: &Args) -> Result<(String, Option<String>)> {
+    match &args.positionals[..] {
+        [word] => match Target::parse(word) {
+            Some(Target::Group(group)) => Ok((group, None)),
+            _ => target(args).map(|(group, volume)| (group, Some(volume))),
+        },
+        _ => Err(Failure::usage("Please specify one logical volume or volume group: VG/LV or VG.")),
+    }
+}
+
+/// What the stream's volumes become: one is called as the command says, and else all have the sender's names.
+fn wanted(
+    session: &mut Session<'_>,
+    args: &Args,
+    target: Option<&str>,
+    head: &Head,
+    volumes: &[Volume],
+) -> Result<Receive> {
+    let renames = target.is_some() || args.has(Opt::SnapshotName);
+    if renames && volumes.len() > 1 {
+        let told =
+            format!("The stream has {} volumes, which keep their names: give a volume group alone.", volumes.len());
+        return Err(Failure::failed(told));
+    }
+    let one = |volume: &Volume| ReceiveVolume {
+        target: target.unwrap_or(&volume.name).to_owned(),
         snapshot: args.text(Opt::SnapshotName).unwrap_or(&volume.snapshot).to_owned(),
-        stream: Uuid(head.stream),
+        source: volume.snapshot.clone(),
         point: Uuid(volume.point),
         blocks: volume.blocks,
         sector: volume.sector,
@@ -114,12 +155,24 @@ fn wanted(session: &mut Session<'_>, args: &Args, target: &str, head: &Head, vol
         thick: volume.thick && !args.has(Opt::ReceiveThin),
         base: volume.base.as_ref().map(|base| Base { point: Uuid(base.point), name: base.name.clone() }),
         uuid: session.backend.fresh_uuid(),
+    };
+    let volumes = volumes.iter().map(one).collect();
+    Ok(Receive {
+        stream: Uuid(head.stream),
+        continues: head.continues.map(mark_of),
+        group: head.group_name.clone(),
+        volumes,
+        attempt: session.backend.fresh_uuid(),
         created: session.backend.now(),
-    }
+    })
+}
+
+fn mark_of(place: MarkPlace) -> Mark {
+    Mark { stream: Uuid(place.stream), volume: place.volume, block: place.block, hash: place.hash }
 }
 
 /// `--test`: reads all of a stream, and changes nothing.
-fn verify(session: &mut Session<'_>, mut reader: StreamReader<impl Read>, head: &Head, volume: &Volume) -> Result {
+fn verify(session: &mut Session<'_>, mut reader: StreamReader<impl Read>, head: &Head, volumes: &[Volume]) -> Result {
     loop {
         match reader.next_event() {
             Ok(Event::End(_)) => break,
@@ -127,8 +180,12 @@ fn verify(session: &mut Session<'_>, mut reader: StreamReader<impl Read>, head: 
             Err(error) => return Err(Failure::failed(format!("The stream cannot be received: {error}."))),
         }
     }
-    let from = volume.base.as_ref().map_or(String::new(), |base| format!(" since {}", base.name));
-    session.console.say(format!("The stream is whole: {}/{}{from}.", head.group_name, volume.snapshot));
+    let is_rest = head.continues.is_some();
+    for volume in volumes {
+        let from = volume.base.as_ref().map_or(String::new(), |base| format!(" since {}", base.name));
+        let rest = if is_rest { ", the rest of a stream that was cut" } else { "" };
+        session.console.say(format!("The stream is whole: {}/{}{from}{rest}.", head.group_name, volume.snapshot));
+    }
     Ok(())
 }
 
@@ -143,26 +200,25 @@ impl Incoming {
             match event {
                 Event::End(end) => return Ok(end),
                 _ if !is_new => {}
-                Event::Data { ranges, bytes } => {
+                Event::Data { volume, ranges, bytes } => {
                     let blocks = bytes.len() as u64 / BLOCK_SIZE;
                     if self.waiting_blocks + blocks > MOST_BLOCKS {
                         self.send_waiting(session)?;
                     }
                     self.waiting_blocks += blocks;
                     let ranges = ranges.iter().map(|r| BlockRange { start_block: r.start, blocks: r.blocks.into() });
-                    self.parts.push(Part::Data { ranges: ranges.collect(), bytes: Bytes(bytes) });
+                    self.parts.push(Part::Data { volume, ranges: ranges.collect(), bytes: Bytes(bytes) });
                 }
-                Event::Zeros { start, blocks } => {
-                    self.parts.push(Part::Zeros(BlockRange { start_block: start, blocks }));
+                Event::Zeros { volume, start, blocks } => {
+                    self.parts.push(Part::Zeros { volume, range: BlockRange { start_block: start, blocks } });
                     if self.parts.len() >= 1024 {
                         self.send_waiting(session)?;
                     }
                 }
-                Event::Mark { .. } => {
+                Event::Mark(place) => {
                     self.send_waiting(session)?;
-                    let (target, stream) = (self.target.clone(), self.stream);
-                    let frames = reader.frames();
-                    session.ask(&self.group, Request::ReceiveMark { target, stream, frames })?;
+                    let (by, frames, mark) = (self.by, reader.frames(), mark_of(place));
+                    session.ask(&self.group, Request::ReceiveMark { by, frames, mark })?;
                 }
             }
         }
@@ -170,10 +226,12 @@ impl Incoming {
 
     /// Why it did not come to the end, and what to do.
     fn unfinished(&self, error: &StreamError) -> Failure {
-        let (group, target) = (&self.group, &self.target);
+        let (group, targets) = (&self.group, &self.targets);
+        let first = targets.split(", ").next().unwrap_or(group);
         Failure::failed(format!(
-            "Cannot receive all of {group}/{target}: {error}. Nothing that can be seen has changed.\n\
-             Give the whole stream again: it goes on where it was. \"rowen receive --abort {group}/{target}\" gives up what is here."
+            "Cannot receive all of {targets}: {error}. Nothing that can be seen has changed.\n\
+             Give the whole stream again: it goes on where it was. Or send the rest alone: \"rowen receive --token {first}\" prints what \
+             \"rowen send --resume\" needs. \"rowen receive --abort {first}\" gives up what is here."
         ))
     }
 
@@ -183,64 +241,41 @@ impl Incoming {
         }
         let parts = std::mem::take(&mut self.parts);
         self.waiting_blocks = 0;
-        let request = Request::ReceiveParts { target: self.target.clone(), stream: self.stream, parts };
-        session.ask(&self.group, request)?;
+        session.ask(&self.group, Request::ReceiveParts { by: self.by, parts })?;
         self.meter.show(session, self.done);
         Ok(())
     }
-}
 
-/// What is being received.
-fn status(session: &mut Session<'_>, args: &Args) -> Result {
-    let group = match &args.positionals[..] {
-        [word] => match Target::parse(word) {
-            Some(Target::Group(group)) => group,
-            _ => return Err(Failure::usage("Please specify a volume group with --status.")),
-        },
-        _ => return Err(Failure::usage("Please specify one volume group with --status.")),
-    };
-    let unfinished = match session.ask(&group, Request::Receives)? {
-        Outcome::Receives(unfinished) => unfinished,
-        other => return Err(unexpected(&group, &other)),
-    };
-    if args.has(Opt::Json) {
-        let rows: Vec<_> = unfinished.iter().map(|one| row_of(&group, one)).collect();
-        session.console.raw_out(&format!("{}\n", json!({ "receiving": rows })));
-        return Ok(());
+    /// Makes all of it visible. If no answer comes, it looks whether that was done, and does it if it was not.
+    fn publish(&self, session: &mut Session<'_>, wanted: &Receive) -> Result {
+        for _ in 0..ATTEMPTS {
+            match session.ask(&self.group, Request::Publish { by: self.by }) {
+                Err(Trouble::Other { kind: ErrorKind::Closed, .. }) if !self.is_published(session, wanted)? => {}
+                Err(Trouble::Other { kind: ErrorKind::Closed, .. }) => {
+                    let group = &self.group;
+                    session.console.complain(format!(
+                        "The server of volume group \"{group}\" ended before it answered, and had done it: all is received."
+                    ));
+                    return Ok(());
+                }
+                outcome => return Ok(outcome.map(drop)?),
+            }
+        }
+        Err(Failure::failed(format!(
+            "The server of volume group \"{}\" keeps ending. All of {} was received, and waits: give the same stream again.",
+            self.group, self.targets
+        )))
     }
-    if unfinished.is_empty() {
-        session.console.say(format!("Nothing is being received into volume group \"{group}\"."));
-    }
-    for one in unfinished {
-        session.console.say(line_of(&group, &one, args.units()));
-    }
-    Ok(())
-}
 
-fn row_of(group: &str, one: &Unfinished) -> serde_json::Value {
-    json!({
-        "group": group,
-        "volume": one.target,
-        "snapshot": one.snapshot,
-        "base": one.base,
-        "size_bytes": one.blocks * BLOCK_SIZE,
-        "held_bytes": one.held_blocks * BLOCK_SIZE,
-        "begun": one.created,
-    })
-}
-
-fn line_of(group: &str, one: &Unfinished, units: Units) -> String {
-    let size = |blocks: u64| units.show(blocks * BLOCK_SIZE, true).trim_end().to_owned();
-    let what = match &one.base {
-        Some(base) => format!("from {base} to {}", one.snapshot),
-        None => format!("all of {}", one.snapshot),
-    };
-    format!(
-        "{group}/{}: {what}, of {}, is being received and holds {}.",
-        one.target,
-        size(one.blocks),
-        size(one.held_blocks)
-    )
+    fn is_published(&self, session: &mut Session<'_>, wanted: &Receive) -> Result<bool> {
+        let names = wanted.volumes.iter().map(|one| one.snapshot.clone()).collect();
+        let report = session.report_of(&self.group, names)?;
+        Ok(wanted.volumes.iter().all(|one| {
+            let snapshot = report.volume(&one.snapshot);
+            snapshot
+                .is_some_and(|it| it.point_uuid == Some(HexUuid(one.point)) && it.origin.as_ref() == Some(&one.target))
+        }))
+    }
 }
 
 #[cfg(test)]

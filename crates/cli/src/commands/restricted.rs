@@ -18,6 +18,7 @@ const ALLOWED: &[Opt] = &[
     Opt::SnapshotName,
     Opt::ReceiveThin,
     Opt::ReceiveStatus,
+    Opt::ReceiveToken,
     Opt::ReceiveAbort,
     Opt::Json,
     Opt::UnitsShown,

@@ -1,32 +1,45 @@
-//! Writes a snapshot, or what changed between two, as a stream that `rowen receive` reads anywhere.
+//! Writes snapshots, or what changed between pairs of them, as a stream that `rowen receive` reads anywhere.
+//!
+//! Invariants
+//!
+//! * SD1 Each frame says what its snapshot has, and each mark that nothing before it is missing. A page of the list of changes is used when
+//!   both snapshots are certified after it was made: at their points, with the heads that the page names. Bytes are certified when they were
+//!   read (RX3). So a receiver may go on at a mark, also after frames that follow it.
 
 use crate::commands::meter::Meter;
+use crate::commands::sources::{self, Chosen, Point};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::session::{Session, no_volume, unexpected};
-use rowen_control::paths::{self, Target};
+use crate::session::{Session, unexpected};
 use rowen_control::protocol::{
-    BlockRange, DiffPage, DiffPlace, DiffRange, GroupReport, HexUuid, MOST_BLOCKS, Outcome, Request, VolumeKind,
-    VolumeReport,
+    BlockRange, DiffPage, DiffPlace, DiffRange, DiffSide, GroupReport, MOST_BLOCKS, Outcome, PAGE_RANGES, Request,
+    VolumeKind,
 };
-use rowen_engine::units::{BLOCK_SIZE, Uuid};
+use rowen_engine::planted;
+use rowen_engine::units::BLOCK_SIZE;
 use rowen_transfer::{Base, Head, MAX_DATA, MAX_RANGES, Range, StreamWriter, Volume};
 use std::io;
 
 /// Blocks of a frame, at most.
 const FRAME_BLOCKS: u64 = MAX_DATA as u64 / BLOCK_SIZE;
 
-/// A snapshot, and its contents' identity.
-struct Point {
-    name: String,
-    point: Uuid,
+/// A volume of the stream.
+struct Member {
+    old: Option<Point>,
+    new: Point,
+    /// What the first page compared.
+    sides: (Option<DiffSide>, DiffSide),
+    /// The first page, if it is small.
+    first: Option<DiffPage>,
 }
 
 /// A stream that is being written: frames of ranges, read some at a time.
 struct Sending {
     group: String,
-    new: Point,
+    /// The volume that is being sent, and its number.
+    member: Member,
+    number: u32,
     writer: StreamWriter<Vec<u8>>,
     /// Ranges of data that are not read yet.
     waiting: Vec<Range>,
@@ -36,113 +49,90 @@ struct Sending {
 }
 
 pub fn send(session: &mut Session<'_>, args: &Args) -> Result {
-    let [word] = &args.positionals[..] else {
-        return Err(Failure::usage("Please specify one snapshot: VG/SNAPSHOT."));
-    };
-    let (group, name) = match Target::parse(word) {
-        Some(Target::Volume { group, volume }) => (group, volume),
-        Some(_) => return Err(Failure::usage(format!("Please specify a snapshot: \"{word}\" has no volume group."))),
-        None => return Err(Failure::usage(paths::refusal(word))),
-    };
-    let base = args.text(Opt::SendFrom).map(|word| base_of(&group, word)).transpose()?;
-    if session.console.shows_output() {
-        return Err(Failure::usage("A stream is not written to a terminal: send it to a file or to a pipe."));
+    let Chosen { report, pairs, continues } = sources::chosen(session, args)?;
+    let from = continues.map_or((0, 0), |place| (place.volume, place.block));
+    let mut members = Vec::new();
+    let mut volumes = Vec::new();
+    let count = pairs.len();
+    for (number, (old, new)) in (0..).zip(pairs) {
+        let first = page(session, &report.name, (old.as_ref(), &new), None)?;
+        let is_whole = (number, 0) >= from;
+        let changed = first.next_block.is_none().then(|| match is_whole {
+            true => data_blocks(&first, 0),
+            false => data_blocks(&first, if number == from.0 { from.1 } else { u64::MAX }),
+        });
+        volumes.push(about(&report, (old.as_ref(), &new), &first, changed)?);
+        let sides = (first.old, first.new);
+        let first = Some(first).filter(|page| is_whole && page.ranges.len() * count <= PAGE_RANGES);
+        members.push(Member { old, new, sides, first });
     }
-    let names = [name.clone()].into_iter().chain(base.clone()).collect();
-    let report = session.report_of(&group, names)?;
-    let volume = point(&report, &name)?;
-    let new = Point { name: name.clone(), point: identity(&report, volume)? };
-    let old = match &base {
-        Some(base) => Some(Point { name: base.clone(), point: identity(&report, point(&report, base)?)? }),
-        None => None,
-    };
-    let first = ask(session, &group, (old.as_ref(), &new), None)?;
-    let (head, about) = about(session, &report, volume, (old.as_ref(), &new), &first);
-    let begun = StreamWriter::begin(Vec::new(), &head, &about, !args.has(Opt::Plain));
-    let meter = Meter::new(format!("sending {group}/{name}"), about.changed.unwrap_or(0));
-    let mut sending =
-        Sending { group, new, writer: begun.map_err(lost)?, waiting: Vec::new(), waiting_blocks: 0, sent: 0, meter };
-    let last = sending.pages(session, old.as_ref(), first)?;
-    sending.end(session, old.as_ref(), last)
-}
-
-/// The snapshot that a stream goes on from, which is in the same group.
-fn base_of(group: &str, word: &str) -> Result<String> {
-    match Target::parse(word) {
-        Some(Target::Volume { group: of, volume }) if of == group => Ok(volume),
-        Some(Target::Group(name)) => Ok(name),
-        Some(Target::Volume { .. }) => {
-            Err(Failure::usage(format!("\"{word}\" is not in volume group \"{group}\", and has no common snapshot.")))
-        }
-        Some(Target::Tag(_)) | None => Err(Failure::usage(paths::refusal(word))),
-    }
-}
-
-fn point<'r>(report: &'r GroupReport, name: &str) -> Result<&'r VolumeReport> {
-    report.volume(name).ok_or_else(|| Failure::failed(no_volume(&report.name, name)))
-}
-
-/// The identity of what is sent, or of what it goes on from.
-fn identity(report: &GroupReport, volume: &VolumeReport) -> Result<Uuid> {
-    let (group, name) = (&report.name, &volume.name);
-    let fail = |why: String| {
-        let advice = format!("Take a snapshot of it, and send that: \"lvcreate -s -n NAME {group}/{name}\".");
-        Err(Failure::failed(format!("{why} {advice}")))
-    };
-    match (volume.point_uuid, &volume.origin) {
-        (Some(HexUuid(point)), Some(_)) => Ok(point),
-        (_, None) => fail(format!("Logical volume {group}/{name} is no snapshot, so it can change while it is sent.")),
-        (None, Some(_)) => fail(format!(
-            "Logical volume {group}/{name} is not what it was when it was made: it was written to, or reverted."
-        )),
-    }
-}
-
-/// What a stream begins with.
-fn about(
-    session: &mut Session<'_>,
-    report: &GroupReport,
-    volume: &VolumeReport,
-    (old, new): (Option<&Point>, &Point),
-    first: &DiffPage,
-) -> (Head, Volume) {
-    let origin = volume.origin.as_deref().and_then(|origin| report.volume(origin));
     let head = Head {
         stream: session.backend.fresh_uuid().0,
+        continues,
+        volumes: count as u16,
         time: session.backend.now(),
         group: report.uuid.0,
         group_name: report.name.clone(),
     };
-    let data = first.ranges.iter().filter(|range| range.is_data).map(|range| range.blocks).sum();
-    let volume = Volume {
+    let changed = volumes.iter().map(|volume| volume.changed).sum::<Option<u64>>();
+    let writer = StreamWriter::begin(Vec::new(), &head, &volumes, !args.has(Opt::Plain)).map_err(lost)?;
+    Sending::all(session, &report.name, members, (writer, changed.unwrap_or(0)), from)
+}
+
+/// Blocks of data from a block on.
+fn data_blocks(page: &DiffPage, from: u64) -> u64 {
+    let data = page.ranges.iter().filter(|range| range.is_data);
+    data.map(|range| (range.start_block + range.blocks).saturating_sub(from.max(range.start_block))).sum()
+}
+
+/// What a stream says of a volume.
+fn about(
+    report: &GroupReport,
+    (old, new): (Option<&Point>, &Point),
+    first: &DiffPage,
+    changed: Option<u64>,
+) -> Result<Volume> {
+    let volume = sources::volume(report, &new.name)?;
+    let origin = volume.origin.as_deref().and_then(|origin| report.volume(origin));
+    Ok(Volume {
         name: origin.map_or_else(|| volume.name.clone(), |origin| origin.name.clone()),
         blocks: first.new.blocks,
         sector: volume.sector,
         thick: origin.is_some_and(|origin| origin.kind == VolumeKind::Thick),
-        base: old.map(|old| Base { point: old.point.0, name: old.name.clone() }),
+        base: old.map(|old| Base { point: old.point.0, name: old.sent_as.clone() }),
         point: new.point.0,
-        snapshot: new.name.clone(),
-        changed: first.next_block.is_none().then_some(data),
-    };
-    (head, volume)
+        snapshot: new.sent_as.clone(),
+        changed,
+    })
 }
 
-fn ask(
+/// A page of what changed, which is certified (SD1).
+fn page(
     session: &mut Session<'_>,
     group: &str,
     (old, new): (Option<&Point>, &Point),
     from: Option<DiffPlace>,
 ) -> Result<DiffPage> {
     let request = Request::Diff { old: old.map(|old| old.name.clone()), new: new.name.clone(), from };
-    match session.ask(group, request)? {
-        Outcome::Diff(page) => Ok(*page),
-        other => Err(unexpected(group, &other)),
+    let page = match session.ask(group, request)? {
+        Outcome::Diff(page) => *page,
+        other => return Err(unexpected(group, &other)),
+    };
+    let certified = old.zip(page.old).into_iter().chain([(new, page.new)]);
+    for (point, side) in certified.filter(|_| !planted::is("pages_not_certified")) {
+        read(session, group, (point, side), Vec::new())?;
     }
+    Ok(page)
 }
 
-/// Bytes of a point. Of no ranges: whether the volume is at it.
-fn read(session: &mut Session<'_>, group: &str, of: &Point, ranges: Vec<BlockRange>) -> Result<Vec<u8>> {
-    let request = Request::ReadPoint { name: of.name.clone(), point: of.point, ranges };
+/// Bytes of a point. Of no ranges: whether the volume is at it, with this head.
+fn read(
+    session: &mut Session<'_>,
+    group: &str,
+    (of, side): (&Point, DiffSide),
+    ranges: Vec<BlockRange>,
+) -> Result<Vec<u8>> {
+    let request = Request::ReadPoint { name: of.name.clone(), point: of.point, side, ranges };
     match session.ask(group, request)? {
         Outcome::Data(bytes) => Ok(bytes.0),
         other => Err(unexpected(group, &other)),
@@ -157,16 +147,50 @@ fn lost(error: io::Error) -> Failure {
 }
 
 impl Sending {
-    /// All that changed. Returns the last page.
-    fn pages(&mut self, session: &mut Session<'_>, old: Option<&Point>, first: DiffPage) -> Result<DiffPage> {
-        let mut page = first;
-        loop {
-            for range in &page.ranges {
-                self.range(session, *range, old.is_none())?;
+    /// Writes all of these volumes, from a place on.
+    fn all(
+        session: &mut Session<'_>,
+        group: &str,
+        members: Vec<Member>,
+        (mut writer, changed): (StreamWriter<Vec<u8>>, u64),
+        from: (u32, u64),
+    ) -> Result {
+        let count = members.len() as u32;
+        let mut sent = 0;
+        for (number, member) in (0..).zip(members).skip(from.0 as usize) {
+            let meter = Meter::new(format!("sending {group}/{}", member.new.name), changed);
+            let (group, waiting) = (group.to_owned(), Vec::new());
+            let mut sending = Sending { group, member, number, writer, waiting, waiting_blocks: 0, sent, meter };
+            sending.pages(session, if number == from.0 { from.1 } else { 0 })?;
+            sending.read_waiting(session)?;
+            if number + 1 < count {
+                let blocks = sending.member.sides.1.blocks;
+                sending.writer.mark(number, blocks).map_err(lost)?;
             }
-            let Some(place) = page.next() else { return Ok(page) };
-            page = ask(session, &self.group, (old, &self.new), Some(place))?;
+            sending.put(session)?;
+            (writer, sent) = (sending.writer, sending.sent);
         }
+        let rest = writer.end().map_err(lost)?;
+        session.console.put(&rest).and_then(|()| session.console.finish()).map_err(lost)
+    }
+
+    /// All that changed in the volume from a block on.
+    fn pages(&mut self, session: &mut Session<'_>, from: u64) -> Result {
+        let (old, new) = self.member.sides;
+        let is_whole = self.member.old.is_none();
+        let mut next = Some(DiffPlace { old, new, block: from });
+        let mut known = self.member.first.take();
+        while let Some(place) = next {
+            let page = match known.take() {
+                Some(page) => page,
+                None => page(session, &self.group, (self.member.old.as_ref(), &self.member.new), Some(place))?,
+            };
+            for range in &page.ranges {
+                self.range(session, *range, is_whole)?;
+            }
+            next = page.next();
+        }
+        Ok(())
     }
 
     fn range(&mut self, session: &mut Session<'_>, range: DiffRange, is_whole: bool) -> Result {
@@ -176,7 +200,7 @@ impl Sending {
                 return Ok(());
             }
             self.read_waiting(session)?;
-            self.writer.zeros(range.start_block, range.blocks).map_err(lost)?;
+            self.writer.zeros(self.number, range.start_block, range.blocks).map_err(lost)?;
             return self.put(session);
         }
         let (mut start, mut left) = (range.start_block, range.blocks);
@@ -200,7 +224,8 @@ impl Sending {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_blocks = 0;
         let wanted = waiting.iter().map(|range| BlockRange { start_block: range.start, blocks: range.blocks.into() });
-        let bytes = read(session, &self.group, &self.new, wanted.collect())?;
+        let of = (&self.member.new, self.member.sides.1);
+        let bytes = read(session, &self.group, of, wanted.collect())?;
         let mut rest = &bytes[..];
         let mut ranges = &waiting[..];
         while !ranges.is_empty() {
@@ -214,7 +239,7 @@ impl Sending {
             let blocks: u64 = now.iter().map(|range| u64::from(range.blocks)).sum();
             let data = rest.split_at_checked((blocks * BLOCK_SIZE) as usize);
             let (data, after) = data.ok_or_else(|| Failure::failed("The server read less than was asked for."))?;
-            self.writer.data(now, data).map_err(lost)?;
+            self.writer.data(self.number, now, data).map_err(lost)?;
             self.put(session)?;
             self.sent += blocks;
             (ranges, rest) = (later, after);
@@ -227,18 +252,5 @@ impl Sending {
     fn put(&mut self, session: &mut Session<'_>) -> Result {
         let bytes = std::mem::take(self.writer.get_mut());
         session.console.put(&bytes).map_err(lost)
-    }
-
-    /// The end is written when it is certain that all pages and bytes were of the two points.
-    fn end(mut self, session: &mut Session<'_>, old: Option<&Point>, last: DiffPage) -> Result {
-        self.read_waiting(session)?;
-        for point in old.into_iter().chain([&self.new]) {
-            read(session, &self.group, point, Vec::new())?;
-        }
-        // A head that is another one after it was reverted: these are those of the first page, so both were at their points all the time.
-        let place = DiffPlace { old: last.old, new: last.new, block: u64::MAX };
-        ask(session, &self.group, (old, &self.new), Some(place))?;
-        let rest = self.writer.end().map_err(lost)?;
-        session.console.put(&rest).and_then(|()| session.console.finish()).map_err(lost)
     }
 }

@@ -32,10 +32,13 @@ pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces,
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
-pub use transfer::{Base, BlockRange, Bytes, MOST_BLOCKS, Part, Receive, Receiving, Unfinished};
+pub use transfer::{
+    Attempt, Base, BlockRange, Bytes, MOST_BLOCKS, Mark, Part, Receive, ReceiveVolume, Receiving, Unfinished,
+    UnfinishedVolume,
+};
 
 /// The version of this protocol; both sides must have the same, but for its stable part.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// The version of the protocol's stable part, by which a server is upgraded that speaks another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames never change, but

@@ -135,6 +135,7 @@ fn report(volumes: u64) -> GroupReport {
         exclusive: n,
         freed_if_removed: n,
         snapshot_used: n,
+        moment: None,
         point: (n % 5 == 0).then_some(Uuid([n as u8; 16])),
     };
     GroupReport::new(info, &[], (0..volumes).map(volume).collect(), |_| NodeState::default())

@@ -258,6 +258,9 @@ pub struct VolumeReport {
     /// The identity of its contents, if they are those of a point.
     #[serde(default)]
     pub point_uuid: Option<HexUuid>,
+    /// When that was: equal for snapshots that were taken at one moment.
+    #[serde(default)]
+    pub moment: Option<u64>,
     pub node: NodeState,
 }
 
@@ -283,6 +286,7 @@ impl VolumeReport {
             snapshot_used_blocks: info.snapshot_used,
             is_partial: false,
             point_uuid: info.point.map(HexUuid),
+            moment: info.moment.map(|epoch| epoch.0),
             node,
         }
     }

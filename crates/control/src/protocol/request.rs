@@ -1,8 +1,8 @@
 //! What commands ask, and what the server must know of each request besides what it asks.
 
 use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, VolumeKind, hex};
-use super::diff::DiffPlace;
-use super::transfer::{BlockRange, Part, Receive};
+use super::diff::{DiffPlace, DiffSide};
+use super::transfer::{Attempt, BlockRange, Mark, Part, Receive};
 use crate::lists::Lists;
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
@@ -184,37 +184,33 @@ pub enum Request {
         #[serde(default)]
         from: Option<DiffPlace>,
     },
-    /// The bytes of these blocks of a volume that is at a point. Answered by [`Outcome::Data`]; refused if it is not at the point
-    /// when they were read.
+    /// The bytes of these blocks of a volume that is at a point. Answered by [`Outcome::Data`]; refused if it is not at the point, or
+    /// not as a list of changes names it, when they were read.
     ReadPoint {
         name: String,
         #[serde(with = "hex")]
         point: Uuid,
+        side: DiffSide,
         ranges: Vec<BlockRange>,
     },
-    /// Begins to receive a volume or what changed of one, or goes on with it. Answered by [`Outcome::Receiving`].
+    /// Begins to receive volumes or what changed of them, or goes on with it. Answered by [`Outcome::Receiving`].
     Receive(Receive),
     /// Writes what was received: nothing that is visible.
     ReceiveParts {
-        target: String,
-        #[serde(with = "hex")]
-        stream: Uuid,
+        by: Attempt,
         parts: Vec<Part>,
     },
-    /// All that was received is durable afterwards: so many frames of the stream. It goes on there.
+    /// All that was received is durable afterwards: so many frames of the stream, up to this mark. It goes on there.
     ReceiveMark {
-        target: String,
-        #[serde(with = "hex")]
-        stream: Uuid,
+        by: Attempt,
         frames: u64,
+        mark: Mark,
     },
     /// All was received and is right: makes it visible, in one step. A target that is in use or was written to is refused.
     Publish {
-        target: String,
-        #[serde(with = "hex")]
-        stream: Uuid,
+        by: Attempt,
     },
-    /// Gives up what was received for a target.
+    /// Gives up what was received for a target, and for the others of the same stream.
     AbortReceive {
         target: String,
     },

@@ -14,14 +14,42 @@ pub struct BlockRange {
     pub blocks: u64,
 }
 
+/// A mark of a stream: all of earlier volumes was sent, and all before a block of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    #[serde(with = "hex")]
+    pub stream: Uuid,
+    pub volume: u32,
+    pub block: u64,
+    /// The hash of all frames before it.
+    pub hash: [u8; 32],
+}
+
 /// What is to be received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receive {
+    #[serde(with = "hex")]
+    pub stream: Uuid,
+    /// The mark of another stream with which this one goes on.
+    pub continues: Option<Mark>,
+    /// What the sender calls its group.
+    pub group: String,
+    pub volumes: Vec<ReceiveVolume>,
+    /// The run of the command. Who asks later takes over, and the one before is refused.
+    #[serde(with = "hex")]
+    pub attempt: Uuid,
+    /// Seconds since 1970.
+    pub created: u64,
+}
+
+/// A volume that is to be received, or what changed of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiveVolume {
     /// The volume that gets the contents, and the snapshot that is made of it.
     pub target: String,
     pub snapshot: String,
-    #[serde(with = "hex")]
-    pub stream: Uuid,
+    /// What the sender calls the snapshot.
+    pub source: String,
     /// The identity of the contents.
     #[serde(with = "hex")]
     pub point: Uuid,
@@ -36,8 +64,6 @@ pub struct Receive {
     /// Identifier of the volume that has the contents until they are whole.
     #[serde(with = "hex")]
     pub uuid: Uuid,
-    /// Seconds since 1970.
-    pub created: u64,
 }
 
 /// The contents that changes are changes of.
@@ -54,38 +80,70 @@ pub struct Base {
 pub enum Receiving {
     /// These many frames of the stream are here already.
     From { frames: u64 },
-    /// The group has the point: as this snapshot.
-    IsHere { snapshot: String },
+    /// The group has all of it: as these snapshots.
+    IsHere { snapshots: Vec<String> },
 }
 
-/// A part of what is received.
+/// A run of a command that receives a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    #[serde(with = "hex")]
+    pub stream: Uuid,
+    #[serde(with = "hex")]
+    pub attempt: Uuid,
+}
+
+/// A part of what is received: of the volume that has this number in the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// Ranges in order; the bytes of all of them.
     Data {
+        volume: u32,
         ranges: Vec<BlockRange>,
         bytes: Bytes,
     },
-    Zeros(BlockRange),
+    Zeros {
+        volume: u32,
+        range: BlockRange,
+    },
 }
 
 /// A receive that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {
+    /// What the sender calls its group.
+    pub group: String,
+    /// The last mark that is here; none: it begins at the beginning again.
+    pub mark: Option<Mark>,
+    pub created: u64,
+    /// In the order of the stream.
+    pub volumes: Vec<UnfinishedVolume>,
+}
+
+/// A volume that is being received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfinishedVolume {
     pub target: String,
     pub snapshot: String,
-    /// What the sender calls the base; none: the whole volume is received.
-    pub base: Option<String>,
+    /// What the sender calls the snapshot.
+    pub source: String,
+    /// None: the whole volume is received.
+    pub base: Option<Base>,
     pub point: HexUuid,
     pub blocks: u64,
     /// Blocks that it holds.
     pub held_blocks: u64,
-    pub created: u64,
 }
 
 /// Bytes as such, and not as a list of numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
 
 impl Serialize for Bytes {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

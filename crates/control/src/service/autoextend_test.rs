@@ -24,6 +24,7 @@ fn volume(name: &str, blocks: u64) -> VolumeInfo {
         freed_if_removed: 0,
         snapshot_used: 0,
         point: None,
+        moment: None,
     }
 }
 

@@ -10,11 +10,13 @@
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
 //! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
+//! | `arriving`, `transfer` | what is being received; reads and writes of what is sent |
 //! | `merge`, `volumes`, `snapshot`, `activation`, `receive`, `life` | commands |
 //! | `handle` | each request to what carries it out |
 //! | `clock` | what happens without a request |
 
 mod activation;
+mod arriving;
 mod autoextend;
 mod clock;
 mod contents;
@@ -40,6 +42,7 @@ mod report;
 mod snapshot;
 mod state;
 mod status;
+mod transfer;
 mod volumes;
 mod warn;
 mod warnings;

@@ -22,7 +22,8 @@ use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Attributes, Group, VolumeInfo};
-use rowen_engine::units::VolumeId;
+use rowen_engine::units::{Uuid, VolumeId};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -34,6 +35,8 @@ pub struct Service {
     pub change: Mutex<()>,
     /// Whoever writes what is received reads this; who ends a receive writes it (RX5).
     pub receiving: RwLock<()>,
+    /// Of each stream that is being received the run of the command that asked last (RX6).
+    pub attempts: Mutex<BTreeMap<Uuid, Uuid>>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
     /// What is to be done about a disk that is away.
@@ -70,6 +73,7 @@ impl Service {
             group,
             change: Mutex::new(()),
             receiving: RwLock::new(()),
+            attempts: Mutex::new(BTreeMap::new()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
             disk_wait: Mutex::default(),

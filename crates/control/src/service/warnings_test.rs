@@ -43,6 +43,7 @@ fn snapshot(used: u64) -> VolumeInfo {
         freed_if_removed: 0,
         snapshot_used: used,
         point: None,
+        moment: None,
     }
 }
 

@@ -8,8 +8,8 @@
 //! * PT2 The identity is the identifier of the snapshot with which the point was made, which is random, and the size. Of several points
 //!   with the same root the oldest gives it: a snapshot that nobody wrote to keeps its identity when snapshots are made of it. Without
 //!   that snapshot, or when its point was merged, the volume has no identity.
-//! * PT3 What was received is durable before the records that make it visible. These are in one frame of the journal: after a crash
-//!   all of them count or none.
+//! * PT3 What was received is durable before the records that make it visible, of however many volumes. These are in one frame of the
+//!   journal: after a crash all of them count or none.
 //! * PT4 A target gets received contents only while it has those of the point that they grew from. A target that was written to,
 //!   reverted or resized is refused: nothing is rolled back.
 //! * PT5 What is being received is not whole, and others are: it takes the space that is left and no more. When a write of another volume
@@ -26,8 +26,9 @@ use crate::model::{
     Attributes, RECEIVING, Tree, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState, is_being_received,
 };
 use crate::planted;
-use crate::units::{Seq, TreeId, Uuid, VolumeId};
+use crate::units::{Epoch, Seq, TreeId, Uuid, VolumeId};
 use crate::volume::Volume;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Received contents that are to become visible.
@@ -89,9 +90,20 @@ impl Catalog {
         alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
     }
 
-    /// The snapshot whose identifier names the contents of a head (PT2).
+    /// The point that names the contents of a head, with the snapshot whose identifier does so (PT2).
+    fn named(&self, head: HeadSeen) -> Option<(&TreeMeta, VolumeId)> {
+        let charged = self.points_at(head).filter_map(|point| point.charged.map(|id| (point, id)));
+        charged.filter(|(_, id)| self.volumes.contains_key(id)).last()
+    }
+
+    /// The snapshot whose identifier names the contents of a head.
     pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
-        self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
+        self.named(head).map(|(_, id)| id)
+    }
+
+    /// The epoch in which the point of a head was frozen.
+    pub(super) fn moment(&self, head: HeadSeen) -> Option<Epoch> {
+        self.named(head).map(|(point, _)| point.epoch)
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.
@@ -126,24 +138,26 @@ impl Group {
         Ok(catalog.identity(head))
     }
 
-    /// Makes received contents visible: a volume and its snapshot, in one step (PT3, PT4).
-    pub async fn publish(self: &Arc<Self>, publish: &Publish) -> Result<()> {
-        check_name(&publish.snapshot, &publish.attributes)?;
-        let received = self.volume(publish.received)?;
-        let target = match &publish.to {
-            PublishTo::New { name, attributes } => {
+    /// Makes received contents visible: volumes and their snapshots, all of them in one step (PT3, PT4).
+    pub async fn publish(self: &Arc<Self>, all: &[Publish]) -> Result<()> {
+        if all.is_empty() {
+            return Err(Error::Invalid("nothing was received".into()));
+        }
+        let mut ids = BTreeSet::new();
+        for publish in all {
+            check_name(&publish.snapshot, &publish.attributes)?;
+            if let PublishTo::New { name, attributes } = &publish.to {
                 check_name(name, attributes)?;
-                None
             }
-            PublishTo::Volume { target, .. } if *target == publish.received => {
-                return Err(Error::Invalid("a volume cannot take its own contents".into()));
+            for id in publish.volumes() {
+                if !ids.insert(id) {
+                    return Err(Error::Invalid("a volume cannot take its own contents, or two".into()));
+                }
             }
-            PublishTo::Volume { target, .. } => Some(self.volume(*target)?),
-        };
-        let mut volumes: Vec<Arc<Volume>> = target.into_iter().chain([received]).collect();
-        volumes.sort_by_key(|volume| volume.id);
+        }
+        let volumes = ids.into_iter().map(|id| self.volume(id)).collect::<Result<Vec<_>>>()?;
         let seq = loop {
-            match self.publish_once(publish, &volumes).await {
+            match self.publish_once(all, &volumes).await {
                 Err(error @ Error::NoSpace { .. }) if !self.more_space().await? => return Err(error),
                 Err(Error::NoSpace { .. }) => {}
                 outcome => break outcome?,
@@ -154,7 +168,7 @@ impl Group {
         self.durable(seq).await
     }
 
-    async fn publish_once(&self, publish: &Publish, volumes: &[Arc<Volume>]) -> Result<Seq> {
+    async fn publish_once(&self, all: &[Publish], volumes: &[Arc<Volume>]) -> Result<Seq> {
         self.may_change()?;
         self.core.journal.admit().await?;
         let mut gates = Vec::with_capacity(volumes.len());
@@ -164,76 +178,72 @@ impl Group {
         if !planted::is("published_before_flush") {
             self.core.journal.flush().await?;
         }
-        self.change(|| self.publish_now(publish)).await
+        self.change(|| self.publish_now(all)).await
     }
 
-    fn publish_now(&self, publish: &Publish) -> std::result::Result<Seq, Trouble> {
+    fn publish_now(&self, all: &[Publish]) -> std::result::Result<Seq, Trouble> {
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
-        let new_name = match &publish.to {
-            PublishTo::New { name, .. } => Some(name),
-            PublishTo::Volume { .. } => None,
-        };
-        for name in new_name.into_iter().chain([&publish.snapshot]) {
-            if catalog.names.contains_key(name) || new_name == Some(&publish.snapshot) {
-                return Err(Error::Exists(format!("volume {name}")).into());
-            }
+        self.refuse_publish(&catalog, all)?;
+        let mut parts = Vec::with_capacity(all.len());
+        let mut then = Vec::with_capacity(all.len());
+        let trees = TreeId(catalog.next_tree + 2 * all.len() as u64);
+        for (at, publish) in (0..).zip(all) {
+            let meta = volume_in(&catalog, publish.received)?.state.lock().meta.clone();
+            parts.push(part_of(&catalog, publish, &meta, at));
+            then.push(publish.then(meta, TreeId(trees.0 + 2 * at)));
         }
-        let received = volume_in(&catalog, publish.received)?;
-        if received.state.lock().invalid() {
-            return Err(Error::InvalidSnapshot.into());
-        }
-        if let PublishTo::Volume { target, blocks } = publish.to {
-            self.refuse_moved(&catalog, publish.received, target, blocks)?;
-            let target = volume_in(&catalog, target)?;
-            self.refuse_without_room(&received, &target)?;
-        }
-        let meta = received.state.lock().meta.clone();
-        let snapshot = Record::Snapshot { parts: vec![part_of(&catalog, publish, &meta)] };
-        let then = match &publish.to {
-            PublishTo::New { name, attributes } => {
-                Record::Update { volume: VolumeMeta { name: name.clone(), attributes: attributes.clone(), ..meta } }
-            }
-            PublishTo::Volume { target, .. } => {
-                let (point, head) = (TreeId(catalog.next_tree + 2), TreeId(catalog.next_tree + 3));
-                Record::Revert { target: *target, source: publish.received, consume: true, point, head }
-            }
-        };
-        let records = [snapshot, then];
+        let mut records = vec![Record::Snapshot { parts: parts.clone() }];
+        records.extend(then);
         if !self.core.journal.fit_together(&records) {
             let told = "the change is too large for this volume group's journal".to_owned();
             return Err(Error::Invalid(told).into());
         }
-        self.admit_change(2 * volume_bytes(&publish.attributes) + 2 * NEW_TREE_BYTES)?;
-        let [Record::Snapshot { parts }, then] = &records else { unreachable!("it was just made") };
-        self.apply_snapshot(&mut catalog, parts)?;
-        match then {
-            Record::Update { volume } => self.apply_update(&mut catalog, volume)?,
-            Record::Revert { target, source, consume, point, head } => {
-                self.apply_revert(&mut catalog, *target, *source, *consume, *point, *head)?;
+        let bytes = all.iter().map(|publish| 2 * volume_bytes(&publish.attributes) + 2 * NEW_TREE_BYTES).sum();
+        self.admit_change(bytes)?;
+        self.apply_snapshot(&mut catalog, &parts)?;
+        for record in &records[1..] {
+            match record {
+                Record::Update { volume } => self.apply_update(&mut catalog, volume)?,
+                Record::Revert { target, source, consume, point, head } => {
+                    self.apply_revert(&mut catalog, *target, *source, *consume, *point, *head)?;
+                }
+                _ => unreachable!("it was just made"),
             }
-            _ => unreachable!("it was just made"),
         }
         if planted::is("published_in_two_frames") {
-            self.core.journal.append_apart(&records[0]);
-            return Ok(self.append(&records[1]));
+            let (last, before) = records.split_last().expect("there is one at least");
+            before.iter().for_each(|record| self.core.journal.append_apart(record));
+            return Ok(self.append(last));
         }
         Ok(self.core.journal.append_together(&records))
     }
 
-    /// PT5: a thick volume has all of its space.
-    fn refuse_without_room(&self, received: &Volume, target: &Volume) -> Result<()> {
-        let unmapped = {
-            let state = received.state.lock();
-            state.meta.blocks as i64 - state.head.mapped as i64
-        };
-        let state = target.state.lock();
-        let needed = if state.thick() { unmapped - state.shortfall() } else { 0 };
-        let free = self.core.space.lock().available();
-        match u64::try_from(needed) {
-            Ok(needed) if needed > free && !planted::is("size_without_room") => Err(Error::NoSpace { needed, free }),
-            _ => Ok(()),
+    /// Refuses names that exist, what was received no more, and targets that changed (PT4) or have no room (PT5).
+    fn refuse_publish(&self, catalog: &Catalog, all: &[Publish]) -> Result<()> {
+        let mut names = BTreeSet::new();
+        let mut needed = 0;
+        for publish in all {
+            let new_name = match &publish.to {
+                PublishTo::New { name, .. } => Some(name),
+                PublishTo::Volume { .. } => None,
+            };
+            for name in new_name.into_iter().chain([&publish.snapshot]) {
+                if catalog.names.contains_key(name) || !names.insert(name) {
+                    return Err(Error::Exists(format!("volume {name}")));
+                }
+            }
+            let received = volume_in(catalog, publish.received)?;
+            if received.state.lock().invalid() {
+                return Err(Error::InvalidSnapshot);
+            }
+            if let PublishTo::Volume { target, blocks } = publish.to {
+                self.refuse_moved(catalog, publish.received, target, blocks)?;
+                needed += room_for(&received, &*volume_in(catalog, target)?);
+            }
         }
+        let free = self.core.space.lock().available();
+        if needed > free && !planted::is("size_without_room") { Err(Error::NoSpace { needed, free }) } else { Ok(()) }
     }
 
     /// PT4.
@@ -249,18 +259,53 @@ impl Group {
     }
 }
 
+impl Publish {
+    /// The volumes that change.
+    fn volumes(&self) -> impl Iterator<Item = VolumeId> {
+        let target = match self.to {
+            PublishTo::New { .. } => None,
+            PublishTo::Volume { target, .. } => Some(target),
+        };
+        target.into_iter().chain([self.received])
+    }
+
+    /// What comes after the snapshot. Identifiers of trees from this one on are free.
+    fn then(&self, received: VolumeMeta, trees: TreeId) -> Record {
+        match &self.to {
+            PublishTo::New { name, attributes } => {
+                Record::Update { volume: VolumeMeta { name: name.clone(), attributes: attributes.clone(), ..received } }
+            }
+            PublishTo::Volume { target, .. } => {
+                let (point, head) = (trees, TreeId(trees.0 + 1));
+                Record::Revert { target: *target, source: self.received, consume: true, point, head }
+            }
+        }
+    }
+}
+
+/// PT5: the blocks that a thick target needs more, for it has all of its space.
+fn room_for(received: &Volume, target: &Volume) -> u64 {
+    let unmapped = {
+        let state = received.state.lock();
+        state.meta.blocks as i64 - state.head.mapped as i64
+    };
+    let state = target.state.lock();
+    let needed = if state.thick() { unmapped - state.shortfall() } else { 0 };
+    u64::try_from(needed).unwrap_or(0)
+}
+
 fn volume_in(catalog: &Catalog, id: VolumeId) -> Result<Arc<Volume>> {
     catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")))
 }
 
-/// The snapshot of what was received. Its origin is the volume that has the contents then.
-fn part_of(catalog: &Catalog, publish: &Publish, received: &VolumeMeta) -> SnapshotPart {
+/// The snapshot of what was received, the one of this number. Its origin is the volume that has the contents then.
+fn part_of(catalog: &Catalog, publish: &Publish, received: &VolumeMeta, number: u64) -> SnapshotPart {
     let origin = match publish.to {
         PublishTo::New { .. } => received.id,
         PublishTo::Volume { target, .. } => target,
     };
     let volume = VolumeMeta {
-        id: VolumeId(catalog.next_volume),
+        id: VolumeId(catalog.next_volume + number),
         uuid: publish.seed,
         name: publish.snapshot.clone(),
         kind: VolumeKind::Thin,
@@ -268,9 +313,9 @@ fn part_of(catalog: &Catalog, publish: &Publish, received: &VolumeMeta) -> Snaps
         read_only: true,
         origin: Some(origin),
         reserve: None,
-        head: TreeId(catalog.next_tree + 1),
+        head: TreeId(catalog.next_tree + 2 * number + 1),
         attributes: publish.attributes.clone(),
         ..received.clone()
     };
-    SnapshotPart { origin: received.id, point: TreeId(catalog.next_tree), volume }
+    SnapshotPart { origin: received.id, point: TreeId(catalog.next_tree + 2 * number), volume }
 }

@@ -140,7 +140,8 @@ impl Group {
             volumes.push(bare_info(&catalog, &state.meta, &state.head));
             let seen = HeadSeen::of(&state.meta, &state.head);
             drop(state);
-            volumes.last_mut().expect("one was added").point = catalog.identity(seen);
+            let last = volumes.last_mut().expect("one was added");
+            (last.point, last.moment) = (catalog.identity(seen), catalog.moment(seen));
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
         for volume in &mut volumes {
@@ -236,6 +237,7 @@ impl Holdings<'_> {
         drop(state);
         VolumeInfo {
             point: self.0.identity(seen),
+            moment: self.0.moment(seen),
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info
@@ -276,6 +278,7 @@ fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInf
         freed_if_removed: own,
         snapshot_used: 0,
         point: None,
+        moment: None,
     }
 }
 
