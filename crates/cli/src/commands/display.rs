@@ -8,7 +8,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::report::Kind;
 use crate::report::fields::{Lv, data_percent, is_active, segments};
-use crate::report::index::Indexed;
+use crate::report::index::{Indexed, Occupant};
 use crate::report::select::Criteria;
 use crate::report::time::TimeFormat;
 use crate::report::value::Value;
@@ -472,11 +472,11 @@ fn pv_page(page: &mut Page, args: &Args, group: &GroupReport, pv: &PvReport) {
 
 fn pv_maps(page: &mut Page, group: &Indexed<'_>, pv: &PvReport) {
     page.line("--- Physical Segments ---");
-    for (piece, volume) in group.pieces(pv).into_iter().filter(|(piece, _)| piece.extents > 0) {
+    for (piece, occupant) in group.pieces(pv).into_iter().filter(|(piece, _)| piece.extents > 0) {
         let last = (piece.first_extent + piece.extents).saturating_sub(1);
         page.line(format!("Physical extent {} to {last}:", piece.first_extent));
-        match volume {
-            Some(volume) => {
+        match occupant {
+            Occupant::Volume(volume) => {
                 page.line(format!("  Logical volume\t{}", node_path(&group.report.name, &volume.name)));
                 let parts = segments(&Lv { group, volume });
                 if let Some(segment) = parts.iter().find(|segment| segment.share == Some(piece)) {
@@ -484,7 +484,8 @@ fn pv_maps(page: &mut Page, group: &Indexed<'_>, pv: &PvReport) {
                     page.line(format!("  Logical extents\t{} to {last}", segment.start));
                 }
             }
-            None => page.line("  FREE"),
+            Occupant::Hidden => page.line("  A logical volume that is being received"),
+            Occupant::Nobody => page.line("  FREE"),
         }
     }
     page.line(" ");

@@ -14,6 +14,15 @@ pub struct Share {
     pub extents: u64,
 }
 
+/// Who has extents of a physical volume.
+#[derive(Clone, Copy, Debug)]
+pub enum Occupant<'a> {
+    Volume(&'a VolumeReport),
+    /// A volume that no report has: one that is being received.
+    Hidden,
+    Nobody,
+}
+
 /// A group, and where its volumes are, if that was asked for.
 #[derive(Debug)]
 pub struct Indexed<'a> {
@@ -76,18 +85,19 @@ impl<'a> Indexed<'a> {
         self.shares.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// What lies on a physical volume, in the order of extents; what nothing uses comes last, without a volume.
-    pub fn pieces(&self, pv: &PvReport) -> Vec<(Share, Option<&'a VolumeReport>)> {
+    /// What lies on a physical volume, in the order of extents. What nothing uses comes last.
+    pub fn pieces(&self, pv: &PvReport) -> Vec<(Share, Occupant<'a>)> {
         let at = self.report.pvs.iter().position(|member| member.uuid == pv.uuid);
-        let mut pieces: Vec<(Share, Option<&'a VolumeReport>)> = Vec::new();
+        let mut pieces: Vec<(Share, Occupant<'a>)> = Vec::new();
         for (name, shares) in &self.shares {
             let here = shares.iter().filter(|share| Some(share.pv) == at && share.extents > 0);
-            pieces.extend(here.map(|share| (*share, self.volume(name))));
+            let occupant = self.volume(name).map_or(Occupant::Hidden, Occupant::Volume);
+            pieces.extend(here.map(|share| (*share, occupant)));
         }
         pieces.sort_by_key(|(share, _)| (share.first_extent, share.extents));
         if pv.free_extents > 0 || pieces.is_empty() {
             let first_extent = pv.extents.saturating_sub(pv.free_extents);
-            pieces.push((Share { pv: at.unwrap_or(0), first_extent, extents: pv.free_extents }, None));
+            pieces.push((Share { pv: at.unwrap_or(0), first_extent, extents: pv.free_extents }, Occupant::Nobody));
         }
         pieces
     }

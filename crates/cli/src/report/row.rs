@@ -23,6 +23,8 @@ pub struct Row<'a> {
     pub pv: Option<&'a PvReport>,
     pub label: Option<&'a LabelledPv>,
     pub piece: Option<Share>,
+    /// A volume that is being received has the piece.
+    pub is_received: bool,
     /// It meets the criteria.
     pub is_selected: bool,
 }

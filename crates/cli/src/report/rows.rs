@@ -2,7 +2,7 @@
 
 use super::field::About;
 use super::fields::{Lv, segments};
-use super::index::Indexed;
+use super::index::{Indexed, Occupant};
 use super::kind::Kind;
 use super::row::Row;
 use crate::backend::LabelledPv;
@@ -78,12 +78,17 @@ fn of_pieces(row: Row<'_>) -> Vec<Row<'_>> {
     group
         .pieces(pv)
         .into_iter()
-        .map(|(piece, volume)| {
+        .map(|(piece, occupant)| {
+            let volume = match occupant {
+                Occupant::Volume(volume) => Some(volume),
+                Occupant::Hidden | Occupant::Nobody => None,
+            };
+            let is_received = matches!(occupant, Occupant::Hidden);
             let segment = volume.and_then(|volume| {
                 let parts = segments(&Lv { group, volume });
                 parts.into_iter().find(|segment| segment.share == Some(piece))
             });
-            Row { piece: Some(piece), volume, segment, ..row }
+            Row { piece: Some(piece), volume, segment, is_received, ..row }
         })
         .collect()
 }

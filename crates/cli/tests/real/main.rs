@@ -15,6 +15,7 @@ mod logs;
 mod missing;
 mod resized_disks;
 mod room;
+mod ssh;
 mod status;
 mod top;
 mod transfer;

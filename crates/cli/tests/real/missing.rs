@@ -2,6 +2,7 @@
 
 use crate::world::{MIB, World, tool};
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -154,6 +155,39 @@ fn a_disk_is_pulled_and_given_up() {
     world.device("d", MIBS * MIB);
     world.ok("vgextend VG d");
     world.ok("lvcreate -y -L 64M -n vd VG d");
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+}
+
+/// What is being received has blocks on the lost disk: nothing can come of it, and it holds nobody up.
+#[test]
+fn what_is_received_on_a_lost_disk_is_given_up() {
+    let from = World::new("lostsent", 400);
+    from.ok("lvcreate -L 170M -n db VG");
+    let mut node = File::options().write(true).open(from.node("db")).unwrap();
+    let mut random = crate::world::Random(5);
+    (0..170).for_each(|_| node.write_all(&random.bytes(MIB as usize)).unwrap());
+    drop(node);
+    from.ok("lvcreate -s -n mon VG/db");
+    let stream = from.dir.join("stream");
+    assert!(from.command("send VG/mon").stdout(File::create(&stream).unwrap()).status().unwrap().success());
+    File::options().write(true).open(&stream).unwrap().set_len(160 * MIB).unwrap();
+    let world = World::empty("lostgot");
+    let disks = ["a", "b"].map(|name| world.device(name, MIBS * MIB));
+    world.ok("vgcreate VG a b");
+    world.ok("lvcreate -y -L 64M -n va VG a");
+    write(&world, "va", 0, b'a');
+    let cut = world.command("receive VG/db").stdin(File::open(&stream).unwrap()).output().unwrap();
+    assert_eq!(cut.status.code(), Some(5));
+    assert!(world.ok("receive --token VG/db").starts_with("rowen1-"));
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    fs::remove_file(&disks[1]).unwrap();
+    world.ok("vgreduce --removemissing VG");
+    assert!(world.ok("receive --status VG").contains("Nothing is being received"));
+    assert_eq!(field(&world, "vgs --noheadings -o vg_attr,pv_count,lv_count,vg_missing_pv_count VG"), "wz--n- 1 1 0");
+    world.ok("lvchange -ay VG/va");
+    holds(&world, "va", 0, b'a');
     world.ok("check VG");
     world.ok("vgchange -an VG");
 }

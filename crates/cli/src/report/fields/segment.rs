@@ -117,6 +117,7 @@ pub fn kind(row: &Row<'_>) -> &'static str {
         Some(volume) if volume.is_pool() => "thin-pool",
         Some(volume) if is_thin(volume) => "thin",
         Some(_) => "linear",
+        None if row.is_received => "receiving",
         None => "free",
     }
 }
