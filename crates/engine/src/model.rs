@@ -295,7 +295,7 @@ pub struct VolumeInfo {
     pub snapshot_used: u64,
     /// The identity of its contents, if they are those of a point (PT1).
     pub point: Option<Uuid>,
-    /// The epoch in which that point was frozen: snapshots of one moment have the same.
+    /// The epoch in which it was taken, if its contents are those of a point: snapshots of one moment have the same.
     pub moment: Option<Epoch>,
 }
 

@@ -37,6 +37,8 @@ pub mod send;
 pub mod sources;
 pub mod status;
 pub mod top;
+#[cfg(test)]
+pub mod transfer_world;
 pub mod tree;
 pub mod upgrade;
 pub mod vg;

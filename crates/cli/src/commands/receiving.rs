@@ -106,3 +106,7 @@ fn line_of(group: &str, one: &UnfinishedVolume, units: Units) -> String {
         size(one.held_blocks)
     )
 }
+
+#[cfg(test)]
+#[path = "resume_test.rs"]
+mod tests;

@@ -83,7 +83,8 @@ impl Service {
         let target = self.group.find(&wanted.target)?;
         let snapshots = self.group.snapshots_of(target).into_iter();
         let mut at = snapshots.filter(|volume| volume.point == Some(wanted.point) && !is_hidden(&volume.name));
-        at.next().map(|volume| volume.name)
+        // Where nothing changed, the base has the contents already, and the snapshot is made nevertheless.
+        at.find(|volume| !is_unchanged(wanted) || volume.name == wanted.snapshot).map(|volume| volume.name)
     }
 
     fn refuse_other_contents(&self, wanted: &Receive, arriving: &Arriving) -> Result<()> {
@@ -232,6 +233,9 @@ impl Service {
 
     /// The snapshot's identifier would be there twice.
     fn refuse_identifier(&self, wanted: &ReceiveVolume) -> Result<()> {
+        if is_unchanged(wanted) {
+            return Ok(());
+        }
         let seed = point_seed(wanted.point, wanted.blocks);
         let Some(other) = self.group.volumes_where(|volume| volume.uuid == seed).pop() else { return Ok(()) };
         let (group, other) = (&self.name, other.name);
@@ -370,11 +374,14 @@ impl Service {
                     to
                 }
             };
+            // Contents that did not change have their name from the base (PT2), and the snapshot any identifier.
+            let is_unchanged = kept.base.as_ref().is_some_and(|base| base.point == kept.point);
+            let seed = if is_unchanged { point_seed(hidden.uuid, 1) } else { point_seed(kept.point, kept.blocks) };
             all.push(Publish {
                 received: hidden.id,
                 to,
                 snapshot: kept.snapshot.clone(),
-                seed: point_seed(kept.point, kept.blocks),
+                seed,
                 attributes: Attributes { skip_activation: true, ..attributes },
             });
         }
@@ -449,6 +456,11 @@ impl Service {
     pub fn shown_volumes(&self) -> Vec<VolumeInfo> {
         shown_volumes(&self.group)
     }
+}
+
+/// Whether nothing changed since the base.
+fn is_unchanged(wanted: &ReceiveVolume) -> bool {
+    wanted.base.as_ref().is_some_and(|base| base.point == wanted.point)
 }
 
 fn hidden_name(wanted: &ReceiveVolume) -> String {

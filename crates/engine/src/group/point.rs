@@ -90,20 +90,14 @@ impl Catalog {
         alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
     }
 
-    /// The point that names the contents of a head, with the snapshot whose identifier does so (PT2).
-    fn named(&self, head: HeadSeen) -> Option<(&TreeMeta, VolumeId)> {
-        let charged = self.points_at(head).filter_map(|point| point.charged.map(|id| (point, id)));
-        charged.filter(|(_, id)| self.volumes.contains_key(id)).last()
-    }
-
-    /// The snapshot whose identifier names the contents of a head.
+    /// The snapshot whose identifier names the contents of a head (PT2).
     pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
-        self.named(head).map(|(_, id)| id)
+        self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
     }
 
-    /// The epoch in which the point of a head was frozen.
-    pub(super) fn moment(&self, head: HeadSeen) -> Option<Epoch> {
-        self.named(head).map(|(point, _)| point.epoch)
+    /// The epoch in which a snapshot was taken whose contents are still those. Its contents may be named by an older one.
+    pub(super) fn moment(&self, id: VolumeId, head: HeadSeen) -> Option<Epoch> {
+        self.points_at(head).find(|point| point.charged == Some(id)).map(|point| point.epoch)
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.

@@ -141,7 +141,7 @@ impl Group {
             let seen = HeadSeen::of(&state.meta, &state.head);
             drop(state);
             let last = volumes.last_mut().expect("one was added");
-            (last.point, last.moment) = (catalog.identity(seen), catalog.moment(seen));
+            (last.point, last.moment) = (catalog.identity(seen), catalog.moment(last.id, seen));
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
         for volume in &mut volumes {
@@ -237,7 +237,7 @@ impl Holdings<'_> {
         drop(state);
         VolumeInfo {
             point: self.0.identity(seen),
-            moment: self.0.moment(seen),
+            moment: self.0.moment(info.id, seen),
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info
