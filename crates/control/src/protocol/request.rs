@@ -247,7 +247,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     pub kind: Kind,
-    /// It looks for a moment only: where no answer came it may be made again.
+    /// It looks for a moment only, or changes nothing when it is made again: where no answer came that is done.
     pub is_look: bool,
     /// It may change what is kept in the archive of metadata.
     pub is_archived: bool,
@@ -312,7 +312,8 @@ impl Request {
             | Receives => Traits::LOOK,
             // Nobody can see what they change, and to do the same again changes nothing.
             ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::LOOK },
-            Receive(_) => Traits { takes_space: true, ..Traits::DEVICES },
+            // The same stream again goes on.
+            Receive(_) => Traits { is_look: true, takes_space: true, ..Traits::DEVICES },
             AbortReceive { .. } => Traits::DEVICES,
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
