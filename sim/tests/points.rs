@@ -223,7 +223,7 @@ fn cuts() {
     let mut seen = [0; 2];
     for seed in 1..=6 {
         let one = received(seed);
-        one.world.run(one.group.publish(&[one.publish.clone()])).unwrap();
+        one.world.run(one.group.publish(std::slice::from_ref(&one.publish))).unwrap();
         let mut rng = Rng::new(seed);
         for moment in one.disks.take_moments() {
             for policy in POLICIES {
@@ -258,7 +258,7 @@ fn a_target_that_changed_is_refused() {
                 _ => group.volume(target).unwrap().discard(0, BLOCK_SIZE).await.unwrap(),
             }
             let before = contents(group, target).await;
-            let refused = group.publish(&[one.publish.clone()]).await;
+            let refused = group.publish(std::slice::from_ref(&one.publish)).await;
             assert!(matches!(refused, Err(Error::Moved)), "{what}: {refused:?}");
             assert_eq!(contents(group, target).await, before);
             assert_eq!(contents(group, one.hidden).await, one.after, "what was received is still there");
@@ -279,7 +279,7 @@ fn a_target_whose_base_goes_is_where_it_was() {
     one.world.run(async {
         one.group.remove(&[one.group.find("base").unwrap()]).await.unwrap();
         one.group.reclaim_idle().await.unwrap();
-        one.group.publish(&[one.publish.clone()]).await.unwrap();
+        one.group.publish(std::slice::from_ref(&one.publish)).await.unwrap();
         assert_eq!(contents(&one.group, one.target).await, one.after);
         assert_eq!(one.group.point_of(one.target).unwrap(), Some(one.point));
     });
@@ -341,7 +341,7 @@ fn a_new_volume_comes_with_its_snapshot() {
         assert!(matches!(group.publish(&[taken]).await, Err(Error::Exists(_))));
         let twice = Publish { snapshot: "w".into(), ..one.publish.clone() };
         assert!(matches!(group.publish(&[twice]).await, Err(Error::Exists(_))));
-        group.publish(&[one.publish.clone()]).await.unwrap();
+        group.publish(std::slice::from_ref(&one.publish)).await.unwrap();
         let new = group.find("w").unwrap();
         assert_eq!((new, group.find("receiving:v")), (one.hidden, None));
         assert_eq!(group.volume_info(group.find("tue").unwrap()).unwrap().origin, Some(new));
@@ -358,7 +358,7 @@ fn a_size_without_room() {
     one.world.run(async {
         let free = group.info().free_blocks;
         group.resize(one.hidden, BLOCKS + free + 100).await.unwrap();
-        let refused = group.publish(&[one.publish.clone()]).await;
+        let refused = group.publish(std::slice::from_ref(&one.publish)).await;
         assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
         assert_eq!(contents(group, target).await, one.before);
         assert!(group.find("tue").is_none());

@@ -165,8 +165,8 @@ fn parts_of(placement: &Placement, start: u64, len: u64) -> SmallVec<[(u64, Segm
 
 /// The blocks of a physical volume that a range of its bytes touches, counted from the first of its extents.
 fn blocks_of(offset: u64, bytes: u64) -> (u64, u64) {
-    let from = offset.saturating_sub(DATA_OFFSET);
-    (from / BLOCK_SIZE, (from + bytes).div_ceil(BLOCK_SIZE))
+    let in_extents = |byte: u64| byte.saturating_sub(DATA_OFFSET);
+    (in_extents(offset) / BLOCK_SIZE, in_extents(offset + bytes).div_ceil(BLOCK_SIZE))
 }
 
 /// The runs that a place touches, with their bytes on its physical volume.

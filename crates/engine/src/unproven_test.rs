@@ -50,6 +50,16 @@ fn half_a_block_that_is_written_counts_as_the_block() {
 }
 
 #[test]
+fn what_lies_before_the_extents_is_no_block() {
+    let unproven = with(&[run(0, 2)]);
+    let superblock = Segment { pv: PvIndex(0), offset: 4096, at: 0, len: 4096 };
+    let superblock = Segments::from_slice(&[superblock]);
+    assert!(unproven.first_of(&superblock).is_none());
+    unproven.forget(&superblock);
+    assert_eq!(unproven.list(), [run(0, 2)]);
+}
+
+#[test]
 fn a_run_on_two_physical_volumes_cannot_be_compared() {
     let unproven = with(&[run(62, 4)]);
     assert_eq!(

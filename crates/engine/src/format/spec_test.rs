@@ -358,7 +358,10 @@ fn a_stream_has_the_length_that_the_page_gives_and_comes_back() {
     let stream = sample_stream();
     let bytes = stream.encode();
     let group = 64 + 3 + 2 * 8 + 2 * 3;
-    assert_eq!(bytes.len(), 192 + group + 2 * 8 + 16 + (128 + 2 * 16) + (104 + 6 + 3 + 3) + 144 + 16 + 2 * 8 + 2 * 24 + 32);
+    assert_eq!(
+        bytes.len(),
+        192 + group + 2 * 8 + 16 + (128 + 2 * 16) + (104 + 6 + 3 + 3) + 144 + 16 + 2 * 8 + 2 * 24 + 32
+    );
     let back = stream::Stream::decode(&bytes).unwrap();
     assert_eq!(format!("{back:?}"), format!("{stream:?}"));
     for cut in 0..bytes.len() {

@@ -32,6 +32,7 @@ use crate::space::Space;
 use crate::space::metadata::MetaSpace;
 use crate::space::pvs::Pvs;
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, Seq, TreeId, Uuid, VgBlock};
+use crate::unproven::Unproven;
 use crate::volume::Volume;
 use crate::volume::state::State;
 use parking_lot::{Mutex, RwLock};
@@ -168,17 +169,9 @@ impl Group {
         if !meta.load_bitmap(&stream.bitmap) {
             return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
         }
-        let known = stream.unproven.iter().filter(|run| meta.block_at(VgBlock(run.start)).is_none());
-        known.for_each(|run| disks.unproven.add(&placement, *run));
-        for (_, record, _) in applied.iter().filter(|(_, _, counts)| *counts) {
-            let Record::Write { extents, .. } = record else { continue };
-            let written = extents.iter().map(|extent| (extent.vg_block.0, u64::from(extent.len)));
-            written.for_each(|(start, len)| disks.unproven.forget_blocks(&placement, start, len));
-        }
-        unproven
-            .into_iter()
-            .filter(|_| !planted::is("unproven_forgotten"))
-            .for_each(|run| disks.unproven.add(&placement, run));
+        know_unproven(&disks.unproven, &placement, &stream, root.extent_blocks, &applied);
+        let newly = unproven.into_iter().filter(|_| !planted::is("unproven_forgotten"));
+        newly.for_each(|run| disks.unproven.add(&placement, run));
         let replay = Replay {
             journal_id: root.journal_id,
             frames: journal.frames,
@@ -331,6 +324,28 @@ fn has_possible_counters(tree: &TreeMeta) -> bool {
 }
 
 /// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
+/// What the checkpoint says of unproven blocks (MB7), without those that hold something else by now: metadata, or the data of a
+/// record that counts.
+fn know_unproven(
+    unproven: &Unproven,
+    placement: &Placement,
+    stream: &Stream,
+    extent_blocks: u64,
+    applied: &[(Seq, Record, bool)],
+) {
+    stream.unproven.iter().for_each(|run| unproven.add(placement, *run));
+    for (n, pair) in stream.pairs.iter().enumerate() {
+        let blocks = stream.pair_lengths.get(n).copied().unwrap_or(extent_blocks);
+        pair.iter().for_each(|start| unproven.forget_range(&(*start..start + blocks)));
+    }
+    for (_, record, _) in applied.iter().filter(|(_, _, counts)| *counts) {
+        let Record::Write { extents, .. } = record else { continue };
+        let written = extents.iter().map(|extent| (extent.vg_block.0, u64::from(extent.len)));
+        let inside = written.filter(|(start, len)| placement.holds(*start, *len));
+        inside.for_each(|(start, len)| unproven.forget_blocks(placement, start, len));
+    }
+}
+
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
     let blocks = placement.count();
     let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
