@@ -545,6 +545,8 @@ fn what_never_got_there_stays_an_error() {
         opened.world.run(client.flush(vol)).unwrap();
     }
     assert!(errors > 0, "every block could be read");
+    opened.world.run(client.checkpoint()).unwrap();
+    assert_eq!(client.group.unproven_blocks(), 0, "all of them were written again");
     let opened = open(opened.end(), false);
     let client = opened.client(&oracle);
     for vol in PLAIN {

@@ -116,6 +116,20 @@ impl Unproven {
         }
     }
 
+    /// A checkpoint frees these runs of VG blocks, which do not overlap: nobody has them any more.
+    pub fn forget_freed(&self, freed: &[(u64, u64)]) {
+        if self.blocks() == 0 {
+            return;
+        }
+        let mut freed = freed.to_vec();
+        freed.sort_unstable();
+        for run in self.list() {
+            let first = freed.partition_point(|(start, len)| start + len <= run.start);
+            let touching = freed[first..].iter().take_while(|(start, _)| *start < run.start + run.len);
+            touching.for_each(|(start, len)| self.forget_range(&(*start..start + len)));
+        }
+    }
+
     /// The runs on a physical volume that can be compared.
     pub fn to_compare(&self, pv: PvIndex) -> Vec<UnprovenRun> {
         let runs = self.runs.read();

@@ -50,6 +50,15 @@ fn half_a_block_that_is_written_counts_as_the_block() {
 }
 
 #[test]
+fn what_is_freed_is_unproven_no_more() {
+    let unproven = with(&[run(10, 4), run(20, 2), run(70, 2)]);
+    unproven.forget_freed(&[(71, 9), (0, 5), (12, 1), (13, 8)]);
+    let left: Vec<(u64, u64)> = unproven.list().iter().map(|run| (run.start, run.len)).collect();
+    assert_eq!(left, [(10, 2), (21, 1), (70, 1)]);
+    assert_eq!(unproven.blocks(), 4);
+}
+
+#[test]
 fn what_lies_before_the_extents_is_no_block() {
     let unproven = with(&[run(0, 2)]);
     let superblock = Segment { pv: PvIndex(0), offset: 4096, at: 0, len: 4096 };

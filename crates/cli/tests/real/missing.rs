@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 const MIBS: u64 = 200;
 
@@ -81,6 +82,49 @@ fn works_without(world: &World) {
     assert!(told.contains("goes on without physical volume"), "{told}");
     let check = world.ok("check VG");
     assert!(!check.contains("bad"), "{check}");
+}
+
+/// What was being written when a disk was lost, and is not on it when it comes back, is an error until it is written again.
+#[test]
+fn what_never_got_to_a_pulled_disk_is_an_error() {
+    let (world, disks) = made("behind");
+    world.ok("vgchange -ay VG");
+    // The first writes after a snapshot go to the third disk.
+    world.ok("pvchange -x n a b");
+    world.ok("lvcreate -y -s -n point VG/vc");
+    let before = disks[2].with_extension("before");
+    fs::copy(&disks[2], &before).unwrap();
+    let file = File::options().write(true).open(world.node("vc")).unwrap();
+    file.write_all_at(&[b'z'; 40 * 4096], 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    crate::status::kill_both(&world);
+    pull(&disks[2]);
+    // The kernel takes a moment to end what was killed.
+    let until = Instant::now() + Duration::from_secs(60);
+    while !world.run("vgchange -ay -P VG").status.success() {
+        assert!(Instant::now() < until, "it does not open");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    is_lost(&world, "vc");
+    world.ok("vgchange -an VG");
+    fs::rename(&before, &disks[2]).unwrap();
+    world.ok("vgextend --restoremissing VG c");
+    let told = || String::from_utf8_lossy(&world.run("vgs VG").stderr).into_owned();
+    assert!(told().contains("40 block(s) of volume group"), "{}", told());
+    world.ok("vgchange -ay VG");
+    is_lost(&world, "vc");
+    let mut rest = [0; 4096];
+    File::open(world.node("vc")).unwrap().read_exact_at(&mut rest, 40 * 4096).unwrap();
+    assert_eq!(rest, [b'c'; 4096]);
+    holds(&world, "point", 0, b'c');
+    write(&world, "vc", 0, b'y');
+    holds(&world, "vc", 0, b'y');
+    // The next checkpoint frees what was there.
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    assert_eq!(told(), "");
+    world.ok("check VG");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn kill(signal: &str, pid: impl ToString) {
 }
 
 /// A server that finds its keeper gone starts another, and a keeper another server: one that is stopped starts none.
-fn kill_both(world: &World) {
+pub fn kill_both(world: &World) {
     let (keeper, server) = (keeper(world), world.server().unwrap());
     kill("-STOP", &keeper);
     kill("-KILL", server);

@@ -329,7 +329,6 @@ impl Group {
             next_volume: catalog.next_volume,
             next_tree: catalog.next_tree,
             open_records: journal.open.clone(),
-            unproven: core.members.unproven.list(),
             pv_free: Vec::new(),
             trees: catalog.trees.values().map(kept_tree).collect(),
             attributes: catalog.attributes.clone(),
@@ -356,6 +355,8 @@ impl Group {
             loose.clear();
         }
         stream.to_free.append(&mut loose);
+        core.members.unproven.forget_freed(&stream.to_free);
+        stream.unproven = core.members.unproven.list();
         stream.to_free.extend(core.growing());
         drop(space);
         let mut meta = core.meta.lock();
