@@ -417,10 +417,8 @@ pub async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, Stri
     Ok(all)
 }
 
-pub(crate) fn survivors(
-    infos: &[VolumeInfo],
-    mut found: BTreeMap<Vol, Vec<Found>>,
-) -> BTreeMap<Vol, (String, Vec<Found>)> {
+/// What was found of each volume, with the volume's name.
+pub(crate) fn survivors<T>(infos: &[VolumeInfo], mut found: BTreeMap<Vol, Vec<T>>) -> BTreeMap<Vol, (String, Vec<T>)> {
     let named = infos.iter().filter_map(|info| {
         let vol = number(info.uuid);
         found.remove(&vol).map(|sectors| (vol, (info.name.clone(), sectors)))

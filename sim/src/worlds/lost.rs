@@ -5,7 +5,7 @@ use super::clients::Age;
 use super::plan::{Act, Item, What, act};
 use super::{History, Power, all, members};
 use crate::client::{BLOCK, Client, number};
-use crate::crash::judge_group;
+use crate::crash::{judge_group, survivors};
 use crate::disk::{Image, POLICIES, Policy, SimDisks};
 use crate::exec::World;
 use crate::oracle::{Since, Vol};
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use crate::stamp::Found;
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Group, VolumeInfo, VolumeState};
+use rowen_engine::group::{Group, VolumeState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -135,7 +135,9 @@ impl History {
         };
         self.say(|| format!("it ends: {since:?} {policy:?}"));
         // Nobody has looked since the last end, maybe.
-        self.since = if self.since == Since::PowerLoss { Since::PowerLoss } else { since };
+        if self.since != Since::PowerLoss {
+            self.since = since;
+        }
         image
     }
 
@@ -175,7 +177,7 @@ impl History {
         }
         let invalid = infos.iter().filter(|info| info.state == VolumeState::Invalid);
         let invalid = invalid.map(|info| (number(info.uuid), info.name.clone())).collect();
-        oracle.restart_without(named(&infos, found), &invalid, since);
+        oracle.restart_without(survivors(&infos, found), &invalid, since);
         self.since = Since::Death;
         // There is less room than there was: snapshots may have to give way.
         oracle.may_drop = true;
@@ -389,12 +391,4 @@ fn parts(sectors: &[Option<Found>]) -> Vec<(u64, Vec<Found>)> {
         goes_on = found.is_some();
     }
     parts
-}
-
-fn named(infos: &[VolumeInfo], mut found: Partly) -> BTreeMap<Vol, (String, Vec<Option<Found>>)> {
-    let named = infos.iter().filter_map(|info| {
-        let vol = number(info.uuid);
-        found.remove(&vol).map(|sectors| (vol, (info.name.clone(), sectors)))
-    });
-    named.collect()
 }

@@ -327,7 +327,8 @@ pub(super) async fn prove(
     Ok((proven, unproven))
 }
 
-fn is_any_lost(disks: &dyn Disks, placement: &Placement, start: u64, len: u64) -> bool {
+/// Whether any of these blocks lies on a physical volume that is missing.
+pub(super) fn is_any_lost(disks: &dyn Disks, placement: &Placement, start: u64, len: u64) -> bool {
     let (mut at, end) = (start, start + len);
     while at < end {
         let (pv, pv_end) = placement.pv_of(VgBlock(at));

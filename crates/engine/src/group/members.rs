@@ -3,6 +3,7 @@
 
 use super::Group;
 use super::age::may_return;
+use super::evidence::is_any_lost;
 use super::label::{read_superblocks, write_superblock, write_superblock_in};
 use super::read::read_at;
 use crate::core::Core;
@@ -68,13 +69,8 @@ impl Group {
                 .await?;
             let placement = core.placement();
             for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
-                let (mut at, end) = (extent.value, extent.value + u64::from(extent.len));
-                while at < end {
-                    let (pv, pv_end) = placement.pv_of(VgBlock(at));
-                    if core.disks.is_missing(pv) {
-                        return Ok(true);
-                    }
-                    at = pv_end;
+                if is_any_lost(&*core.disks, &placement, extent.value, u64::from(extent.len)) {
+                    return Ok(true);
                 }
             }
             match step.next {

@@ -323,7 +323,6 @@ fn has_possible_counters(tree: &TreeMeta) -> bool {
     tree.written <= tree.mapped && counters.iter().all(|counter| *counter < 1 << 48)
 }
 
-/// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
 /// What the checkpoint says of unproven blocks (MB7), without those that hold something else by now: metadata, or the data of a
 /// record that counts.
 fn know_unproven(
@@ -346,6 +345,7 @@ fn know_unproven(
     }
 }
 
+/// What a stream from a damaged or hostile disk must satisfy before anything relies on it.
 fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Result<()> {
     let blocks = placement.count();
     let inside = |start: u64, len: u64| len > 0 && placement.holds(start, len);
