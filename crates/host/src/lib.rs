@@ -23,3 +23,4 @@ pub mod server;
 pub mod settings;
 mod sockets;
 pub mod survey;
+mod units;

@@ -1,21 +1,39 @@
 //! What a service tells the service manager, over the socket that it was given (sd_notify(3)).
 
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::linux::net::SocketAddrExt;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
+use std::ffi::OsString;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
+use std::os::unix::net::UnixDatagram;
 
 /// Where the service manager listens. A server that a command starts must not have it: it is the command's service's.
 pub const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Tells it, if there is one. Nobody waits for it.
 pub fn tell(state: &str) -> io::Result<()> {
-    match std::env::var_os(SOCKET).filter(|socket| !socket.is_empty()) {
-        Some(socket) => send(&socket, state),
+    match socket() {
+        Some(socket) => send(&socket, state, &[]),
         None => Ok(()),
     }
+}
+
+/// Whether there is one.
+pub fn is_there() -> bool {
+    socket().is_some()
+}
+
+/// The same with a descriptor, of which it gets a copy.
+pub fn tell_with(state: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
+    match socket() {
+        Some(socket) => send(&socket, state, &[fd]),
+        None => Ok(()),
+    }
+}
+
+fn socket() -> Option<OsString> {
+    std::env::var_os(SOCKET).filter(|socket| !socket.is_empty())
 }
 
 /// All is as it should be. Not to be heard at once costs nothing.
@@ -28,19 +46,27 @@ pub fn unwatched() {
     let _again_soon = tell("WATCHDOG_USEC=0\n");
 }
 
-fn send(socket: &OsString, state: &str) -> io::Result<()> {
+fn send(socket: &OsString, state: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let address = match socket.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        path => SocketAddr::from_pathname(Path::new(OsStr::from_bytes(path)))?,
+        [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        path => SocketAddrUnix::new(path)?,
     };
     let sender = UnixDatagram::unbound()?;
-    sender.set_nonblocking(true)?;
-    sender.send_to_addr(state.as_bytes(), &address).map(drop)
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg_addr(&sender, &address, &[IoSlice::new(state.as_bytes())], &mut control, flags)?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
 
     #[test]
     fn words_arrive_at_a_path_and_at_an_abstract_name() {
@@ -48,8 +74,8 @@ mod tests {
         let at_path = UnixDatagram::bind(&path).unwrap();
         let name = format!("rowen-notify-{}", std::process::id());
         let abstractly = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        send(&path.clone().into_os_string(), "READY=1\n").unwrap();
-        send(&format!("@{name}").into(), "STOPPING=1\n").unwrap();
+        send(&path.clone().into_os_string(), "READY=1\n", &[]).unwrap();
+        send(&format!("@{name}").into(), "STOPPING=1\n", &[]).unwrap();
         let mut buffer = [0; 64];
         for (socket, expected) in [(&at_path, "READY=1\n"), (&abstractly, "STOPPING=1\n")] {
             socket.set_nonblocking(true).unwrap();
@@ -57,6 +83,6 @@ mod tests {
             assert_eq!(&buffer[..length], expected.as_bytes());
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(send(&path.into_os_string(), "READY=1\n").is_err(), "nobody listens");
+        assert!(send(&path.into_os_string(), "READY=1\n", &[]).is_err(), "nobody listens");
     }
 }

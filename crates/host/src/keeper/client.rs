@@ -302,6 +302,14 @@ fn logged(group: &str) -> Option<u32> {
     log.lines().rev().find_map(|line| line.split_once(" started, process ")?.1.parse().ok())
 }
 
+/// Has the group's keeper give all to the service manager again (K6). One that is not there has nothing, and one of an earlier version
+/// knows no store.
+pub(crate) fn store_again(group: &str) {
+    if let Ok(socket) = connect(group) {
+        let _knows = converse(&socket, &Message::Store, None);
+    }
+}
+
 /// Tells the keeper that is in the directory of `group` that this is the group's name. A keeper that is not there need not
 /// know.
 pub(crate) fn tell_name(group: &str) -> io::Result<()> {

@@ -4,6 +4,7 @@ use super::child::Child;
 use super::handing;
 use super::log::Log;
 use super::state::{Keeper, Peer};
+use super::store;
 use super::wire::{self, Message, Versions};
 use crate::programs::{self, Program};
 use crate::sockets::Reach;
@@ -157,6 +158,7 @@ impl Keeper {
                 break;
             }
         }
+        self.store.empty(&self.group);
         self.log.say("nothing is kept and no server is here: ended");
         // Removed before the lock goes, so that it cannot be a successor's.
         let _ = std::fs::remove_file(super::socket_path(&self.group));
@@ -176,6 +178,7 @@ impl Keeper {
         for at in (0..ready.len() - 1).rev().filter(|at| ready[at + 1]) {
             self.hear(at);
         }
+        self.store.follow(&self.group, &self.held);
         self.look_after_child();
         self.look_after_upgrade();
         self.become_next();
@@ -192,9 +195,9 @@ impl Keeper {
         let child_end = self.child.as_ref().and_then(|child| child.end.as_ref());
         let watched = sockets.chain(child_end).chain(self.successor_end());
         let mut polled: Vec<_> = watched.map(|one| PollFd::new(one, PollFlags::IN)).collect();
-        let mut pause = Duration::from_secs(10);
+        let mut pause = if self.store.is_behind() { store::AGAIN } else { Duration::from_secs(10) };
         if self.child.as_ref().is_some_and(|child| child.end.is_none()) {
-            pause = if self.is_served() { Duration::from_secs(1) } else { LOOK_AFTER };
+            pause = pause.min(if self.is_served() { Duration::from_secs(1) } else { LOOK_AFTER });
         }
         for at in [self.start_at, self.upgrade_due()].into_iter().flatten() {
             pause = pause.min(at.saturating_duration_since(Instant::now()));
@@ -242,6 +245,7 @@ impl Keeper {
     }
 
     fn obey(&mut self, at: usize, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
+        self.store.heard(&message);
         let reply = match (message, fd) {
             (Message::Serve { took_over }, _) => {
                 self.serves(at, took_over);
@@ -261,6 +265,7 @@ impl Keeper {
                 self.held.retain(|(held, _)| held.file != file);
                 Message::Done
             }
+            (Message::Store, _) => Message::Done,
             (Message::List, _) => {
                 for (entry, fd) in &self.held {
                     answer(&self.peers[at].socket, &Message::Held(entry.clone()), Some(fd.as_fd()))?;

@@ -13,6 +13,7 @@
 //! * K5 After a server that took over, the next one starts at once, or within 0.2 s if it served for less than 0.2 s: its
 //!   applications wait. After servers in a row that never took over the pause doubles, up to 5 s. So servers that crash
 //!   for ever do not keep the machine busy.
+//! * K6 in `store.rs`: what a service manager has of it.
 //!
 //! A server that finds its keeper gone starts another and has it keep everything again.
 
@@ -23,12 +24,14 @@ mod handing;
 mod log;
 mod restart;
 mod state;
+mod store;
 mod upgrade;
 pub(crate) mod wire;
 
 pub use client::{Client, Upgrader, look};
-pub(crate) use client::{is_absent, is_there, tell_name};
+pub(crate) use client::{is_absent, is_there, store_again, tell_name};
 pub use daemon::main;
+pub(crate) use store::take_back;
 pub use wire::{Entry, Progress, Stage, Versions};
 
 /// Set in the environment of a server that is started beside one that serves, to take its place in an upgrade.

@@ -5,6 +5,7 @@ use super::child::Child;
 use super::handing::Handed;
 use super::log::Log;
 use super::restart::Restarts;
+use super::store::Store;
 use super::wire::{Entry, Progress};
 use crate::programs::Program;
 use crate::{harden, journal};
@@ -25,6 +26,8 @@ pub(super) struct Keeper {
     pub(super) program: Program,
     pub(super) listener: OwnedFd,
     pub(super) held: Vec<(Entry, OwnedFd)>,
+    /// What the service manager has of it (K6).
+    pub(super) store: Store,
     pub(super) peers: Vec<Peer>,
     pub(super) restarts: Restarts,
     /// Servers that this process has started.
@@ -82,6 +85,7 @@ impl Keeper {
             program,
             listener,
             held: Vec::new(),
+            store: Store::default(),
             peers: Vec::new(),
             restarts: Restarts::default(),
             started: 0,

@@ -131,6 +131,8 @@ impl Keeper {
         };
         let Given { before, back, .. } = given;
         let mut keeper = Keeper::adopt(state, own, log).map_err(|_| 1)?;
+        // The program before may have known no store.
+        keeper.store.forget();
         match back {
             // The program before is of no use any more.
             Some(why) => {

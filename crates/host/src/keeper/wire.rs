@@ -165,6 +165,8 @@ pub enum Message {
     List,
     /// Tell how you are. Anybody may ask.
     Tell,
+    /// The service manager's store may be empty: it is to be given everything again (K6).
+    Store,
     /// The group has this name from now on, and its directory has moved.
     Rename(String),
     /// The server ends on purpose, and its successor goes on with what is kept: no death is counted. It has read no requests
@@ -216,6 +218,7 @@ impl Message {
             Message::Release(file) => ('R', file.clone()),
             Message::List => ('L', String::new()),
             Message::Tell => ('T', String::new()),
+            Message::Store => ('F', String::new()),
             Message::Rename(group) => ('N', group.clone()),
             Message::HandOver { paused } => ('O', paused.map_or(String::new(), |paused| format!("paused={paused}"))),
             Message::Versions => ('V', String::new()),
@@ -246,6 +249,7 @@ impl Message {
             'R' => Message::Release(rest.into()),
             'L' => Message::List,
             'T' => Message::Tell,
+            'F' => Message::Store,
             'N' => Message::Rename(rest.into()),
             'O' => Message::HandOver { paused: number(rest, "paused") },
             'V' => Message::Versions,
@@ -317,6 +321,7 @@ mod tests {
             Message::List,
             Message::Tell,
             Message::Told(KeeperTold { started: 3, deaths: 1, failures: 2, held: 1 }),
+            Message::Store,
             Message::Rename("other".into()),
             Message::HandOver { paused: None },
             Message::HandOver { paused: Some(12) },

@@ -108,7 +108,11 @@ pub fn main(options: &Options) -> u8 {
     for refusal in harden::harden() {
         log::warning(refusal);
     }
-    match start(options) {
+    let kept = keeper::take_back(&options.group).unwrap_or_else(|e| {
+        log::warning(format_args!("what systemd kept of volume group {} is lost: {e}", options.group));
+        None
+    });
+    match start(options, kept) {
         Ok((server, presence, listener)) => {
             announce(options, &Outcome::Ok);
             systemd::ready(&server.service.name);
@@ -194,7 +198,8 @@ fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure 
     Failure::new(ErrorKind::Internal, format!("Cannot {doing} of volume group \"{group}\": {error}."))
 }
 
-fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
+/// `kept`: the keeper, if this server goes on after one that died together with its keeper.
+fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>, Presence, Listener)> {
     let name = &options.group;
     let mut steps = Steps::begin();
     renaming::settle(name)?;
@@ -211,7 +216,7 @@ fn start(options: &Options) -> Result<(Arc<Server>, Presence, Listener)> {
     } else {
         let presence = become_the_server(name)?;
         let pool = Pool::start_alert(options.workers, latency).map_err(|e| internal("start the workers", name, e))?;
-        (presence, Arc::new(pool), None)
+        (presence, Arc::new(pool), kept)
     };
     Recorder::start(name, members.uuid);
     let same_boot = served_since_boot(name);
@@ -535,6 +540,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             leave(&server);
             remove_traces(&service.name);
             log::event(What::Ended, format_args!("volume group \"{}\" was removed", service.name));
+            systemd::ended();
             return 0;
         }
         Ending::Signalled => {
@@ -569,6 +575,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         Ending::Leaves(pv) => service.close_without(pv),
         _ => service.close(),
     };
+    systemd::ended();
     match closed {
         Ok(()) => {
             log::event(What::Ended, format_args!("volume group \"{}\" is closed", service.name));
@@ -602,7 +609,7 @@ fn end_at_once(server: &Server, stuck: &[String]) -> ! {
         ),
     );
     recorder::flush();
-    std::process::exit(FAILED.into());
+    std::process::exit(watchdog::WEDGED);
 }
 
 /// Volumes are in use: what is under way is answered, everything acknowledged is made durable by the server's last act, and a

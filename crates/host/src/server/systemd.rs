@@ -3,7 +3,7 @@
 //! end with it, at shutdown before the filesystems on its volumes are unmounted.
 
 use super::log;
-use crate::{notify, paths};
+use crate::{keeper, notify, paths, units};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -31,20 +31,13 @@ fn is_being_stopped() -> bool {
     if is_first || !is_service {
         return false;
     }
-    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(unit) = unit_of(&cgroups) else { return false };
+    let Some(unit) = units::of_this_process() else { return false };
     let shown = Command::new("systemctl")
-        .args(["--no-ask-password", "show", "--property=ActiveState", "--value", unit])
+        .args(["--no-ask-password", "show", "--property=ActiveState", "--value", &unit])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
     shown.is_ok_and(|shown| shown.stdout.trim_ascii() == b"deactivating")
-}
-
-/// The server's unit, by the control groups of a process. After a rename it is still called as the group was.
-fn unit_of(cgroups: &str) -> Option<&str> {
-    let names = cgroups.lines().flat_map(|line| line.rsplit('/'));
-    names.into_iter().find(|name| name.starts_with("rowen@") && name.ends_with(".service"))
 }
 
 /// This process was started as the service, and another serves the group already: a successor that went on with volumes
@@ -55,6 +48,7 @@ pub fn adopt(group: &str) -> bool {
     match (std::env::var_os(NOTIFY_SOCKET), other) {
         (Some(socket), Some(pid)) if !socket.is_empty() => {
             tell(&format!("READY=1\nMAINPID={pid}\nSTATUS=Serving volume group {group}\n"));
+            keeper::store_again(group);
             true
         }
         _ => false,
@@ -69,6 +63,22 @@ pub fn state(state: &str) {
 /// The server is ending.
 pub fn stopping() {
     tell("STOPPING=1\n");
+}
+
+/// The server has ended, and nothing of it is left: the service is to be stopped, too. Else systemd would start it again, as it does
+/// where server and keeper have died together.
+pub fn ended() {
+    let is_service = std::env::var_os(NOTIFY_SOCKET).is_some_and(|socket| !socket.is_empty());
+    let Some(unit) = units::of_this_process().filter(|_| is_service) else { return };
+    let stopped = Command::new("systemctl")
+        .args(["--quiet", "--no-ask-password", "--no-block", "stop", &unit])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if !stopped.as_ref().is_ok_and(std::process::ExitStatus::success) {
+        log::warning(format_args!("{unit} cannot be stopped: systemd may start it again"));
+    }
 }
 
 fn tell(state: &str) {
@@ -96,7 +106,7 @@ pub fn is_instance(group: &str) -> bool {
 /// learns why it does not serve.
 pub fn start(group: &str) -> bool {
     let started = Command::new("systemctl")
-        .args(["--quiet", "--no-ask-password", "start", &format!("rowen@{group}.service")])
+        .args(["--quiet", "--no-ask-password", "start", &units::of_group(group)])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -107,14 +117,6 @@ pub fn start(group: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_control_group_names_the_unit() {
-        assert_eq!(unit_of("0::/system.slice/system-rowen.slice/rowen@vg-0.service\n"), Some("rowen@vg-0.service"));
-        let old = "2:cpu:/\n1:name=systemd:/system.slice/rowen@a.service\n0::/\n";
-        assert_eq!(unit_of(old), Some("rowen@a.service"));
-        assert_eq!(unit_of("0::/user.slice/session-1.scope\n"), None);
-    }
 
     #[test]
     fn names_that_units_cannot_have_are_known() {

@@ -28,8 +28,8 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 const LOOKS: u32 = 10;
 /// How long a wedged worker may take to tell where it is.
 const TELLING: Duration = Duration::from_secs(5);
-/// The exit code of a server that its watchdog ended.
-const WEDGED: i32 = 6;
+/// The exit code of a server that ends as if it were killed: systemd's unit takes it for that.
+pub const WEDGED: i32 = 6;
 
 fn limit() -> Option<Duration> {
     let seconds = std::env::var("ROWEN_WATCHDOG_SECONDS").ok().and_then(|text| text.parse().ok());

@@ -45,6 +45,7 @@ pub const TESTS: &[Test] = &[
     ("life::of_two_keepers_one_stays", of_two_keepers_one_stays),
     ("life::a_worker_that_is_wedged_is_replaced", a_worker_that_is_wedged_is_replaced),
     ("life::the_service_manager_is_told_that_workers_work", the_service_manager_is_told_that_workers_work),
+    ("life::what_the_service_manager_has_outlives_both", what_the_service_manager_has_outlives_both),
     ("life::a_command_that_hangs_keeps_no_server_from_ending", a_command_that_hangs_keeps_no_server_from_ending),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
@@ -493,6 +494,90 @@ fn the_service_manager_is_told_that_workers_work() {
     writer.join().unwrap().unwrap();
     wait_for("a successor", || server::connect(&vg.name).is_ok_and(|client| client.is_some()));
     assert!(is_alive());
+}
+
+/// What a service manager was told: descriptors with their names, and names to remove.
+struct Manager {
+    socket: UnixDatagram,
+    path: std::path::PathBuf,
+    stored: Vec<(String, std::os::fd::OwnedFd)>,
+}
+
+impl Manager {
+    fn listen() -> Manager {
+        let path = dir().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Manager { socket, path, stored: Vec::new() }
+    }
+
+    fn hear(&mut self) {
+        use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+        let (mut said, mut space) = ([0; 4096], [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
+        loop {
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let parts = &mut [std::io::IoSliceMut::new(&mut said)];
+            let Ok(message) = recvmsg(&self.socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC) else { return };
+            let fd = control.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                _ => None,
+            });
+            let text = String::from_utf8_lossy(&said[..message.bytes]).into_owned();
+            let Some(name) = text.lines().find_map(|line| line.strip_prefix("FDNAME=")) else { continue };
+            match fd {
+                Some(fd) if text.starts_with("FDSTORE=1\nFDPOLL=0\n") => self.stored.push((name.to_owned(), fd)),
+                _ if text.starts_with("FDSTOREREMOVE=1\n") => self.stored.retain(|(stored, _)| stored != name),
+                _ => panic!("{text}"),
+            }
+        }
+    }
+
+    fn has(&mut self, count: usize) {
+        wait_for("descriptors", || {
+            self.hear();
+            self.stored.len() == count
+        });
+    }
+}
+
+/// K6: server and keeper die together, and the next server is given what the service manager has.
+fn what_the_service_manager_has_outlives_both() {
+    let vg = Vg::make(&[64 * MIB]);
+    let mut manager = Manager::listen();
+    let environment = [("NOTIFY_SOCKET", manager.path.to_str().unwrap())];
+    let mut first = serve_with(&vg, &environment);
+    let [node, brief] = ["lv", "brief"].map(|name| vg.create(name, VolumeKind::Thick, 16 * MIB, true));
+    manager.has(2);
+    vg.ask(Request::Remove { names: vec!["brief".into()] });
+    manager.has(1);
+    assert!(!brief.exists());
+    let device = File::options().read(true).write(true).open(node).unwrap();
+    device.write_all_at(&[7; 4096], 0).and_then(|()| device.sync_all()).unwrap();
+    crate::world::kill_both(&vg);
+    first.wait().unwrap();
+    let (name, fd) = &manager.stored[0];
+    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(fd);
+    let waiting = std::thread::spawn(move || device.write_all_at(&[8; 4096], 4096).and_then(|()| device.sync_all()));
+    let mut next = Command::new("bash")
+        .args(["-c", &format!("exec 3<&{number} {number}<&-; LISTEN_PID=$$ exec \"$0\" serve {}", vg.name)])
+        .arg(std::env::current_exe().unwrap())
+        .env("ROWEN_LAUNCHED_BY_COMMAND", "1")
+        .env("NOTIFY_SOCKET", &manager.path)
+        .envs([("LISTEN_FDS", "1"), ("LISTEN_FDNAMES", name)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(File::create(paths::server_log(&vg.name)).unwrap()))
+        .spawn()
+        .unwrap();
+    wait_for("the writer", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
+    assert!(vg.log().contains("taken over: lv"), "{}", vg.log());
+    manager.hear();
+    // The same once more; nothing stays in the end.
+    manager.stored.truncate(1);
+    vg.ask(Request::Stop);
+    next.wait().unwrap();
+    manager.has(0);
 }
 
 /// EN1

@@ -1,0 +1,138 @@
+//! What a keeper keeps is also with the service manager (FDSTORE in sd_notify(3)), so that it outlives the keeper.
+//!
+//! * K6 Where a service manager runs the group's server, it has a copy of each complete descriptor that the keeper has, and none that
+//!   the keeper has given up. The server that it starts after both have died gives them to another keeper before all else, and goes
+//!   on.
+
+use super::client::{self, Client};
+use super::wire::{Entry, Message};
+use crate::{handed_over, notify, planted, units};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How soon to try again where the service manager has no room for messages.
+pub(super) const AGAIN: Duration = Duration::from_millis(50);
+/// How long a keeper that ends tries to take everything back.
+const LAST_TRIES: Duration = Duration::from_secs(2);
+
+/// What the service manager was given: names by files.
+#[derive(Default)]
+pub(super) struct Store {
+    stored: BTreeMap<String, String>,
+    /// Something could not be told.
+    is_behind: bool,
+}
+
+impl Store {
+    /// Another store, which is empty, or may be.
+    pub fn forget(&mut self) {
+        self.stored.clear();
+        self.is_behind = true;
+    }
+
+    /// What is kept is not what it was after this message, or the store is not.
+    pub fn heard(&mut self, message: &Message) {
+        match message {
+            Message::Hold(_) | Message::Release(_) | Message::Rename(_) => self.is_behind = true,
+            Message::Store => self.forget(),
+            _ => {}
+        }
+    }
+
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Brings the store up to date, as far as the service manager listens.
+    pub fn follow(&mut self, group: &str, held: &[(Entry, OwnedFd)]) {
+        if !self.is_behind {
+            return;
+        }
+        let is_ours = units::of_this_process().is_none_or(|unit| unit == units::of_group(group));
+        let held: BTreeMap<&str, (String, BorrowedFd<'_>)> = match notify::is_there() && is_ours {
+            true => held.iter().filter_map(|(entry, fd)| Some((&*entry.file, (name(entry)?, fd.as_fd())))).collect(),
+            false => BTreeMap::new(),
+        };
+        self.is_behind = self.tell(&held).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
+    }
+
+    fn tell(&mut self, held: &BTreeMap<&str, (String, BorrowedFd<'_>)>) -> io::Result<()> {
+        let is_old = |(file, name): &(&String, &String)| held.get(file.as_str()).is_none_or(|(new, _)| new != *name);
+        let old: Vec<String> = self.stored.iter().filter(is_old).map(|(file, _)| file.clone()).collect();
+        for file in old {
+            if !planted::is("store_keeps") {
+                notify::tell(&format!("FDSTOREREMOVE=1\nFDNAME={}\n", self.stored[&file]))?;
+            }
+            self.stored.remove(&file);
+        }
+        for (file, (name, fd)) in held {
+            if !self.stored.contains_key(*file) {
+                // The manager would wake for each request if it polled a descriptor of FUSE.
+                notify::tell_with(&format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}\n"), *fd)?;
+                self.stored.insert((*file).to_owned(), name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The keeper ends: nothing is to stay, or a device would wait for a server that nobody starts.
+    pub fn empty(&mut self, group: &str) {
+        let begun = Instant::now();
+        self.is_behind = true;
+        loop {
+            self.follow(group, &[]);
+            if !self.is_behind || begun.elapsed() > LAST_TRIES {
+                return;
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+/// An entry as the name of a descriptor. None: it is not complete.
+fn name(entry: &Entry) -> Option<String> {
+    let name = format!("{} {} {}", entry.id, entry.loop_number?, entry.file);
+    // What systemd takes (sd_notify(3)).
+    let is_valid = name.len() < 255 && name.bytes().all(|byte| (b' '..127).contains(&byte) && byte != b':');
+    is_valid.then_some(name)
+}
+
+fn entry(name: &str) -> Option<Entry> {
+    let mut words = name.splitn(3, ' ');
+    let (id, number, file) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?);
+    // The successor finds the volume by its number.
+    Some(Entry { file: file.to_owned(), id, name: format!("volume {id}"), loop_number: Some(number) })
+}
+
+/// What the service manager kept of a server and a keeper that died together is with a keeper again. The connection of the server
+/// that this process is to become; none: there is nothing, or a keeper has it.
+pub(crate) fn take_back(group: &str) -> io::Result<Option<Client>> {
+    let kept = handed_over::descriptors().into_iter().filter_map(|(name, fd)| Some((entry(&name)?, fd)));
+    let kept: Vec<(Entry, OwnedFd)> = kept.collect();
+    if kept.is_empty() || client::is_there(group)? {
+        return Ok(None);
+    }
+    let client = Client::connect_or_start(group)?;
+    kept.iter().try_for_each(|(entry, fd)| client.hold(entry, fd.as_fd()))?;
+    Ok(Some(client))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_known_by_its_name() {
+        let of = |file: &str, loop_number| Entry { file: file.into(), id: 7, name: "volume 7".into(), loop_number };
+        let whole = of("a b@1", Some(3));
+        assert_eq!(entry(&name(&whole).unwrap()), Some(whole));
+        assert_eq!(name(&of("a@1", None)), None, "it is not complete");
+        assert_eq!(name(&of("a:1", Some(3))), None);
+        assert_eq!(name(&of(&"a".repeat(250), Some(3))), None);
+        for wrong in ["", "7", "7 3", "x 3 a", "7 x a", "stored"] {
+            assert_eq!(entry(wrong), None, "{wrong}");
+        }
+    }
+}
