@@ -1,5 +1,6 @@
 //! Text that becomes markup.
 
+use crate::planted;
 use std::fmt::{self, Display, Write};
 
 /// A page in the making. Markup is only what stands in the program's own sources (WB2): the compiler sees to it.
@@ -35,6 +36,7 @@ impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
             match c {
+                c if planted::is("text_is_markup") => self.0.push(c),
                 '&' => self.0.push_str("&amp;"),
                 '<' => self.0.push_str("&lt;"),
                 '>' => self.0.push_str("&gt;"),

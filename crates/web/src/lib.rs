@@ -15,6 +15,7 @@ mod group;
 mod html;
 pub mod http;
 mod page;
+mod planted;
 mod plot;
 pub mod site;
 mod words;

@@ -1,5 +1,6 @@
 use crate::facts::{Facts, Group, Problem};
 use crate::page::{Known, page};
+use crate::planted::must_be_found;
 use crate::sample::{HOSTILE, busy, facts, hostile, minute, silent, volume};
 use std::collections::BTreeSet;
 
@@ -154,4 +155,10 @@ fn problems_of_the_host_are_there() {
     facts.problems = vec![Problem { what: "/dev/sdx does not answer".into(), next: "look at it".into() }];
     let page = of(facts, 1.0);
     assert!(page.contains("/dev/sdx does not answer") && page.contains("1 thing is wrong"));
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    must_be_found("text_is_markup", nothing_that_comes_from_outside_is_markup);
+    must_be_found("always_young", facts_have_an_age_and_old_ones_are_wrong);
 }

@@ -2,6 +2,7 @@
 
 use crate::facts::{self, Facts};
 use crate::http::{self, Asked, Reply};
+use crate::planted::must_be_found;
 use crate::sample;
 use crate::site::Site;
 use std::fs;
@@ -151,6 +152,19 @@ fn whatever_is_where_the_facts_should_be_the_page_says_so() {
     fs::remove_file(scratch.file()).unwrap();
     fs::create_dir(scratch.file()).unwrap();
     says("it is no regular file");
+}
+
+/// The device is no file of facts, and another name leads to what is none of the page's.
+fn only_facts_are_read() {
+    let site = Site::new("/dev/null".into(), Vec::new());
+    let page = body(&site.answer(&asked("/", "localhost")));
+    assert!(page.contains("it is no regular file"), "WB1: {page}");
+}
+
+#[test]
+fn a_page_that_reads_anything_is_found() {
+    only_facts_are_read();
+    must_be_found("anything_is_read", only_facts_are_read);
 }
 
 #[test]
