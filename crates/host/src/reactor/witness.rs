@@ -4,9 +4,12 @@
 //!   made before them has something else there.
 //! * WT2 A place that is written again counts no more from the beginning of that write on: nobody knows what the disk keeps of a
 //!   write that was not flushed. Where none is left, nothing is proven.
+//! * WT3 Of writes to one place that were under way at the same time, however many, nobody knows which the disk has: that place
+//!   counts no more.
 
 use parking_lot::Mutex;
 use rowen_engine::format::record::crc32c;
+use rowen_engine::planted;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -16,6 +19,8 @@ pub(crate) const SAMPLE: usize = 512;
 const KEPT: usize = 8;
 /// Writes that are remembered until a flush begins.
 const REMEMBERED: usize = 32;
+/// Writes under way of which all is known. Where there are more, the later ones prove nothing.
+const UNDER_WAY: usize = 1024;
 
 /// What is on the disk at a place: the checksum of [`SAMPLE`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +33,10 @@ pub(crate) struct Place {
 struct Write {
     place: Place,
     len: u64,
-    /// It is done, and was so many changes of the file.
-    change: Option<u64>,
+    /// Once it is done, it was so many changes of the file.
+    change: u64,
+    /// While it was under way something else began that touches it.
+    is_raced: bool,
 }
 
 impl Write {
@@ -49,6 +56,8 @@ pub(super) struct Witness(Mutex<State>);
 
 #[derive(Default)]
 struct State {
+    under_way: Vec<Write>,
+    /// Done, in order.
     last: VecDeque<Write>,
     /// The newest change that is a write, and so many the last flush covers that had a new one.
     written: u64,
@@ -60,7 +69,10 @@ struct State {
 impl State {
     /// What is there is not known any more. Whether a write to it is under way.
     fn forget(&mut self, offset: u64, len: u64) -> bool {
-        let is_raced = self.last.iter().any(|write| write.change.is_none() && write.touches(offset, len));
+        let mut is_raced = false;
+        for write in self.under_way.iter_mut().filter(|write| write.touches(offset, len)) {
+            (is_raced, write.is_raced) = (true, true);
+        }
         self.last.retain(|write| !write.touches(offset, len));
         for flush in &mut self.flushes {
             flush.writes.retain(|write| !write.touches(offset, len));
@@ -75,13 +87,10 @@ impl Witness {
     pub fn write(&self, offset: u64, len: u64, bytes: &[u8]) {
         let sum = crc32c(&bytes[..bytes.len().min(SAMPLE)]);
         let mut state = self.0.lock();
-        if state.forget(offset, len) {
-            return;
+        let is_raced = state.forget(offset, len) && !planted::is("races_unseen");
+        if state.under_way.len() < UNDER_WAY {
+            state.under_way.push(Write { place: Place { offset, sum }, len, change: 0, is_raced });
         }
-        if state.last.len() == REMEMBERED {
-            state.last.pop_front();
-        }
-        state.last.push_back(Write { place: Place { offset, sum }, len, change: None });
     }
 
     /// A discard begins.
@@ -93,12 +102,14 @@ impl Witness {
     pub fn done(&self, offset: u64, change: Option<u64>) {
         let mut state = self.0.lock();
         state.written = state.written.max(change.unwrap_or(0));
-        let is_it = |write: &Write| write.place.offset == offset && write.change.is_none();
-        let Some(at) = state.last.iter().position(is_it) else { return };
-        match change {
-            Some(_) => state.last[at].change = change,
-            None => drop(state.last.remove(at)),
+        // Of several at one place each is raced.
+        let Some(at) = state.under_way.iter().position(|write| write.place.offset == offset) else { return };
+        let write = state.under_way.swap_remove(at);
+        let Some(change) = change.filter(|_| !write.is_raced) else { return };
+        if state.last.len() == REMEMBERED {
+            state.last.pop_front();
         }
+        state.last.push_back(Write { change, ..write });
     }
 
     /// A flush begins that covers so many changes.
@@ -109,7 +120,7 @@ impl Witness {
         }
         // What an earlier flush covered proves nothing of this one.
         let before = std::mem::replace(&mut state.covered, covers);
-        let is_covered = |write: &&Write| write.change.is_some_and(|change| before < change && change <= covers);
+        let is_covered = |write: &&Write| before < write.change && write.change <= covers;
         let writes = state.last.iter().rev().filter(is_covered).take(KEPT).copied().collect();
         state.flushes.push(Flush { covers, writes });
     }
@@ -194,5 +205,38 @@ mod tests {
         witness.flush(2);
         witness.flushed(2);
         assert_eq!(witness.places(), None);
+    }
+
+    /// WT3. The first of three is done after the last has begun, and may be what the disk has.
+    #[test]
+    fn of_three_writes_to_one_place_none_is_known() {
+        let witness = Witness::default();
+        (1..=3).for_each(|byte| witness.write(0, 4096, &[byte; 4096]));
+        (1..=3).for_each(|change| witness.done(0, Some(change)));
+        witness.flush(3);
+        witness.flushed(3);
+        assert_eq!(witness.places(), None);
+        // Once they are over, the next one is.
+        assert_eq!(written(&witness, [0], 3), 4);
+        assert_eq!(offsets(&witness), [0]);
+    }
+
+    /// WT3, also behind more writes than are remembered.
+    #[test]
+    fn a_slow_write_is_not_forgotten_behind_many_others() {
+        let witness = Witness::default();
+        witness.write(0, 4096, &[1; 4096]);
+        let change = written(&witness, (1..100).map(|at| at * 4096), 0);
+        witness.write(0, 4096, &[2; 4096]);
+        witness.done(0, Some(change + 1));
+        witness.done(0, Some(change + 2));
+        witness.flush(change + 2);
+        witness.flushed(change + 2);
+        assert_eq!(witness.places(), None);
+    }
+
+    #[test]
+    fn a_witness_that_sees_no_races_is_found() {
+        planted::must_be_found("races_unseen", of_three_writes_to_one_place_none_is_known);
     }
 }
