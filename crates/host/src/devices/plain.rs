@@ -90,10 +90,10 @@ impl Plain {
     /// Opens `path` to write, alone. Whoever is just letting go of it gets a moment to do so: a server that has ended
     /// holds its disks until the kernel has cleared its rings away.
     pub fn hold(path: &Path) -> Result<Plain, Error> {
-        let deadline = Instant::now() + LETTING_GO;
+        let begun = Instant::now();
         loop {
             match handed::open(path, OpenMode::Exclusive) {
-                Err(Error::Open(e)) if e.is_in_use() && Instant::now() < deadline => std::thread::sleep(RETRY),
+                Err(Error::Open(e)) if e.may_pass(begun.elapsed(), LETTING_GO) => std::thread::sleep(RETRY),
                 outcome => return outcome,
             }
         }

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the kernel may take to end the requests of a process that was killed.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// A physical volume that could not be opened.
 #[derive(Debug)]
@@ -46,6 +50,16 @@ impl OpenError {
 
     pub(super) fn system(path: &Path, doing: &'static str, source: io::Error) -> OpenError {
         OpenError::new(path, Reason::System { doing, source })
+    }
+
+    /// Whether to try again, after so long: whoever has it may let go of it. Where nobody can be named who has it, a process that was
+    /// killed is gone, and the kernel has not ended its requests yet: that takes longer.
+    pub fn may_pass(&self, waited: Duration, patience: Duration) -> bool {
+        let patience = match self.reason {
+            Reason::InUse { by: None } => patience.max(LAST_REQUESTS),
+            _ => patience,
+        };
+        self.is_in_use() && waited < patience
     }
 
     /// Whether the same call may succeed once somebody else lets go.

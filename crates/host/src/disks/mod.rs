@@ -131,7 +131,7 @@ impl PvSet {
         for path in paths {
             loop {
                 match set.push(path.as_ref()) {
-                    Err(e) if e.is_in_use() && begun.elapsed() < patience => std::thread::sleep(RETRY),
+                    Err(e) if e.may_pass(begun.elapsed(), patience) => std::thread::sleep(RETRY),
                     Err(e) => return Err(e),
                     Ok(_) => break,
                 }
