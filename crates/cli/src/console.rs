@@ -2,7 +2,9 @@
 //! reader that went away ends nothing: what cannot be written is dropped. Answers to questions, and the lines of a
 //! shell, are read from standard input, screen or not, as LVM does: `echo y | lvremove ...` works.
 
+use rowen_control::status::duration;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 /// Lines of a screen that does not say how many it has.
 const USUAL_HEIGHT: usize = 24;
@@ -20,11 +22,19 @@ pub struct Console<'a> {
     /// Whether `err` is a screen, on which a line can be written over.
     shows_progress: bool,
     progress_is_shown: bool,
+    /// When progress was shown first, and how far it was then.
+    progress_since: Option<(Instant, u64)>,
     /// Lines of the screen.
     height: usize,
     /// Whether standard output and standard input are terminals.
     shows_output: bool,
     reads_terminal: bool,
+}
+
+/// How many seconds it will take at this pace. Nobody knows at the beginning.
+fn seconds_left(passed: Duration, done: u64, total: u64) -> Option<u64> {
+    let is_known = passed >= Duration::from_secs(3) && done > 0 && done <= total;
+    is_known.then(|| (passed.as_secs_f64() * (total - done) as f64 / done as f64).ceil() as u64)
 }
 
 impl<'a> Console<'a> {
@@ -37,6 +47,7 @@ impl<'a> Console<'a> {
             is_unread: false,
             shows_progress: false,
             progress_is_shown: false,
+            progress_since: None,
             height: USUAL_HEIGHT,
             shows_output: false,
             reads_terminal: false,
@@ -123,9 +134,12 @@ impl<'a> Console<'a> {
         if !self.shows_progress {
             return;
         }
+        let (begun, from) = *self.progress_since.get_or_insert_with(|| (Instant::now(), done));
+        let left = seconds_left(begun.elapsed(), done.saturating_sub(from), total.saturating_sub(from));
+        let left = left.map_or_else(String::new, |left| format!(", {} left", duration(left)));
         let share = match total {
             0 => done.to_string(),
-            _ => format!("{}%", rowen_control::units::percent(done, total)),
+            _ => format!("{}%{left}", rowen_control::units::percent(done, total)),
         };
         self.progress_is_shown = true;
         let _unread = write!(self.err, "\r\x1b[K  {what}: {share}").and_then(|()| self.err.flush());
@@ -175,5 +189,17 @@ impl<'a> Console<'a> {
     pub fn flush(&mut self) {
         self.is_unread |= self.out.flush().is_err();
         let _unread = self.err.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_known_after_a_while() {
+        let left = |seconds, done, total| seconds_left(Duration::from_secs(seconds), done, total);
+        assert_eq!((left(10, 25, 100), left(10, 100, 100)), (Some(30), Some(0)));
+        assert_eq!((left(1, 25, 100), left(10, 0, 100), left(10, 5, 0)), (None, None, None));
     }
 }

@@ -148,8 +148,8 @@ impl Service {
             Request::Publish { by } => self.publish(by),
             Request::AbortReceive { target } => self.abort_receive(&target),
             Request::Receives => Ok(self.receives()),
-            Request::Check => self.check(false),
-            Request::Repair => self.check(true),
+            Request::Check => self.check(false, tell),
+            Request::Repair => self.check(true, tell),
             Request::CreateVolume { spec, activate, on } => self.create_volume(spec, activate, &on),
             Request::Snapshot { specs, freeze } => self.snapshot(specs, freeze),
             Request::Remove { names } => self.remove(&names),
@@ -188,18 +188,26 @@ impl Service {
         }
     }
 
-    fn check(&self, repair: bool) -> Result<Outcome> {
+    fn check(&self, repair: bool, interim: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         // The server ends: the next one verifies.
         if self.ending.is_upgraded() {
             return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
         }
         let _counted = Counted::new(&self.checks);
         let group = self.group.clone();
-        let report = self.run(async move {
+        let work = async move {
             match repair {
                 true => group.repair_open().await,
                 false => group.check_open().await,
             }
+        };
+        let mut told = 0;
+        let report = self.run_and_look(work, &mut || {
+            // Of several that run at once the last one's.
+            let Some(at) = self.group.check_progress().filter(|at| at.nodes != told) else { return };
+            told = at.nodes;
+            let what = format!("Checking {}", self.name);
+            interim(Outcome::Progress { done: at.nodes.min(at.total), total: at.total, what });
         });
         Ok(Outcome::Check(CheckOutcome::from(self.told(report, "")?)))
     }

@@ -340,6 +340,21 @@ fn what_changes_something_is_noted_whatever_became_of_it() {
 }
 
 #[test]
+fn a_check_says_how_far_it_is() {
+    let world = memory();
+    done(&world, create("a"));
+    let mut told = Vec::new();
+    let mut interim = |outcome| match outcome {
+        Outcome::Progress { done, total, what } => told.push((done, total, what)),
+        other => panic!("{other:?}"),
+    };
+    let checked = world.service.handle(Request::Check, &caller(), &mut interim);
+    assert!(matches!(checked, Outcome::Check(_)), "{checked:?}");
+    assert!(told.iter().all(|(done, total, what)| done <= total && what.starts_with("Checking ")), "{told:?}");
+    assert!(!told.is_empty() && told.is_sorted(), "{told:?}");
+}
+
+#[test]
 fn what_happens_by_itself_is_told_once() {
     let world = memory();
     done(&world, create("a"));

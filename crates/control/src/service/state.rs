@@ -98,12 +98,22 @@ impl Service {
 
     /// Runs a piece of asynchronous work to its end.
     pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        self.run_and_look(work, &mut || {})
+    }
+
+    /// The same, with looks at how far it is.
+    pub fn run_and_look<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+        look: &mut dyn FnMut(),
+    ) -> T {
         let result = Arc::new(Mutex::new(None));
         let place = result.clone();
-        self.world.executor.complete(Box::pin(async move {
+        let work = Box::pin(async move {
             let value = work.await;
             *place.lock() = Some(value);
-        }));
+        });
+        self.world.executor.complete_and_look(work, look);
         let value = result.lock().take();
         value.expect("an executor runs work to its end")
     }

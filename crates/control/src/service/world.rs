@@ -30,7 +30,12 @@ pub struct World {
 /// Runs the engine's asynchronous work.
 pub trait Executor: Send + Sync {
     /// Runs `work` to its end. Never called by such work.
-    fn complete(&self, work: Task);
+    fn complete(&self, work: Task) {
+        self.complete_and_look(work, &mut || {});
+    }
+
+    /// The same; now and then meanwhile, if it takes long, the caller looks at how far it is.
+    fn complete_and_look(&self, work: Task, look: &mut dyn FnMut());
 }
 
 /// An active volume's block device.

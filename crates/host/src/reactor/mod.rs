@@ -150,6 +150,16 @@ impl Pool {
     /// Runs a future on worker 0 and waits for it. A panic in it is passed on. Not to be called from a worker, which
     /// would wait for itself.
     pub fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        self.block_on_and_look(future, Duration::MAX, &mut || {})
+    }
+
+    /// The same; the caller looks each time that it has waited for so long.
+    pub fn block_on_and_look<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+        every: Duration,
+        look: &mut dyn FnMut(),
+    ) -> T {
         assert!(!worker::is_worker(), "block_on was called on a worker thread, which would wait for itself");
         let (send, receive) = mpsc::sync_channel(1);
         let caught = Caught(Box::pin(future));
@@ -160,10 +170,15 @@ impl Pool {
                 let _ = send.send(caught.await);
             }),
         );
-        match receive.recv() {
-            Ok(Ok(value)) => value,
-            Ok(Err(panic)) => resume_unwind(panic),
-            Err(std::sync::mpsc::RecvError) => panic!("the future was dropped: nothing is left that could wake it"),
+        loop {
+            match receive.recv_timeout(every) {
+                Ok(Ok(value)) => return value,
+                Ok(Err(panic)) => resume_unwind(panic),
+                Err(mpsc::RecvTimeoutError::Timeout) => look(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    panic!("the future was dropped: nothing is left that could wake it")
+                }
+            }
         }
     }
 

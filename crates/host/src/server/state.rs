@@ -12,6 +12,7 @@ use rowen_control::service::world::Executor;
 use rowen_engine::runtime::Task;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A running server.
 pub struct Server {
@@ -53,11 +54,14 @@ impl Handler for Server {
     }
 }
 
+/// How often somebody looks who waits for work that takes long.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Has the workers do the engine's work.
 pub struct Workers(pub Arc<Pool>);
 
 impl Executor for Workers {
-    fn complete(&self, work: Task) {
-        self.0.block_on(work);
+    fn complete_and_look(&self, work: Task, look: &mut dyn FnMut()) {
+        self.0.block_on_and_look(work, LOOK, look);
     }
 }

@@ -129,7 +129,7 @@ impl Runtime for OneByOne {
 }
 
 impl Executor for OneByOne {
-    fn complete(&self, work: Task) {
+    fn complete_and_look(&self, work: Task, look: &mut dyn FnMut()) {
         let _turn = self.turn.lock();
         let is_done = Arc::new(AtomicBool::new(false));
         let done = is_done.clone();
@@ -139,6 +139,7 @@ impl Executor for OneByOne {
         }));
         while !is_done.load(Ordering::SeqCst) {
             assert!(self.step(u64::MAX), "the engine waits for what will not come");
+            look();
         }
     }
 }
