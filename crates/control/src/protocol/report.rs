@@ -73,6 +73,11 @@ impl GroupReport {
         self.pvs.iter().filter(|pv| pv.is_missing)
     }
 
+    /// Those, and the ones that were pulled from a group that waits for them.
+    pub fn absent(&self) -> impl Iterator<Item = &PvReport> {
+        self.pvs.iter().filter(|pv| pv.is_missing || pv.is_away)
+    }
+
     /// From the engine's account; `paths` are the devices in the order of the group's physical volumes, and `node` tells
     /// the state of each volume's node.
     pub fn new(
@@ -98,6 +103,7 @@ impl GroupReport {
             free_extents: pv.free_extents,
             is_allocatable: pv.is_allocatable,
             is_missing: pv.is_missing,
+            is_away: false,
             tags,
         });
         GroupReport {
@@ -186,6 +192,9 @@ pub struct PvReport {
     /// The group goes on without it.
     #[serde(default)]
     pub is_missing: bool,
+    /// It was pulled, and the group waits for it.
+    #[serde(default)]
+    pub is_away: bool,
     #[serde(default)]
     pub tags: Vec<String>,
 }

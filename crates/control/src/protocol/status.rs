@@ -58,6 +58,9 @@ pub struct StatusReport {
 pub struct DiskWait {
     pub what: String,
     pub next: String,
+    /// The physical volumes that are away.
+    #[serde(default)]
+    pub away: Vec<[u8; 16]>,
 }
 
 /// A volume whose writes wait for room, and for how long they have, as far as that was seen.

@@ -2,7 +2,7 @@
 
 use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use super::told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
-use crate::protocol::{Filling, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, PvStatus, StatusReport};
 use crate::units::sentence;
 use crate::uuids::lvm_text;
 use rowen_engine::planted;
@@ -203,7 +203,9 @@ impl Verdict {
             self.wrong(what.clone(), "look at the disk and its path (dmesg); all goes on by itself once it answers");
             self.is(State::WaitingForDisk, what);
         }
-        for pv in report.pvs.iter().filter(|pv| !failures(pv).is_empty()) {
+        // Of one that is away it is known why, and what to do.
+        let is_away = |pv: &PvStatus| report.disk_wait.as_ref().is_some_and(|wait| wait.away.contains(&pv.uuid.0));
+        for pv in report.pvs.iter().filter(|pv| !failures(pv).is_empty() && !is_away(pv)) {
             self.wrong(
                 format!("{} failed {} since the group was opened", pv.path, failures(pv)),
                 "look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)",
@@ -302,16 +304,27 @@ impl Verdict {
         let is_served = matches!(self.seen.server, ServerSeen::Answered { .. });
         match self.seen.members.clone() {
             MembersSeen::Unknown => {}
+            MembersSeen::Contradictory(why) if is_served => {
+                // A server that waits for a disk names the copy itself.
+                if self.waits_for().is_none() {
+                    let next = "detach the copy: the group goes on with the disks that it has open, and could not be opened again";
+                    self.wrong(why, next);
+                }
+            }
             MembersSeen::Contradictory(why) => {
-                self.wrong(why.clone(), "take away or wipe the copy that is not the group's; rowen pvs lists them");
-                if !is_served && self.told.state != State::NotAnswering {
+                self.wrong(why.clone(), "detach or wipe the copy that is not the group's; rowen pvs lists them");
+                if self.told.state != State::NotAnswering {
                     self.is(State::CannotOpen, why);
                 }
             }
             MembersSeen::Found(pvs) => {
                 pvs.iter().filter(|pv| pv.is_out).for_each(|pv| self.goes_on_without(pv));
                 let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there && !pv.is_out).collect();
-                for pv in &missing {
+                let is_in_use = is_served || self.seen.keeper.is_some() || self.seen.devices > 0;
+                let told = self.waits_for().map(|wait| wait.what.clone()).unwrap_or_default();
+                let is_told = |pv: &PvSeen| !pv.uuid.is_empty() && told.contains(&pv.uuid);
+                let untold: Vec<&PvSeen> = missing.iter().filter(|pv| !is_told(pv)).copied().collect();
+                for pv in untold {
                     let path = pv.path.clone().unwrap_or_else(|| "a physical volume".to_owned());
                     let what = match is_served {
                         false if pv.uuid.is_empty() => format!("{path} is missing"),
@@ -321,6 +334,7 @@ impl Verdict {
                         }
                     };
                     let next = match &pv.path {
+                        _ if is_in_use => "attach it: the group goes on by itself, without any command".to_owned(),
                         // The group may have gone to another machine.
                         Some(path) if missing.len() == pvs.len() => {
                             format!("attach it; if its group has left for good: rowen lvmdevices --deldev {path}")
@@ -340,6 +354,14 @@ impl Verdict {
                     true => self.mark_missing(&pvs),
                 }
             }
+        }
+    }
+
+    /// What its server says that it waits for.
+    fn waits_for(&self) -> Option<&DiskWait> {
+        match &self.seen.server {
+            ServerSeen::Answered { report, .. } => report.disk_wait.as_ref(),
+            _ => None,
         }
     }
 

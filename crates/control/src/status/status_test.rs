@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{Filling, HeldVolume, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, HeldVolume, PvStatus, StatusReport};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 
@@ -239,6 +239,48 @@ fn labels_that_contradict_each_other_keep_a_group_closed() {
     seen.members = MembersSeen::Contradictory("two devices have one label".into());
     let (state, problems) = told(seen);
     assert_eq!((state, problems.len()), (State::Serving, 1));
+    assert!(problems[0].1.starts_with("detach the copy: the group goes on"), "{problems:?}");
+    // Its server looks at what comes, and says it.
+    let mut seen = served(|report| report.disk_wait = Some(wait("/dev/sdb and /dev/sdc are the same physical volume")));
+    seen.members = MembersSeen::Contradictory("two devices have one label".into());
+    assert_eq!(told(seen).1.len(), 1);
+}
+
+fn wait(what: &str) -> DiskWait {
+    DiskWait { what: what.into(), next: "do this".into(), away: Vec::new() }
+}
+
+/// A group in use whose disks were pulled goes on when they are back: nothing is to be taken from the devices file.
+#[test]
+fn disks_that_were_pulled_are_to_be_attached() {
+    let members = || found(&[("/dev/sdb", false), ("/dev/sdc", false)]);
+    let mut seen = served(|_| {});
+    seen.members = members();
+    let (_, problems) = told(seen);
+    assert!(problems.len() == 2 && problems.iter().all(|(_, next)| next.starts_with("attach it: ")), "{problems:?}");
+    // One that waits for its next server.
+    let mut seen = without_server(ServerSeen::None, Some(KEEPER), 1);
+    seen.members = members();
+    let (_, problems) = told(seen);
+    assert!(problems.iter().all(|(_, next)| !next.contains("deldev")), "{problems:?}");
+    // Of one that nobody uses it is not known.
+    let mut seen = without_server(ServerSeen::None, None, 0);
+    seen.members = members();
+    assert!(told(seen).1.iter().all(|(_, next)| next.contains("--deldev /dev/sd")));
+}
+
+/// What the server says of a disk is said once.
+#[test]
+fn a_disk_that_is_away_is_told_once() {
+    let mut seen = served(|report| {
+        report.pvs[0].failed_reads = 3;
+        let uuid = crate::uuids::lvm_text(report.pvs[0].uuid);
+        let away = vec![report.pvs[0].uuid.0];
+        report.disk_wait = Some(DiskWait { away, ..wait(&format!("physical volume /dev/sdb ({uuid}) is away")) });
+    });
+    seen.members = found(&[("/dev/sdb", false), ("/dev/sdc", true)]);
+    let (_, problems) = told(seen);
+    assert_eq!(problems.len(), 1, "{problems:?}");
 }
 
 #[test]

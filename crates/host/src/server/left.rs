@@ -6,6 +6,9 @@
 //! * RT2 A disk that was away may have lost what it had acknowledged and not flushed. So whoever wrote that to a volume in use and
 //!   has not been told of an error since is told of one, at the next flush, by whichever server answers that.
 //!
+//! * RT5 What a server writes after it has made a note is no reason to refuse the disk that has it, and no reason to forget a debt: of a
+//!   disk that has not failed, in a group that goes on, a note says only which superblock it had at least.
+//!
 //! The notes are in the run directory: they outlive servers, and no boot.
 
 use crate::devices::look::{self, Found};
@@ -41,6 +44,9 @@ pub struct LeftPv {
     uuid: [u8; 16],
     pub path: PathBuf,
     places: Option<Vec<Place>>,
+    /// It had not failed, and the server went on writing to it (RT5).
+    #[serde(default)]
+    pub goes_on: bool,
 }
 
 impl LeftPv {
@@ -103,10 +109,15 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 impl Left {
     /// How the disks of this group are left now.
     pub fn of(name: &str, group: &Group, pvs: &PvSet, is_asked: bool) -> Left {
+        // In this order: what stops in between is in the note.
+        let has_stopped = group.failed().is_err();
         let info = group.info();
         let left = info.pvs.iter().enumerate().filter(|(_, pv)| !pv.is_missing).filter_map(|(at, pv)| {
             let index = PvIndex(u16::try_from(at).ok()?);
-            Some(LeftPv { uuid: pv.uuid.0, path: pvs.path(index)?, places: pvs.places(index) })
+            let faults = pvs.faults(index);
+            let goes_on = !has_stopped && faults.reads + faults.writes + faults.flushes == 0;
+            let goes_on = goes_on && !planted::is("note_of_the_living");
+            Some(LeftPv { uuid: pv.uuid.0, path: pvs.path(index)?, places: pvs.places(index), goes_on })
         });
         Left { group: name.to_owned(), sequence: info.sequence, is_asked, pvs: left.collect() }
     }
@@ -147,11 +158,14 @@ impl Left {
             return Err(Unlike::ReadOnly);
         }
         let sequence = label.group.as_ref().map_or(0, |group| group.sequence);
-        if sequence > self.sequence {
+        if sequence > self.sequence && !left.goes_on {
             return Err(Unlike::Newer);
         }
         if sequence + 1 < self.sequence {
             return Err(Unlike::Older);
+        }
+        if left.goes_on {
+            return Ok(());
         }
         let Some(places) = &left.places else {
             return if self.is_asked { Ok(()) } else { Err(Unlike::Unproven) };
@@ -189,11 +203,11 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
             format!("Cannot compare the physical volumes of volume group \"{group}\" with how they were left: {e}.");
         Failure::new(ErrorKind::Internal, message)
     };
-    let Some(left) = read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
-    if accepted_file(group).exists() {
+    if left_file(group).exists() && accepted_file(group).exists() {
         super::log::line(format_args!("the physical volumes of volume group {group} are taken as they are"));
         return Ok(());
     }
+    let Some(left) = read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
     let found = look::look_at(opened)?;
     let mut disks = Vec::new();
     for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
@@ -208,6 +222,11 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
         Some((pv, path, why)) => Err(Failure::new(ErrorKind::Denied, left.refusal(pv, path, why))),
         None => Ok(()),
     }
+}
+
+/// Whether it is noted how the group was left.
+pub fn is_noted(group: &str) -> bool {
+    left_file(group).exists()
 }
 
 /// The group is open: how it was left is of no interest any more.

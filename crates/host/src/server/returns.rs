@@ -6,8 +6,9 @@
 //!
 //! * RT3 It ends for that only if a disk was seen away, all disks of the group are there, each is proven to be as it was left
 //!   (RT1), and that was seen twice in a row; and not before it is noted for the successor.
-//! * RT4 Looks are made by helpers, with a time limit, and not while an earlier one is stuck. All devices are looked at only after
-//!   they have changed.
+//! * RT4 Looks are made by helpers, with a time limit, and not while several earlier ones are stuck. All devices are looked at only
+//!   after they have changed, and while no look is stuck. This process opens nothing, and asks for nothing by a path that may lie on
+//!   a volume (H1).
 
 use super::left::{self, Left, LeftPv, Unlike};
 use super::log;
@@ -32,6 +33,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const SURE: u32 = 2;
 /// So many lines are not told twice.
 const REMEMBERED: usize = 8;
+/// So many earlier looks may hang in the kernel before no more are begun, those of other groups included.
+const STUCK: usize = 4;
 /// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
 const HELPER: (&str, u64) = ("exe", 10);
 
@@ -67,7 +70,18 @@ struct Search {
     devices: u64,
     /// What the log was told lately.
     told: Vec<String>,
-    is_noted: bool,
+    /// What of the server the last note for a successor was about.
+    noted: Option<Noted>,
+}
+
+/// What a note depends on: it is made again when this changes.
+#[derive(PartialEq, Eq)]
+struct Noted {
+    has_stopped: bool,
+    /// Which disks have not failed (RT5).
+    going_on: Vec<bool>,
+    /// The volumes in use.
+    volumes: Vec<u64>,
 }
 
 /// A physical volume, and where it may be.
@@ -85,13 +99,20 @@ impl Search {
         // A disk with a bad place is no lost one: it is looked at once for each time that it fails.
         let faults: u64 = (0..service.group.info().pvs.len()).map(|at| failures(server, at)).sum();
         let is_ill = has_stopped || self.was_away || faults != self.faults;
-        if !is_ill || processes::stuck(HELPER.0, HELPER.1) > 0 {
+        if !is_ill {
             return;
         }
         self.faults = faults;
         let left = Left::of(&service.name, &service.group, &server.pvs, false);
-        if (has_stopped || self.was_away) && !self.is_noted {
-            self.is_noted = self.note(server, &left);
+        if has_stopped || self.was_away {
+            let going_on = left.pvs.iter().map(|pv| pv.goes_on).collect();
+            let noted = Noted { has_stopped, going_on, volumes: server.exports.volumes() };
+            if self.noted.as_ref() != Some(&noted) {
+                self.noted = self.note(server, &left).then_some(noted);
+            }
+        }
+        if processes::stuck(HELPER.0, HELPER.1) >= STUCK {
+            return;
         }
         match self.find(server, &left) {
             Ok(sought) => self.judge(server, &left, &sought),
@@ -114,7 +135,7 @@ impl Search {
         let what = format!("what a successor has to know cannot be noted in {}: {e}", directory.display());
         self.tell(What::PvError, &format!("WARNING: volume group {group} does not go on by itself: {what}"));
         let next = "make room there; all goes on by itself then".to_owned();
-        server.service.wait_for_disk(Some(DiskWait { what, next }));
+        server.service.wait_for_disk(Some(DiskWait { what, next, away: Vec::new() }));
         false
     }
 
@@ -132,7 +153,9 @@ impl Search {
     /// Where the physical volumes are: where they were or, after devices have changed, anywhere.
     fn find(&mut self, server: &Server, left: &Left) -> Result<Vec<Sought>, devices::Error> {
         let uuids: Vec<_> = server.service.group.info().pvs.iter().map(|pv| pv.uuid).collect();
-        let paths: Vec<PathBuf> = left.pvs.iter().map(|pv| pv.path.clone()).collect();
+        // A file that is there again is no new device.
+        let mut paths: Vec<PathBuf> = left.pvs.iter().map(|pv| pv.path.clone()).collect();
+        paths.extend(devices::file_paths().into_iter().filter(|path| !left.pvs.iter().any(|pv| pv.path == *path)));
         let (at_paths, _silent) = look::look_until(&paths, Instant::now() + look::patience())?;
         let mut sought: Vec<Sought> = Vec::new();
         for pv in &left.pvs {
@@ -144,7 +167,8 @@ impl Search {
             paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
         let is_somewhere =
             |pv: &Sought, seen: &[(PathBuf, Found)]| seen.iter().any(|(path, found)| is_it(pv, path, found));
-        if !sought.iter().all(|pv| is_somewhere(pv, &seen)) {
+        let is_free = processes::stuck(HELPER.0, HELPER.1) == 0;
+        if is_free && !sought.iter().all(|pv| is_somewhere(pv, &seen)) {
             let devices = fingerprint();
             if devices != self.devices {
                 self.devices = devices;
@@ -159,6 +183,9 @@ impl Search {
                     pv.there.push((path.clone(), found.clone(), Some(found.identity) == open));
                 }
             }
+        }
+        for pv in &mut sought {
+            pv.left.goes_on &= pv.there.iter().any(|(.., is_open)| *is_open);
         }
         // Found elsewhere, and not yet for the last time: the next look has to find it again.
         if sought.iter().any(|pv| pv.there.iter().any(|(path, ..)| *path != pv.left.path)) {
@@ -185,7 +212,8 @@ impl Search {
                 &format!("{what}: volume group \"{group}\" goes on by itself when it is attached again"),
             );
             let next = "attach it: the group goes on by itself, without any command".to_owned();
-            return server.service.wait_for_disk(Some(DiskWait { what, next }));
+            let away = sought.iter().filter(|pv| pv.there.is_empty()).map(|pv| pv.left.uuid().0).collect();
+            return server.service.wait_for_disk(Some(DiskWait { what, next, away }));
         }
         match compare(left, sought) {
             Ok(paths) => self.found_all(server, &paths),
@@ -194,7 +222,7 @@ impl Search {
                 let (what, next) = why.split_once(". ").unwrap_or((&why, ""));
                 let (what, next) = (what.to_owned(), next.trim_end_matches('.').to_owned());
                 self.tell(What::PvRefused, &why);
-                server.service.wait_for_disk(Some(DiskWait { what, next }));
+                server.service.wait_for_disk(Some(DiskWait { what, next, away: Vec::new() }));
             }
         }
     }
@@ -258,7 +286,7 @@ fn compare(left: &Left, sought: &[Sought]) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// A number that changes with the devices and with the devices file.
+/// A number that changes with the devices.
 fn fingerprint() -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut names: Vec<_> =
@@ -269,9 +297,6 @@ fn fingerprint() -> u64 {
         for file in ["size", "dev", "diskseq"] {
             std::fs::read(path.join(file)).unwrap_or_default().hash(&mut hasher);
         }
-    }
-    for path in devices::file_paths() {
-        (Identity::of(&path), &path).hash(&mut hasher);
     }
     // 0: they are looked at in any case.
     hasher.finish().max(1)

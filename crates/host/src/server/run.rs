@@ -14,7 +14,7 @@ use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
-use crate::{archive, devices, harden, journal, keeper, paths, programs, settings};
+use crate::{archive, devices, harden, journal, keeper, paths, planted, programs, settings};
 use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
@@ -474,7 +474,9 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
 /// Volumes whose users have been told of an error owe none any more.
 fn note_paid(server: &Server) {
     let (group, owing) = (&server.service.name, server.exports.owing());
-    if left::owed(group) != owing && server.service.group.failed().is_ok() {
+    // What is owed because this server has lost a disk, its successor has to pay (RT5).
+    let has_lost = server.service.group.failed().is_err() || left::is_noted(group);
+    if left::owed(group) != owing && (!has_lost || planted::is("debt_forgotten")) {
         // Else they are told once more by a successor, which harms less than not to be told.
         let _may_be_full = left::note_owed(group, &owing);
     }
@@ -566,11 +568,16 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         Ending::Upgraded => upgrade(&server),
         Ending::Renamed | Ending::Closed | Ending::Reopened | Ending::Leaves(_) => {}
     }
+    close(&server, ending)
+}
+
+/// Closes a group that nobody uses.
+fn close(server: &Server, ending: Ending) -> u8 {
+    let service = &server.service;
     systemd::stopping();
     server.archive.close();
-    leave(&server);
+    leave(server);
     devices::members::forget(&service.name);
-    left::forget(&service.name);
     let closed = match ending {
         Ending::Leaves(pv) => service.close_without(pv),
         _ => service.close(),
@@ -578,10 +585,16 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     systemd::ended();
     match closed {
         Ok(()) => {
+            left::forget(&service.name);
             log::event(What::Ended, format_args!("volume group \"{}\" is closed", service.name));
             0
         }
         Err(failure) => {
+            // Nobody uses the volumes. An older copy of a disk that was lost is refused all the same.
+            let left = left::Left::of(&service.name, &service.group, &server.pvs, false);
+            if let Err(e) = left.note() {
+                log::warning(format_args!("it is not noted how the disks were left: {e}"));
+            }
             log::event(What::Failed, failure.message);
             FAILED
         }

@@ -1,15 +1,16 @@
 //! A disk that is pulled and comes back: a volume of another group whose server and keeper are killed, and start again.
 //!
-//! Rules RT1, RT2, RT3 and RT4.
+//! Rules RT1 to RT5.
 
 use crate::Test;
-use crate::world::{MIB, Mounted, Vg, kill_both, run, wait_for, within};
-use rowen_control::protocol::{Outcome, Request, StatusReport, VolumeKind};
+use crate::world::{MIB, Mounted, Vg, file, kill_both, run, wait_for, within};
+use rowen_control::protocol::{Outcome, PvPart, Request, StatusReport, VolumeKind};
 use rowen_host::server;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 pub const TESTS: &[Test] = &[
     ("returns::a_disk_that_comes_back_is_taken_unasked", a_disk_that_comes_back_is_taken_unasked),
@@ -19,6 +20,8 @@ pub const TESTS: &[Test] = &[
         "returns::a_server_that_is_killed_meanwhile_leaves_what_it_knew",
         a_server_that_is_killed_meanwhile_leaves_what_it_knew,
     ),
+    ("returns::what_goes_on_after_a_note_refuses_no_disk", what_goes_on_after_a_note_refuses_no_disk),
+    ("returns::a_closed_group_takes_no_older_copy", a_closed_group_takes_no_older_copy),
 ];
 
 /// A group on a volume of another group, which can be pulled.
@@ -190,5 +193,74 @@ fn a_server_that_is_killed_meanwhile_leaves_what_it_knew() {
     device.sync_data().unwrap();
     assert!(!rowen_host::paths::group_dir(&pair.above.name).join("left").exists());
     drop(device);
+    drop(pair.above);
+}
+
+/// RT5: a group of two disks of which one is pulled, and only read. The other one is written on, after the note.
+fn what_goes_on_after_a_note_refuses_no_disk() {
+    let below = Vg::make(&[160 * MIB]);
+    let disk = below.create("disk", VolumeKind::Thick, 128 * MIB, true);
+    let pair = Pair { above: Vg::on(&[file(128 * MIB), disk.clone()]), below };
+    let on = |path: &Path| PvPart { path: path.display().to_string(), first_extent: 0, extents: 8 };
+    let (stays, goes) =
+        (pair.above.create_on("stays", 16 * MIB, Vec::new()), pair.above.create_on("goes", 16 * MIB, vec![on(&disk)]));
+    let [stays, goes] = [stays, goes].map(|node| direct(&node));
+    let write = |device: &File, byte| {
+        device.write_all_at(page(byte).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
+    };
+    write(&goes, 1);
+    // The last that is flushed before the note, and written again after it.
+    write(&stays, 1);
+    let dead = pair.above.server();
+    pair.pull();
+    assert!(fails(&goes));
+    let directory = rowen_host::paths::group_dir(&pair.above.name);
+    wait_for("a note", || pair.is_away() && directory.join("left").exists());
+    (2..9).for_each(|byte| write(&stays, byte));
+    assert!(pair.status().is_some_and(|status| status.stopped.is_none()), "it goes on");
+    // The main loop has looked around.
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(directory.join("owed").exists(), "nobody is told of what the disk may have lost");
+    pair.above.signal_server(rustix::process::Signal::KILL);
+    pair.plug();
+    wait_for("a successor", || pair.goes_on_after(dead));
+    let mut found = page(0);
+    stays.read_exact_at(found.as_mut_slice(), 4096).unwrap();
+    assert_eq!(found.as_slice()[0], 8);
+    assert!(goes.sync_data().is_err(), "its users are told, once");
+    goes.sync_data().unwrap();
+    drop((stays, goes));
+    drop(pair.above);
+}
+
+/// RT1, also if the server was told to end while its disk was away.
+fn a_closed_group_takes_no_older_copy() {
+    let pair = Pair::make();
+    let node = pair.above.create("lv", VolumeKind::Thick, 32 * MIB, true);
+    let device = direct(&node);
+    let write = |byte| device.write_all_at(page(byte).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
+    write(1);
+    let image = &pair.below.files[0];
+    let (old, newest) = (image.with_extension("old"), image.with_extension("newest"));
+    copy(image, &old);
+    write(2);
+    pair.pull();
+    copy(image, &newest);
+    assert!(fails(&device));
+    drop(device);
+    let dead = pair.above.server();
+    pair.above.ask(Request::Stop);
+    wait_for("the server's end", || !crate::world::lives(dead));
+    copy(&old, image);
+    pair.plug();
+    let refusal = server::ensure_running(&pair.above.name).map(drop).unwrap_err().to_string();
+    assert!(refusal.contains("is not as its server left it"), "{refusal}");
+    pair.pull();
+    copy(&newest, image);
+    pair.plug();
+    assert_eq!(pair.above.report().volumes.len(), 1);
+    for file in [old, newest] {
+        fs::remove_file(file).unwrap();
+    }
     drop(pair.above);
 }

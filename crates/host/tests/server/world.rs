@@ -1,7 +1,7 @@
 //! A world for servers: directories, files that are physical volumes, groups, and the end of it all.
 
 use rowen_control::protocol::{
-    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, Request, SnapshotSpec, VolumeKind, VolumeSpec,
+    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, PvPart, Request, SnapshotSpec, VolumeKind, VolumeSpec,
 };
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
@@ -296,8 +296,13 @@ impl Vg {
 
     /// On a device.
     pub fn over(device: &Path) -> Vg {
+        Vg::on(&[device.to_owned()])
+    }
+
+    /// On these files and devices, which stay.
+    pub fn on(paths: &[PathBuf]) -> Vg {
         let name = format!("t{}n{}", std::process::id(), number());
-        let pvs = [(device.to_owned(), uuids::fresh())];
+        let pvs: Vec<_> = paths.iter().map(|path| (path.clone(), uuids::fresh())).collect();
         devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Consent::default()).unwrap();
         Vg { name, files: Vec::new() }
     }
@@ -337,6 +342,15 @@ impl Vg {
     }
 
     pub fn create(&self, name: &str, kind: VolumeKind, size: u64, activate: bool) -> PathBuf {
+        self.made(name, kind, size, activate, Vec::new())
+    }
+
+    /// An active thick volume in these places.
+    pub fn create_on(&self, name: &str, size: u64, on: Vec<PvPart>) -> PathBuf {
+        self.made(name, VolumeKind::Thick, size, true, on)
+    }
+
+    fn made(&self, name: &str, kind: VolumeKind, size: u64, activate: bool, on: Vec<PvPart>) -> PathBuf {
         let spec = VolumeSpec {
             name: name.into(),
             uuid: uuids::fresh(),
@@ -347,7 +361,7 @@ impl Vg {
             full: FullPolicy::Fail,
             attributes: Attributes::default(),
         };
-        self.ask(Request::CreateVolume { spec, activate, on: Vec::new() });
+        self.ask(Request::CreateVolume { spec, activate, on });
         self.node(name)
     }
 

@@ -39,8 +39,8 @@ fields! { REST: Group, vg;
         |group| Value::flag(group.attributes.exported, "exported");
     "vg_autoactivation", "AutoAct", Flag 7, "Set if its volumes are activated at boot.",
         |group| Value::flag(group.attributes.autoactivate, "enabled");
-    "vg_partial", "Partial", Flag 10, "Set if it goes on without a physical volume that is missing.",
-        |group| Value::flag(group.missing().next().is_some(), "partial");
+    "vg_partial", "Partial", Flag 10, "Set if a physical volume is missing, or was pulled.",
+        |group| Value::flag(group.absent().next().is_some(), "partial");
     "vg_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; kept and shown.",
         |group| Value::text(allocation(group));
     "vg_clustered", "Clustered", Flag 10, "Blank: a group is open on one machine only.",
@@ -61,8 +61,8 @@ fields! { REST: Group, vg;
     "max_pv", "MaxPV", Number 5, "Most physical volumes that it may have; 0: no limit.",
         |group| Value::number(group.attributes.max_pvs);
     "pv_count", "#PV", Number 3, "Number of physical volumes.", |group| Value::count(group.pvs.len());
-    "vg_missing_pv_count", "#PV Missing", Number 11, "Physical volumes that are missing, and that it goes on without.",
-        |group: &GroupReport| Value::count(group.missing().count());
+    "vg_missing_pv_count", "#PV Missing", Number 11, "Physical volumes that are missing, or were pulled.",
+        |group: &GroupReport| Value::count(group.absent().count());
     "lv_count", "#LV", Number 3, "Number of volumes, snapshots included, but for those that wait to be merged.",
         |group| Value::count(group.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).count());
     "snap_count", "#SN", Number 3, "Number of snapshots that depend on their origins.", snapshots;
@@ -110,6 +110,6 @@ fn attr(group: &GroupReport) -> String {
         AllocPolicy::Anywhere => 'a',
     };
     let permission = if group.stopped { 'r' } else { 'w' };
-    let partial = if group.missing().next().is_some() { 'p' } else { '-' };
+    let partial = if group.absent().next().is_some() { 'p' } else { '-' };
     [permission, resizeable, exported, partial, alloc, '-'].iter().collect()
 }

@@ -121,7 +121,7 @@ fn orphan_size(row: &Row<'_>) -> Value<'static> {
 /// Its device is not there, or its group goes on without it.
 fn is_missing(row: &Row<'_>) -> bool {
     row.label.is_some_and(|label| label.trouble.is_some() || label.path == UNKNOWN)
-        || row.pv.is_some_and(|pv| pv.is_missing)
+        || row.pv.is_some_and(|pv| pv.is_missing || pv.is_away)
 }
 
 /// Of a group that could not be opened, nobody knows.
