@@ -24,6 +24,8 @@ pub struct Console<'a> {
     progress_is_shown: bool,
     /// When progress was shown first, and how far it was then.
     progress_since: Option<(Instant, u64)>,
+    /// What servers had to say besides their answers to this command.
+    noticed: Vec<String>,
     /// Lines of the screen.
     height: usize,
     /// Whether standard output and standard input are terminals.
@@ -48,6 +50,7 @@ impl<'a> Console<'a> {
             shows_progress: false,
             progress_is_shown: false,
             progress_since: None,
+            noticed: Vec::new(),
             height: USUAL_HEIGHT,
             shows_output: false,
             reads_terminal: false,
@@ -123,6 +126,20 @@ impl<'a> Console<'a> {
         }
     }
 
+    /// A command begins.
+    pub fn begins(&mut self) {
+        self.progress_since = None;
+        self.noticed.clear();
+    }
+
+    /// What a server had to say. A command that asks it several times tells it once.
+    pub fn notice(&mut self, message: String) {
+        if !self.noticed.contains(&message) {
+            self.complain(&message);
+            self.noticed.push(message);
+        }
+    }
+
     /// Text on standard error as it is.
     pub fn raw_err(&mut self, text: &str) {
         self.clear_progress();
@@ -195,6 +212,17 @@ impl<'a> Console<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_says_a_notice_once() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut console = Console::new(&mut out, &mut err, None);
+        for _ in 0..2 {
+            console.begins();
+            ["a", "b", "a"].iter().for_each(|message| console.notice((*message).to_owned()));
+        }
+        assert_eq!(String::from_utf8(err).unwrap(), "  a\n  b\n  a\n  b\n");
+    }
 
     #[test]
     fn the_time_left_is_known_after_a_while() {

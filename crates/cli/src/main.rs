@@ -126,6 +126,7 @@ fn run_named(session: &mut Session<'_>, name: &str, rest: &[String]) -> Option<u
 
 fn run_command(session: &mut Session<'_>, command: &'static command::Command, words: &[String]) -> u8 {
     let begun = Instant::now();
+    session.console.begins();
     let outcome = try_command(session, command, words);
     session.note(begun, &outcome);
     match outcome {

@@ -118,7 +118,7 @@ impl Session<'_> {
         let console = &mut self.console;
         self.backend.ask(group, request, &mut |outcome| match outcome {
             Outcome::Progress { done, total, what } => console.progress(done, total, &what),
-            Outcome::Notice { message } => console.complain(message),
+            Outcome::Notice { message } => console.notice(message),
             _ => {}
         })
     }

@@ -2,7 +2,8 @@
 //!
 //! * RT1 After a server has stopped, or has lost a disk, the next one opens only disks that are as that one left them: by their
 //!   identifiers, by the numbers of their superblocks, and by what was flushed to them last (WT1). A copy that was made earlier, or
-//!   a disk that was used elsewhere since, is refused, and nothing is written to it. A person may say otherwise.
+//!   a disk that was used elsewhere since, is refused, and nothing is written to it. A person may say otherwise. Of a disk
+//!   that the server has had open all the time, and that never failed, no contents have to be known: it never left.
 //! * RT2 A disk that was away may have lost what it had acknowledged and not flushed. So whoever wrote that to a volume in use and
 //!   has not been told of an error since is told of one, at the next flush, by whichever server answers that.
 //!
@@ -44,7 +45,10 @@ pub struct LeftPv {
     uuid: [u8; 16],
     pub path: PathBuf,
     places: Option<Vec<Place>>,
-    /// It had not failed, and the server went on writing to it (RT5).
+    /// It had not failed, and the server had it open.
+    #[serde(default)]
+    pub is_held: bool,
+    /// The server went on writing to it besides (RT5).
     #[serde(default)]
     pub goes_on: bool,
 }
@@ -115,9 +119,9 @@ impl Left {
         let left = info.pvs.iter().enumerate().filter(|(_, pv)| !pv.is_missing).filter_map(|(at, pv)| {
             let index = PvIndex(u16::try_from(at).ok()?);
             let faults = pvs.faults(index);
-            let goes_on = !has_stopped && faults.reads + faults.writes + faults.flushes == 0;
-            let goes_on = goes_on && !planted::is("note_of_the_living");
-            Some(LeftPv { uuid: pv.uuid.0, path: pvs.path(index)?, places: pvs.places(index), goes_on })
+            let is_held = faults.reads + faults.writes + faults.flushes == 0;
+            let goes_on = is_held && !has_stopped && !planted::is("note_of_the_living");
+            Some(LeftPv { uuid: pv.uuid.0, path: pvs.path(index)?, places: pvs.places(index), is_held, goes_on })
         });
         Left { group: name.to_owned(), sequence: info.sequence, is_asked, pvs: left.collect() }
     }
@@ -168,7 +172,8 @@ impl Left {
             return Ok(());
         }
         let Some(places) = &left.places else {
-            return if self.is_asked { Ok(()) } else { Err(Unlike::Unproven) };
+            let is_proven = self.is_asked || (left.is_held && !planted::is("held_unproven"));
+            return if is_proven { Ok(()) } else { Err(Unlike::Unproven) };
         };
 
         match places.iter().map(|place| place.sum).eq(sample.sums) {

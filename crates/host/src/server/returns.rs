@@ -185,7 +185,9 @@ impl Search {
             }
         }
         for pv in &mut sought {
-            pv.left.goes_on &= pv.there.iter().any(|(.., is_open)| *is_open);
+            let is_open = pv.there.iter().any(|(.., is_open)| *is_open);
+            pv.left.is_held &= is_open;
+            pv.left.goes_on &= is_open;
         }
         // Found elsewhere, and not yet for the last time: the next look has to find it again.
         if sought.iter().any(|pv| pv.there.iter().any(|(path, ..)| *path != pv.left.path)) {

@@ -505,7 +505,7 @@ struct Manager {
 
 impl Manager {
     fn listen() -> Manager {
-        let path = dir().join("notify");
+        let path = dir().join("notify-store");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_nonblocking(true).unwrap();
         Manager { socket, path, stored: Vec::new() }

@@ -53,6 +53,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("WD3", "alive_anyway", "life::the_service_manager_is_told_that_workers_work"),
     ("EN1", "waits_for_commands", "life::a_command_that_hangs_keeps_no_server_from_ending"),
     ("RT1", "any_age_returns", "returns::an_older_copy_is_not_taken"),
+    ("RT1", "held_unproven", "returns::a_disk_that_never_left_needs_no_proof"),
     ("RT2", "losses_unpaid", "returns::who_may_have_lost_something_is_told"),
     ("ST3", "waits_to_know", "status::what_hangs_is_named_and_the_rest_shown"),
     ("HS1", "history_waited_for", "history::nobody_waits_for_the_history"),

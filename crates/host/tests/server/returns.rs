@@ -21,6 +21,7 @@ pub const TESTS: &[Test] = &[
         a_server_that_is_killed_meanwhile_leaves_what_it_knew,
     ),
     ("returns::what_goes_on_after_a_note_refuses_no_disk", what_goes_on_after_a_note_refuses_no_disk),
+    ("returns::a_disk_that_never_left_needs_no_proof", a_disk_that_never_left_needs_no_proof),
     ("returns::a_closed_group_takes_no_older_copy", a_closed_group_takes_no_older_copy),
 ];
 
@@ -262,5 +263,31 @@ fn a_closed_group_takes_no_older_copy() {
     for file in [old, newest] {
         fs::remove_file(file).unwrap();
     }
+    drop(pair.above);
+}
+
+/// RT1: of the disk that stays, all that was flushed last is being overwritten when the other one is pulled.
+fn a_disk_that_never_left_needs_no_proof() {
+    let below = Vg::make(&[160 * MIB]);
+    let disk = below.create("disk", VolumeKind::Thick, 128 * MIB, true);
+    let second = file(128 * MIB);
+    let pair = Pair { above: Vg::on(&[disk, second.clone()]), below };
+    let on = PvPart { path: second.display().to_string(), first_extent: 0, extents: 8 };
+    let stays = direct(&pair.above.create_on("stays", 16 * MIB, vec![on]));
+    for byte in [1, 2] {
+        stays.write_all_at(page(byte).as_slice(), 4096).and_then(|()| stays.sync_data()).unwrap();
+    }
+    // In place, without a flush.
+    stays.write_all_at(page(3).as_slice(), 4096).unwrap();
+    let dead = pair.above.server();
+    pair.pull();
+    stays.sync_data().and_then(|()| stays.write_all_at(page(4).as_slice(), 1 << 20)).unwrap_err();
+    wait_for("the disk's absence", || pair.is_away());
+    pair.plug();
+    wait_for("a successor", || pair.goes_on_after(dead));
+    let mut found = page(0);
+    stays.read_exact_at(found.as_mut_slice(), 4096).unwrap();
+    assert_eq!(found.as_slice()[0], 3);
+    drop(stays);
     drop(pair.above);
 }
