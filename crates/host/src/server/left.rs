@@ -6,7 +6,6 @@
 //!   that the server has had open all the time, and that never failed, no contents have to be known: it never left.
 //! * RT2 A disk that was away may have lost what it had acknowledged and not flushed. So whoever wrote that to a volume in use and
 //!   has not been told of an error since is told of one, at the next flush, by whichever server answers that.
-//!
 //! * RT5 What a server writes after it has made a note is no reason to refuse the disk that has it, and no reason to forget a debt: of a
 //!   disk that has not failed, in a group that goes on, a note says only which superblock it had at least.
 //!

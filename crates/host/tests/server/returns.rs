@@ -9,7 +9,7 @@ use rowen_host::server;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub const TESTS: &[Test] = &[
@@ -116,10 +116,9 @@ fn copy(from: &Path, to: &Path) {
     run("cp", &["--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
 }
 
-fn an_older_copy_is_not_taken() {
-    let pair = Pair::make();
-    let node = pair.above.create("lv", VolumeKind::Thick, 32 * MIB, true);
-    let device = direct(&node);
+/// A volume with a second page that was written twice, its disk pulled and missed; images of the disk before the second time and after.
+fn pulled_with_an_older_copy(pair: &Pair) -> (File, PathBuf, PathBuf) {
+    let device = direct(&pair.above.create("lv", VolumeKind::Thick, 32 * MIB, true));
     let write = |byte| device.write_all_at(page(byte).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
     write(1);
     let image = &pair.below.files[0];
@@ -127,10 +126,16 @@ fn an_older_copy_is_not_taken() {
     // While the group is open, and with no superblock in between: nothing but its contents is older.
     copy(image, &old);
     write(2);
-    let dead = pair.above.server();
     pair.pull();
     copy(image, &newest);
     assert!(fails(&device));
+    (device, old, newest)
+}
+
+fn an_older_copy_is_not_taken() {
+    let pair = Pair::make();
+    let (device, old, newest) = pulled_with_an_older_copy(&pair);
+    let (image, dead) = (&pair.below.files[0], pair.above.server());
     wait_for("the disk's absence", || pair.is_away());
     copy(&old, image);
     pair.plug();
@@ -237,19 +242,9 @@ fn what_goes_on_after_a_note_refuses_no_disk() {
 /// RT1, also if the server was told to end while its disk was away.
 fn a_closed_group_takes_no_older_copy() {
     let pair = Pair::make();
-    let node = pair.above.create("lv", VolumeKind::Thick, 32 * MIB, true);
-    let device = direct(&node);
-    let write = |byte| device.write_all_at(page(byte).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
-    write(1);
-    let image = &pair.below.files[0];
-    let (old, newest) = (image.with_extension("old"), image.with_extension("newest"));
-    copy(image, &old);
-    write(2);
-    pair.pull();
-    copy(image, &newest);
-    assert!(fails(&device));
+    let (device, old, newest) = pulled_with_an_older_copy(&pair);
+    let (image, dead) = (&pair.below.files[0], pair.above.server());
     drop(device);
-    let dead = pair.above.server();
     pair.above.ask(Request::Stop);
     wait_for("the server's end", || !crate::world::lives(dead));
     copy(&old, image);
