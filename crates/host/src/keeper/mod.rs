@@ -13,7 +13,8 @@
 //! * K5 After a server that took over, the next one starts at once, or within 0.2 s if it served for less than 0.2 s: its
 //!   applications wait. After servers in a row that never took over the pause doubles, up to 5 s. So servers that crash
 //!   for ever do not keep the machine busy.
-//! * K6 in `store.rs`: what a service manager has of it.
+//!
+//! What a service manager has of it: `store.rs`.
 //!
 //! A server that finds its keeper gone starts another and has it keep everything again.
 

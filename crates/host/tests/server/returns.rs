@@ -1,6 +1,6 @@
 //! A disk that is pulled and comes back: a volume of another group whose server and keeper are killed, and start again.
 //!
-//! Rules RT1 to RT5.
+//! Rules RT1, RT2, RT3, RT4 and RT5.
 
 use crate::Test;
 use crate::world::{MIB, Mounted, Vg, file, kill_both, run, wait_for, within};
