@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(entry(&name(&whole).unwrap()), Some(whole));
         assert_eq!(name(&of("a@1", None)), None, "it is not complete");
         assert_eq!(name(&of("a:1", Some(3))), None);
-        assert_eq!(name(&of(&"a".repeat(250), Some(3))), None);
+        assert_eq!(name(&of(&"a".repeat(251), Some(3))), None);
         for wrong in ["", "7", "7 3", "x 3 a", "7 x a", "stored"] {
             assert_eq!(entry(wrong), None, "{wrong}");
         }
