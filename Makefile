@@ -98,11 +98,11 @@ test-lvm2: ## LVM2's own shell tests on Rowen (root; fetches LVM2's source)
 conformance-gaps: ## make conformance/gaps.txt from the last test-conformance
 	$(CARGO) run -q -p rowen-conformance --example compare -- --gaps conformance $(dir $(TARGET))tmp/conformance
 
-lint: ## clippy, rustfmt, licences and sources of dependencies; every warning is an error (1 minute)
+lint: ## clippy, rustfmt; licences, sources and known vulnerabilities of dependencies; every warning is an error (1 minute)
 	.ci/run lint
 
 deny: ## licences, sources and known advisories of the dependencies (compiles cargo-deny if there is none: 10 minutes)
-	.ci/deny --advisories
+	.ci/deny --all
 
 demo: ## the cost of a snapshot: 1000 MiB written without and with one, for each chunk size (root; 5 minutes, 7 GiB)
 	.ci/packages demo
