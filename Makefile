@@ -16,16 +16,16 @@ help: ## list the targets
 build: ## build target/release/rowen and rowen-web
 	$(CARGO) build --release -p rowen-cli -p rowen-web
 
-test: ## everything that each change must pass (root; 25 minutes; installs the Debian packages that it needs)
+test: ## everything that each change must pass (root; up to 45 minutes; installs the Debian packages that it needs)
 	.ci/run
 
-test-fresh: ## make demo and make test in a minimal Debian (root; 35 minutes; COMMAND=".ci/run unit" runs that)
+test-fresh: ## make demo and make test in a minimal Debian (root; up to an hour; COMMAND=".ci/run unit" runs that)
 	.ci/fresh $(COMMAND)
 
 test-unit: ## tests of the crates; no root, no devices (4 minutes)
 	.ci/run unit
 
-test-sim: ## crashes and faults on simulated disks (10 minutes; ROWEN_SIM_SEEDS=percent)
+test-sim: ## crashes and faults on simulated disks, in full (about 12 minutes; ROWEN_SIM_SEEDS=percent; a quarter of it in make test)
 	.ci/run sim
 
 sim: ## one simulated world (SEED=number, OPTIONS=--trace), or many (SEED="--minutes 10")

@@ -224,6 +224,10 @@ impl Explorer<'_> {
         if self.only.is_none() && !Rng::new(self.seed ^ moment.event).one_in(self.effort.sample) {
             return;
         }
+        // Enough is known of what is wrong.
+        if report.findings.len() >= MOST_FINDINGS {
+            return;
+        }
         let policies = POLICIES.into_iter().map(Some).chain([None]);
         for policy in policies {
             let dice = !matches!(policy, Some(Policy::Nothing | Policy::All | Policy::Newest));

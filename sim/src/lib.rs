@@ -9,7 +9,7 @@
 //! [`steps`] (every cut of changes that the oracle does not know), [`sweep`] (every request fails once), and [`worlds`]
 //! (whole lives of a group). [`forge`] makes hostile images. [`progress`] tells how far a run of many is.
 //!
-//! `ROWEN_SIM_SEEDS` (percent) scales the tests' effort. Every failure prints the line that replays it; `ROWEN_TRACE=1`
+//! `ROWEN_SIM_SEEDS` (percent) scales the tests' effort ([`effort`]). Every failure prints the line that replays it; `ROWEN_TRACE=1`
 //! then shows each step, and `ROWEN_STRICT=N` checks all accounts after step N of a model run (0: after each).
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ pub mod accounts;
 pub mod client;
 pub mod crash;
 pub mod disk;
+pub mod effort;
 pub mod exec;
 pub mod forge;
 pub mod hostile;

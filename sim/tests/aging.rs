@@ -8,6 +8,7 @@ use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind, VolumeState};
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
 use rowen_sim::disk::{POLICIES, Room, SimDisks};
+use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
@@ -190,13 +191,14 @@ fn cuts_of_growth(pvs: usize, planted: Option<&'static str>) -> Result<(), Strin
     let vol = world.run(fill_with_single_blocks(&client, rng));
     let before = client.group.info().metadata_blocks;
     let (mut events, mut judged) = (0, Ok(()));
+    let cut_each = if planted.is_some() { CUT_EACH } else { one_in(CUT_EACH) };
     // So getting room behind what metadata grows by takes time, and checkpoints are taken meanwhile.
     disks.set_room(Some(Room::new([], 1 << 20)));
     disks.keep_moments();
     let mut observe = || {
         for moment in disks.take_moments() {
             events += 1;
-            if events % CUT_EACH == 0 && judged.is_ok() {
+            if events % cut_each == 0 && judged.is_ok() {
                 let image = moment.power_cut(*rng.pick(&POLICIES), rng);
                 let outcome = judge_image(&setup, &oracle.lock(), Since::PowerLoss, image, rng.bits());
                 judged = outcome.map_err(|what| format!("cut before event {}: {what}", moment.event));

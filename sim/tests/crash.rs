@@ -5,13 +5,10 @@
 use rowen_engine::group::Config;
 use rowen_sim::crash::{Effort, Explorer, Report, Setup, State};
 use rowen_sim::disk::{POLICIES, Policy};
+use rowen_sim::effort::{percent, scaled};
 use rowen_sim::rng::Rng;
 use rowen_sim::scenario::{self, Step};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-fn percent() -> u64 {
-    std::env::var("ROWEN_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
-}
 
 /// One or two physical volumes, with small or large sectors and extents: the seed chooses.
 fn setup(seed: u64) -> Setup {
@@ -118,7 +115,7 @@ fn named(name: String, effort: Effort) -> (String, Report) {
 #[test]
 fn scripted_scenarios() {
     let scripts = scenario::scripted();
-    let seeds = (4 * percent() / 100).max(1);
+    let seeds = scaled(4);
     let report = explore_all(scripts.len() as u64 * seeds, |n| {
         let (script, seed) = (n as usize % scripts.len(), n / scripts.len() as u64 + 1);
         named(format!("script:{}:{seed}", scripts[script].0), Effort::default())
@@ -152,16 +149,18 @@ fn all_sequences_of_three_steps() {
 
 #[test]
 fn random_scenarios() {
-    let report = explore_all((150 * percent() / 100).max(1), |n| {
+    let report = explore_all(scaled(150), |n| {
         named(format!("random:{}", n + 1), Effort { sample: 3, recovery: 100, ..Effort::default() })
     });
     expect_none(&report);
 }
 
 /// A finder that finds nothing proves nothing: each bug planted in the engine must be found.
-fn find_planted(bug: &'static str) {
+/// `first`: the scenario that found it once, which is the first to be tried.
+fn find_planted(bug: &'static str, first: &str) {
     let setup = Setup { config: Config { planted: Some(bug), ..setup(1).config }, ..setup(1) };
-    let scripts = scenario::scripted();
+    let mut scripts = scenario::scripted();
+    scripts.sort_by_key(|(name, _)| *name != first);
     let effort = Effort { repeat: 2, recovery: 100, resume: 4, sample: 1 };
     for seed in 1..20 {
         for (name, steps) in &scripts {
@@ -177,37 +176,37 @@ fn find_planted(bug: &'static str) {
 
 #[test]
 fn finds_early_ack() {
-    find_planted("early_ack");
+    find_planted("early_ack", "first-writes");
 }
 
 #[test]
 fn finds_no_flush() {
-    find_planted("no_flush");
+    find_planted("no_flush", "first-writes");
 }
 
 #[test]
 fn finds_reuse_early() {
-    find_planted("reuse_early");
+    find_planted("reuse_early", "queue-depth");
 }
 
 #[test]
 fn finds_skip_crc() {
-    find_planted("skip_crc");
+    find_planted("skip_crc", "first-writes");
 }
 
 #[test]
 fn finds_stale_partial() {
-    find_planted("stale_partial");
+    find_planted("stale_partial", "first-writes");
 }
 
 #[test]
 fn finds_child_not_asked() {
-    find_planted("child_not_asked");
+    find_planted("child_not_asked", "snapshots");
 }
 
 #[test]
 fn finds_snapshot_not_durable() {
-    find_planted("snapshot_not_durable");
+    find_planted("snapshot_not_durable", "snapshots");
 }
 
 /// Explores one scenario, or one state of it: `ROWEN_SCENARIO`, and `ROWEN_STATE=EVENT:POLICY:THROW` (POLICY: a number,

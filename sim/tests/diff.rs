@@ -2,13 +2,14 @@
 //!
 //! Rules DF1, DF2, DF3, DF4, DF5 and DF6.
 
-use crate::model::{assert_met, run_all_with, scaled};
+use crate::model::{assert_met, run_all_with};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Changed, Compared, Config, Content, FullPolicy, Group, VolumeKind};
 use rowen_engine::planted::must_be_found;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Delays, Policy, SimDisks};
+use rowen_sim::effort::scaled;
 use rowen_sim::exec::World;
 use rowen_sim::model::{Lists, Moves, Profile, run_seed_with};
 use rowen_sim::oracle::Vol;

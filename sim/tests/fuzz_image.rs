@@ -7,13 +7,14 @@ use rowen_engine::format::{journal, node, stream, superblock};
 use rowen_engine::units::{Epoch, MetaBlock, Seq};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::Image;
+use rowen_sim::effort::scaled;
 use rowen_sim::forge::Forger;
 use rowen_sim::hostile::{Fate, Hostile, flipped, sound_images, survive};
 use rowen_sim::rng::Rng;
 
-/// How many mutants of each kind: `ROWEN_FUZZ` asks for more.
+/// How many mutants of each kind: `ROWEN_FUZZ`, or as many as are usual.
 fn rounds(usual: u64) -> u64 {
-    std::env::var("ROWEN_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    std::env::var("ROWEN_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| scaled(usual))
 }
 
 /// Judges `rounds` mutants, or the one of `ROWEN_SEED`. `least` is how many must be refused and how many opened: fewer
@@ -68,7 +69,8 @@ fn hostile_images_are_refused_or_harmless() {
     let wrong: Vec<_> = judged.iter().filter_map(|fate| fate.as_ref().err()).take(5).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
     let opened = judged.iter().filter(|fate| **fate == Ok(Fate::Opened)).count();
-    assert!(opened > 300 && judged.len() - opened > 300, "{opened} of {} opened", judged.len());
+    let tenth = judged.len() / 10;
+    assert!(opened > tenth && judged.len() - opened > tenth, "{opened} of {} opened", judged.len());
 }
 
 /// Images that once ended in a panic or not at all, as long as the engine makes the same sound images: a count of what
@@ -139,7 +141,7 @@ fn bytes_flipped_anywhere_are_refused_or_harmless() {
 fn disks_of_noise_and_shortened_disks_are_refused() {
     let setup = Setup::small(2, 24);
     let sound = sound_images(&setup).unwrap();
-    let opened = judge("noise", rounds(300), (300, 0), &setup, |rng| {
+    let opened = judge("noise", rounds(300), (rounds(300), 0), &setup, |rng| {
         let (name, image) = rng.pick(&sound);
         let mut image = image.clone();
         let pv = PvIndex(rng.below(2) as u16);

@@ -8,6 +8,7 @@ use rowen_engine::planted::must_be_found;
 use rowen_sim::client::{BLOCK, Client, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::{Setup, judge_image};
 use rowen_sim::disk::{Image, POLICIES, Policy, SimDisks};
+use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
@@ -409,7 +410,7 @@ fn a_return_can_be_cut() {
     let group = opened.group.clone().unwrap();
     opened.world.run(group.take_back(PvIndex(2))).unwrap();
     let (mut out, mut back) = (0, 0);
-    for moment in opened.disks.take_moments() {
+    for moment in opened.disks.take_moments().into_iter().step_by(one_in(1) as usize) {
         for turn in 0..2 {
             let policy = POLICIES[(moment.event as usize + 3 * turn) % POLICIES.len()];
             let cut = moment.power_cut(policy, &mut Rng::new(moment.event));

@@ -3,19 +3,12 @@
 //!
 //! Rules G3, C1, S1, S3 and S4.
 
+use rowen_sim::effort::{percent, scaled};
 use rowen_sim::model::{MOVES, Moves, PROFILES, Profile, Seen, run_seed_with};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-fn percent() -> u64 {
-    setting("ROWEN_SIM_SEEDS").and_then(|s| s.parse().ok()).unwrap_or(100)
-}
-
-pub fn scaled(seeds: u64) -> u64 {
-    (seeds * percent() / 100).max(1)
 }
 
 /// What all seeds together have to meet. A part of them need not.

@@ -11,6 +11,7 @@ use rowen_engine::group::{
 use rowen_engine::units::{Uuid, VolumeId};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Counts, SimDisks};
+use rowen_sim::effort::percent;
 use rowen_sim::exec::World;
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
@@ -25,10 +26,6 @@ const KEPT: (u64, u64, u64) = (24, 30, 12);
 const READ: u64 = 16;
 /// First writes, and reads, that are counted.
 const COUNTED: u64 = 400;
-
-fn percent() -> u64 {
-    std::env::var("ROWEN_SIM_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
-}
 
 /// A volume and what each of its blocks should hold: the number of the write, 0 for zeros.
 struct Origin {

@@ -14,6 +14,7 @@ use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Effort, Explorer, Report, Setup};
 use rowen_sim::disk::Delays;
+use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
@@ -306,7 +307,7 @@ fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
         let small = Setup::small(1 + seed as usize % 2, 24);
         let config = Config { rehome: true, layout: Layout::Read, ..small.config.clone() };
         let setup = Setup { config, ..small };
-        let effort = Effort { sample: 2, ..Effort::default() };
+        let effort = Effort { sample: one_in(2), ..Effort::default() };
         sum.add(Explorer { setup: &setup, effort, seed, only: None, skip_steps: 0 }.explore(&steps));
     }
     assert!(sum.failures == 0, "{} of {} states: {}", sum.failures, sum.states, sum.findings.join("\n"));

@@ -11,6 +11,7 @@ use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Effort, Explorer, Report, Setup};
 use rowen_sim::disk::{Delays, Faults, SimDisks};
+use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
@@ -207,7 +208,7 @@ fn a_cut_leaves_what_was_flushed() {
     for seed in 0..3 {
         let small = Setup::small(1 + seed as usize % 2, 24);
         let setup = Setup { config: Config { rehome: true, ..small.config.clone() }, ..small };
-        let effort = Effort { sample: 2, ..Effort::default() };
+        let effort = Effort { sample: one_in(2), ..Effort::default() };
         sum.add(Explorer { setup: &setup, effort, seed, only: None, skip_steps: 0 }.explore(&steps));
     }
     assert!(sum.failures == 0, "{} of {} states: {}", sum.failures, sum.states, sum.findings.join("\n"));

@@ -147,7 +147,19 @@ pub fn server_program() -> PathBuf {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         run(
             env!("CARGO"),
-            &["build", "-q", "--manifest-path", manifest, "--example", "export_server", "--target-dir", target],
+            // In the profile of the tests: what they need is compiled already.
+            &[
+                "build",
+                "-q",
+                "--profile",
+                "test",
+                "--manifest-path",
+                manifest,
+                "--example",
+                "export_server",
+                "--target-dir",
+                target,
+            ],
         );
     });
     directory.join("examples").join("export_server")
