@@ -19,6 +19,7 @@ use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 pub const EXTENT_BLOCKS: u64 = 1024;
@@ -208,6 +209,20 @@ impl Fake {
         assert!(matches!(outcome, Outcome::Ok), "{outcome:?}");
     }
 
+    /// A disk of the group is lost, and its server goes on without it. Returns the disk's label, for when it is found.
+    pub fn lose_disk(&mut self, group: &str, path: &str) -> LabelledPv {
+        let memory = self.groups.remove(group).expect("it is served");
+        let mut places = (0..memory.service.group.info().pvs.len()).map(|index| PvIndex(index as u16));
+        let is_there = |pv: &PvIndex| memory.members.path(*pv).is_some_and(|place| place == Path::new(path));
+        let pv = places.find(is_there).expect("a member");
+        let memory = memory.without(pv).unwrap();
+        let place = self.labels.iter().position(|label| label.path == path).expect("it has a label");
+        let label = self.labels.remove(place);
+        self.relabel(group, Some(&memory));
+        self.groups.insert(group.to_owned(), memory);
+        label
+    }
+
     /// Tells the group's server of the disks that are no members.
     fn show_devices(&self, group: &str, memory: &Memory) {
         for (index, (path, size)) in self.devices.iter().enumerate() {
@@ -239,7 +254,7 @@ impl Fake {
         }
         let Some(memory) = after else { return };
         let info = memory.service.group.info();
-        for (index, pv) in info.pvs.iter().enumerate() {
+        for (index, pv) in info.pvs.iter().enumerate().filter(|(_, pv)| !pv.is_missing) {
             let path = memory.members.path(PvIndex(index as u16)).expect("a member has a path").display().to_string();
             let group = Some(info.name.clone());
             match self.labels.iter_mut().find(|label| label.path == path) {

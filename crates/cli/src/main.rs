@@ -39,6 +39,9 @@ mod history_test;
 mod iostat_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]
+mod missing_test;
+#[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod transcript_test;
 
 use console::Console;

@@ -97,3 +97,7 @@ impl Service {
         Ok(Outcome::Ok)
     }
 }
+
+#[cfg(test)]
+#[path = "missing_test.rs"]
+mod tests;

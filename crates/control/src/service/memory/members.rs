@@ -124,7 +124,9 @@ impl Members for MemoryMembers {
     }
 
     fn lose(&self, pv: PvIndex) {
-        self.disks.go(pv);
+        if self.disks.is_alive() {
+            self.disks.go(pv);
+        }
     }
 
     fn is_group(&self, name: &str) -> Result<bool> {

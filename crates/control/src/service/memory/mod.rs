@@ -31,6 +31,9 @@ use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Error>;
 
+/// What a group is called that went on without a disk.
+const LINEAGE: u64 = 7;
+
 /// A service and the world under it.
 pub struct Memory {
     pub service: Service,
@@ -52,6 +55,18 @@ impl Memory {
         Memory::open(set, Arc::default(), executor, settings)
     }
 
+    /// The server is killed, the disk at this place is lost, and another server opens the group without it, as the administrator
+    /// wants.
+    pub fn without(self, pv: PvIndex) -> Result<Memory> {
+        let (disks, settings) = (self.disks.clone(), self.settings.clone());
+        drop(self);
+        disks.go(pv);
+        let executor: Arc<OneByOne> = Arc::default();
+        let (set, runtime) = (disks.clone(), executor.clone());
+        let group = run(&executor, Group::open_without(set, runtime, Config::default(), LINEAGE))?;
+        Ok(Memory::serving(group, disks, Arc::default(), executor, settings))
+    }
+
     fn open(
         disks: Arc<MemoryDisks>,
         devices: Arc<MemoryDevices>,
@@ -60,6 +75,16 @@ impl Memory {
     ) -> Result<Memory> {
         disks.keep(&members(&executor, &disks));
         let group = run(&executor, Group::open(disks.clone(), executor.clone(), Config::default()))?;
+        Ok(Memory::serving(group, disks, devices, executor, settings))
+    }
+
+    fn serving(
+        group: Arc<Group>,
+        disks: Arc<MemoryDisks>,
+        devices: Arc<MemoryDevices>,
+        executor: Arc<OneByOne>,
+        settings: Settings,
+    ) -> Memory {
         let name = group.info().name;
         let groups = Mutex::new(vec![name.clone()]);
         let members =
@@ -72,7 +97,7 @@ impl Memory {
             executor: executor.clone(),
         };
         let service = Service::new(&name, group, world, &settings, Lists::default());
-        Ok(Memory { service, devices, members, notes, disks, executor, settings })
+        Memory { service, devices, members, notes, disks, executor, settings }
     }
 
     /// The server dies when it writes to the disks for the `count`th time from now on.
