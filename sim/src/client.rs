@@ -8,7 +8,7 @@ use crate::exec::Handle;
 use crate::oracle::{Oracle, Since, Vol};
 use crate::stamp::{self, Found, SECTOR};
 use parking_lot::Mutex;
-use rowen_engine::disk::PageBuf;
+use rowen_engine::disk::{DiskError, PageBuf};
 use rowen_engine::error::{Error, Result};
 use rowen_engine::group::{Attributes, FullPolicy, Group, NewSnapshot, NewVolume, Volume, VolumeKind, VolumeState};
 use rowen_engine::units::{Uuid, VolumeId};
@@ -20,6 +20,9 @@ use std::sync::Arc;
 pub const BLOCK: u64 = 8;
 /// The longest single read of a verification, in sectors.
 const READ_STEP: u64 = 2048;
+
+/// The error of requests to a physical volume that is lost.
+const LOST: i32 = 5;
 
 /// What kind of snapshot is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +111,12 @@ pub struct Client {
 impl Client {
     pub fn new(world: Arc<Handle>, group: Arc<Group>, oracle: Arc<Mutex<Oracle>>) -> Client {
         Client { group, oracle, world }
+    }
+
+    /// Whether the reason of this error is that a physical volume is lost, or was: the group says that it cannot read that.
+    pub fn is_lost(&self, error: &DiskError) -> bool {
+        let is_out = self.group.out().has(usize::from(error.pv.0));
+        error.errno == LOST && (is_out || self.group.unproven_blocks() > 0)
     }
 
     /// The engine's id of a volume.

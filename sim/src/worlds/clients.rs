@@ -15,15 +15,13 @@ use rowen_engine::runtime::Runtime;
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The most volumes that clients make.
 const MOST_VOLUMES: usize = 8;
 /// The most physical volumes that a group grows to.
 const MOST_PVS: usize = 6;
-/// No physical volume is lost.
-pub const NONE_LOST: usize = usize::MAX;
 /// How often a command looks whether the volume's requests have ended, and how long it pauses in between.
 const PATIENCE: (u32, Duration) = (100, Duration::from_micros(200));
 
@@ -47,8 +45,6 @@ pub struct Age {
     pub may_fill: bool,
     /// A disk has misbehaved: errors are answers.
     pub is_faulty: AtomicBool,
-    /// The physical volume that is lost. [`NONE_LOST`]: all are there.
-    pub lost: AtomicUsize,
     /// Nothing is answered any more.
     pub hangs: AtomicBool,
     /// A copy of metadata is bad, and check may say so.
@@ -92,7 +88,6 @@ impl Age {
             trace,
             may_fill,
             is_faulty: AtomicBool::new(false),
-            lost: AtomicUsize::new(NONE_LOST),
             hangs: AtomicBool::new(false),
             is_harmed: AtomicBool::new(false),
             is_misdirected: AtomicBool::new(false),
@@ -188,10 +183,9 @@ impl Age {
             Error::InvalidSnapshot => vols.iter().any(|vol| gone(vol) || may_drop(vol)),
             Error::NotFound(_) | Error::Closed => vols.iter().any(gone),
             Error::Busy(_) | Error::Invalid(_) => asked == Asked::Change,
-            Error::Disk(error) if self.is_lost(error) => matches!(asked, Asked::Write | Asked::Request),
+            Error::Disk(error) if self.client.is_lost(error) => matches!(asked, Asked::Write | Asked::Request),
             Error::MissingPv(_) => {
-                let is_lost = self.lost.load(Ordering::SeqCst) != NONE_LOST;
-                is_lost && !matches!(asked, Asked::Write | Asked::Request)
+                !self.client.group.out().is_empty() && !matches!(asked, Asked::Write | Asked::Request)
             }
             Error::Disk(_) | Error::Poisoned(_) | Error::Corrupt { .. } => {
                 let faulty = self.is_faulty.load(Ordering::SeqCst);

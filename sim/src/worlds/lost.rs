@@ -1,7 +1,6 @@
 //! A physical volume is lost: the group is opened and used without it, for a life or two. Then the disk comes back, or the group
 //! goes on without it for good (rules MB1 to MB5).
 
-use super::clients::Age;
 use super::plan::{Act, Item, What, act};
 use super::{History, Power, all, members};
 use crate::client::{BLOCK, Client, number};
@@ -11,17 +10,14 @@ use crate::exec::World;
 use crate::oracle::{Since, Vol};
 use crate::rng::Rng;
 use crate::stamp::Found;
-use rowen_engine::disk::{DiskError, PvIndex};
+use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How many sectors are read together where nothing is lost.
 const STEP: u64 = 32 * BLOCK;
-/// EIO.
-const LOST: i32 = 5;
 
 /// What each sector of each volume holds; None: it cannot be read.
 type Partly = BTreeMap<Vol, Vec<Option<Found>>>;
@@ -110,7 +106,6 @@ impl History {
         self.judge_without(&world, &group, pv)?;
         let age = self.age(&world, &disks, &group);
         drop(group);
-        age.lost.store(usize::from(pv.0), Ordering::SeqCst);
         let count = rng.below(16) as usize;
         let items: Vec<Item> = (0..count).map(|number| self.item_without(number, rng)).collect();
         let event = disks.events() + rng.range(1, 20 + count as u64 * 7);
@@ -155,7 +150,7 @@ impl History {
     fn judge_without(&mut self, world: &World, group: &Arc<Group>, pv: PvIndex) -> Result<(), String> {
         let client = Client::new(world.handle(), group.clone(), Arc::default());
         self.seen.tally.add_to("unproven blocks", group.unproven_blocks());
-        let found = world.try_run(read_partly(&client, pv)).map_err(|stuck| format!("reading: {stuck}"))??;
+        let found = world.try_run(read_partly(&client)).map_err(|stuck| format!("reading: {stuck}"))??;
         let check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
         let check = check.map_err(|error| format!("check without physical volume {}: {error}", pv.0))?;
         if let Some(first) = check.findings.first() {
@@ -220,7 +215,7 @@ impl History {
     ) -> Result<(), String> {
         self.judge_without(world, &group, pv)?;
         let client = Client::new(world.handle(), group, self.oracle.clone());
-        let mended = world.try_run(mend(&client, pv, rng)).map_err(|stuck| format!("mending: {stuck}"))?;
+        let mended = world.try_run(mend(&client, rng)).map_err(|stuck| format!("mending: {stuck}"))?;
         let mended = mended.map_err(|what| format!("with the disk back: {what}"))?;
         self.seen.tally.add_to("blocks that were being written when their disk was lost", mended);
         self.power = Power::Off(self.ends_somehow(disks, rng));
@@ -263,14 +258,6 @@ impl History {
     }
 }
 
-impl Age {
-    /// Whether the physical volume that is lost is the reason of this error.
-    pub(super) fn is_lost(&self, error: &DiskError) -> bool {
-        let is_lost = usize::from(error.pv.0) == self.lost.load(Ordering::SeqCst);
-        error.errno == LOST && (is_lost || self.client.group.unproven_blocks() > 0)
-    }
-}
-
 /// Whether all of the disks name all of them. Where one was joining when the power failed, some may not: nothing is on that one, it
 /// need not come back, and without another one nobody may know of it.
 fn all_have_joined(image: &Image) -> Result<bool, String> {
@@ -286,21 +273,15 @@ fn all_have_joined(image: &Image) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Whether the group says that there is something that cannot be read.
-fn is_known(client: &Client, error: &DiskError, pv: PvIndex) -> bool {
-    let is_out = client.group.out().has(usize::from(pv.0)) && error.pv == pv;
-    is_out || client.group.unproven_blocks() > 0
-}
-
 /// Reads everything, block by block where something is lost.
-async fn read_partly(client: &Client, pv: PvIndex) -> Result<Partly, String> {
+async fn read_partly(client: &Client) -> Result<Partly, String> {
     let mut all = Partly::new();
     for info in client.group.volumes() {
         if info.state == VolumeState::Invalid {
             continue;
         }
         let vol = number(info.uuid);
-        let Some(sectors) = read_volume(client, vol, info.blocks * BLOCK, pv).await? else { continue };
+        let Some(sectors) = read_volume(client, vol, info.blocks * BLOCK).await? else { continue };
         let partial = client.group.is_partial(info.id).await.map_err(|error| error.to_string())?;
         // Blocks that were never written are zeros, wherever they would be.
         if sectors.contains(&None) && !partial && client.group.unproven_blocks() == 0 {
@@ -312,7 +293,7 @@ async fn read_partly(client: &Client, pv: PvIndex) -> Result<Partly, String> {
 }
 
 /// None: it gave way in the meantime.
-async fn read_volume(client: &Client, vol: Vol, size: u64, pv: PvIndex) -> Result<Option<Vec<Option<Found>>>, String> {
+async fn read_volume(client: &Client, vol: Vol, size: u64) -> Result<Option<Vec<Option<Found>>>, String> {
     let mut sectors = Vec::with_capacity(size as usize);
     let mut step = STEP;
     while (sectors.len() as u64) < size {
@@ -323,7 +304,7 @@ async fn read_volume(client: &Client, vol: Vol, size: u64, pv: PvIndex) -> Resul
                 step = if sectors.len() as u64 % STEP == 0 { STEP } else { step };
             }
             Err(Error::InvalidSnapshot) => return Ok(None),
-            Err(Error::Disk(error)) if error.errno == LOST && is_known(client, &error, pv) => match step {
+            Err(Error::Disk(error)) if client.is_lost(&error) => match step {
                 BLOCK => sectors.extend([None; BLOCK as usize]),
                 _ => step = BLOCK,
             },
@@ -334,9 +315,9 @@ async fn read_volume(client: &Client, vol: Vol, size: u64, pv: PvIndex) -> Resul
 }
 
 /// Writes or discards what cannot be read, or removes the volume. Returns how many blocks that was.
-async fn mend(client: &Client, pv: PvIndex, rng: &mut Rng) -> Result<u64, String> {
+async fn mend(client: &Client, rng: &mut Rng) -> Result<u64, String> {
     let mut mended = 0;
-    for (vol, sectors) in read_partly(client, pv).await? {
+    for (vol, sectors) in read_partly(client).await? {
         let lost: Vec<u64> = sectors.iter().zip(0..).filter(|(found, _)| found.is_none()).map(|(_, at)| at).collect();
         // What was written to others may have taken the room of a snapshot.
         let Ok(volume) = client.volume(vol) else { continue };
@@ -371,7 +352,7 @@ async fn mend(client: &Client, pv: PvIndex, rng: &mut Rng) -> Result<u64, String
     client.note_invalid().map_err(|failure| failure.to_string())?;
     // What is written and not flushed may be gone, and then they are unproven as before.
     client.checkpoint().await.map_err(|error| error.to_string())?;
-    let still = read_partly(client, pv).await?;
+    let still = read_partly(client).await?;
     match still.iter().find(|(_, sectors)| sectors.contains(&None)) {
         Some((vol, _)) => Err(format!("volume {vol} cannot be read after it was written")),
         None => Ok(mended),
