@@ -114,7 +114,7 @@ fn items_that_change_with_others_are_found() {
     must_be_found("items_are_renumbered", an_item_that_is_dropped_changes_no_other);
 }
 
-/// Bugs that worlds must find, each with the first world that finds it without debug assertions.
+/// Bugs that worlds must find, each with a world that found it.
 const FOUND: &[(&str, u64)] = &[
     ("early_ack", 130),
     ("no_flush", 1),
