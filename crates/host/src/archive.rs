@@ -14,7 +14,6 @@ use crate::{paths, planted};
 use rowen_control::metadata::Document;
 use rowen_control::names;
 use rowen_control::settings::Settings;
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -91,13 +90,8 @@ pub(crate) fn obey(work: Work, is_wanted: &dyn Fn() -> bool) -> io::Result<u32> 
 fn alone() -> io::Result<File> {
     paths::make_private_dir(&backup_dir())?;
     let dir = File::open(backup_dir())?;
-    loop {
-        match rustix::fs::flock(&dir, FlockOperation::LockExclusive) {
-            Ok(()) => return Ok(dir),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
+    paths::wait_for_lock(&dir)?;
+    Ok(dir)
 }
 
 /// A5

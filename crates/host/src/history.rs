@@ -14,7 +14,7 @@ use crate::{paths, planted};
 use rowen_control::history::{Book, Kept};
 use rowen_control::uuids::{lvm_text, parse_lvm_text};
 use rowen_engine::units::Uuid;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -116,12 +116,10 @@ fn append(path: &Path, text: &[u8]) -> io::Result<()> {
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file = open(path, File::options().create(true).append(true).read(true).mode(0o600))?;
-        match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-            // Somebody else made it the older one meanwhile.
-            Ok(()) if !has_name(&file, path) => {}
-            Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
+        paths::wait_for_lock(&file)?;
+        // Else somebody made it the older one meanwhile.
+        if has_name(&file, path) {
+            return Ok(file);
         }
     }
 }

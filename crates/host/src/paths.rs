@@ -4,7 +4,9 @@
 //! * [`system_dir`], `/etc/rowen` or `ROWEN_SYSTEM_DIR`: what survives a reboot (the devices file);
 //! * [`run_dir`], `/run/rowen` or `ROWEN_RUN_DIR`: what does not: sockets, locks, logs, the mounts of exports.
 
+use rustix::fs::FlockOperation;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,11 @@ pub(crate) fn is_of_this_world(process: &Path) -> bool {
     let theirs = variables.find_map(|variable| variable.strip_prefix(b"ROWEN_RUN_DIR=")).unwrap_or_default();
     let own = std::env::var_os("ROWEN_RUN_DIR").unwrap_or_default();
     theirs == own.as_encoded_bytes()
+}
+
+/// Locks an open file, also if signals come meanwhile; waits for who has locked it.
+pub(crate) fn wait_for_lock(file: impl AsFd) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?)
 }
 
 /// A volume group's directory of sockets, locks, logs and mounts.

@@ -8,7 +8,6 @@
 use super::Error;
 use crate::paths;
 use rowen_engine::units::Uuid;
-use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -53,7 +52,7 @@ pub fn change(change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Error> {
         .mode(0o600)
         .open(dir.join("devices.lock"))
         .map_err(failed("lock"))?;
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|e| failed("lock")(e.into()))?;
+    paths::wait_for_lock(&lock).map_err(failed("lock"))?;
 
     let text = text()?;
     let before = parse(&text);

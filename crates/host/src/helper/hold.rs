@@ -8,9 +8,9 @@ use super::{Trouble, has_name, is_gone};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use crate::export::usage::{Mount, Mounts};
-use crate::planted;
+use crate::{paths, planted};
 use rowen_control::protocol::{read_frame, write_frame};
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -232,10 +232,9 @@ impl Marker {
         loop {
             let mut how = File::options();
             let file = how.create(true).read(true).write(true).truncate(false).mode(0o600).open(path).doing(doing)?;
-            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) if has_name(&file, path) => return Ok(Marker { path: path.to_owned(), file }),
-                Ok(()) | Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e).doing(doing),
+            paths::wait_for_lock(&file).doing(doing)?;
+            if has_name(&file, path) {
+                return Ok(Marker { path: path.to_owned(), file });
             }
         }
     }

@@ -19,7 +19,6 @@ use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Failure, Result};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
-use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -93,12 +92,8 @@ impl Renaming {
 
     /// Waits for the lock; none: the file has lost its name meanwhile.
     fn lock(path: PathBuf, file: File) -> io::Result<Option<Renaming>> {
-        while !planted::is("rename_unlocked") {
-            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
+        if !planted::is("rename_unlocked") {
+            paths::wait_for_lock(&file)?;
         }
         let has_name = inode(&path) == Some(file.metadata()?.ino());
         Ok(has_name.then_some(Renaming { path, file }))
