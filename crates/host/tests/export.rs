@@ -1,13 +1,14 @@
 //! Volumes as block devices, with the kernel and everyday tools on top. Needs root, fuse, loop, fio and e2fsprogs.
 //!
-//! Rules FU1, E1, E2 and E3.
+//! Rules FU1, E1, E2, E3 and E4.
 
 #![allow(clippy::unwrap_used, reason = "this is test code")]
 
 mod common;
 
 use common::{World, output, run, wait_for};
-use rowen_host::export::{Error, Target};
+use rowen_host::export::{BoxFuture, Error, Target};
+use rowen_host::reactor::Pool;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -520,6 +521,66 @@ fn a_keeper_that_dies_is_replaced_and_given_everything_again() {
     let refused = client.bye().unwrap_err();
     assert!(refused.to_string().contains("still active: k"), "{refused}");
     world.end();
+}
+
+/// A process that is stopped, until this goes.
+struct Stopped(i32);
+
+impl Stopped {
+    fn new(process: i32) -> Stopped {
+        common::kill(process, libc::SIGSTOP);
+        Stopped(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        common::kill(self.0, libc::SIGCONT);
+    }
+}
+
+/// E4. A keeper that is stopped answers nothing: what has to wait for its answer does not happen.
+#[test]
+fn the_keeper_has_the_descriptor_before_the_loop_device_and_after_it() {
+    let world = World::new();
+    let keeper = common::processes_of(&world.group, "keeper")[0];
+    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!("/{}/", world.group));
+    let is_bound = || !common::loops_of(&world.group).is_empty();
+    let by_itself = |change: BoxFuture<'static, ()>| {
+        std::thread::spawn(move || Pool::start(1).unwrap().block_on(change));
+    };
+
+    let (exports, target) = (world.exports(), world.volume("e4", 8 * MIB, 4096));
+    let stopped = Stopped::new(keeper);
+    by_itself(Box::pin(async move { drop(exports.activate("e4", target, false).await.unwrap()) }));
+    wait_for("the volume's file", Duration::from_secs(10), is_mounted);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!is_bound(), "E4: there is a loop device, and the keeper has no descriptor");
+    drop(stopped);
+    wait_for("the volume", Duration::from_secs(10), || world.exports().find("e4").is_some());
+
+    let exports = world.exports();
+    let stopped = Stopped::new(keeper);
+    by_itself(Box::pin(async move { exports.deactivate("e4").await.unwrap() }));
+    let begun = Instant::now();
+    while is_bound() && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!is_bound(), "E4: the keeper was asked to release what a loop device needs");
+    drop(stopped);
+    wait_for("the end of the file", Duration::from_secs(10), || !is_mounted());
+    world.end();
+}
+
+#[test]
+fn a_keeper_that_has_the_descriptor_for_too_short_is_found() {
+    let test = "the_keeper_has_the_descriptor_before_the_loop_device_and_after_it";
+    for bug in ["held_late", "released_early"] {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        let output = program.args(["--exact", test]).env("ROWEN_PLANTED", bug).output().unwrap();
+        let said = common::text(&output.stdout) + &common::text(&output.stderr);
+        assert!(!output.status.success() && said.contains("E4: "), "{bug} was not found: {said}");
+    }
 }
 
 #[test]

@@ -441,7 +441,9 @@ impl Inner {
     }
 
     fn attach(&self, entry: &Entry, fd: &OwnedFd, target: &dyn Target, read_only: bool) -> Result<LoopDevice> {
-        self.with_keeper(|keeper| keeper.hold(entry, fd.as_fd()))?;
+        if !planted::is("held_late") {
+            self.with_keeper(|keeper| keeper.hold(entry, fd.as_fd()))?;
+        }
         LoopDevice::attach(&self.files.join(&entry.file), target.sector(), read_only)
     }
 
@@ -500,7 +502,7 @@ impl Inner {
         let (device, major, minor, file) = {
             let active = self.active.lock();
             let export = active.get(name).ok_or_else(|| Error::NotActive(name.into()))?;
-            (export.device, export.major, export.minor, self.files.join(&export.entry.file))
+            (export.device, export.major, export.minor, export.entry.file.clone())
         };
         let user = if unused { usage::claimed_by(major, minor)? } else { usage::in_lasting_use(major, minor)? };
         if let Some(user) = user.filter(|_| !planted::is("no_look_at_users")) {
@@ -509,8 +511,11 @@ impl Inner {
         if !planted::is("names_stay") {
             self.nodes.remove(name)?;
         }
+        if planted::is("released_early") {
+            self.with_keeper(|keeper| keeper.release(&file))?;
+        }
         // A helper that was killed may have detached it.
-        let is_attached = || device.backing().as_ref() == Some(&file);
+        let is_attached = || device.backing() == Some(self.files.join(&file));
         let detached = if planted::is("no_look_at_users") { Ok(()) } else { device.detach() };
         if let Err(e) = detached
             && is_attached()
