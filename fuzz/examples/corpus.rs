@@ -7,35 +7,40 @@ use rowen_control::history;
 use rowen_control::metadata::{Document, Origin};
 use rowen_control::protocol::{self, *};
 use rowen_engine::disk::PvIndex;
-use rowen_engine::format::stream;
+use rowen_engine::format::{stream, superblock};
+use rowen_engine::group::Group;
 use rowen_engine::units::Uuid;
 use rowen_fuzz::driver::corpus_dir;
-use rowen_sim::client::Client;
+use rowen_sim::client::{self, BLOCK, Client, SnapshotKind};
 use rowen_sim::crash::Setup;
+use rowen_sim::disk::{Image, Policy, SimDisks};
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Oracle;
+use rowen_sim::rng::Rng;
 use rowen_sim::scenario::{self, Runner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Examples of one kind, at most, and their longest.
-const MOST: usize = 12;
+/// The longest example.
 const LONGEST: usize = 4096;
 
-#[derive(Default)]
-struct Corpus(BTreeMap<&'static str, Vec<Vec<u8>>>);
+struct Corpus {
+    examples: BTreeMap<&'static str, Vec<Vec<u8>>>,
+    /// Examples of one kind, at most.
+    most: usize,
+}
 
 impl Corpus {
     fn add(&mut self, target: &'static str, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        let kept = self.0.entry(target).or_default();
-        if kept.len() < MOST && bytes.len() <= LONGEST && !kept.iter().any(|known| known == bytes) {
+        let kept = self.examples.entry(target).or_default();
+        if kept.len() < self.most && bytes.len() <= LONGEST && !kept.iter().any(|known| known == bytes) {
             kept.push(bytes.to_vec());
         }
     }
 
     fn write(&self) {
-        for (target, examples) in &self.0 {
+        for (target, examples) in &self.examples {
             let dir = corpus_dir(target);
             std::fs::create_dir_all(&dir).unwrap();
             // Those that were found by running stay.
@@ -70,32 +75,79 @@ fn from_disks(corpus: &mut Corpus) {
             runner.run(&steps).await.unwrap();
             client.checkpoint().await.unwrap();
         });
-        let image = disks.current();
-        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-        for offset in image.page_offsets(PvIndex(0)) {
-            let mut block = vec![0; 4096];
-            image.read(PvIndex(0), offset, &mut block);
-            let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
-            let kind = match &block[..8] {
-                b"ROWENPV1" => "superblock",
-                b"ROWENJRN" => "journal",
-                b"ROWENIDX" | b"ROWENPAG" => "stream-blocks",
-                magic if magic.starts_with(b"RwNd") => "node",
-                _ => continue,
-            };
-            let of_this = kinds.entry(kind).or_default();
-            *of_this += 1;
-            if *of_this <= 4 {
-                corpus.add(kind, trimmed(&block));
-            }
-            if block.starts_with(b"ROWENPAG") {
-                let entry =
-                    stream::IndexEntry { copy_a: number(32), copy_b: 0, crc: stream::sealed_crc(&block), reserved: 0 };
-                if let Ok(payload) = stream::decode_page(&block, number(16), number(24), &entry, number(40))
-                    && stream::Stream::decode(&payload).is_ok()
-                {
-                    corpus.add("stream", payload);
-                }
+        blocks_of(corpus, &disks.current());
+    }
+}
+
+/// What a group leaves that went on without one of its disks: which one is out, and what of it nobody could compare.
+fn from_a_lost_disk(corpus: &mut Corpus) {
+    const LOST: PvIndex = PvIndex(2);
+    println!("a lost disk");
+    let setup = Setup::small(3, 24);
+    let world = World::new(7);
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::<Mutex<Oracle>>::default());
+    world.run(async {
+        let (kind, full) = (rowen_engine::group::VolumeKind::Thick, rowen_engine::group::FullPolicy::Fail);
+        // Few volumes: their list fits into one block.
+        for _ in 0..3 {
+            let vol = client.create(client::VolumeSpec { kind, blocks: 4500, chunk_blocks: 1, full }).await.unwrap();
+            client.write(vol, 0, 800 * BLOCK, &[]).await.unwrap();
+            client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
+        }
+        client.checkpoint().await.unwrap();
+        for vol in [2, 3] {
+            client.write(vol, 0, 4 * BLOCK, &[]).await.unwrap();
+            client.flush(vol).await.unwrap();
+        }
+    });
+    let mut image = disks.moment().power_cut(Policy::Nothing, &mut Rng::new(5));
+    image.set_size(LOST, 0);
+    let world = World::new(8);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let opening = Group::open_without(disks.clone(), world.handle(), setup.config, 77);
+    let group = world.run(opening).unwrap();
+    assert!(group.out().has(usize::from(LOST.0)) && group.unproven_blocks() > 0, "{}", group.unproven_blocks());
+    world.run(group.close()).unwrap();
+    let image = disks.current();
+    let newest = (0..8).map(|slot| {
+        let mut block = vec![0; 4096];
+        image.read(PvIndex(0), 4096 + slot * 4096, &mut block);
+        block
+    });
+    let features = |block: &[u8]| u64::from_le_bytes(block[16..24].try_into().unwrap());
+    let newest: Vec<_> = newest.filter(|block| features(block) & superblock::FEATURE_UNPROVEN != 0).collect();
+    assert!(!newest.is_empty(), "no superblock says that something is unproven");
+    newest.iter().for_each(|block| corpus.add("superblock", trimmed(block)));
+    blocks_of(corpus, &image);
+}
+
+/// Blocks of metadata and of the journal on the first disk.
+fn blocks_of(corpus: &mut Corpus, image: &Image) {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for offset in image.page_offsets(PvIndex(0)) {
+        let mut block = vec![0; 4096];
+        image.read(PvIndex(0), offset, &mut block);
+        let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+        let kind = match &block[..8] {
+            b"ROWENPV1" => "superblock",
+            b"ROWENJRN" => "journal",
+            b"ROWENIDX" | b"ROWENPAG" => "stream-blocks",
+            magic if magic.starts_with(b"RwNd") => "node",
+            _ => continue,
+        };
+        let of_this = kinds.entry(kind).or_default();
+        *of_this += 1;
+        if *of_this <= 4 {
+            corpus.add(kind, trimmed(&block));
+        }
+        if block.starts_with(b"ROWENPAG") {
+            let entry =
+                stream::IndexEntry { copy_a: number(32), copy_b: 0, crc: stream::sealed_crc(&block), reserved: 0 };
+            if let Ok(payload) = stream::decode_page(&block, number(16), number(24), &entry, number(40))
+                && stream::Stream::decode(&payload).is_ok()
+            {
+                corpus.add("stream", payload);
             }
         }
     }
@@ -358,8 +410,11 @@ fn from_transfers(corpus: &mut Corpus) {
 }
 
 fn main() {
-    let mut corpus = Corpus::default();
+    let mut corpus = Corpus { examples: BTreeMap::new(), most: 12 };
     from_disks(&mut corpus);
+    corpus.most += 4;
+    from_a_lost_disk(&mut corpus);
+    corpus.most -= 4;
     from_wires(&mut corpus);
     from_the_kernel(&mut corpus);
     from_files(&mut corpus);
