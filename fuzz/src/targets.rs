@@ -7,14 +7,18 @@ use rowen_control::metadata::Document;
 use rowen_control::protocol::{Outcome, Request, decode, encode, encode_compact, read_frame};
 use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
+use rowen_engine::format::superblock::PvEntry;
+use rowen_engine::format::zones::{MOST_ZONES, ZoneTable, are_sound};
 use rowen_engine::format::{journal, node, seen, stream, superblock};
-use rowen_engine::units::{Epoch, MetaBlock};
+use rowen_engine::placement::Placement;
+use rowen_engine::units::{Epoch, MetaBlock, Uuid};
 use rowen_host::hostile;
 use rowen_transfer::{Event, MAX_DATA, StreamReader, Token};
 
 /// All of them, command lines apart: these are read by the program alone, and its own tests have that target.
 pub const TARGETS: &[Target] = &[
     Target { name: "superblock", run: superblock },
+    Target { name: "zones", run: zones },
     Target { name: "stream", run: stream },
     Target { name: "stream-blocks", run: stream_blocks },
     Target { name: "node", run: node },
@@ -61,6 +65,39 @@ fn superblock(bytes: &[u8]) -> String {
         Ok(None) => "none".into(),
         Err(why) => why.to_string(),
     }
+}
+
+/// A table of moved extents for as many physical volumes as the first byte says, of 16 extents each. The rest is ZoneRecords.
+fn zones(bytes: &[u8]) -> String {
+    const EXTENTS: u64 = 16;
+    let (pvs, records) = bytes.split_first().unwrap_or((&0, &[]));
+    let entry =
+        |n: u64| PvEntry { uuid: Uuid([1; 16]), first_extent: n * 2 * EXTENTS, extents: EXTENTS, size: 1 << 40 };
+    let pvs: Vec<PvEntry> = (0..1 + u64::from(pvs % 4)).map(entry).collect();
+    let homes: Vec<_> = pvs.iter().map(|pv| pv.first_extent..pv.first_extent + pv.extents).collect();
+    let count = (records.len() / 32).min(MOST_ZONES);
+    let mut table = ZoneTable { serial: 1, count: count as u32, ..ZoneTable::default() };
+    let mut block = vec![0; table.bytes() as usize];
+    block[..8].copy_from_slice(b"ROWENZON");
+    block[12..16].copy_from_slice(&table.count.to_le_bytes());
+    block[24..32].copy_from_slice(&table.serial.to_le_bytes());
+    block[32..32 + count * 32].copy_from_slice(&records[..count * 32]);
+    seal(&mut block, 8);
+    table.crc = block_crc(&block, 8);
+    let zones = match table.decode(&block, 0, "here") {
+        Ok(zones) => zones,
+        Err(why) => return why.to_string(),
+    };
+    if !are_sound(&zones, &homes, 1 << 40) {
+        return "unsound".into();
+    }
+    let placement = Placement::with_zones(4, pvs.clone(), &zones);
+    let placed: u64 = placement.runs().iter().map(|run| run.end - run.start).sum();
+    assert_eq!(placed, placement.count(), "each extent has one number");
+    let again = placement.zones();
+    assert!(are_sound(&again, &homes, 1 << 40), "what is written again is not sound");
+    assert_eq!(Placement::with_zones(4, pvs, &again).runs(), placement.runs(), "other places when it comes back");
+    format!("{} zones", zones.len().min(5))
 }
 
 fn stream(bytes: &[u8]) -> String {

@@ -35,6 +35,7 @@ mod low_counters;
 mod members;
 mod merge_races;
 mod model;
+mod moves;
 mod named_places;
 mod no_room;
 mod oracle;

@@ -18,6 +18,7 @@ pub mod journal;
 pub mod map;
 pub mod members;
 pub mod model;
+mod moving;
 pub mod placement;
 pub mod planted;
 pub mod runtime;

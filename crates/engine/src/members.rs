@@ -18,6 +18,7 @@
 
 use crate::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
 use crate::model::PvFlags;
+use crate::moving::Moving;
 use crate::unproven::Unproven;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +32,21 @@ pub struct Members {
     out: AtomicU64,
     /// What nobody could compare (MB7).
     pub unproven: Unproven,
+    /// What is moved to another place.
+    pub(crate) moving: Arc<Moving>,
     /// Planted bug: what is lost reads as zeros.
     lost_are_zeros: bool,
 }
 
 impl Members {
     pub fn new(disks: Arc<dyn Disks>, out: PvFlags, lost_are_zeros: bool) -> Members {
-        Members { disks, out: AtomicU64::new(out.0), unproven: Unproven::default(), lost_are_zeros }
+        Members {
+            disks,
+            out: AtomicU64::new(out.0),
+            unproven: Unproven::default(),
+            moving: Arc::default(),
+            lost_are_zeros,
+        }
     }
 
     /// The disks as they are, with those that are out.
@@ -89,7 +98,10 @@ impl Disks for Members {
             op => op,
         };
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
-            return self.disks.submit(op, done);
+            return match self.moving.is_active() {
+                true => self.moving.submit(&self.disks, op, done),
+                false => self.disks.submit(op, done),
+            };
         };
         let unproven = match op {
             DiskOp::Read { .. } => self.unproven.first_of(segments),
@@ -99,7 +111,10 @@ impl Disks for Members {
             if let DiskOp::Write { segments, .. } = &op {
                 self.unproven.forget(segments);
             }
-            return self.disks.submit(op, done);
+            return match self.moving.is_active() {
+                true => self.moving.submit(&self.disks, op, done),
+                false => self.disks.submit(op, done),
+            };
         };
         let error = DiskError { op: op.kind(), pv: lost.pv, offset: lost.offset, errno: LOST };
         match op {

@@ -246,6 +246,18 @@ pub struct PvExtents {
     pub extents: Range<u64>,
 }
 
+/// Extents that are to be moved to other physical volumes.
+#[derive(Clone, Debug)]
+pub struct NewMove {
+    pub from: PvIndex,
+    /// These extents of it; all if there are none.
+    pub extents: Vec<Range<u64>>,
+    /// Where they may go; to any other physical volume if there are none.
+    pub to: Vec<PvExtents>,
+    /// Only extents in which this volume has blocks.
+    pub volume: Option<VolumeId>,
+}
+
 /// A new snapshot: a volume that starts with the contents of `origin`.
 #[derive(Clone, Debug)]
 pub struct NewSnapshot {

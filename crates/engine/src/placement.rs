@@ -1,28 +1,234 @@
 //! Placement: converts VG blocks to a physical volume and a byte on it.
-//! It is linear: physical volumes follow each other in the group's address space. Between them there may be gaps, in which there
-//! are no blocks: where a physical volume left or shrank, and the room that each has to grow.
+//!
+//! Each physical volume has a range of the group's address space, its home. Between the ranges there may be gaps, in which there
+//! are no blocks: where a physical volume left or shrank, and the room that each has to grow. Extents that were moved lie where
+//! the table of zones says ([`zones`]).
 
 use crate::disk::{PvIndex, Segment, Segments};
-use crate::format::superblock::{self, DATA_OFFSET, PvEntry};
+use crate::format::codec::RECORD_LIMIT;
+use crate::format::superblock::{DATA_OFFSET, GroupRoot, PvEntry};
+use crate::format::zones::{self, Zone, ZonePlace};
 use crate::units::{BLOCK_SIZE, VgBlock};
+use std::ops::Range;
 
-/// The group's table of physical volumes as address ranges.
+/// VG blocks that follow each other on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedRun {
+    /// Its first VG block, and the one behind it.
+    pub start: u64,
+    pub end: u64,
+    pub pv: u16,
+    /// The first block on the physical volume, counted from the first of its extents.
+    pub at: u64,
+}
+
+impl PlacedRun {
+    /// Whether the other one goes on where this one ends, on the physical volume, too.
+    fn goes_on(&self, next: &PlacedRun) -> bool {
+        self.end == next.start && self.pv == next.pv && self.at + (self.end - self.start) == next.at
+    }
+
+    /// The part of it that lies within these VG blocks.
+    fn cut(&self, start: u64, end: u64) -> Option<PlacedRun> {
+        let (from, to) = (self.start.max(start), self.end.min(end));
+        (from < to).then(|| PlacedRun { start: from, end: to, pv: self.pv, at: self.at + (from - self.start) })
+    }
+
+    /// The part of it that lies within these blocks of its physical volume.
+    fn cut_place(&self, blocks: &Range<u64>) -> Option<PlacedRun> {
+        let (from, to) = (self.at.max(blocks.start), (self.at + (self.end - self.start)).min(blocks.end));
+        (from < to).then(|| PlacedRun {
+            start: self.start + (from - self.at),
+            end: self.start + (to - self.at),
+            pv: self.pv,
+            at: from,
+        })
+    }
+}
+
+/// The group's table of physical volumes, and where each block lies.
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub extent_blocks: u64,
     pub pvs: Vec<PvEntry>,
+    /// In the order of VG blocks.
+    runs: Vec<PlacedRun>,
     has_gaps: bool,
 }
 
 impl Placement {
+    /// All blocks are at home.
     pub fn new(extent_blocks: u64, pvs: Vec<PvEntry>) -> Placement {
-        let has_gaps = superblock::has_gaps(&pvs);
-        Placement { extent_blocks, pvs, has_gaps }
+        Placement::with_zones(extent_blocks, pvs, &[])
+    }
+
+    /// As the group's root says.
+    pub fn of(root: &GroupRoot) -> Placement {
+        Placement::with_zones(root.extent_blocks, root.pvs.clone(), &root.zones.zones)
+    }
+
+    /// The same with these zones, if they go with the root (Z1, Z2) and all that it names is there.
+    pub fn checked(root: &GroupRoot, zones: &[Zone]) -> Option<Placement> {
+        let homes: Vec<Range<u64>> = root.pvs.iter().map(|pv| pv.first_extent..pv.first_extent + pv.extents).collect();
+        if !zones::are_sound(zones, &homes, (RECORD_LIMIT - 1) / root.extent_blocks) {
+            return None;
+        }
+        let placement = Placement::with_zones(root.extent_blocks, root.pvs.clone(), zones);
+        let named = [(root.journal_start, root.journal_blocks), (root.index[0], 1), (root.index[1], 1)];
+        named.iter().all(|(start, len)| placement.holds(*start, *len)).then_some(placement)
+    }
+
+    /// The bad places of the journal's ring in words, one for each run.
+    pub fn bad_places(&self, root: &GroupRoot) -> Vec<String> {
+        let words = |run: &Range<u64>| {
+            let mut segments = Segments::new();
+            let (start, blocks) = (VgBlock(root.journal_start + run.start), run.end - run.start);
+            self.map_blocks(start, blocks, 0, &mut segments);
+            let Segment { pv, offset, .. } = segments.first()?;
+            let bytes = blocks * BLOCK_SIZE;
+            Some(format!(
+                "physical volume {} takes no writes in {bytes} bytes from byte {offset}: the journal passes over them",
+                pv.0
+            ))
+        };
+        root.bad.runs().iter().filter_map(words).collect()
+    }
+
+    /// With the zones of a table, which is sound.
+    pub fn with_zones(extent_blocks: u64, pvs: Vec<PvEntry>, zones: &[Zone]) -> Placement {
+        let run = |extents: Range<u64>, pv: u16, first_pe: u64| PlacedRun {
+            start: extents.start * extent_blocks,
+            end: extents.end * extent_blocks,
+            pv,
+            at: first_pe * extent_blocks,
+        };
+        let mut runs = Vec::new();
+        for (index, pv) in (0..).zip(&pvs) {
+            let home = pv.first_extent..pv.first_extent + pv.extents;
+            let parts = zones::outside(zones, &home);
+            runs.extend(parts.map(|part| run(part.clone(), index, part.start - home.start)));
+        }
+        let zones = zones.iter().filter_map(|zone| Some((zone, zone.place?)));
+        runs.extend(zones.map(|(zone, ZonePlace { pv, first_pe })| {
+            run(zone.first_extent..zone.first_extent + zone.extents, pv, first_pe)
+        }));
+        Placement::of_runs(extent_blocks, pvs, runs)
+    }
+
+    fn of_runs(extent_blocks: u64, pvs: Vec<PvEntry>, mut runs: Vec<PlacedRun>) -> Placement {
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup_by(|next, run| {
+            let goes_on = run.goes_on(next);
+            run.end = if goes_on { next.end } else { run.end };
+            goes_on
+        });
+        let mut next = 0;
+        let has_gaps = runs.iter().any(|run| std::mem::replace(&mut next, run.end) != run.start);
+        Placement { extent_blocks, pvs, runs, has_gaps }
+    }
+
+    /// The zones that say the same with this table of physical volumes.
+    pub fn zones(&self) -> Vec<Zone> {
+        let extents = |blocks: u64| blocks / self.extent_blocks;
+        let is_home = |run: &PlacedRun| {
+            let home = self.pvs[usize::from(run.pv)].first_extent * self.extent_blocks;
+            home + run.at == run.start
+        };
+        let away = self.runs.iter().filter(|run| !is_home(run)).map(|run| Zone {
+            first_extent: extents(run.start),
+            extents: extents(run.end - run.start),
+            place: Some(ZonePlace { pv: run.pv, first_pe: extents(run.at) }),
+        });
+        let mut zones: Vec<Zone> = away.collect();
+        // Numbers of a home range that nothing has.
+        for pv in &self.pvs {
+            let home = pv.first_extent..pv.first_extent + pv.extents;
+            let mut at = home.start;
+            for run in &self.runs {
+                let (from, to) = (extents(run.start).clamp(at, home.end), extents(run.end).clamp(at, home.end));
+                if extents(run.end) <= at || from >= home.end {
+                    continue;
+                }
+                if at < from {
+                    zones.push(Zone { first_extent: at, extents: from - at, place: None });
+                }
+                at = to;
+            }
+            if at < home.end {
+                zones.push(Zone { first_extent: at, extents: home.end - at, place: None });
+            }
+        }
+        zones.sort_unstable_by_key(|zone| zone.first_extent);
+        zones
+    }
+
+    /// The same, with two runs of as many VG blocks exchanged: each lies where the other one did.
+    #[must_use]
+    pub fn exchanged(&self, one: Range<u64>, other: Range<u64>) -> Placement {
+        debug_assert_eq!(one.end - one.start, other.end - other.start, "Z2");
+        let mut runs = Vec::with_capacity(self.runs.len() + 4);
+        for run in &self.runs {
+            let bounds = [run.start, one.start, one.end, other.start, other.end, run.end];
+            let mut bounds = bounds.map(|bound| bound.clamp(run.start, run.end));
+            bounds.sort_unstable();
+            for pair in bounds.windows(2) {
+                let Some(part) = run.cut(pair[0], pair[1]) else { continue };
+                let moved = |from: &Range<u64>, to: &Range<u64>| to.start + (part.start - from.start);
+                let start = match part.start {
+                    start if one.contains(&start) => moved(&one, &other),
+                    start if other.contains(&start) => moved(&other, &one),
+                    start => start,
+                };
+                runs.push(PlacedRun { start, end: start + (part.end - part.start), ..part });
+            }
+        }
+        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
+    }
+
+    /// The same without a physical volume, and without all blocks that lie there.
+    #[must_use]
+    pub fn without(&self, pv: PvIndex) -> Placement {
+        let mut pvs = self.pvs.clone();
+        pvs.remove(usize::from(pv.0));
+        let runs = self.runs.iter().filter(|run| run.pv != pv.0).map(|run| match run.pv > pv.0 {
+            true => PlacedRun { pv: run.pv - 1, ..*run },
+            false => *run,
+        });
+        Placement::of_runs(self.extent_blocks, pvs, runs.collect())
+    }
+
+    /// The same with another table of as many physical volumes or more: those that became smaller lose the blocks that lay there,
+    /// what is new of them has its home number.
+    #[must_use]
+    pub fn with_table(&self, pvs: Vec<PvEntry>) -> Placement {
+        let mut runs: Vec<PlacedRun> = Vec::new();
+        for (index, pv) in (0..).zip(&pvs) {
+            let had = self.pvs.get(usize::from(index)).map_or(0, |pv| pv.extents) * self.extent_blocks;
+            let has = pv.extents * self.extent_blocks;
+            let kept = self.runs.iter().filter(|run| run.pv == index);
+            runs.extend(kept.filter_map(|run| run.cut_place(&(0..has))));
+            let home = pv.first_extent * self.extent_blocks;
+            if had < has {
+                runs.push(PlacedRun { start: home + had, end: home + has, pv: index, at: had });
+            }
+        }
+        Placement::of_runs(self.extent_blocks, pvs, runs)
+    }
+
+    /// All runs, in the order of VG blocks.
+    pub fn runs(&self) -> &[PlacedRun] {
+        &self.runs
     }
 
     /// The end of the group's address space, in blocks.
     pub fn blocks(&self) -> u64 {
-        self.pvs.last().map_or(0, |pv| pv.first_extent + pv.extents) * self.extent_blocks
+        self.runs.last().map_or(0, |run| run.end)
+    }
+
+    /// The end of all numbers that are given to something, in extents.
+    pub fn numbers_end(&self) -> u64 {
+        let homes = self.pvs.last().map_or(0, |pv| pv.first_extent + pv.extents);
+        homes.max(self.blocks() / self.extent_blocks)
     }
 
     /// All blocks that there are, gaps not counted.
@@ -34,56 +240,86 @@ impl Placement {
     /// consecutive numbers.
     pub fn number_of(&self, block: u64) -> u64 {
         let mut before = 0;
-        for pv in &self.pvs {
-            let first = pv.first_extent * self.extent_blocks;
-            let blocks = pv.extents * self.extent_blocks;
-            if block < first + blocks {
-                return before + (block - first);
+        for run in &self.runs {
+            if block < run.end {
+                return before + (block - run.start);
             }
-            before += blocks;
+            before += run.end - run.start;
         }
         before
     }
 
     /// Whether all of these blocks are on physical volumes.
     pub fn holds(&self, start: u64, len: u64) -> bool {
-        match self.has_gaps {
-            false => start.checked_add(len).is_some_and(|end| end <= self.blocks()),
-            true => superblock::holds(&self.pvs, self.extent_blocks, start, len),
+        let Some(end) = start.checked_add(len) else { return false };
+        if !self.has_gaps {
+            return end <= self.blocks();
         }
+        let first = self.runs.partition_point(|run| run.end <= start);
+        let mut at = start;
+        for run in &self.runs[first..] {
+            if at >= end || run.start > at {
+                break;
+            }
+            at = run.end;
+        }
+        at >= end
     }
 
-    /// The blocks of one physical volume.
-    pub fn range_of(&self, pv: PvIndex) -> std::ops::Range<u64> {
-        let pv = &self.pvs[usize::from(pv.0)];
-        pv.first_extent * self.extent_blocks..(pv.first_extent + pv.extents) * self.extent_blocks
+    /// The VG blocks that lie on one physical volume, in the order of their numbers.
+    pub fn ranges_of(&self, pv: PvIndex) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for run in self.runs.iter().filter(|run| run.pv == pv.0) {
+            match ranges.last_mut().filter(|range| range.end == run.start) {
+                Some(range) => range.end = run.end,
+                None => ranges.push(run.start..run.end),
+            }
+        }
+        ranges
     }
 
-    /// The physical volume that holds `block`, which one does, and the end of its range of blocks.
+    /// What lies on these extents of a physical volume, in their order.
+    pub fn runs_at(&self, pv: PvIndex, extents: &Range<u64>) -> Vec<PlacedRun> {
+        let blocks = extents.start.saturating_mul(self.extent_blocks)..extents.end.saturating_mul(self.extent_blocks);
+        let on = self.runs.iter().filter(|run| run.pv == pv.0);
+        let mut runs: Vec<PlacedRun> = on.filter_map(|run| run.cut_place(&blocks)).collect();
+        runs.sort_unstable_by_key(|run| run.at);
+        runs
+    }
+
+    fn run_of(&self, block: u64) -> &PlacedRun {
+        &self.runs[self.runs.partition_point(|run| run.end <= block)]
+    }
+
+    /// The physical volume that holds `block`, which one does, and the end of the run of blocks that follow it there.
     pub fn pv_of(&self, block: VgBlock) -> (PvIndex, u64) {
-        let extent = block.0 / self.extent_blocks;
-        let index = self.pvs.partition_point(|pv| pv.first_extent + pv.extents <= extent);
-        let pv = &self.pvs[index];
-        let index = u16::try_from(index).expect("a group has at most 64 physical volumes");
-        (PvIndex(index), (pv.first_extent + pv.extents) * self.extent_blocks)
+        let run = self.run_of(block.0);
+        (PvIndex(run.pv), run.end)
+    }
+
+    /// The extent of its physical volume that holds `block`.
+    pub fn pe_of(&self, block: VgBlock) -> u64 {
+        let run = self.run_of(block.0);
+        (run.at + (block.0 - run.start)) / self.extent_blocks
     }
 
     /// Adds the segments of the bytes [`start`, `start + len`) of the group's address space to `segments`,
     /// with the buffer offset `at`. Continues the last segment where it can.
     pub fn map_bytes(&self, mut start: u64, mut len: u64, mut at: u32, segments: &mut Segments) {
         while len > 0 {
-            let (pv, end) = self.pv_of(VgBlock(start / BLOCK_SIZE));
-            let first = self.pvs[usize::from(pv.0)].first_extent * self.extent_blocks * BLOCK_SIZE;
-            let piece = len.min(end * BLOCK_SIZE - start).min(1 << 30);
+            let run = self.run_of(start / BLOCK_SIZE);
+            let piece = len.min(run.end * BLOCK_SIZE - start).min(1 << 30);
             let piece32 = u32::try_from(piece).expect("cut to a gigabyte");
-            let offset = DATA_OFFSET + start - first;
+            let offset = DATA_OFFSET + run.at * BLOCK_SIZE + (start - run.start * BLOCK_SIZE);
             match segments.last_mut() {
                 Some(last)
-                    if last.pv == pv && last.offset + u64::from(last.len) == offset && last.at + last.len == at =>
+                    if last.pv.0 == run.pv
+                        && last.offset + u64::from(last.len) == offset
+                        && last.at + last.len == at =>
                 {
                     last.len += piece32;
                 }
-                _ => segments.push(Segment { pv, offset, at, len: piece32 }),
+                _ => segments.push(Segment { pv: PvIndex(run.pv), offset, at, len: piece32 }),
             }
             start += piece;
             len -= piece;

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, NewPv, VolumeKind, VolumeState};
+use rowen_engine::group::{FullPolicy, NewMove, NewPv, PvExtents, VolumeKind, VolumeState};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +169,7 @@ impl Age {
             Act::GrowOrShrinkPv => self.resize_pv(rng).await,
             Act::AddPv => self.add_pv(rng).await,
             Act::RemovePv => self.remove_pv().await,
+            Act::Move => self.move_extents(rng).await,
         }
     }
 
@@ -599,6 +600,49 @@ impl Age {
             self.disks.remove_last_pv();
         }
         self.pvs_answered("physical volumes left", done)
+    }
+
+    /// Extents of one physical volume move to others: all, some, or those of a volume; to the end, or until it is stopped.
+    async fn move_extents(&self, rng: &mut Rng) -> Outcome {
+        if !self.claim_pvs() {
+            return Ok(());
+        }
+        let pvs = self.client.group.info().pvs;
+        let from = rng.below(pvs.len() as u64) as usize;
+        let mut wanted = NewMove { from: PvIndex(from as u16), extents: Vec::new(), to: Vec::new(), volume: None };
+        if rng.one_in(3) && pvs[from].extents > 1 {
+            let first = rng.below(pvs[from].extents - 1);
+            wanted.extents.push(first..rng.range(first + 1, pvs[from].extents));
+        }
+        if rng.one_in(4) {
+            let vols = self.client.oracle.lock().readable();
+            wanted.volume = (!vols.is_empty()).then(|| *rng.pick(&vols)).and_then(|vol| self.client.id(vol).ok());
+        }
+        if rng.one_in(4) {
+            let to = rng.below(pvs.len() as u64) as usize;
+            wanted.to.push(PvExtents { pv: PvIndex(to as u16), extents: 0..pvs[to].extents });
+        }
+        let stops = rng.one_in(6).then(|| rng.below(20_000));
+        let begun = self.client.group.start_move(wanted).await;
+        let done = match begun {
+            Ok(_) => {
+                if let Some(pause) = stops {
+                    self.handle.sleep(Duration::from_micros(pause)).await;
+                    self.client.group.stop_move();
+                }
+                self.client.group.move_ended().await;
+                let ended = self.client.group.move_progress();
+                self.tally.lock().add_to("extents moved", ended.moved);
+                match ended.failed {
+                    None | Some(Error::Closed) => Ok(()),
+                    Some(error) => Err(error),
+                }
+            }
+            // Nothing was there, or it is where it shall go.
+            Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.pvs_answered("moves of extents", done)
     }
 
     // ---- the end --------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ impl History {
     /// What somebody asks of a group that has lost a physical volume. None is added, and none leaves.
     fn item_without(&self, number: usize, rng: &mut Rng) -> Item {
         let act = match act(rng, self.plan.is_full) {
-            Act::AddPv | Act::RemovePv | Act::GrowOrShrinkPv | Act::Fill => Act::Write,
+            Act::AddPv | Act::RemovePv | Act::GrowOrShrinkPv | Act::Move | Act::Fill => Act::Write,
             act => act,
         };
         Item { number, life: usize::MAX, what: What::Client(rng.below(2) as u32, act), seed: rng.bits() }

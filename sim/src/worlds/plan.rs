@@ -39,6 +39,8 @@ pub enum Act {
     GrowOrShrinkPv,
     AddPv,
     RemovePv,
+    /// Extents move to other physical volumes.
+    Move,
 }
 
 /// How a life ends.
@@ -223,7 +225,8 @@ pub(super) fn act(rng: &mut Rng, is_full: bool) -> Act {
     match rng.below(100) {
         0..=39 => Act::Write,
         40..=45 => Act::Zero,
-        46..=57 => Act::Read,
+        46..=54 => Act::Read,
+        55..=57 => Act::Move,
         58..=64 => Act::Flush,
         65..=71 => Act::Snapshot,
         72..=73 => Act::GroupSnapshot,

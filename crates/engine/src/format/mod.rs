@@ -11,6 +11,7 @@ pub mod record;
 pub mod seen;
 pub mod stream;
 pub mod superblock;
+pub mod zones;
 
 #[cfg(test)]
 mod spec_test;

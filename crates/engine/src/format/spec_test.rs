@@ -1,7 +1,7 @@
 //! `docs/format.md` against the code: every record's table row by row, every constant, every kind of journal record.
 
 use super::record::Field;
-use super::{codec, journal, node, stream, superblock};
+use super::{codec, journal, node, stream, superblock, zones};
 use crate::model::{self, AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
 use crate::unproven::UnprovenRun;
@@ -25,6 +25,8 @@ fn records() -> Vec<(&'static str, usize, &'static [Field])> {
         superblock::BadRunRecord,
         superblock::LeftRecord,
         superblock::PvRecord,
+        zones::ZoneTableRecord,
+        zones::ZoneRecord,
         stream::IndexHeader,
         stream::IndexEntry,
         stream::PageHeader,
@@ -136,6 +138,7 @@ fn every_record_is_listed() {
         ("seen", include_str!("seen.rs")),
         ("stream", include_str!("stream.rs")),
         ("superblock", include_str!("superblock.rs")),
+        ("zones", include_str!("zones.rs")),
     ];
     let declared = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
     let named: Vec<&str> = modules.iter().map(|(name, _)| *name).collect();
@@ -167,6 +170,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_BAD_RUNS", superblock::FEATURE_BAD_RUNS),
         ("FEATURE_MEMBERS", superblock::FEATURE_MEMBERS),
         ("FEATURE_UNPROVEN", superblock::FEATURE_UNPROVEN),
+        ("FEATURE_ZONES", superblock::FEATURE_ZONES),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),

@@ -4,11 +4,11 @@
 
 use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
+use super::zones::{MOST_ZONES, ZoneTable};
 use crate::error::{Error, Result};
 use crate::journal::places::{BadPlaces, MOST_RUNS};
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// First byte of the extents on a physical volume.
 pub const DATA_OFFSET: u64 = 1 << 20;
@@ -44,6 +44,8 @@ pub const FEATURE_MEMBERS: u64 = 128;
 /// The stream names blocks of which nobody knows whether they hold what the journal said. A program that does not know would
 /// serve them as data.
 pub const FEATURE_UNPROVEN: u64 = 256;
+/// Extents were moved: the numbers that a table of zones names lie elsewhere. A program that does not know would read others.
+pub const FEATURE_ZONES: u64 = 512;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -52,7 +54,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_PAIR_LENGTHS
     | FEATURE_BAD_RUNS
     | FEATURE_MEMBERS
-    | FEATURE_UNPROVEN;
+    | FEATURE_UNPROVEN
+    | FEATURE_ZONES;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
@@ -84,7 +87,10 @@ on_disk! {
         184 => name: [u8; 128],
         312 => bad_runs: [u8; 128],
         440 => lineage: u64,
-        448 => reserved: [u8; 64],
+        448 => zones_serial: u64,
+        456 => zones_count: u32,
+        460 => zones_crc: u32,
+        464 => reserved: [u8; 48],
     }
 }
 
@@ -141,10 +147,9 @@ pub fn has_gaps(pvs: &[PvEntry]) -> bool {
     pvs.iter().any(|pv| std::mem::replace(&mut next, pv.first_extent + pv.extents) != pv.first_extent)
 }
 
-/// Where a physical volume of so many extents begins that joins these: behind the room of the last one or, where there are no
-/// numbers for that, right behind it. None: there are none at all.
-pub fn place_behind(pvs: &[PvEntry], extent_blocks: u64, extents: u64) -> Option<u64> {
-    let end = pvs.last().map_or(0, |last| last.first_extent + last.extents);
+/// Where a physical volume of so many extents begins that joins a group whose numbers end here: behind the room of the last one or,
+/// where there are no numbers for that, right behind it. None: there are none at all.
+pub fn place_behind(end: u64, extent_blocks: u64, extents: u64) -> Option<u64> {
     let roomy = end.checked_mul(extent_blocks)?.checked_next_multiple_of(ROOM)? / extent_blocks;
     [roomy, end].into_iter().find(|first| extents <= most_extents(*first, extent_blocks))
 }
@@ -211,9 +216,16 @@ pub struct GroupRoot {
     pub lineage: u64,
     /// Who is out, by place in the table, and in which state each left.
     pub left: BTreeMap<u16, Left>,
+    /// Which extents are not at home.
+    pub zones: ZoneTable,
 }
 
 impl GroupRoot {
+    /// The first eight bytes of the group's UUID: carried by every metadata block.
+    pub fn tag(&self) -> u64 {
+        u64::from_le_bytes(*self.uuid.0.first_chunk().expect("a UUID has 16 bytes"))
+    }
+
     /// Those that are out, a bit for each.
     pub fn out(&self) -> u64 {
         self.left.keys().fold(0, |out, pv| out | 1 << pv)
@@ -241,28 +253,13 @@ impl GroupRoot {
         }
     }
 
-    /// The bad places of the journal's ring in words, one for each run.
-    pub fn bad_places(&self) -> Vec<String> {
-        let words = |run: &Range<u64>| {
-            let start = self.journal_start + run.start;
-            let on =
-                |pv: &PvEntry| (pv.first_extent..pv.first_extent + pv.extents).contains(&(start / self.extent_blocks));
-            let pv = self.pvs.iter().position(on)?;
-            let byte = DATA_OFFSET + (start - self.pvs[pv].first_extent * self.extent_blocks) * BLOCK_SIZE;
-            let bytes = (run.end - run.start) * BLOCK_SIZE;
-            Some(format!(
-                "physical volume {pv} takes no writes in {bytes} bytes from byte {byte}: the journal passes over them"
-            ))
-        };
-        self.bad.runs().iter().filter_map(words).collect()
-    }
-
     /// The incompatible features that the superblock itself uses.
     pub fn own_features(&self) -> u64 {
         let gaps = if has_gaps(&self.pvs) { FEATURE_GAPS } else { 0 };
         let bad = if self.bad.is_empty() { 0 } else { FEATURE_BAD_RUNS };
         let members = if self.left.is_empty() { 0 } else { FEATURE_MEMBERS };
-        gaps | bad | members
+        let zones = if self.zones.is_empty() { 0 } else { FEATURE_ZONES };
+        gaps | bad | members | zones
     }
 }
 
@@ -297,6 +294,17 @@ fn decode_left(block: &[u8], record: &SuperblockRecord) -> Option<BTreeMap<u16, 
     let is_sound = marks && left.keys().all(|pv| *pv < record.pv_count) && left.len() < usize::from(record.pv_count);
     let has_lineage = (record.lineage != 0) == is_announced;
     (is_announced != left.is_empty() && has_lineage && (is_sound || left.is_empty())).then_some(left)
+}
+
+/// The table that a superblock names. None: there is no such table.
+fn decode_zones(record: &SuperblockRecord) -> Option<ZoneTable> {
+    let (serial, count, crc) = (record.zones_serial, record.zones_count, record.zones_crc);
+    let is_announced = record.incompatible & FEATURE_ZONES != 0;
+    let is_possible = match is_announced {
+        true => count > 0 && count as usize <= MOST_ZONES && serial < RECORD_LIMIT,
+        false => (serial, count, crc) == (0, 0, 0),
+    };
+    is_possible.then_some(ZoneTable { serial, count, crc, zones: Vec::new() })
 }
 
 impl Superblock {
@@ -337,7 +345,10 @@ impl Superblock {
             name: [0; 128],
             bad_runs: [0; 128],
             lineage: 0,
-            reserved: [0; 64],
+            zones_serial: 0,
+            zones_count: 0,
+            zones_crc: 0,
+            reserved: [0; 48],
         };
         if let Some(group) = &self.group {
             record.group_uuid = group.uuid.0;
@@ -358,6 +369,11 @@ impl Superblock {
             record.clean = u64::from(group.clean);
             record.bad_runs = encode_bad(&group.bad);
             record.lineage = group.lineage;
+            if !group.zones.is_empty() {
+                record.zones_serial = group.zones.serial;
+                record.zones_count = group.zones.count;
+                record.zones_crc = group.zones.crc;
+            }
             for (pv, Left { newest, before }) in &group.left {
                 let at = LEFT_OFFSET + usize::from(*pv) * LeftRecord::SIZE;
                 let left = LeftRecord { newest: *newest, before: *before };
@@ -398,7 +414,7 @@ impl Superblock {
             )));
         }
         // What a compatible feature puts there is not ours to judge.
-        if record.compatible == 0 && record.reserved != [0; 64] {
+        if record.compatible == 0 && record.reserved != [0; 48] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
@@ -458,7 +474,9 @@ impl Superblock {
         }
         let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < RECORD_LIMIT);
         let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
-        let inside = |start: u64, len: u64| holds(&pvs, extent_blocks, start, len);
+        let zones = decode_zones(record).ok_or_else(|| corrupt("the table of zones that it names is impossible"))?;
+        // Where zones are is known when their table was read: see [`Placement::of`](crate::placement::Placement::of).
+        let inside = |start: u64, len: u64| !zones.is_empty() || holds(&pvs, extent_blocks, start, len);
         let journal_bytes = record.journal_blocks.saturating_mul(BLOCK_SIZE);
         if !inside(record.journal_start, record.journal_blocks)
             || record.journal_blocks == 0
@@ -492,6 +510,7 @@ impl Superblock {
             bad,
             lineage: record.lineage,
             left,
+            zones,
         })
     }
 }
@@ -500,21 +519,21 @@ impl Superblock {
 #[allow(clippy::single_range_in_vec_init, reason = "one run is what is meant")]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     #[test]
     fn each_has_room_until_the_numbers_are_used_up() {
-        let pv = |first_extent, extents| PvEntry { uuid: Uuid([1; 16]), first_extent, extents, size: 1 << 60 };
         let room = ROOM / 1024;
-        assert_eq!(place_behind(&[], 1024, 5), Some(0));
-        assert_eq!(place_behind(&[pv(0, 1)], 1024, 5), Some(room));
-        assert_eq!(place_behind(&[pv(0, room)], 1024, 5), Some(room));
-        assert_eq!(place_behind(&[pv(0, 1), pv(room, room + 1)], 1024, 5), Some(3 * room));
+        assert_eq!(place_behind(0, 1024, 5), Some(0));
+        assert_eq!(place_behind(1, 1024, 5), Some(room));
+        assert_eq!(place_behind(room, 1024, 5), Some(room));
+        assert_eq!(place_behind(2 * room + 1, 1024, 5), Some(3 * room));
         let last = RECORD_LIMIT / 1024 - 1;
-        assert_eq!(place_behind(&[pv(0, last - 4)], 1024, 4), Some(last - 4));
-        assert_eq!(place_behind(&[pv(0, last - 4)], 1024, 5), None);
-        assert_eq!(place_behind(&[pv(0, last - room)], 1024, 5), Some(last + 1 - room), "the last multiple");
+        assert_eq!(place_behind(last - 4, 1024, 4), Some(last - 4));
+        assert_eq!(place_behind(last - 4, 1024, 5), None);
+        assert_eq!(place_behind(last - room, 1024, 5), Some(last + 1 - room), "the last multiple");
         assert_eq!(most_extents(last - 4, 1024), 4);
-        assert_eq!(place_behind(&[pv(0, 1)], 1 << 28, 5), Some(256), "extents of a terabyte");
+        assert_eq!(place_behind(1, 1 << 28, 5), Some(256), "extents of a terabyte");
     }
 
     fn a_root(pvs: Vec<PvEntry>, features: u64, journal_start: u64) -> GroupRoot {
@@ -537,6 +556,7 @@ mod tests {
             bad: BadPlaces::default(),
             lineage: 0,
             left: BTreeMap::new(),
+            zones: ZoneTable::default(),
         }
     }
 
@@ -566,7 +586,7 @@ mod tests {
             let pvs = vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 4, size: 1 << 30 }];
             let bad = BadPlaces::from_runs(runs, 1 << 20).unwrap();
             let group = GroupRoot { bad, ..a_root(pvs, features, 0) };
-            let places = group.bad_places().len();
+            let places = group.bad.runs().len();
             let superblock =
                 Superblock { sequence: 7, pv_uuid: Uuid([1; 16]), pv_index: 0, pv_size: 1 << 30, group: Some(group) };
             let read = Superblock::decode(&superblock.encode(), "here");

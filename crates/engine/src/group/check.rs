@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::read::{BadCopy, either, read_stream};
 use crate::core::Core;
 use crate::dead::{self, Dead};
-use crate::disk::{DiskOp, Disks, PvIndex, start};
+use crate::disk::{DiskOp, Disks, start};
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::node::{Node, UNWRITTEN};
@@ -324,8 +324,25 @@ impl<'a> Check<'a> {
         read_stream(&*core.disks, &core.placement(), &root, core.tag, &mut Some(&mut self.bad)).await.map(drop)
     }
 
+    /// Tells of physical volumes that lack the table of zones or, with `repair`, writes it there.
+    async fn settle_zones(&mut self, repair: bool) -> Result<()> {
+        let root = self.group.root.lock().written.clone();
+        for pv in self.group.without_zones(&root) {
+            let what = format!("the table of moved extents on physical volume {pv} is bad");
+            match repair {
+                true => self.report.repaired.push(what),
+                false => {
+                    self.report.repairable += 1;
+                    self.report.find(what);
+                }
+            }
+        }
+        if repair { self.group.write_zones(&root).await } else { Ok(()) }
+    }
+
     /// Tells of the bad copies or, with `repair`, writes them anew.
     async fn settle_copies(&mut self, repair: bool) -> Result<()> {
+        self.settle_zones(repair).await?;
         let core = &self.group.core;
         let rewritten = repair && !self.bad.is_empty();
         for BadCopy { place, why, good } in self.bad.drain(..) {
@@ -403,7 +420,7 @@ impl<'a> Check<'a> {
     fn fixed_areas(&mut self) {
         let placement = self.group.core.placement();
         let root = self.group.root.lock().group.clone();
-        self.report.notes = root.bad_places();
+        self.report.notes = placement.bad_places(&root);
         let mut areas = vec![("the journal", root.journal_start, root.journal_blocks)];
         let pairs = self.group.core.meta.lock().pairs().to_vec();
         areas.extend(pairs.iter().flat_map(Pair::runs).map(|(start, len)| ("the metadata area", start, len)));
@@ -641,11 +658,8 @@ impl<'a> Check<'a> {
                 self.report.find(format!("VG block {block} is {what} and in use"));
             }
         }
-        let there = (0..placement.pvs.len()).filter_map(|pv| u16::try_from(pv).ok());
-        let mut lost = there
-            .flat_map(|pv| placement.range_of(PvIndex(pv)))
-            .zip(0u64..)
-            .filter(|(_, number)| !self.is_used(*number));
+        let there = placement.runs().iter().flat_map(|run| run.start..run.end);
+        let mut lost = there.zip(0u64..).filter(|(_, number)| !self.is_used(*number));
         if let Some((first, _)) = lost.next() {
             let n = 1 + lost.count();
             self.report.find(format!("{n} blocks are neither used nor free, the first is VG block {first}"));

@@ -298,7 +298,7 @@ impl Group {
     /// Bytes of the next checkpoint's stream, beside what [`StreamLoad`](crate::space::metadata::StreamLoad) counts.
     pub(super) fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
-        let growing = self.core.growing().len() * RunRecord::SIZE;
+        let growing = (self.core.growing().len() + 1) * RunRecord::SIZE;
         let unproven = self.core.members.unproven.list().len() * UnprovenRecord::SIZE;
         let own = tag_bytes(&catalog.attributes) + (growing + unproven) as u64 + 1024;
         let volumes = catalog.volumes.values().map(|volume| {
@@ -358,6 +358,7 @@ impl Group {
         core.members.unproven.forget_freed(&stream.to_free);
         stream.unproven = core.members.unproven.list();
         stream.to_free.extend(core.growing());
+        stream.to_free.extend(self.taken_for_move());
         drop(space);
         let mut meta = core.meta.lock();
         let mut root = self.root.lock();
@@ -558,6 +559,7 @@ impl Group {
     /// Writes the superblock to all physical volumes and makes it durable.
     pub(super) async fn write_superblocks(&self, sequence: u64, group: &GroupRoot) -> Result<()> {
         // A table that is one physical volume short is in force from the next opening on: the disks are still the old ones.
+        self.write_zones(group).await?;
         let disks = self.core.placement();
         for (index, pv) in group.pvs.iter().enumerate() {
             let pv_index = u16::try_from(index).expect("at most 64 physical volumes");

@@ -21,6 +21,8 @@ impl Group {
 
     /// Lets what is under way finish, and nothing begin. False: that has been done already.
     pub(super) async fn quiesce(&self) -> bool {
+        self.stop_move();
+        self.move_ended().await;
         let volumes: Vec<_> = self.catalog.read().volumes.values().cloned().collect();
         if self.core.closed.swap(true, Ordering::AcqRel) {
             return false;

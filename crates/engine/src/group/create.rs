@@ -130,9 +130,7 @@ impl Group {
                 let Range { start, end } = extents;
                 return Err(Error::Invalid(format!("physical volume {} has no extents {start} to {end}", pv.0)));
             }
-            let first = placement.range_of(*pv).start;
-            let blocks = |extent: u64| first + extent * placement.extent_blocks;
-            places.push(blocks(extents.start)..blocks(extents.end));
+            places.extend(placement.runs_at(*pv, extents).into_iter().map(|run| run.start..run.end));
         }
         places.sort_unstable_by_key(|place| place.start);
         places.dedup_by(|next, place| {

@@ -7,6 +7,7 @@ use crate::dead::Points;
 use crate::disk::{Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
+use crate::format::zones::ZoneTable;
 use crate::journal::places::BadPlaces;
 use crate::members::Members;
 use crate::model::{Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree};
@@ -16,7 +17,7 @@ use crate::space::Space;
 use crate::space::metadata::{LEAST_METADATA, MetaSpace};
 use crate::space::pvs::Pvs;
 use crate::units::{BLOCK_SIZE, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ impl Group {
             return Err(Error::Invalid("a volume group's name has 1 to 127 bytes".into()));
         }
         let mut pvs = Vec::new();
-        extend_table(&*disks, &mut pvs, spec.extent_blocks, &spec.pvs).await?;
+        extend_table(&*disks, &mut pvs, spec.extent_blocks, 0, &spec.pvs).await?;
         let placement = Arc::new(Placement::new(spec.extent_blocks, pvs.clone()));
         let journal_bytes = (placement.count() * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
@@ -70,26 +71,29 @@ impl Group {
             bad: BadPlaces::default(),
             lineage: 0,
             left: BTreeMap::new(),
+            zones: ZoneTable::default(),
         };
-        let pv_free = pvs.iter().map(|pv| ((pv.first_extent + pv.extents) * spec.extent_blocks, 0)).collect();
+        let no_free = vec![0; pvs.len()];
         let starts = (0..metadata).step_by(spec.extent_blocks as usize);
         let places: Vec<[u64; 2]> = starts.map(|at| [journal_blocks + at, second + at]).collect();
         let parts = Parts {
             placement: placement.clone(),
             meta: MetaSpace::new(&places, &[], spec.extent_blocks),
-            space: Space::new(Tree::default(), 0, Pvs::new(pv_free)),
+            space: Space::new(Tree::default(), 0, Pvs::new(placement.runs(), &no_free)),
             next_seq: Seq(1),
             catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(Points::new(true))),
             sequence: 1,
             stream_blocks: Vec::new(),
+            zones_on: BTreeSet::new(),
         };
         let members = Arc::new(Members::new(disks.clone(), PvFlags::default(), false));
         let group = Group::assemble(members, Arc::new(NoRuntime), Config::default(), root, parts);
         group.back_areas().await?;
         for (i, taken) in taken.into_iter().enumerate() {
             let pv = PvIndex(i as u16);
-            let Range { start, end } = placement.range_of(pv);
-            group.add_free(start + taken, end).await?;
+            for Range { start, end } in placement.ranges_of(pv) {
+                group.add_free(start + taken, end).await?;
+            }
             super::label::erase(&*disks, pv).await?;
         }
         group.checkpoint_turn(group.final_ticket(), true).await
@@ -107,11 +111,12 @@ impl Group {
     }
 }
 
-/// Puts physical volumes behind those of the table: `pvs[0]` is the disk behind the table's.
+/// Puts physical volumes behind those of the table: `pvs[0]` is the disk behind the table's. `end`: the group's numbers, in extents.
 pub(super) async fn extend_table(
     disks: &dyn Disks,
     table: &mut Vec<PvEntry>,
     extent_blocks: u64,
+    mut end: u64,
     pvs: &[NewPv],
 ) -> Result<()> {
     let first = table.len();
@@ -125,10 +130,11 @@ pub(super) async fn extend_table(
                 extent_blocks * BLOCK_SIZE
             )));
         }
-        let first_extent = superblock::place_behind(table, extent_blocks, extents).ok_or_else(|| {
+        let first_extent = superblock::place_behind(end, extent_blocks, extents).ok_or_else(|| {
             Error::Invalid(format!("there are no numbers for the {extents} extents of physical volume {index}"))
         })?;
         table.push(PvEntry { uuid: pv.uuid, first_extent, extents, size });
+        end = first_extent + extents;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ impl Lacks<'_> {
     }
 
     pub fn journal(&self) -> Result<()> {
-        let on = |pv: &usize| !journal_on(self.root, &self.placement.range_of(PvIndex(*pv as u16))).is_empty();
+        let on = |pv: &usize| !journal_on(self.root, self.placement, PvIndex(*pv as u16)).is_empty();
         match self.out.iter().find(on).filter(|_| !planted::is("journal_not_needed")) {
             Some(pv) => Err(self.error([pv].into_iter(), "the journal is on it, and there is no other copy of it")),
             None => Ok(()),

@@ -27,31 +27,65 @@ pub(super) fn in_use() -> Error {
     Error::Busy("the physical volume is in use".into())
 }
 
-/// What of the physical volume is the journal's, in VG blocks; empty if none is.
-pub(super) fn journal_on(root: &GroupRoot, range: &Range<u64>) -> Range<u64> {
+/// What of the physical volume is the journal's, in VG blocks.
+pub(super) fn journal_on(root: &GroupRoot, placement: &Placement, pv: PvIndex) -> Vec<Range<u64>> {
+    let parts = placement.ranges_of(pv).into_iter().map(|range| journal_in(root, &range));
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+/// What of these VG blocks is the journal's; empty if none is.
+pub(super) fn journal_in(root: &GroupRoot, range: &Range<u64>) -> Range<u64> {
     let (start, end) = (root.journal_start, root.journal_start + root.journal_blocks);
     let start = start.clamp(range.start, range.end);
     start..end.clamp(start, range.end)
 }
 
+fn blocks_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// The parts of a range that are not the journal's.
+fn outside_journal(root: &GroupRoot, range: &Range<u64>) -> impl Iterator<Item = Run> + use<> {
+    let journal = journal_in(root, range);
+    let parts = match journal.is_empty() {
+        true => [range.clone(), range.end..range.end],
+        false => [range.start..journal.start, journal.end..range.end],
+    };
+    parts.into_iter().filter(|part| !part.is_empty()).map(|part| (part.start, part.end - part.start))
+}
+
+/// The journal's blocks that lie in none of the ranges, which are in order.
+fn journal_elsewhere(root: &GroupRoot, ranges: &[Range<u64>]) -> Vec<Run> {
+    let end = root.journal_start + root.journal_blocks;
+    let (mut at, mut runs) = (root.journal_start, Vec::new());
+    for part in ranges.iter().map(|range| journal_in(root, range)).filter(|part| !part.is_empty()) {
+        runs.push((at, part.start - at));
+        at = part.end;
+    }
+    runs.push((at, end - at));
+    runs.retain(|(_, len)| *len > 0);
+    runs
+}
+
 impl Group {
     /// Whether the journal, or a part of it, is on the physical volume.
     pub fn has_journal(&self, pv: PvIndex) -> bool {
-        !journal_on(&self.root.lock().group, &self.core.placement().range_of(pv)).is_empty()
+        !journal_on(&self.root.lock().group, &self.core.placement(), pv).is_empty()
     }
 
     /// Sees to it that nothing but the journal is on the physical volume: metadata moves away, and what is being freed is
     /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is reserved.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
+        self.is_still()?;
         if !self.out().has(usize::from(pv.0)) {
             self.core.all_there()?;
         }
         let root = self.root.lock().group.clone();
-        let range = self.range_of(pv)?;
-        let journal = journal_on(&root, &range);
-        let wanted = range.end - range.start - (journal.end - journal.start);
-        self.empty(&range, || {
+        let ranges = self.ranges_of(pv)?;
+        let journal = journal_on(&root, &self.core.placement(), pv);
+        let wanted = blocks_of(&ranges) - blocks_of(&journal);
+        self.empty(&ranges, || {
             let _gate = self.core.gate.read();
             self.core.space.lock().is_pv_free(self.core.alloc_context(), usize::from(pv.0), wanted)
         })
@@ -59,29 +93,29 @@ impl Group {
     }
 
     /// The blocks of a physical volume that is not the only one.
-    fn range_of(&self, pv: PvIndex) -> Result<Range<u64>> {
+    fn ranges_of(&self, pv: PvIndex) -> Result<Vec<Range<u64>>> {
         let pvs = self.root.lock().group.pvs.len();
         if pvs < 2 || usize::from(pv.0) >= pvs {
             return Err(Error::Invalid("a volume group needs a physical volume".into()));
         }
-        Ok(self.core.placement().range_of(pv))
+        Ok(self.core.placement().ranges_of(pv))
     }
 
-    /// Moves metadata out of the range, and waits for what is being freed there, until `is_left` says that it can be done
+    /// Moves metadata out of the ranges, and waits for what is being freed there, until `is_left` says that it can be done
     /// without. No checkpoint is under way when that is asked.
     pub(super) async fn empty(
         self: &Arc<Self>,
-        range: &Range<u64>,
+        ranges: &[Range<u64>],
         mut is_left: impl FnMut() -> std::result::Result<bool, MapError>,
     ) -> Result<()> {
         // What was freed is usable only after a checkpoint.
         self.checkpoint().await?;
         loop {
-            if self.move_metadata(range).await? {
+            if self.move_metadata(ranges).await? {
                 let _hold = self.hold_checkpoints().await;
                 if self.core.with_nodes_privileged(&mut is_left).await? {
                     // Whatever was there is free, and durably so.
-                    self.core.members.unproven.forget_range(range);
+                    ranges.iter().for_each(|range| self.core.members.unproven.forget_range(range));
                     return Ok(());
                 }
             }
@@ -95,24 +129,27 @@ impl Group {
     /// metadata may be on it, which moves away. The caller takes its disk out of the set afterwards.
     pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
         self.may_change()?;
+        self.is_still()?;
         self.core.all_there()?;
-        let mut root = self.root.lock().group.clone();
+        let root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
-        let range = self.range_of(pv)?;
+        let ranges = self.ranges_of(pv)?;
         if self.has_journal(pv) {
             return Err(in_use());
         }
-        let uuid = root.pvs.remove(index).uuid;
-        let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs));
-        let mut runs = vec![(range.start, range.end - range.start)];
-        self.empty(&range, || {
+        let uuid = root.pvs[index].uuid;
+        let placement = Arc::new(self.core.placement().without(pv));
+        let mut runs: Vec<Run> = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
+        self.empty(&ranges, || {
             // One critical section, and no checkpoint beside it: none sees half of it.
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
-            if !self.core.space.lock().take_pv(self.core.alloc_context(), index, &mut runs)? {
+            let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
+            if !space.take_pv(context, index, &mut runs, placement.runs())? {
                 return Ok(false);
             }
+            drop(space);
             catalog.attributes.forget_pv(index);
             self.place_anew(&catalog, &placement);
             Ok(true)
@@ -122,15 +159,15 @@ impl Group {
         Group::write_label(&*self.core.disks, pv, uuid).await
     }
 
-    /// Moves the copies of metadata that lie within these VG blocks out of them. False: there is no room for them.
-    async fn move_metadata(self: &Arc<Self>, range: &Range<u64>) -> Result<bool> {
-        let copies = self.core.meta.lock().copies_in(range);
+    /// Moves the copies of metadata of which blocks lie within these VG blocks out of them. False: there is no room for them.
+    pub(super) async fn move_metadata(self: &Arc<Self>, ranges: &[Range<u64>]) -> Result<bool> {
+        let copies = self.core.meta.lock().copies_in(ranges);
         for together in copies.chunks(MOVED_TOGETHER) {
             // No checkpoint may write nodes while they are copied.
             let hold = self.hold_checkpoints().await;
             for (pair, copy, from) in together.iter().copied() {
                 let moving = self.core.meta.lock().pairs()[pair];
-                let Some(run) = self.run_outside(moving.blocks, range).await? else { return Ok(false) };
+                let Some(run) = self.run_outside(moving.blocks, ranges).await? else { return Ok(false) };
                 let copied = self.copy_metadata([from, moving.copies[1 - copy]], run).await;
                 {
                     let _gate = self.core.gate.read();
@@ -188,30 +225,34 @@ impl Group {
 
     /// The final checkpoint, with a table and a journal that do without the physical volume.
     async fn leave_out(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
-        let range = self.core.placement().range_of(pv);
+        let old = self.core.placement();
+        let ranges = old.ranges_of(pv);
         let index = usize::from(pv.0);
         // No checkpoint of the background's may see half of it.
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let root = self.root.lock().group.clone();
-        let journal = journal_on(&root, &range);
-        let new_journal = match journal.is_empty() {
+        let new_journal = match journal_on(&root, &old, pv).is_empty() {
             true => None,
-            false => Some(self.run_outside(root.journal_blocks, &range).await?.ok_or_else(in_use)?),
+            false => Some(self.run_outside(root.journal_blocks, &ranges).await?.ok_or_else(in_use)?),
         };
-        let mut runs: Vec<Run> =
-            vec![(range.start, journal.start - range.start), (journal.end, range.end - journal.end)];
-        if journal.is_empty() {
-            runs = vec![(range.start, range.end - range.start)];
-        }
-        runs.retain(|(_, len)| *len > 0);
+        // A journal that lay there in part leaves the rest of its blocks to others.
+        let elsewhere: Vec<Run> = match new_journal {
+            Some(_) => journal_elsewhere(&root, &ranges),
+            None => Vec::new(),
+        };
+        let mut runs: Vec<Run> = ranges.iter().flat_map(|range| outside_journal(&root, range)).collect();
+        let placement = old.without(pv);
         let take = || {
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
-            let is_clear = self.core.meta.lock().copies_in(&range).is_empty();
-            if !is_clear || !self.core.space.lock().take_pv(self.core.alloc_context(), index, &mut runs)? {
+            let is_clear = self.core.meta.lock().copies_in(&ranges).is_empty();
+            let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
+            if !is_clear || !space.take_pv(context, index, &mut runs, placement.runs())? {
                 return Ok(false);
             }
+            elsewhere.iter().for_each(|run| space.free_later(*run));
+            drop(space);
             catalog.attributes.forget_pv(index);
             Ok(true)
         };
@@ -230,6 +271,8 @@ impl Group {
         {
             let mut root = self.root.lock();
             root.group.forget_pv(index);
+            let zones = self.next_zones(&root.group, placement.zones());
+            root.group.zones = zones;
             if let Some((start, _)) = new_journal {
                 root.group.journal_start = start;
                 root.group.bad = BadPlaces::default();
@@ -254,9 +297,9 @@ impl Group {
         Ok(())
     }
 
-    /// A run of blocks that lie outside of the range: before it, if there is room, or behind it.
-    async fn run_outside(&self, blocks: u64, range: &Range<u64>) -> Result<Option<Run>> {
-        for from in [0, range.end] {
+    /// A run of blocks that lie outside of the ranges, which are in order: before them, if there is room, or behind one.
+    async fn run_outside(&self, blocks: u64, ranges: &[Range<u64>]) -> Result<Option<Run>> {
+        for from in std::iter::once(0).chain(ranges.iter().map(|range| range.end)) {
             let take = || {
                 let _gate = self.core.gate.read();
                 match self.core.space.lock().alloc_contiguous(
@@ -271,7 +314,7 @@ impl Group {
                 }
             };
             let Some(run) = self.core.with_nodes_privileged(take).await? else { return Ok(None) };
-            if run.0 + run.1 <= range.start || run.0 >= range.end {
+            if ranges.iter().all(|range| run.0 + run.1 <= range.start || run.0 >= range.end) {
                 return Ok(Some(run));
             }
             // Nobody saw it: it goes straight back.

@@ -180,8 +180,7 @@ impl Group {
     /// Writes its copies of metadata anew from the others. Checkpoints are held: nothing else writes metadata (M8).
     async fn fill_metadata(&self, pv: PvIndex) -> Result<()> {
         let core = &self.core;
-        let range = core.placement().range_of(pv);
-        let copies = core.meta.lock().copies_in(&range);
+        let copies = core.meta.lock().copies_in(&core.placement().ranges_of(pv));
         for (pair, copy, place) in copies {
             let moving = core.meta.lock().pairs()[pair];
             for i in 0..moving.blocks {

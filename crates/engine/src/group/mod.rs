@@ -32,6 +32,8 @@ mod label;
 mod lacks;
 mod leave;
 mod members;
+mod move_state;
+mod moves;
 mod open;
 mod ops;
 mod orphans;
@@ -51,11 +53,13 @@ mod resize;
 mod retry;
 mod snapshot;
 mod space_finder;
+mod zones;
 
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use label::{PvLabel, PvMembership};
 pub use members::WHILE_MISSING;
+pub use move_state::MoveProgress;
 pub use places::PlaceInfo;
 pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
@@ -69,7 +73,7 @@ use crate::event::Event;
 use crate::format::superblock::GroupRoot;
 use crate::map::NodeRef;
 use crate::runtime::Task;
-use crate::units::{MetaBlock, Seq, VolumeId};
+use crate::units::{MetaBlock, Seq, Uuid, VolumeId};
 use catalog::Catalog;
 use checkpoint_lock::CheckpointLock;
 use parking_lot::{Mutex, RwLock};
@@ -101,6 +105,9 @@ pub struct Group {
     to_fill: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
     progress: progress::Progress,
+    moves: move_state::Moves,
+    /// The physical volumes that have a table of zones, and the serial of that.
+    zones_on: Mutex<(u64, BTreeSet<Uuid>)>,
     /// While recovery replays the journal.
     replay: Mutex<Option<replay_position::Replay>>,
 }

@@ -14,6 +14,7 @@ use super::evidence::{prove, scan_journal};
 use super::lacks::Lacks;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
+use super::zones::read_zones;
 use super::{Group, Root};
 use crate::core::{Core, MergeCursor};
 use crate::dead::Points;
@@ -40,11 +41,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The first eight bytes of the group's UUID: carried by every metadata block.
-fn tag_of(uuid: Uuid) -> u64 {
-    u64::from_le_bytes(*uuid.0.first_chunk().expect("a UUID has 16 bytes"))
-}
-
 /// Whether this planted bug is asked for.
 fn is_planted(config: &Config, bug: &str) -> bool {
     cfg!(feature = "planted") && config.planted == Some(bug)
@@ -58,7 +54,7 @@ impl Group {
         root: GroupRoot,
         parts: Parts,
     ) -> Arc<Group> {
-        let tag = tag_of(root.uuid);
+        let tag = root.tag();
         let ring = Ring {
             start: VgBlock(root.journal_start),
             bytes: root.journal_blocks * BLOCK_SIZE,
@@ -74,7 +70,7 @@ impl Group {
             parts.next_seq,
             config.planted,
         );
-        let generation = root.generation + 1;
+        let (generation, root_zones) = (root.generation + 1, root.zones.serial);
         let points = parts.catalog.points.clone();
         let core = Core::new(
             disks,
@@ -108,6 +104,8 @@ impl Group {
             to_fill: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
             progress: Default::default(),
+            moves: Default::default(),
+            zones_on: Mutex::new((root_zones, parts.zones_on)),
             replay: Mutex::new(None),
         });
         let this: Weak<Group> = Arc::downgrade(&group);
@@ -150,8 +148,9 @@ impl Group {
             root.left.clear();
         }
         let disks = Arc::new(Members::new(disks, out, planted::is("lost_are_zeros")));
-        let placement = Arc::new(Placement::new(root.extent_blocks, root.pvs.clone()));
-        let tag = tag_of(root.uuid);
+        let zones_on = read_zones(&*disks, &mut root).await?;
+        let placement = Arc::new(Placement::of(&root));
+        let tag = root.tag();
         let lacks = Lacks { root: &root, placement: &placement, out };
         lacks.journal()?;
         let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
@@ -182,9 +181,8 @@ impl Group {
         };
         // A journal life of its own: frames of the one before can never be taken for ours.
         root.journal_id += 1;
-        let ends = root.pvs.iter().map(|pv| (pv.first_extent + pv.extents) * root.extent_blocks);
-        let pv_free = ends.zip(stream.pv_free.iter().copied()).collect();
-        let mut space = Space::new(stream.free_tree, stream.free_blocks, Pvs::new(pv_free));
+        let pvs = Pvs::new(placement.runs(), &stream.pv_free);
+        let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
         let bars_out = !planted::is("placed_on_lost");
         (0..root.pvs.len())
             .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && bars_out)
@@ -208,7 +206,7 @@ impl Group {
         let next_seq = Seq(journal.next.0.max(root.capture_seq));
         let read_only = config.read_only;
         let pvs = root.pvs.len();
-        let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks };
+        let parts = Parts { placement, meta, space, next_seq, catalog, sequence, stream_blocks, zones_on };
         let group = Group::assemble(disks, runtime, config, root, parts);
         group.build_catalog(&stream)?;
         {
@@ -228,6 +226,8 @@ impl Group {
             // Replay may take checkpoints.
             group.back_at_opening().await;
             super::label::clear_torn(&*group.core.disks, pvs, sequence).await?;
+            let root = group.root.lock().written.clone();
+            group.write_zones(&root).await?;
             newest.complete(&*group.core.disks).await?;
         }
         group.return_freed().await?;
@@ -310,6 +310,7 @@ pub(super) struct Parts {
     pub catalog: Catalog,
     pub sequence: u64,
     pub stream_blocks: Vec<MetaBlock>,
+    pub zones_on: BTreeSet<Uuid>,
 }
 
 fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {

@@ -45,8 +45,7 @@ impl Group {
                     match places.iter_mut().find(|place| place.pv == pv.0) {
                         Some(place) => place.blocks += blocks,
                         None => {
-                            let first = placement.pvs[usize::from(pv.0)].first_extent;
-                            let first_extent = at / placement.extent_blocks - first;
+                            let first_extent = placement.pe_of(VgBlock(at));
                             places.push(PlaceInfo { pv: pv.0, first_extent, blocks });
                         }
                     }

@@ -11,13 +11,13 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::create_group::extend_table;
-use super::leave::{in_use, journal_on};
+use super::leave::{in_use, journal_in};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};
 use crate::model::NewPv;
 use crate::placement::Placement;
-use crate::space::{Cut, Space};
+use crate::space::{Cut, Run, Space};
 use crate::units::BLOCK_SIZE;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -28,6 +28,7 @@ impl Group {
     pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
         self.may_change()?;
         self.core.all_there()?;
+        self.is_still()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len();
         if index >= MAX_PVS {
@@ -37,7 +38,9 @@ impl Group {
             return Err(Error::Invalid("the new physical volume's disk is not in the set".into()));
         }
         let uuid = pv.uuid;
-        extend_table(&*self.core.disks, &mut root.pvs, root.extent_blocks, &[pv]).await?;
+        // No number is given twice: those of a physical volume that left may still be in use.
+        let numbers = self.core.placement().numbers_end();
+        extend_table(&*self.core.disks, &mut root.pvs, root.extent_blocks, numbers, &[pv]).await?;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
         super::backing::back_label(&*self.core.disks, pv).await?;
         // A label first: the other superblocks may be durable before this one's, and then name it.
@@ -47,9 +50,8 @@ impl Group {
             false => Group::write_label_twice(&*self.core.disks, pv, uuid, size).await?,
         }
         self.change_table(root.pvs, |space, placement| {
-            let Range { start, end } = placement.range_of(pv);
-            space.add_pv(end);
-            space.free_later((start, end - start));
+            space.add_pv(placement.runs());
+            placement.ranges_of(pv).into_iter().for_each(|Range { start, end }| space.free_later((start, end - start)));
         })
         .await
     }
@@ -59,11 +61,15 @@ impl Group {
     pub fn most_extents(&self, pv: PvIndex) -> u64 {
         let placement = self.core.placement();
         let index = usize::from(pv.0);
-        match (placement.pvs.get(index), placement.pvs.get(index + 1)) {
-            (Some(pv), Some(next)) => next.first_extent - pv.first_extent,
-            (Some(pv), None) => most_extents(pv.first_extent, placement.extent_blocks),
-            (None, _) => 0,
-        }
+        let Some(pv) = placement.pvs.get(index) else { return 0 };
+        let most = match placement.pvs.get(index + 1) {
+            Some(next) => next.first_extent - pv.first_extent,
+            None => most_extents(pv.first_extent, placement.extent_blocks),
+        };
+        // Numbers behind its own that are in use: they were those of a physical volume that left, or of a part that was cut off.
+        let end = (pv.first_extent + pv.extents) * placement.extent_blocks;
+        let used = placement.runs().iter().find(|run| run.end > end);
+        used.map_or(most, |used| most.min(used.start.max(end) / placement.extent_blocks - pv.first_extent))
     }
 
     /// The physical volume has so many bytes of its disk from now on. What it loses holds no data then; metadata moves away from
@@ -73,6 +79,7 @@ impl Group {
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
         self.core.all_there()?;
+        self.is_still()?;
         let root = self.root.lock().group.clone();
         let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
         let Some(entry) = pvs.get_mut(index) else {
@@ -90,39 +97,43 @@ impl Group {
         if extents > most {
             return Err(Error::Invalid(format!("this physical volume can have {most} extents, not {extents}")));
         }
-        let block = |extents: u64| (entry.first_extent + extents) * root.extent_blocks;
-        let (old, new) = (block(entry.extents), block(extents));
-        let is_same = bytes == entry.size;
+        let (old, is_same) = (entry.extents, bytes == entry.size);
+        let block = |extents: u64, first: u64| (first + extents) * root.extent_blocks;
+        let new_blocks = (block(old, entry.first_extent), block(extents, entry.first_extent));
         (entry.extents, entry.size) = (extents, bytes);
-        match new.cmp(&old) {
+        match extents.cmp(&old) {
             Ordering::Equal if is_same => Ok(()),
             // The disk may be cut to that size: it must not be missed.
             Ordering::Equal => self.change_table(pvs, |_, _| {}).await,
             Ordering::Greater => {
-                self.change_table(pvs, |space, _| {
-                    space.grow_pv(index, new);
-                    space.free_later((old, new - old));
+                self.change_table(pvs, |space, placement| {
+                    space.place(placement.runs());
+                    space.free_later((new_blocks.0, new_blocks.1 - new_blocks.0));
                 })
                 .await
             }
-            Ordering::Less => self.cut_pv(index, new..old, pvs).await,
+            Ordering::Less => self.cut_pv(pv, extents..old, pvs).await,
         }
     }
 
-    /// Puts a table in force in which the end of a physical volume, `range`, is nobody's.
-    async fn cut_pv(self: &Arc<Self>, index: usize, range: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
+    /// Puts a table in force in which the end of a physical volume, these extents of it, is nobody's.
+    async fn cut_pv(self: &Arc<Self>, pv: PvIndex, extents: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
         let root = self.root.lock().group.clone();
-        if !journal_on(&root, &range).is_empty() {
+        let old = self.core.placement();
+        let ranges: Vec<Range<u64>> = old.runs_at(pv, &extents).into_iter().map(|run| run.start..run.end).collect();
+        if ranges.iter().any(|range| !journal_in(&root, range).is_empty()) {
             return Err(in_use());
         }
-        let placement = Arc::new(Placement::new(root.extent_blocks, pvs));
+        let placement = Arc::new(old.with_table(pvs));
+        let mut runs: Vec<Run> = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
         let mut outcome = Cut::InUse;
         let emptied = self
-            .empty(&range, || {
+            .empty(&ranges, || {
                 let _gate = self.core.gate.read();
                 let catalog = self.catalog_mut();
-                let run = (range.start, range.end - range.start);
-                outcome = self.core.space.lock().cut_pv(self.core.alloc_context(), index, run)?;
+                let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
+                outcome = space.cut_pv(context, usize::from(pv.0), &mut runs, placement.runs())?;
+                drop(space);
                 if outcome == Cut::Done {
                     self.place_anew(&catalog, &placement);
                 }
@@ -144,8 +155,7 @@ impl Group {
         pvs: Vec<PvEntry>,
         account: impl FnOnce(&mut Space, &Placement),
     ) -> Result<()> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let placement = Arc::new(Placement::new(extent_blocks, pvs));
+        let placement = Arc::new(self.core.placement().with_table(pvs));
         let hold = self.hold_checkpoints().await;
         {
             let _gate = self.core.gate.read();
@@ -163,6 +173,9 @@ impl Group {
         for volume in catalog.volumes.values() {
             volume.state.lock().placement = placement.clone();
         }
-        self.root.lock().group.pvs.clone_from(&placement.pvs);
+        let mut root = self.root.lock();
+        root.group.pvs.clone_from(&placement.pvs);
+        let zones = self.next_zones(&root.group, placement.zones());
+        root.group.zones = zones;
     }
 }

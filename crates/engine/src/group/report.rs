@@ -120,7 +120,8 @@ impl Group {
 
     /// Places of the journal's ring that take no write, in words.
     pub fn bad_places(&self) -> Vec<String> {
-        self.root.lock().written.bad_places()
+        let root = self.root.lock().written.clone();
+        self.core.placement().bad_places(&root)
     }
 
     /// The most counters of dead blocks that any tree has, and how many points there are: the first is not above the second after a

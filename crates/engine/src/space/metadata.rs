@@ -342,10 +342,12 @@ impl MetaSpace {
         self.added_bytes += blocks.div_ceil(8);
     }
 
-    /// The copies of pairs that lie within these VG blocks: pair, which copy, and where.
-    pub fn copies_in(&self, range: &Range<u64>) -> Vec<(usize, usize, u64)> {
-        let of_pair = |(n, pair): (usize, &Pair)| [(n, 0, pair.copies[0]), (n, 1, pair.copies[1])];
-        self.pairs.iter().enumerate().flat_map(of_pair).filter(|(.., place)| range.contains(place)).collect()
+    /// The copies of pairs of which blocks lie within these VG blocks: pair, which copy, and where.
+    pub fn copies_in(&self, ranges: &[Range<u64>]) -> Vec<(usize, usize, u64)> {
+        let of_pair = |(n, pair): (usize, &Pair)| [0, 1].map(|copy| (n, copy, pair.copies[copy], pair.blocks));
+        let copies = self.pairs.iter().enumerate().flat_map(of_pair);
+        let touches = |place: u64, len: u64| ranges.iter().any(|range| range.start < place + len && place < range.end);
+        copies.filter(|(_, _, place, len)| touches(*place, *len)).map(|(n, copy, place, _)| (n, copy, place)).collect()
     }
 
     /// One copy of a pair lies elsewhere from now on; its blocks were copied.

@@ -20,6 +20,7 @@ mod arena;
 mod arenas_kept;
 pub mod backing;
 mod commit;
+mod extents;
 mod large;
 mod longest;
 pub mod metadata;

@@ -2,37 +2,112 @@
 
 use super::{AllocContext, Cut, Run, SEARCH_LEAVES, Space};
 use crate::map::{self, Fit, MapError};
+use crate::placement::PlacedRun;
+use std::ops::Range;
 
 impl Space {
-    /// A physical volume joined whose range ends at block `end`.
-    pub fn add_pv(&mut self, end: u64) {
-        self.pvs.add(end);
+    /// A physical volume joined, and blocks lie so from now on.
+    pub fn add_pv(&mut self, runs: &[PlacedRun]) {
+        self.pvs.add(runs);
     }
 
-    /// A physical volume's range ends later than it did, at block `end`.
-    pub fn grow_pv(&mut self, pv: usize, end: u64) {
-        self.pvs.set_end(pv, end);
+    /// Blocks lie so from now on: a physical volume became larger.
+    pub fn place(&mut self, runs: &[PlacedRun]) {
+        self.pvs.place(runs);
     }
 
-    /// Takes the end of a physical volume's range out of free space for good, unless some of it is in use, or reserved with what
-    /// else is free: then all stays.
-    pub fn cut_pv(&mut self, context: AllocContext<'_>, pv: usize, (start, len): Run) -> Result<Cut, MapError> {
+    /// Takes what lies on the end of a physical volume out of free space for good, unless some of it is in use, or reserved with what
+    /// else is free: then all stays. `rest`: how blocks lie then. Runs that are taken are taken from the list, so that it can be
+    /// called again after an error.
+    pub fn cut_pv(
+        &mut self,
+        context: AllocContext<'_>,
+        pv: usize,
+        runs: &mut Vec<Run>,
+        rest: &[PlacedRun],
+    ) -> Result<Cut, MapError> {
         self.close_arenas(context)?;
-        let mut at = start;
-        while at < start + len {
-            match map::first_fit(context.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
-                Fit::Found(e) if e.key == at => at = e.end(),
-                Fit::Found(_) | Fit::Continue(_) | Fit::None => return Ok(Cut::InUse),
+        for (start, len) in runs.iter().copied() {
+            let mut at = start;
+            while at < start + len {
+                match map::first_fit(context.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
+                    Fit::Found(e) if e.key == at => at = e.end(),
+                    Fit::Found(_) | Fit::Continue(_) | Fit::None => return Ok(Cut::InUse),
+                }
             }
         }
+        let len = runs.iter().map(|(_, len)| len).sum();
         let goes = if self.pvs.is_allocatable(pv) { len } else { 0 };
         if self.available() < goes {
             return Ok(Cut::Reserved { needed: goes, free: self.available() });
         }
-        self.take_run(context, (start, len))?;
-        self.pvs.set_end(pv, start);
+        while let Some(run) = runs.last().copied() {
+            self.take_run(context, run)?;
+            runs.pop();
+        }
+        self.pvs.place(rest);
         self.search_from = 0;
         Ok(Cut::Done)
+    }
+
+    /// Free blocks in these runs of the tree. What arenas hold apart.
+    pub fn free_in(&self, context: AllocContext<'_>, range: &Range<u64>) -> Result<u64, MapError> {
+        let (mut at, mut free) = (range.start, 0);
+        while at < range.end {
+            match map::first_fit(context.cache, &self.free_tree, at, 1, SEARCH_LEAVES)? {
+                Fit::Found(e) => {
+                    free += e.cut(range.start, range.end).map_or(0, |part| u64::from(part.len));
+                    at = e.end();
+                }
+                Fit::Continue(next) => at = next,
+                Fit::None => break,
+            }
+        }
+        Ok(free)
+    }
+
+    /// The next extents in these blocks that are free as a whole; empty at the end if there are none.
+    pub fn next_free_extents(
+        &self,
+        context: AllocContext<'_>,
+        at: u64,
+        end: u64,
+        extent_blocks: u64,
+    ) -> Result<Range<u64>, MapError> {
+        let (mut from, least) = (at, u32::try_from(extent_blocks).unwrap_or(u32::MAX));
+        while from < end {
+            match map::first_fit(context.cache, &self.free_tree, from, least, SEARCH_LEAVES)? {
+                Fit::Found(e) => {
+                    let start = e.key.max(at).next_multiple_of(extent_blocks);
+                    let until = e.end().min(end) / extent_blocks * extent_blocks;
+                    if start < until {
+                        return Ok(start..until);
+                    }
+                    from = e.end();
+                }
+                Fit::Continue(next) => from = next,
+                Fit::None => break,
+            }
+        }
+        Ok(end..end)
+    }
+
+    /// The blocks of one range lie on another physical volume from now on: see [`Pvs::moved`]. All arenas are closed for that: none
+    /// may reach from one physical volume into another.
+    pub fn exchange(
+        &mut self,
+        context: AllocContext<'_>,
+        range: &Range<u64>,
+        [from, to]: [usize; 2],
+        runs: &[PlacedRun],
+    ) -> Result<(), MapError> {
+        self.close_arenas(context)?;
+        let free = self.free_in(context, range)?;
+        self.pvs.place(runs);
+        self.pvs.moved(free, from, to);
+        self.none_below = Default::default();
+        self.no_extent_below = 0;
+        Ok(())
     }
 
     /// From now on space is taken from a physical volume, or is not (S6). `Err`: that would leave so many blocks too few for
@@ -74,7 +149,13 @@ impl Space {
     /// Takes a physical volume's range out of free space for good: these runs are all of it that was not in use as something
     /// that goes with it. `Ok(false)`: some of it is in use, or reserved with what else is free, and all stays. Runs that are
     /// taken are taken from the list, so that it can be called again after an error.
-    pub fn take_pv(&mut self, context: AllocContext<'_>, pv: usize, runs: &mut Vec<Run>) -> Result<bool, MapError> {
+    pub fn take_pv(
+        &mut self,
+        context: AllocContext<'_>,
+        pv: usize,
+        runs: &mut Vec<Run>,
+        rest: &[PlacedRun],
+    ) -> Result<bool, MapError> {
         if !self.is_pv_free(context, pv, runs.iter().map(|(_, len)| len).sum())? {
             return Ok(false);
         }
@@ -82,7 +163,7 @@ impl Space {
             self.take_run(context, run)?;
             runs.pop();
         }
-        self.pvs.remove(pv);
+        self.pvs.remove(pv, rest);
         self.search_from = 0;
         Ok(true)
     }

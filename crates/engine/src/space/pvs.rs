@@ -9,12 +9,11 @@
 //! much there is to be had is told of what is open.
 
 use super::Run;
+use crate::placement::PlacedRun;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pv {
-    /// The end of its blocks.
-    end: u64,
     /// Free blocks in the free tree.
     free: u64,
     is_allocatable: bool,
@@ -24,6 +23,9 @@ struct Pv {
 #[derive(Clone, Debug)]
 pub struct Pvs {
     pvs: Vec<Pv>,
+    /// The blocks of the address space, in order: where a run of them ends, and on which physical volume it lies. What is in no run
+    /// lies nowhere, and counts with the next one.
+    runs: Vec<(u64, usize)>,
     /// The blocks that may be taken: what lies between physical volumes that are not allocatable.
     allocatable: Vec<Range<u64>>,
     /// Free blocks in the free tree outside of these.
@@ -31,23 +33,36 @@ pub struct Pvs {
 }
 
 impl Pvs {
-    /// The end of each one's range of blocks, and the free blocks in it. All are allocatable.
-    pub fn new(pvs: Vec<(u64, u64)>) -> Pvs {
-        let pvs = pvs.into_iter().map(|(end, free)| Pv { end, free, is_allocatable: true }).collect();
-        let mut pvs = Pvs { pvs, allocatable: Vec::new(), unallocatable: 0 };
-        pvs.settle();
+    /// Where blocks lie, and the free blocks of each physical volume. All are allocatable.
+    pub fn new(runs: &[PlacedRun], free: &[u64]) -> Pvs {
+        let pvs = free.iter().map(|free| Pv { free: *free, is_allocatable: true }).collect();
+        let mut pvs = Pvs { pvs, runs: Vec::new(), allocatable: Vec::new(), unallocatable: 0 };
+        pvs.place(runs);
         pvs
+    }
+
+    /// Blocks lie elsewhere from now on. What is free of them is told apart: [`moved`](Self::moved).
+    pub fn place(&mut self, runs: &[PlacedRun]) {
+        self.runs = runs.iter().map(|run| (run.end, usize::from(run.pv))).collect();
+        self.settle();
+    }
+
+    /// So many free blocks lie on another physical volume than they did.
+    pub fn moved(&mut self, free: u64, from: usize, to: usize) {
+        self.pvs[from].free = self.pvs[from].free.saturating_sub(free);
+        self.pvs[to].free += free;
+        self.settle();
     }
 
     /// Works out anew what follows from the table.
     fn settle(&mut self) {
         let mut start = 0;
         let mut allocatable: Vec<Range<u64>> = Vec::new();
-        for (index, pv) in self.pvs.iter().enumerate() {
+        for (index, (end, pv)) in self.runs.iter().enumerate() {
             // Behind the last there is nothing; that which is to come need not be told apart.
-            let end = if index + 1 == self.pvs.len() { u64::MAX } else { pv.end };
+            let end = if index + 1 == self.runs.len() { u64::MAX } else { *end };
             match allocatable.last_mut() {
-                _ if !pv.is_allocatable => {}
+                _ if !self.pvs[*pv].is_allocatable => {}
                 Some(before) if before.end == start => before.end = end,
                 _ => allocatable.push(start..end),
             }
@@ -62,11 +77,17 @@ impl Pvs {
         &self.allocatable
     }
 
-    /// The physical volumes that space may be taken from and that have some in the free tree: how much, and their ranges.
+    /// The physical volumes that space may be taken from and that have some in the free tree: how much, and their longest runs.
     pub fn allocatable_each(&self) -> Vec<(u64, Range<u64>)> {
-        let starts = std::iter::once(0).chain(self.pvs.iter().map(|pv| pv.end));
-        let allocatable = starts.zip(&self.pvs).filter(|(_, pv)| pv.is_allocatable && pv.free > 0);
-        allocatable.map(|(start, pv)| (pv.free, start..pv.end)).collect()
+        let starts = std::iter::once(0).chain(self.runs.iter().map(|(end, _)| *end));
+        let runs: Vec<(usize, Range<u64>)> =
+            starts.zip(&self.runs).map(|(start, (end, pv))| (*pv, start..*end)).collect();
+        let longest = |pv: usize| {
+            let own = runs.iter().filter(|(on, _)| *on == pv).map(|(_, run)| run.clone());
+            own.max_by_key(|run| run.end - run.start)
+        };
+        let open = self.pvs.iter().enumerate().filter(|(_, pv)| pv.is_allocatable && pv.free > 0);
+        open.filter_map(|(index, pv)| Some((pv.free, longest(index)?))).collect()
     }
 
     /// Blocks in the free tree that may not be taken.
@@ -76,7 +97,8 @@ impl Pvs {
 
     /// Whether the block may not be taken.
     pub fn is_unallocatable(&self, block: u64) -> bool {
-        !self.allocatable.iter().any(|allocatable| allocatable.contains(&block))
+        let after = self.allocatable.partition_point(|allocatable| allocatable.end <= block);
+        !self.allocatable.get(after).is_some_and(|allocatable| allocatable.contains(&block))
     }
 
     pub fn is_allocatable(&self, pv: usize) -> bool {
@@ -95,37 +117,30 @@ impl Pvs {
         self.pvs.iter().map(|pv| pv.free)
     }
 
-    /// The end of the physical volume that has the block.
+    /// The end of the run that has the block: what follows lies on another physical volume, or elsewhere on this one.
     pub fn end_of(&self, block: u64) -> u64 {
-        self.pvs.iter().map(|pv| pv.end).find(|end| *end > block).unwrap_or(u64::MAX)
+        self.runs.get(self.runs.partition_point(|(end, _)| *end <= block)).map_or(u64::MAX, |(end, _)| *end)
     }
 
-    /// One joined whose blocks end here.
-    pub fn add(&mut self, end: u64) {
-        self.pvs.push(Pv { end, free: 0, is_allocatable: true });
-        self.settle();
+    /// One joined, and blocks lie so from now on.
+    pub fn add(&mut self, runs: &[PlacedRun]) {
+        self.pvs.push(Pv { free: 0, is_allocatable: true });
+        self.place(runs);
     }
 
-    /// The blocks of one end elsewhere than they did; those that it lost were taken out of the free tree.
-    pub fn set_end(&mut self, pv: usize, end: u64) {
-        if let Some(pv) = self.pvs.get_mut(pv) {
-            pv.end = end;
-        }
-        self.settle();
-    }
-
-    /// One left, with all that was free of it.
-    pub fn remove(&mut self, pv: usize) {
+    /// One left, with all that was free of it, and blocks lie so from now on.
+    pub fn remove(&mut self, pv: usize, runs: &[PlacedRun]) {
         self.pvs.remove(pv);
-        self.settle();
+        self.place(runs);
     }
 
     /// Blocks came into the free tree, or were taken out of it.
     pub fn count(&mut self, (mut start, mut len): Run, more: bool) {
-        let first = self.pvs.partition_point(|pv| pv.end <= start);
-        for pv in self.pvs.iter_mut().skip(first) {
-            let part = len.min(pv.end - start);
+        let first = self.runs.partition_point(|(end, _)| *end <= start);
+        for (end, pv) in &self.runs[first..] {
+            let part = len.min(end - start);
             let add = |to: u64| if more { to + part } else { to.saturating_sub(part) };
+            let pv = &mut self.pvs[*pv];
             pv.free = add(pv.free);
             if !pv.is_allocatable {
                 self.unallocatable = add(self.unallocatable);
@@ -136,6 +151,21 @@ impl Pvs {
             }
         }
     }
+
+    /// For tests: physical volumes one behind the other, each by where it ends and what is free of it.
+    #[cfg(test)]
+    pub fn in_a_row(pvs: &[(u64, u64)]) -> Pvs {
+        let free: Vec<u64> = pvs.iter().map(|(_, free)| *free).collect();
+        Pvs::new(&rows(&pvs.iter().map(|(end, _)| *end).collect::<Vec<_>>()), &free)
+    }
+}
+
+/// For tests: the runs of physical volumes that end there.
+#[cfg(test)]
+fn rows(ends: &[u64]) -> Vec<PlacedRun> {
+    let mut start = 0;
+    let run = |(pv, end): (u16, &u64)| PlacedRun { start: std::mem::replace(&mut start, *end), end: *end, pv, at: 0 };
+    (0..).zip(ends).map(run).collect()
 }
 
 #[cfg(test)]
@@ -145,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_open_lies_between_what_is_not_allocatable() {
-        let mut pvs = Pvs::new(vec![(10, 4), (20, 5), (40, 6), (50, 7)]);
+        let mut pvs = Pvs::in_a_row(&[(10, 4), (20, 5), (40, 6), (50, 7)]);
         assert_eq!((pvs.allocatable(), pvs.unallocatable()), (&[0..u64::MAX][..], 0));
         for (changes, allocatable, unallocatable) in [
             (vec![(1, false)], vec![0..10, 20..u64::MAX], 5),
@@ -169,18 +199,26 @@ mod tests {
 
     #[test]
     fn what_is_free_is_counted_where_it_lies() {
-        let mut pvs = Pvs::new(vec![(10, 0), (20, 0), (40, 0)]);
+        let mut pvs = Pvs::in_a_row(&[(10, 0), (20, 0), (40, 0)]);
         pvs.set_allocatable(1, false);
         pvs.count((5, 20), true);
         assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable()), (vec![5, 10, 5], 10));
         pvs.count((15, 6), false);
         assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable()), (vec![5, 5, 4], 5));
-        pvs.add(60);
+        pvs.add(&rows(&[10, 20, 40, 60]));
         pvs.set_allocatable(3, false);
-        pvs.set_end(3, 70);
+        pvs.place(&rows(&[10, 20, 40, 70]));
         pvs.count((65, 5), true);
         assert_eq!((pvs.unallocatable(), pvs.allocatable()), (10, &[0..10, 20..40][..]));
-        pvs.remove(1);
+        pvs.remove(1, &rows(&[10, 40, 70]));
         assert_eq!((pvs.unallocatable(), pvs.allocatable()), (5, &[0..40][..]));
+        // Half of the first one's blocks lie on the last one now, which is not allocatable, and two of them are free.
+        let run = |start, end, pv| PlacedRun { start, end, pv, at: 0 };
+        pvs.place(&[run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)]);
+        pvs.moved(2, 0, 2);
+        assert_eq!((pvs.unallocatable(), pvs.allocatable()), (7, &[0..5, 10..40][..]));
+        assert_eq!((pvs.end_of(4), pvs.end_of(5), pvs.end_of(70)), (5, 10, u64::MAX));
+        pvs.count((8, 4), true);
+        assert_eq!(pvs.unallocatable(), 9);
     }
 }

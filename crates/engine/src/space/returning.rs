@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn records_take_their_blocks_out_of_what_is_still_to_be_freed() {
-        let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1000, 0)]));
+        let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(1000, 0)]));
         assert!(space.restore_freed(vec![(100, 10), (50, 5), (55, 5), (200, 1)]));
         assert_eq!(space.pending_all(), [(50, 10), (100, 10), (200, 1)]);
         for run in [(40, 12), (103, 2), (106, 100), (300, 1), (0, 1)] {
@@ -60,6 +60,6 @@ mod tests {
     #[test]
     fn a_block_that_is_freed_twice_is_found() {
         assert!(!join_runs(&mut vec![(1, 2), (5, 5), (9, 1)]));
-        assert!(!Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(10, 0)])).restore_freed(vec![(1, 1), (1, 1)]));
+        assert!(!Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(10, 0)])).restore_freed(vec![(1, 1), (1, 1)]));
     }
 }

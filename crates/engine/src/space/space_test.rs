@@ -15,7 +15,7 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(blocks, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(blocks, 0)]));
     space.add_free(context, (0, blocks)).unwrap();
     for at in 0..blocks {
         space.alloc(context, VolumeId(1), CHUNK, (at, 1), Account::Open, &mut Runs::new()).unwrap();
@@ -40,7 +40,7 @@ fn free_space_that_contradicts_itself_is_not_kept() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(4096, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(4096, 0)]));
     space.add_free(context, (0, 4096)).unwrap();
     assert!(space.sound().is_ok());
     let Err(MapError::Corrupt(error)) = space.add_free(context, (100, 1)) else { panic!("they are free already") };
@@ -79,7 +79,7 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
         let cache = NodeCache::new(CACHE);
         let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 20]], &[], 1 << 20));
         let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-        let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(BLOCKS / 2, 0), (BLOCKS, 0)]));
+        let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(BLOCKS / 2, 0), (BLOCKS, 0)]));
         space.add_free(context, (0, BLOCKS / 2)).unwrap();
         space.add_free(context, (BLOCKS / 2, BLOCKS / 2)).unwrap();
         let mut taken: Vec<Run> = Vec::new();
@@ -130,7 +130,7 @@ fn a_look_that_is_not_done_hears_of_what_becomes_free() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(longest::CHUNK, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(longest::CHUNK, 0)]));
     space.add_free(context, (0, longest::CHUNK)).unwrap();
     for block in (0..longest::CHUNK).step_by(2) {
         space.take_run(context, (block, 1)).unwrap();
@@ -159,7 +159,7 @@ fn a_slot_ends_with_its_arena() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1024, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(1024, 0)]));
     space.add_free(context, (0, 2 * CHUNK)).unwrap();
     let alloc = |space: &mut Space, volume, chunk, run| {
         let mut taken = Runs::new();
@@ -190,7 +190,7 @@ fn what_is_reserved_goes_to_nobody_else() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(16, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(16, 0)]));
     space.add_free(context, (0, 16)).unwrap();
     space.reserve_blocks(10);
     let mut alloc = |volume, run, account| space.alloc(context, VolumeId(volume), 1, run, account, &mut Runs::new());
@@ -219,7 +219,7 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(1 << 20, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(1 << 20, 0)]));
     space.add_free(context, (0, 1 << 20)).unwrap();
     let is_asked = (1..1000).find(|volume| {
         space.alloc(context, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
@@ -242,7 +242,7 @@ fn faults_of_reservations_and_of_metadata_are_found() {
 /// Blocks that are free one by one, of which nothing is known, in a space that may look at two leaves at once.
 fn scattered(context: AllocContext<'_>, chunks: u64) -> Space {
     let blocks = chunks * longest::CHUNK;
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::new(vec![(blocks, 0)]));
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(blocks, 0)]));
     space.add_free(context, (0, blocks)).unwrap();
     for block in (0..blocks).step_by(2) {
         space.take_run(context, (block, 1)).unwrap();

@@ -24,6 +24,23 @@ impl Volume {
         .await;
     }
 
+    /// Waits until no request that was begun before request `limit` is in flight.
+    pub(crate) async fn ops_done(&self, limit: u64) {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.in_flight.iter().any(|op| op.id < limit) {
+                return Self::wait_here(&mut state, cx);
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// What was read of it and is to be written elsewhere is thrown away (V4): it may have lain where something else lies by now.
+    pub(crate) fn forget_copies(&self) {
+        self.state.lock().touch(0, u64::MAX);
+    }
+
     /// Closes the gate to writes, or to reads, too, and waits until none of them is in flight. [`Gate::drop`] opens it.
     pub(crate) async fn close_gate(self: &Arc<Self>, readers_too: bool) -> Gate {
         {

@@ -1,0 +1,216 @@
+//! The table of zones: runs of extents that lie elsewhere than where their numbers say.
+//!
+//! A physical volume's range of the group's address space is the *home* of its extents. A zone gives a run of numbers another
+//! place: extents of any physical volume, or none. The table lies on each physical volume in front of the extents, in one of two
+//! slots, and the superblock says in which, how long it is and what its checksum is. So it is found before anything that may lie
+//! in a zone is read.
+//!
+//! * Z1 Each number has one place at most: that of the zone that covers it, or else its home.
+//! * Z2 Each extent of each physical volume has exactly one number.
+//! * Z5 A slot is written only while the newest superblock is durable on every physical volume and names the other slot, or none.
+
+use super::record::{block_crc, on_disk, seal};
+use crate::error::{Error, Result};
+use crate::planted;
+use crate::units::BLOCK_SIZE;
+use std::ops::Range;
+
+/// First byte of each slot on a physical volume: a table goes to slot `serial % 2`.
+pub const ZONE_SLOTS: [u64; 2] = [64 << 10, 256 << 10];
+/// Zones in a table, at most: what a slot has room for.
+pub const MOST_ZONES: usize = 4096;
+/// The physical volume of a zone that has no place.
+const NOWHERE: u16 = u16::MAX;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"ROWENZON");
+
+on_disk! {
+    /// The head of a table of zones. Its ZoneRecords follow.
+    ZoneTableRecord, 32 {
+        0 => magic: u64,
+        8 => crc: u32,
+        12 => count: u32,
+        16 => group: u64,
+        24 => serial: u64,
+    }
+}
+
+on_disk! {
+    /// A zone. `pv` is 65535 if its numbers have no place.
+    ZoneRecord, 32 {
+        0 => first_extent: u64,
+        8 => extents: u64,
+        16 => first_pe: u64,
+        24 => pv: u16,
+        26 => reserved: [u8; 6],
+    }
+}
+
+/// A run of extents on a physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZonePlace {
+    /// The physical volume's place in the group's table.
+    pub pv: u16,
+    /// The first of its extents, counted from 0.
+    pub first_pe: u64,
+}
+
+/// A run of numbers that are not at home. In the group's extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    pub first_extent: u64,
+    pub extents: u64,
+    /// None: the extents that had these numbers have others, or left with their physical volume.
+    pub place: Option<ZonePlace>,
+}
+
+/// A table as the superblock names it, and its zones in the order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneTable {
+    /// Counts the tables that the group has had. Its lowest bit is the slot.
+    pub serial: u64,
+    pub count: u32,
+    pub crc: u32,
+    pub zones: Vec<Zone>,
+}
+
+impl ZoneTable {
+    /// The table with these zones that follows this one.
+    #[must_use]
+    pub fn next(&self, zones: Vec<Zone>, group: u64) -> ZoneTable {
+        let count = u32::try_from(zones.len()).expect("at most MOST_ZONES");
+        let step = if planted::is("slot_overwritten") { 2 } else { 1 };
+        let mut table = ZoneTable { serial: self.serial + step, count, crc: 0, zones };
+        table.crc = block_crc(&table.encode(group), 8);
+        table
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// First byte of its slot.
+    pub fn offset(&self) -> u64 {
+        ZONE_SLOTS[(self.serial % 2) as usize]
+    }
+
+    /// Bytes in its slot: whole blocks.
+    pub fn bytes(&self) -> u64 {
+        let bytes = ZoneTableRecord::SIZE + self.count as usize * ZoneRecord::SIZE;
+        (bytes as u64).next_multiple_of(BLOCK_SIZE)
+    }
+
+    /// The bytes of its slot. `group`: the first eight bytes of the group's UUID.
+    pub fn encode(&self, group: u64) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes() as usize];
+        let head = ZoneTableRecord { magic: MAGIC, crc: 0, count: self.count, group, serial: self.serial };
+        bytes[..ZoneTableRecord::SIZE].copy_from_slice(&head.encode());
+        let records = bytes[ZoneTableRecord::SIZE..].chunks_exact_mut(ZoneRecord::SIZE);
+        for (zone, bytes) in self.zones.iter().zip(records) {
+            let place = zone.place.unwrap_or(ZonePlace { pv: NOWHERE, first_pe: 0 });
+            let record = ZoneRecord {
+                first_extent: zone.first_extent,
+                extents: zone.extents,
+                first_pe: place.first_pe,
+                pv: place.pv,
+                reserved: [0; 6],
+            };
+            bytes.copy_from_slice(&record.encode());
+        }
+        seal(&mut bytes, 8);
+        bytes
+    }
+
+    /// The zones of the table that a superblock names, of the bytes in its slot. `place`: for errors.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]: this is not that table.
+    pub fn decode(&self, bytes: &[u8], group: u64, place: &str) -> Result<Vec<Zone>> {
+        let corrupt =
+            |detail: &str| Error::Corrupt { what: "table of zones", place: place.into(), detail: detail.into() };
+        let head = ZoneTableRecord::decode_from(bytes).ok_or_else(|| corrupt("it is cut short"))?;
+        if head.magic != MAGIC || head.group != group || head.serial != self.serial {
+            return Err(corrupt("it is not the one that the superblock names"));
+        }
+        let bytes = bytes.get(..self.bytes() as usize).ok_or_else(|| corrupt("it is cut short"))?;
+        if head.count != self.count || head.crc != self.crc || block_crc(bytes, 8) != head.crc {
+            return Err(corrupt("its checksum does not match"));
+        }
+        let records = bytes[ZoneTableRecord::SIZE..].chunks_exact(ZoneRecord::SIZE).take(self.count as usize);
+        let zone = |record: ZoneRecord| Zone {
+            first_extent: record.first_extent,
+            extents: record.extents,
+            place: (record.pv != NOWHERE).then_some(ZonePlace { pv: record.pv, first_pe: record.first_pe }),
+        };
+        let zones: Vec<Zone> = records.filter_map(ZoneRecord::decode_from).map(zone).collect();
+        match (ZoneTable { zones: zones.clone(), ..self.clone() }).encode(group) == bytes {
+            true => Ok(zones),
+            false => Err(corrupt("it has bytes that mean nothing")),
+        }
+    }
+}
+
+/// Whether the zones go with the physical volumes, whose homes these are (Z1, Z2). In extents; `most`: no number is larger.
+pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], most: u64) -> bool {
+    let end_of = |zone: &Zone| zone.first_extent.checked_add(zone.extents).filter(|end| *end <= most);
+    let mut end = 0;
+    for zone in zones {
+        let Some(own_end) = end_of(zone).filter(|own_end| *own_end > zone.first_extent && zone.first_extent >= end)
+        else {
+            return false;
+        };
+        end = own_end;
+    }
+    // Which extents of each physical volume have a number: those of zones, and those that are at home.
+    let mut taken: Vec<(u16, Range<u64>)> = Vec::new();
+    for zone in zones {
+        let Some(place) = zone.place else { continue };
+        let last = place.first_pe.checked_add(zone.extents);
+        let has = homes.get(usize::from(place.pv)).map_or(0, |home| home.end - home.start);
+        match last.filter(|last| *last <= has) {
+            Some(last) => taken.push((place.pv, place.first_pe..last)),
+            None => return false,
+        }
+    }
+    for (index, home) in (0..).zip(homes) {
+        taken.extend(outside(zones, home).map(|run| (index, run.start - home.start..run.end - home.start)));
+    }
+    taken.sort_unstable_by_key(|(pv, run)| (*pv, run.start));
+    let mut next = vec![0; homes.len()];
+    for (pv, run) in taken {
+        let next = &mut next[usize::from(pv)];
+        if run.start != *next {
+            return false;
+        }
+        *next = run.end;
+    }
+    next.iter().zip(homes).all(|(next, home)| *next == home.end - home.start)
+}
+
+/// The parts of a range of numbers that no zone covers.
+pub fn outside<'a>(zones: &'a [Zone], range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + 'a {
+    let (mut at, end) = (range.start, range.end);
+    let first = zones.partition_point(|zone| zone.first_extent + zone.extents <= at);
+    let mut zones = zones[first..].iter();
+    std::iter::from_fn(move || {
+        while at < end {
+            let (from, to) = match zones.next() {
+                Some(zone) => (zone.first_extent.min(end), zone.first_extent + zone.extents),
+                None => (end, end),
+            };
+            let part = at..from;
+            at = to.max(at);
+            if part.start < part.end {
+                return Some(part);
+            }
+            if from == end {
+                return None;
+            }
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+#[path = "zones_test.rs"]
+mod tests;

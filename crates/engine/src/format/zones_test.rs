@@ -1,0 +1,70 @@
+use super::*;
+
+fn zone(first_extent: u64, extents: u64, place: Option<(u16, u64)>) -> Zone {
+    Zone { first_extent, extents, place: place.map(|(pv, first_pe)| ZonePlace { pv, first_pe }) }
+}
+
+const MOST: u64 = 1 << 40;
+
+#[test]
+fn a_table_is_read_as_it_was_written_and_no_other() {
+    let zones = vec![zone(0, 4, Some((1, 2))), zone(9, 1, None)];
+    let table = ZoneTable::default().next(zones.clone(), 77);
+    assert_eq!((table.serial, table.count, table.offset(), table.bytes()), (1, 2, ZONE_SLOTS[1], BLOCK_SIZE));
+    let bytes = table.encode(77);
+    let named = ZoneTable { zones: Vec::new(), ..table.clone() };
+    assert_eq!(named.decode(&bytes, 77, "here").unwrap(), zones);
+    for (at, change) in [(0, 1), (8, 1), (12, 1), (16, 1), (24, 1), (40, 1), (32 + 26, 1), (96, 1), (4095, 1)] {
+        let mut bad = bytes.clone();
+        bad[at] ^= change;
+        assert!(named.decode(&bad, 77, "here").is_err(), "byte {at}");
+    }
+    assert!(named.decode(&bytes, 78, "here").is_err(), "another group's");
+    assert!(named.decode(&bytes[..64], 77, "here").is_err(), "cut short");
+    assert!(named.decode(&[], 77, "here").is_err());
+    let next = table.next(Vec::new(), 77);
+    assert_eq!((next.serial, next.offset(), next.is_empty()), (2, ZONE_SLOTS[0], true));
+}
+
+#[test]
+fn the_largest_table_fits_into_a_slot() {
+    let table = ZoneTable { count: MOST_ZONES as u32, ..ZoneTable::default() };
+    assert!(ZONE_SLOTS[0] + table.bytes() <= ZONE_SLOTS[1]);
+    assert!(ZONE_SLOTS[1] + table.bytes() <= super::super::superblock::COPY_OFFSETS[1]);
+    let slots = super::super::superblock::COPY_OFFSETS[0] + super::super::superblock::SLOTS * BLOCK_SIZE;
+    assert!(slots <= ZONE_SLOTS[0]);
+}
+
+/// Z1, Z2
+#[test]
+fn each_extent_has_one_number() {
+    let homes = [0..8, 8..16];
+    for (zones, sound) in [
+        (vec![], true),
+        (vec![zone(0, 2, Some((1, 0))), zone(8, 2, Some((0, 0)))], true),
+        (vec![zone(0, 2, Some((1, 0))), zone(8, 2, None)], false),
+        (vec![zone(0, 2, Some((1, 0))), zone(8, 2, None), zone(100, 2, Some((0, 0)))], true),
+        (vec![zone(0, 2, Some((1, 0)))], false),
+        (vec![zone(0, 2, Some((1, 7))), zone(8, 2, Some((0, 0)))], false),
+        (vec![zone(8, 2, Some((0, 0))), zone(0, 2, Some((1, 0)))], false),
+        (vec![zone(0, 2, Some((1, 0))), zone(1, 2, Some((0, 0)))], false),
+        (vec![zone(0, 2, Some((2, 0))), zone(8, 2, Some((0, 0)))], false),
+        (vec![zone(0, 0, Some((1, 0)))], false),
+        (vec![zone(u64::MAX, 2, None)], false),
+        (vec![zone(0, 2, Some((1, u64::MAX))), zone(8, 2, Some((0, 0)))], false),
+        (vec![zone(MOST - 1, 2, None)], false),
+    ] {
+        assert_eq!(are_sound(&zones, &homes, MOST), sound, "{zones:?}");
+    }
+}
+
+#[test]
+fn what_no_zone_covers_is_at_home() {
+    let zones = [zone(2, 2, None), zone(6, 4, None)];
+    let parts = |range: Range<u64>| outside(&zones, &range).map(|part| (part.start, part.end)).collect::<Vec<_>>();
+    assert_eq!(parts(0..12), [(0, 2), (4, 6), (10, 12)]);
+    assert_eq!(parts(3..7), [(4, 6)]);
+    assert!(parts(7..9).is_empty());
+    assert_eq!(parts(8..11), [(10, 11)]);
+    assert_eq!(parts(20..21), [(20, 21)]);
+}

@@ -1,0 +1,470 @@
+//! Extents move from one physical volume to others while they are in use (`pvmove`).
+//!
+//! A run of extents exchanges its place with a run of free ones: the numbers of the free ones lie on the source from then on. No map
+//! of a volume changes, so the cost does not depend on snapshots. [`moving`](crate::moving) copies the run and sees to it that what is
+//! written meanwhile is at both places. Then a checkpoint puts another table of zones in force.
+//!
+//! * PM6 The table changes when the copy is complete; the checkpoint flushes the copy before it writes the superblock. Until that is
+//!   durable a crash finds the old table, after that the new one, and either place has all that was written. In memory blocks are
+//!   found by the old table until then.
+//! * PM7 To every checkpoint the free extents are free, with the old table at the new place, with the new one at the old place. They
+//!   are handed out only when nothing is under way any more that was planned with the old table.
+//!
+//! An extent with a part of the journal stays, and so does one with metadata. Where all of a physical volume moves, its metadata goes
+//! elsewhere first, as it does when a physical volume leaves ([`leave`](super::leave)).
+
+use super::Group;
+use super::leave::journal_in;
+use super::move_state::{MoveProgress, MoveState};
+use crate::disk::{DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::superblock::DATA_OFFSET;
+use crate::format::zones::MOST_ZONES;
+use crate::map::{self, MapError};
+use crate::model::NewMove;
+use crate::moving::Window;
+use crate::placement::{PlacedRun, Placement};
+use crate::planted;
+use crate::space::Run;
+use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
+use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Extents that change their place in one step, at most; and their bytes.
+const TOGETHER: u64 = 64;
+const BYTES_TOGETHER: u64 = 256 << 20;
+/// Bytes that are copied at once. Writers to them wait that long.
+const WINDOW: u64 = 512 << 10;
+/// Zones are kept for physical volumes that leave or shrink.
+const ZONES_KEPT: usize = 256;
+
+impl Group {
+    /// The move under way, or the last one.
+    pub fn move_progress(&self) -> MoveProgress {
+        self.moves.state.lock().progress.clone()
+    }
+
+    /// Free extents that are taken for a move: to a checkpoint they are free (PM7).
+    pub(super) fn taken_for_move(&self) -> Option<Run> {
+        self.moves.state.lock().taken.filter(|_| !planted::is("move_forgotten"))
+    }
+
+    /// Whether a move is under way: until it ends, physical volumes neither join nor leave nor change.
+    pub fn is_moving(&self) -> bool {
+        self.moves.state.lock().progress.is_running
+    }
+
+    /// [`Error::Busy`]: a move is under way.
+    pub(super) fn is_still(&self) -> Result<()> {
+        if self.is_moving() { Err(moves_already()) } else { Ok(()) }
+    }
+
+    /// Ends the move under way, at the next moment at which it can. What was moved stays where it is.
+    pub fn stop_move(&self) {
+        self.moves.state.lock().is_stopped = true;
+    }
+
+    /// Waits until no move is under way.
+    pub async fn move_ended(&self) {
+        loop {
+            let turn = self.background.turn();
+            if !self.is_moving() {
+                return;
+            }
+            self.background.changed(turn).await;
+        }
+    }
+
+    /// The same, for some time only. Returns how far it is then.
+    pub async fn move_ended_within(&self, limit: Duration) -> MoveProgress {
+        let mut ended = pin!(self.move_ended());
+        let mut limit = self.core.runtime.sleep(limit);
+        poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => limit.as_mut().poll(cx),
+        })
+        .await;
+        self.move_progress()
+    }
+
+    /// Begins to move what is in use of these extents, and returns how many those are.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: there is nothing to move, or the source is a target. [`Error::Busy`]: a move is under way.
+    /// [`Error::NoSpace`]: what is reserved would have too little room without the source. Nothing was changed then.
+    pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {
+        self.may_change()?;
+        self.core.all_there()?;
+        if self.unproven_blocks() > 0 {
+            return Err(Error::Busy("blocks that nobody could compare after a disk was missing".into()));
+        }
+        let placement = self.core.placement();
+        let Some(source) = placement.pvs.get(usize::from(wanted.from.0)) else {
+            return Err(Error::NotFound(format!("physical volume {}", wanted.from.0)));
+        };
+        let is_whole = wanted.extents.is_empty() && wanted.volume.is_none();
+        let extents = match wanted.extents.is_empty() {
+            true => std::iter::once(0..source.extents).collect(),
+            false => wanted.extents.clone(),
+        };
+        if extents.iter().any(|run| run.is_empty() || run.end > source.extents) {
+            return Err(Error::Invalid(format!("physical volume {} has no such extents", wanted.from.0)));
+        }
+        self.claim_move(wanted.from)?;
+        let outcome = self.prepare_move(&wanted, &extents, is_whole).await;
+        match outcome {
+            Ok((total, runs)) if total > 0 => {
+                self.moves.state.lock().progress.total = total;
+                let group = self.clone();
+                let targets = wanted.to.clone();
+                let task = async move {
+                    let outcome = group.move_all(&runs, &targets).await;
+                    group.end_move(wanted.from, is_whole, outcome.err()).await;
+                };
+                self.core.runtime.spawn("pvmove", Box::pin(task));
+                Ok(total)
+            }
+            outcome => {
+                self.end_move(wanted.from, is_whole, None).await;
+                outcome.and_then(|_| Err(Error::Invalid("there is no data to move".into())))
+            }
+        }
+    }
+
+    fn claim_move(&self, from: PvIndex) -> Result<()> {
+        let mut state = self.moves.state.lock();
+        if state.progress.is_running {
+            return Err(moves_already());
+        }
+        *state = MoveState {
+            progress: MoveProgress { is_running: true, from, ..MoveProgress::default() },
+            ..MoveState::default()
+        };
+        Ok(())
+    }
+
+    /// Bars the source, where all of it moves, and finds out what is in use.
+    async fn prepare_move(
+        self: &Arc<Self>,
+        wanted: &NewMove,
+        extents: &[Range<u64>],
+        is_whole: bool,
+    ) -> Result<(u64, Vec<PlacedRun>)> {
+        let placement = self.core.placement();
+        let on_source: Vec<PlacedRun> =
+            extents.iter().flat_map(|extents| placement.runs_at(wanted.from, extents)).collect();
+        let targets = self.places_on(&wanted.to)?;
+        let is_target = |run: &PlacedRun| targets.iter().any(|to| to.start < run.end && run.start < to.end);
+        if on_source.iter().any(is_target) {
+            return Err(Error::Invalid("extents cannot move to where they are".into()));
+        }
+        if is_whole {
+            self.bar_source(wanted.from, true).await?;
+            // Short runs of metadata may share an extent with data. What finds no room stays, and so does its extent.
+            let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
+            self.move_metadata(&ranges).await?;
+        }
+        // What was freed is usable only after a checkpoint.
+        self.checkpoint().await?;
+        let only = match wanted.volume {
+            Some(volume) => Some(self.extents_of(volume).await?),
+            None => None,
+        };
+        let mut runs = Vec::new();
+        for run in on_source {
+            self.used_in(run, only.as_ref(), &mut runs).await?;
+        }
+        let total = runs.iter().map(|run| run.end - run.start).sum::<u64>() / placement.extent_blocks;
+        Ok((total, runs))
+    }
+
+    async fn bar_source(self: &Arc<Self>, pv: PvIndex, is_barred: bool) -> Result<()> {
+        let index = usize::from(pv.0);
+        let set = || {
+            let _gate = self.core.gate.read();
+            let stays = self.catalog.read().attributes.unallocatable.has(index);
+            let may = !is_barred && !stays && !self.out().has(index);
+            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, may)
+        };
+        match self.core.with_nodes_privileged(set).await? {
+            Ok(()) => Ok(()),
+            Err(needed) => Err(self.core.no_space(needed)),
+        }
+    }
+
+    /// The extents of the address space in which the volume has blocks.
+    async fn extents_of(&self, id: VolumeId) -> Result<BTreeSet<u64>> {
+        let core = &self.core;
+        let volume = self.catalog.read().volumes.get(&id).cloned();
+        let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let extent_blocks = core.placement().extent_blocks;
+        let (mut extents, mut cursor) = (BTreeSet::new(), 0);
+        loop {
+            let step = core
+                .with_nodes_privileged(|| {
+                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| Ok(false))
+                })
+                .await?;
+            for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
+                let last = extent.value + u64::from(extent.len).max(1) - 1;
+                extents.extend(extent.value / extent_blocks..=last / extent_blocks);
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => return Ok(extents),
+            }
+        }
+    }
+
+    /// Adds the extents of a run that are not free as a whole, and have neither metadata nor the journal.
+    async fn used_in(&self, run: PlacedRun, only: Option<&BTreeSet<u64>>, runs: &mut Vec<PlacedRun>) -> Result<()> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let mut at = run.start;
+        while at < run.end {
+            let next =
+                || self.core.space.lock().next_free_extents(self.core.alloc_context(), at, run.end, extent_blocks);
+            let free = self.core.with_nodes_privileged(next).await?;
+            for extent in
+                (at / extent_blocks..free.start / extent_blocks).filter(|e| only.is_none_or(|only| only.contains(e)))
+            {
+                let blocks = extent * extent_blocks..(extent + 1) * extent_blocks;
+                if self.is_fixed(&blocks) {
+                    continue;
+                }
+                let part = PlacedRun {
+                    start: blocks.start,
+                    end: blocks.end,
+                    pv: run.pv,
+                    at: run.at + (blocks.start - run.start),
+                };
+                match runs
+                    .last_mut()
+                    .filter(|last| last.end == part.start && last.at + (last.end - last.start) == part.at)
+                {
+                    Some(last) => last.end = part.end,
+                    None => runs.push(part),
+                }
+            }
+            at = free.end;
+        }
+        Ok(())
+    }
+
+    /// Whether metadata or the journal lies there.
+    fn is_fixed(&self, blocks: &Range<u64>) -> bool {
+        let journal = journal_in(&self.root.lock().group, blocks);
+        !journal.is_empty() || !self.core.meta.lock().copies_in(std::slice::from_ref(blocks)).is_empty()
+    }
+
+    async fn move_all(self: &Arc<Self>, runs: &[PlacedRun], targets: &[crate::model::PvExtents]) -> Result<()> {
+        let core = &self.core;
+        let source = self.moves.state.lock().progress.from;
+        core.members.moving.begin(source, core.runtime.clone());
+        let outcome = self.move_runs(source, runs, targets).await;
+        core.members.moving.end(core.members.all());
+        outcome
+    }
+
+    async fn move_runs(
+        self: &Arc<Self>,
+        source: PvIndex,
+        runs: &[PlacedRun],
+        targets: &[crate::model::PvExtents],
+    ) -> Result<()> {
+        // Writes from before the move are not watched.
+        self.all_done().await;
+        self.checkpoint().await?;
+        let extent_blocks = self.core.placement().extent_blocks;
+        let most = (BYTES_TOGETHER / (extent_blocks * BLOCK_SIZE)).clamp(1, TOGETHER);
+        for run in runs {
+            // Where something cannot be read, extents move one by one.
+            let (mut at, mut alone_until) = (run.start, run.start);
+            while at < run.end {
+                self.may_go_on()?;
+                let most = if at < alone_until { 1 } else { most };
+                let extents = ((run.end - at) / extent_blocks).min(most);
+                let free = self.take_target(source, extents, targets).await?;
+                let moved = at..at + free.1;
+                match self.exchange(&moved, free).await {
+                    Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
+                    Err(Error::Disk(error)) if error.op == DiskOpKind::Read => {
+                        self.give_up(free);
+                        if free.1 > extent_blocks {
+                            alone_until = moved.end;
+                            continue;
+                        }
+                        // Who wants what cannot be read finds out where it is.
+                        self.moves.state.lock().progress.unreadable += 1;
+                    }
+                    Err(error) => {
+                        self.give_up(free);
+                        return Err(error);
+                    }
+                }
+                at = moved.end;
+            }
+        }
+        // What lies where extents were is free for everybody to see.
+        self.checkpoint().await
+    }
+
+    fn may_go_on(&self) -> Result<()> {
+        self.core.journal.failed()?;
+        let is_stopped = self.moves.state.lock().is_stopped || self.core.closed.load(Ordering::Acquire);
+        if is_stopped { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Takes free extents on another physical volume, or on one of the targets, and gets room behind them.
+    async fn take_target(&self, source: PvIndex, extents: u64, targets: &[crate::model::PvExtents]) -> Result<Run> {
+        let placement = self.core.placement();
+        let places: Vec<Range<u64>> = match targets {
+            [] => placement.runs().iter().filter(|run| run.pv != source.0).map(|run| run.start..run.end).collect(),
+            targets => self.places_on(targets)?,
+        };
+        let take = || {
+            let _gate = self.core.gate.read();
+            let mut space = self.core.space.lock();
+            let taken = space.take_extents(self.core.alloc_context(), extents, placement.extent_blocks, &places)?;
+            self.moves.state.lock().taken = taken;
+            Ok::<_, MapError>(taken)
+        };
+        let needed = extents * placement.extent_blocks;
+        // Not one whole extent that may go there.
+        let taken = self.core.with_nodes_privileged(take).await?;
+        let run = taken.ok_or(Error::NoSpace { needed, free: 0 })?;
+        if let Err(error) = self.core.back(&[run]).await {
+            self.give_up(run);
+            return Err(if error.is_no_room() { Error::NoRoom(error) } else { error.into() });
+        }
+        Ok(run)
+    }
+
+    /// Copies blocks to where the free ones are, and exchanges their places.
+    async fn exchange(self: &Arc<Self>, moved: &Range<u64>, free: Run) -> Result<()> {
+        let (core, moving) = (&self.core, &self.core.members.moving);
+        let old = core.placement();
+        let free_range = free.0..free.0 + free.1;
+        let (from, to) = (first_byte(&old, moved.start), first_byte(&old, free.0));
+        let new = Arc::new(old.exchanged(moved.clone(), free_range));
+        if new.zones().len() > MOST_ZONES - ZONES_KEPT {
+            return Err(Error::Invalid("the table of moved extents is full; move whole physical volumes".into()));
+        }
+        moving.begin_run(from.1..from.1 + free.1 * BLOCK_SIZE, to.0, to.1);
+        self.copy_run().await?;
+        self.change_zones(moved, [from.0, to.0], &new).await?;
+        // Whatever the checkpoint's table says, both places are right until here.
+        self.checkpoint().await?;
+        {
+            let _gate = core.gate.read();
+            let catalog = self.catalog.read();
+            self.place_anew(&catalog, &new);
+            catalog.volumes.values().for_each(|volume| volume.forget_copies());
+        }
+        if !planted::is("old_place_reused") {
+            self.all_done().await;
+            moving.quiet().await;
+        }
+        moving.end_run(core.members.all());
+        self.release(free);
+        Ok(())
+    }
+
+    /// Puts the new table in force for the next checkpoint, if the new place has everything and nothing fixed came to lie there.
+    async fn change_zones(&self, moved: &Range<u64>, pvs: [PvIndex; 2], new: &Arc<Placement>) -> Result<()> {
+        let core = &self.core;
+        let hold = self.hold_checkpoints().await;
+        core.journal.failed()?;
+        if self.is_fixed(moved) {
+            return Err(Error::Busy("metadata came to lie on the extents".into()));
+        }
+        let account = || {
+            let _gate = core.gate.read();
+            let pvs = pvs.map(|pv| usize::from(pv.0));
+            core.space.lock().exchange(core.alloc_context(), moved, pvs, new.runs())
+        };
+        core.members.moving.commit()?;
+        // It fails only where the group cannot go on.
+        if let Err(error) = core.with_nodes_privileged(account).await {
+            core.journal.poison(&format!("extents could not be moved: {error}"));
+            return Err(error);
+        }
+        {
+            let mut root = self.root.lock();
+            let zones = self.next_zones(&root.group, new.zones());
+            root.group.zones = zones;
+        }
+        drop(hold);
+        Ok(())
+    }
+
+    async fn copy_run(&self) -> Result<()> {
+        let (core, moving) = (&self.core, &self.core.members.moving);
+        let mut pace = crate::core::Pace::default();
+        let disks = core.members.all();
+        while let Some(Window { from, to }) = moving.next_window(WINDOW).await? {
+            self.may_go_on()?;
+            let buf = PageBuf::zeroed(from.len as usize);
+            let read = DiskOp::Read { segments: Segments::from_slice(&[from]), buf };
+            let buf = start(&**disks, read).await?.expect("a read gives its buffer back");
+            let write = DiskOp::Write { segments: Segments::from_slice(&[to]), buf: Arc::new(buf) };
+            start(&**disks, write).await?;
+            moving.copied(disks);
+            core.pace(&mut pace).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for all requests that are under way, and for what a checkpoint has under way.
+    async fn all_done(&self) {
+        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
+        for (volume, begun) in &volumes {
+            volume.ops_done(*begun).await;
+        }
+        drop(self.hold_checkpoints().await);
+    }
+
+    /// A run stays where it is; what was taken for it is free again.
+    fn give_up(&self, free: Run) {
+        self.core.members.moving.end_run(self.core.members.all());
+        self.release(free);
+    }
+
+    /// Free extents are handed out again (PM7).
+    fn release(&self, free: Run) {
+        let _gate = self.core.gate.read();
+        self.moves.state.lock().taken = None;
+        self.core.space.lock().free_later(free);
+    }
+
+    async fn end_move(self: &Arc<Self>, from: PvIndex, was_barred: bool, failed: Option<Error>) {
+        let unbarred = match was_barred && self.core.journal.failed().is_ok() {
+            true => self.bar_source(from, false).await,
+            false => Ok(()),
+        };
+        {
+            let mut state = self.moves.state.lock();
+            state.progress.is_running = false;
+            state.progress.failed = failed.or(unbarred.err());
+        }
+        self.background.notify();
+    }
+}
+
+/// Why something of physical volumes has to wait.
+pub(super) fn moves_already() -> Error {
+    Error::Busy("extents of the volume group are being moved (pvmove)".into())
+}
+
+/// Where a block lies: the physical volume, and the byte there.
+fn first_byte(placement: &Placement, block: u64) -> (PvIndex, u64) {
+    let mut segments = Segments::new();
+    placement.map_blocks(VgBlock(block), 1, 0, &mut segments);
+    debug_assert!(segments[0].offset >= DATA_OFFSET, "an extent");
+    (segments[0].pv, segments[0].offset)
+}

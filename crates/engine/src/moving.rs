@@ -1,0 +1,305 @@
+//! Extents on their way to another place, as the disks see it.
+//!
+//! Everything that goes to the disks passes here while a run of extents is moved. The run is copied from its beginning to its end, in
+//! windows. What is written to the part that was copied goes to both places. So the table of zones can change at any moment after
+//! the last window: either place has all that was written.
+//!
+//! * PM1 From the moment at which a window is copied until the run is moved or given up, every write to it goes to both places, and
+//!   is answered when both have it.
+//! * PM2 No write to a window is under way while it is copied: those that were are waited for, those that come wait.
+//! * PM3 Two writes of the same bytes are not under way at once: the places would differ if each carried them out in another order.
+//! * PM4 A write that the new place has not taken gives the run up, unless the table that names that place may be on the disk by
+//!   then: it fails.
+//! * PM5 The old place has another use only when nothing is under way there.
+
+use crate::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvIndex, Segment, Segments, start};
+use crate::event::Event;
+use crate::planted;
+use crate::runtime::Runtime;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of the source that a request touches.
+type Touched = SmallVec<[Range<u64>; 2]>;
+
+/// What is moved, if anything is.
+#[derive(Default)]
+pub struct Moving {
+    /// Groups in which nothing is moved pay for no lock.
+    is_active: AtomicBool,
+    state: Mutex<State>,
+    changed: Event,
+}
+
+#[derive(Default)]
+struct State {
+    runtime: Option<Arc<dyn Runtime>>,
+    /// The physical volume that is moved from.
+    source: u16,
+    next: u64,
+    /// Requests under way on the source: what they touch, and whether they write.
+    in_flight: BTreeMap<u64, (Touched, bool)>,
+    run: Option<MovingRun>,
+    /// Writes that wait.
+    held: Vec<(DiskOp, Completer)>,
+}
+
+/// A run of extents that is copied.
+struct MovingRun {
+    /// Bytes on the source.
+    from: Range<u64>,
+    /// Where its first byte goes.
+    to: PvIndex,
+    to_offset: u64,
+    /// Bytes that were copied.
+    copied: u64,
+    /// Bytes behind them that are being copied.
+    window: u64,
+    /// The table that names the new place may be on the disk.
+    is_committed: bool,
+    /// The new place did not take a write.
+    failed: Option<DiskError>,
+}
+
+impl MovingRun {
+    fn in_window(&self, range: &Range<u64>) -> bool {
+        let start = self.from.start + self.copied;
+        // A range that reaches over the end of what was copied is in no window while there is none.
+        self.window > 0 && range.start < start + self.window && start < range.end
+    }
+
+    /// Where a write goes beside its own place (PM1).
+    fn copies_of(&self, segments: &Segments, source: u16) -> Segments {
+        let done = self.from.start..self.from.start + self.copied;
+        let copy = |segment: &Segment| {
+            let end = segment.offset + u64::from(segment.len);
+            let (start, end) = (segment.offset.max(done.start), end.min(done.end));
+            (segment.pv.0 == source && start < end).then(|| Segment {
+                pv: self.to,
+                offset: self.to_offset + (start - self.from.start),
+                at: segment.at + (start - segment.offset) as u32,
+                len: (end - start) as u32,
+            })
+        };
+        segments.iter().filter_map(copy).collect()
+    }
+}
+
+/// A window of a run: where it is, and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub from: Segment,
+    pub to: Segment,
+}
+
+impl Moving {
+    pub fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Acquire)
+    }
+
+    /// From now on what goes to this physical volume is watched.
+    pub fn begin(&self, source: PvIndex, runtime: Arc<dyn Runtime>) {
+        let mut state = self.state.lock();
+        debug_assert!(state.run.is_none() && state.held.is_empty(), "one move at a time");
+        state.source = source.0;
+        state.runtime = Some(runtime);
+        drop(state);
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    /// Nothing is moved any more.
+    pub fn end(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
+        self.end_run(disks);
+        self.is_active.store(false, Ordering::Release);
+    }
+
+    /// Begins to move these bytes of the source.
+    pub fn begin_run(&self, from: Range<u64>, to: PvIndex, to_offset: u64) {
+        let run = MovingRun { from, to, to_offset, copied: 0, window: 0, is_committed: false, failed: None };
+        self.state.lock().run = Some(run);
+    }
+
+    /// The next window of the run, of at most so many bytes; none: all was copied. Returns when no write to it is under way (PM2).
+    ///
+    /// # Errors
+    /// The new place did not take a write.
+    pub async fn next_window(&self, most: u64) -> Result<Option<Window>, DiskError> {
+        let window = {
+            let mut state = self.state.lock();
+            let source = PvIndex(state.source);
+            let Some(run) = state.run.as_mut() else { return Ok(None) };
+            if let Some(error) = run.failed {
+                return Err(error);
+            }
+            let at = run.from.start + run.copied;
+            run.window = most.min(run.from.end - at);
+            if run.window == 0 {
+                return Ok(None);
+            }
+            let len = u32::try_from(run.window).expect("a window is small");
+            Window {
+                from: Segment { pv: source, offset: at, at: 0, len },
+                to: Segment { pv: run.to, offset: run.to_offset + run.copied, at: 0, len },
+            }
+        };
+        loop {
+            let turn = self.changed.turn();
+            let is_quiet = {
+                let state = self.state.lock();
+                let Some(run) = state.run.as_ref() else { return Ok(None) };
+                let in_window = |touched: &Touched| touched.iter().any(|range| run.in_window(range));
+                !state.in_flight.values().any(|(touched, writes)| *writes && in_window(touched))
+            };
+            if is_quiet || planted::is("window_not_waited_for") {
+                return Ok(Some(window));
+            }
+            self.changed.changed(turn).await;
+        }
+    }
+
+    /// The window was copied; what waited for it goes on, to both places.
+    pub fn copied(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
+        if let Some(run) = self.state.lock().run.as_mut() {
+            run.copied += run.window;
+            run.window = 0;
+        }
+        self.retry(disks);
+    }
+
+    /// From now on the new place counts as much as the old one (PM4).
+    ///
+    /// # Errors
+    /// It did not take a write.
+    pub fn commit(&self) -> Result<(), DiskError> {
+        let mut state = self.state.lock();
+        let Some(run) = state.run.as_mut() else { return Ok(()) };
+        debug_assert_eq!(run.copied, run.from.end - run.from.start, "PM1: all of it was copied");
+        match run.failed {
+            Some(error) if !planted::is("move_half_written") => Err(error),
+            _ => {
+                run.is_committed = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until nothing is under way at the old place of the run (PM5).
+    pub async fn quiet(&self) {
+        loop {
+            let turn = self.changed.turn();
+            let is_quiet = {
+                let state = self.state.lock();
+                let Some(run) = state.run.as_ref() else { return };
+                let meets = |touched: &Touched| {
+                    touched.iter().any(|range| range.start < run.from.end && run.from.start < range.end)
+                };
+                !state.in_flight.values().any(|(touched, _)| meets(touched))
+            };
+            if is_quiet {
+                return;
+            }
+            self.changed.changed(turn).await;
+        }
+    }
+
+    /// The run is moved, or given up: only its own place is written from now on.
+    pub fn end_run(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
+        self.state.lock().run = None;
+        self.retry(disks);
+    }
+
+    fn retry(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
+        let held = std::mem::take(&mut self.state.lock().held);
+        for (op, done) in held {
+            self.submit(disks, op, done);
+        }
+        self.changed.notify();
+    }
+
+    /// Carries out a request. It is under way, or waits, when this returns.
+    pub fn submit(self: &Arc<Self>, disks: &Arc<dyn Disks>, op: DiskOp, done: Completer) {
+        let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments }) = &op
+        else {
+            return disks.submit(op, done);
+        };
+        let mut state = self.state.lock();
+        let bytes = |segment: &Segment| segment.offset..segment.offset + u64::from(segment.len);
+        let touched: Touched = segments.iter().filter(|segment| segment.pv.0 == state.source).map(bytes).collect();
+        if touched.is_empty() {
+            drop(state);
+            return disks.submit(op, done);
+        }
+        let writes = !matches!(op, DiskOp::Read { .. });
+        if writes && state.must_wait(&touched) {
+            state.held.push((op, done));
+            return;
+        }
+        let id = state.next;
+        state.next += 1;
+        state.in_flight.insert(id, (touched, writes));
+        let copies = match (&op, &state.run) {
+            (DiskOp::Write { segments, .. }, Some(run)) if !planted::is("one_place_written") => {
+                run.copies_of(segments, state.source)
+            }
+            _ => Segments::new(),
+        };
+        let runtime = state.runtime.clone().expect("it was given when the move began");
+        drop(state);
+        let copy = match &op {
+            DiskOp::Write { buf, .. } if !copies.is_empty() => {
+                Some(start(&**disks, DiskOp::Write { segments: copies, buf: buf.clone() }))
+            }
+            _ => None,
+        };
+        let own = start(&**disks, op);
+        let (moving, disks) = (self.clone(), disks.clone());
+        let both = async move {
+            let own = own.await;
+            let copy = match copy {
+                Some(copy) => copy.await.err(),
+                None => None,
+            };
+            let outcome = moving.finished(id, own, copy);
+            moving.retry(&disks);
+            done.complete(outcome);
+        };
+        runtime.spawn("moving", Box::pin(both));
+    }
+
+    /// A request was carried out; `copy`: why the new place did not take it.
+    fn finished(&self, id: u64, own: DiskResult, copy: Option<DiskError>) -> DiskResult {
+        let mut state = self.state.lock();
+        state.in_flight.remove(&id);
+        let Some(error) = copy else { return own };
+        match state.run.as_mut() {
+            Some(run) if run.is_committed => own.and(Err(error)),
+            Some(run) => {
+                run.failed = Some(error);
+                own
+            }
+            None => own,
+        }
+    }
+}
+
+impl State {
+    /// Whether a write has to wait (PM2, PM3).
+    fn must_wait(&self, touched: &Touched) -> bool {
+        let Some(run) = &self.run else { return false };
+        if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_open") {
+            return true;
+        }
+        let meets = |other: &Touched| {
+            other.iter().any(|other| touched.iter().any(|range| range.start < other.end && other.start < range.end))
+        };
+        !planted::is("overlaps_pass") && self.in_flight.values().any(|(other, writes)| *writes && meets(other))
+    }
+}
+
+#[cfg(test)]
+#[path = "moving_test.rs"]
+mod tests;

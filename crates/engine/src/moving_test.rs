@@ -1,0 +1,159 @@
+use super::*;
+use crate::disk::{Completion, PageBuf, PvGeometry, completion};
+use crate::planted::must_be_found;
+use crate::runtime::Task;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Disks that carry out nothing by themselves, and a runtime that is driven by hand.
+#[derive(Default)]
+struct Held {
+    asked: Mutex<Vec<(Segment, Completer)>>,
+    tasks: Mutex<Vec<Task>>,
+}
+
+impl Disks for Held {
+    fn count(&self) -> usize {
+        2
+    }
+
+    fn geometry(&self, _pv: PvIndex) -> PvGeometry {
+        PvGeometry { size: 1 << 40, sector: 512 }
+    }
+
+    fn submit(&self, op: DiskOp, done: Completer) {
+        let DiskOp::Write { segments, .. } = op else { return done.complete(Ok(None)) };
+        self.asked.lock().push((segments[0], done));
+    }
+}
+
+impl Runtime for Held {
+    fn spawn(&self, _name: &'static str, task: Task) {
+        self.tasks.lock().push(task);
+    }
+
+    fn sleep(&self, _pause: Duration) -> Task {
+        Box::pin(async {})
+    }
+}
+
+impl Held {
+    /// Completes all that was asked for, and runs what waits for it. The places that were written, by physical volume.
+    fn carry_out(&self, outcome: impl Fn(u16) -> DiskResult) -> Vec<u16> {
+        let asked = std::mem::take(&mut *self.asked.lock());
+        let places = asked.iter().map(|(segment, _)| segment.pv.0).collect();
+        asked.into_iter().for_each(|(segment, done)| done.complete(outcome(segment.pv.0)));
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        let unfinished = tasks.into_iter().filter_map(|mut task| {
+            let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            (!is_done).then_some(task)
+        });
+        let unfinished: Vec<Task> = unfinished.collect();
+        self.tasks.lock().extend(unfinished);
+        places
+    }
+}
+
+struct Made {
+    held: Arc<Held>,
+    disks: Arc<dyn Disks>,
+    moving: Arc<Moving>,
+}
+
+/// A run of two pages of physical volume 1 that goes to physical volume 0, of which the first was copied.
+fn made() -> Made {
+    let held: Arc<Held> = Arc::default();
+    let (disks, moving): (Arc<dyn Disks>, Arc<Moving>) = (held.clone(), Arc::default());
+    moving.begin(PvIndex(1), held.clone());
+    moving.begin_run(0..8192, PvIndex(0), 1 << 20);
+    let made = Made { held, disks, moving };
+    assert!(made.window(4096).is_some());
+    made.moving.copied(&made.disks);
+    made
+}
+
+impl Made {
+    fn window(&self, most: u64) -> Option<Window> {
+        let next = pin!(self.moving.next_window(most));
+        match next.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(window) => window.unwrap(),
+            Poll::Pending => None,
+        }
+    }
+
+    fn write(&self, offset: u64, len: u32) -> Completion {
+        let segments = Segments::from_slice(&[Segment { pv: PvIndex(1), offset, at: 0, len }]);
+        let (done, completion) = completion();
+        self.moving.submit(&self.disks, DiskOp::Write { segments, buf: Arc::new(PageBuf::zeroed(8192)) }, done);
+        completion
+    }
+
+    fn outcome(&self, mut write: Completion) -> DiskResult {
+        match std::pin::Pin::new(&mut write).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => panic!("the write is under way still"),
+        }
+    }
+}
+
+/// PM3
+fn overlapping_writes_follow_each_other() {
+    let made = made();
+    let (first, second) = (made.write(0, 1024), made.write(512, 1024));
+    let beside = made.write(2048, 512);
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [0, 1, 0, 1], "the first, and the one beside it");
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [0, 1], "and then the second");
+    [first, second, beside].into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));
+}
+
+#[test]
+fn writes_of_the_same_bytes_are_not_under_way_at_once() {
+    overlapping_writes_follow_each_other();
+    must_be_found("overlaps_pass", overlapping_writes_follow_each_other);
+}
+
+/// PM2
+#[test]
+fn a_window_is_quiet_while_it_is_copied() {
+    let made = made();
+    let before = made.write(4096, 512);
+    assert_eq!(made.window(4096), None, "a write to it is under way");
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [1], "what is not copied has one place");
+    drop(before);
+    assert!(made.window(4096).is_some());
+    let (waits, over_both) = (made.write(6000, 512), made.write(4000, 1000));
+    assert!(made.held.carry_out(|_| Ok(None)).is_empty(), "they wait for the copy");
+    made.moving.copied(&made.disks);
+    assert_eq!(made.held.carry_out(|_| Ok(None)).len(), 4);
+    [waits, over_both].into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));
+    assert_eq!(made.window(4096), None, "all was copied");
+    // A write that reaches over the end of the run waits for nobody.
+    let over_the_end = made.write(8000, 1000);
+    assert_eq!(made.held.carry_out(|_| Ok(None)).len(), 2);
+    assert_eq!(made.outcome(over_the_end).map(drop), Ok(()));
+}
+
+/// PM4
+#[test]
+fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
+    let error = DiskError { op: crate::disk::DiskOpKind::Write, pv: PvIndex(0), offset: 0, errno: 5 };
+    let fails_there = |pv: u16| if pv == 0 { Err(error) } else { Ok(None) };
+    let half = made();
+    let write = half.write(0, 512);
+    half.held.carry_out(fails_there);
+    assert_eq!(half.outcome(write).map(drop), Ok(()), "the old place has it, and counts");
+    assert_eq!(half.moving.state.lock().run.as_ref().unwrap().failed, Some(error));
+    let whole = made();
+    assert!(whole.window(4096).is_some());
+    whole.moving.copied(&whole.disks);
+    whole.moving.commit().unwrap();
+    let write = whole.write(0, 512);
+    whole.held.carry_out(fails_there);
+    assert_eq!(whole.outcome(write).map(drop), Err(error), "either place may count now");
+    let quiet = pin!(whole.moving.quiet());
+    assert!(quiet.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    whole.moving.end(&whole.disks);
+    assert!(!whole.moving.is_active());
+}

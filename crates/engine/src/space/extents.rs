@@ -1,0 +1,59 @@
+//! Whole extents that are free: where what is moved from another physical volume goes.
+
+use super::{AllocContext, Run, Space};
+use crate::map::MapError;
+use std::ops::Range;
+
+impl Space {
+    /// Takes free extents of these places that follow each other, the longest run of at most `most` that is found soon, on one
+    /// physical volume. None: no whole extent is free there, or it is reserved.
+    pub fn take_extents(
+        &mut self,
+        context: AllocContext<'_>,
+        most: u64,
+        extent_blocks: u64,
+        places: &[Range<u64>],
+    ) -> Result<Option<Run>, MapError> {
+        let taken = self.find_extents(context, most, extent_blocks, places)?;
+        if taken.is_some() || self.arena_unused == 0 {
+            return Ok(taken);
+        }
+        self.close_arenas(context)?;
+        self.find_extents(context, most, extent_blocks, places)
+    }
+
+    fn find_extents(
+        &mut self,
+        context: AllocContext<'_>,
+        most: u64,
+        extent_blocks: u64,
+        places: &[Range<u64>],
+    ) -> Result<Option<Run>, MapError> {
+        let mut extents = most.min(self.available() / extent_blocks);
+        while extents > 0 {
+            // So much has that many whole ones in it, wherever it begins. Of single ones each is looked at.
+            let least = if extents == 1 { extent_blocks } else { (extents + 1) * extent_blocks - 1 };
+            let mut rest: Vec<Range<u64>> = places.to_vec();
+            while let Some(found) = self.search_places(context, least, &rest)? {
+                let start = found.key.next_multiple_of(extent_blocks);
+                let end = found.end().min(self.pvs.end_of(start));
+                let whole = (end.saturating_sub(start) / extent_blocks).min(extents);
+                if whole > 0 {
+                    let run = (start, whole * extent_blocks);
+                    self.take_run(context, run)?;
+                    return Ok(Some(run));
+                }
+                let behind = found.end().min(self.pvs.end_of(found.key));
+                rest.retain_mut(|place| {
+                    place.start = place.start.max(behind.min(place.end));
+                    !place.is_empty()
+                });
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            extents /= 2;
+        }
+        Ok(None)
+    }
+}
