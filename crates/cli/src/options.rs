@@ -189,6 +189,9 @@ options! {
     NoHistory None, "nohistory", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Background Some('b'), "background", Kind::Flag, "Accepted for LVM's clients: what takes long is in the background anyway.";
     Interval Some('i'), "interval", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    Abort None, "abort", Kind::Flag, "End the move of extents.";
+    MoveBackground Some('b'), "background", Kind::Flag, "Do not wait for the end.";
+    MoveInterval Some('i'), "interval", Kind::Number, "Seconds between two lines that show how far it is (15); 0: none.";
     Force Some('f'), "force", Kind::Flag, "Do not ask; given twice, override a check.";
     Zero Some('Z'), "zero", Kind::YesNo, "Accepted for LVM's clients: new volumes always read as zeros.";
     WipeSignatures Some('W'), "wipesignatures", Kind::YesNo,

@@ -4,8 +4,8 @@
 use crate::command::{Command, Operands};
 use crate::commands::{
     bundle, config, diff, display, documents, facts, features, history, info, iostat, lvchange, lvconvert, lvcreate,
-    lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, receive, refused, reports, scans, send, status, top, tree,
-    upgrade, vg, vg_edit, vgcfg,
+    lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send, status,
+    top, tree, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -728,13 +728,18 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "pvmove",
-        summary: "Refused: blocks that snapshots share cannot be moved yet",
+        summary: "Move extents to other physical volumes",
         is_lvm: true,
-        forms: &["PV [ PV ... ]"],
+        forms: &["PV[:PE[-PE]]... [ PV[:PE[-PE]]... ... ]", "-n LV PV [ PV ... ]", "[ --abort [ PV ] ]"],
         operands: Operands::Devices,
-        options: &[Name, Alloc, Background, Interval, AutoBackup, ReportFormat],
-        examples: &[("pvmove /dev/sdb", "exits with 5")],
-        run: refused::pvmove,
+        options: &[Name, Abort, MoveBackground, MoveInterval, Alloc, AutoBackup, ReportFormat],
+        examples: &[
+            ("pvmove /dev/sdb", "everything that volumes have there; they go on, also their snapshots"),
+            ("pvmove /dev/sdb /dev/sdd", "to this one"),
+            ("pvmove -b -n db /dev/sdb", "what one volume has there; \"pvmove\" shows how far it is"),
+            ("pvmove --abort", "what was moved stays where it is"),
+        ],
+        run: pvmove::run,
     },
     Command {
         name: "vgreduce",

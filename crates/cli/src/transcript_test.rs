@@ -1931,9 +1931,69 @@ fn physical_volumes_are_changed() {
         rc=5
 
         $ pvmove -i 1 /dev/ubda /dev/ubdb
-        E|  Moving extents is not supported: snapshots share blocks, and all of their maps would have to change.
-        E|  To empty a disk: \"pvchange -x n DISK\"; for each volume that \"lvs -o +devices\" shows there \"lvcreate\" another, copy the contents with \"dd\" and \"lvremove\" the old one with its snapshots; then \"vgreduce VG DISK\".
+        E|  Physical Volume \"/dev/ubdb\" not found in Volume Group \"v\".
         rc=5",
+    );
+}
+
+#[test]
+fn extents_move() {
+    play(
+        &mut Fake::new(),
+        "$ vgcreate vg0 /dev/ubda /dev/ubdb
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        O|  Physical volume \"/dev/ubdb\" successfully created.$
+        O|  Volume group \"vg0\" successfully created$
+        rc=0
+
+        $ lvcreate -y -l 10 -n data vg0 /dev/ubdb
+        O|  Logical volume \"data\" created.$
+        rc=0
+
+        $ lvs --noheadings -o lv_name,devices,seg_pe_ranges vg0
+        O|  data /dev/ubdb(1) /dev/ubdb:1-10$
+        rc=0
+
+        $ pvmove -i 1 /dev/ubdb
+        O|  /dev/ubdb: Moved: 0.00%$
+        O|  /dev/ubdb: Moved: 100.00%$
+        rc=0
+
+        $ lvs --noheadings -o lv_name,devices vg0
+        O|  data /dev/ubda(7)$
+        rc=0
+
+        $ pvmove /dev/ubdb
+        E|  No data to move for vg0.
+        rc=5
+
+        $ pvmove -i 0 -n data /dev/ubda:7-8 /dev/ubdb
+        rc=0
+
+        $ pvmove
+        rc=0
+
+        $ pvmove --abort
+        rc=0
+
+        $ pvmove -n other /dev/ubda
+        E|  Logical volume other not found in volume group vg0.
+        rc=5
+
+        $ pvmove /dev/ubda /dev/ubda
+        E|  No extents available for allocation: /dev/ubda is moved from. To move within it: --alloc anywhere.
+        rc=5
+
+        $ pvmove -i 0 /dev/ubda
+        rc=0
+
+        $ vgreduce vg0 /dev/ubda
+        O|  Removed \"/dev/ubda\" from volume group \"vg0\"$
+        rc=0
+
+        $ lvs --noheadings -o lv_name,lv_size vg0
+        O|  data 40.00m$
+        rc=0",
     );
 }
 

@@ -26,6 +26,7 @@ pub mod places;
 pub mod policy;
 pub mod pv;
 pub mod pv_edit;
+pub mod pvmove;
 pub mod receive;
 pub mod receiving;
 pub mod redundancy;

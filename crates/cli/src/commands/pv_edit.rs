@@ -31,7 +31,7 @@ enum Done {
 }
 
 /// The label at `path`, or LVM's sentence for its absence.
-fn label_at(session: &mut Session<'_>, word: &str) -> Result<LabelledPv> {
+pub(super) fn label_at(session: &mut Session<'_>, word: &str) -> Result<LabelledPv> {
     let path = session.backend.absolute(word);
     let found = session.backend.labels()?.into_iter().find(|label| label.path == path);
     let missing = match session.backend.exists(&path) {

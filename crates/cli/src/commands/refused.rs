@@ -13,14 +13,6 @@ fn refused_if_named(args: &Args, why: &str) -> Result {
     if args.positionals.is_empty() { Err(Failure::NoForm) } else { refused(why) }
 }
 
-pub fn pvmove(_session: &mut Session<'_>, _args: &Args) -> Result {
-    refused(
-        "Moving extents is not supported: snapshots share blocks, and all of their maps would have to change.\n\
-         To empty a disk: \"pvchange -x n DISK\"; for each volume that \"lvs -o +devices\" shows there \"lvcreate\" another, copy the \
-         contents with \"dd\" and \"lvremove\" the old one with its snapshots; then \"vgreduce VG DISK\".",
-    )
-}
-
 pub fn vgsplit(_session: &mut Session<'_>, args: &Args) -> Result {
     refused_if_named(
         args,

@@ -95,7 +95,7 @@ pub const NOTES: &[Note] = &[
 pub const REFUSED: &[(&str, &str)] = &[
     (
         "striped, mirror, raid, cache, writecache, vdo, integrity types",
-        "Placement is linear. Put redundancy below the physical volumes (md, hardware) or above the volumes (the \
+        "Each block lies at one place. Put redundancy below the physical volumes (md, hardware) or above the volumes (the \
          application).",
     ),
     (
@@ -107,10 +107,8 @@ pub const REFUSED: &[(&str, &str)] = &[
         "The contents move to another volume. Close the volume first.",
     ),
     (
-        "`pvmove`",
-        "Extents cannot be moved yet. To empty a disk: `pvchange -x n DISK`. For each volume on it (`lvs -o \
-         +devices`): `lvcreate` another, copy the contents, and `lvremove` the old one with its snapshots. Then \
-         `vgreduce VG DISK`.",
+        "`pvmove --atomic`; `[pvmove0]` in reports",
+        "Extents move in runs of 256 MiB at the most, and what was moved stays where it is.",
     ),
     (
         "`vgsplit`, `vgmerge`, `vgimportclone`",

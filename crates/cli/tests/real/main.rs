@@ -13,6 +13,7 @@ mod history;
 mod iostat;
 mod logs;
 mod missing;
+mod moves;
 mod resized_disks;
 mod room;
 mod ssh;

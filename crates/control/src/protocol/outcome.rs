@@ -37,6 +37,7 @@ pub enum Outcome {
     /// The server ends and does the rest as its last act; whether it did is for the next server to tell.
     HandsOver,
     Check(CheckOutcome),
+    Moving(MoveReport),
     Stats(StatsReport),
     Status(Box<StatusReport>),
     Io(Box<IoReport>),
@@ -92,6 +93,23 @@ pub enum ErrorKind {
     Version,
     /// A fault of the server itself.
     Internal,
+}
+
+/// A move of extents, or how the last one ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveReport {
+    pub is_running: bool,
+    /// The physical volume that is emptied; empty if this server has moved nothing.
+    pub path: String,
+    /// Extents that were moved, and that are to be.
+    pub moved: u64,
+    pub total: u64,
+    /// Extents that cannot be read, and stay where they are.
+    pub unreadable: u64,
+    /// Somebody stopped it.
+    pub is_stopped: bool,
+    /// Why it ended before its end.
+    pub failed: Option<String>,
 }
 
 /// A volume that a request made.

@@ -148,6 +148,20 @@ pub enum Request {
     RemovePv {
         path: String,
     },
+    /// Begins to move what volumes have on these extents to other physical volumes, or to these.
+    MoveExtents {
+        path: String,
+        /// The first and how many, of each run; all if there are none.
+        extents: Vec<(u64, u64)>,
+        to: Vec<PvPart>,
+        /// Only extents on which this volume has blocks.
+        #[serde(default)]
+        volume: Option<String>,
+    },
+    /// How far the move of extents is. Answered when it has ended, or after a moment.
+    MoveStatus,
+    /// Ends the move of extents. What was moved stays where it is.
+    StopMove,
     /// Gives a physical volume so many bytes of its device, or all of them.
     ResizePv {
         path: String,
@@ -309,6 +323,7 @@ impl Request {
             | Io
             | Diff { .. }
             | ReadPoint { .. }
+            | MoveStatus
             | Receives => Traits::LOOK,
             // Nobody can see what they change, and to do the same again changes nothing.
             ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::LOOK },
@@ -339,7 +354,7 @@ impl Request {
             ChangeGroup { .. } => Traits { is_for_exported: true, ..Traits::CHANGE },
             RenameGroup { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::CHANGE },
             Destroy { .. } => Traits { ends_server: true, ..Traits::CHANGE },
-            Activate { .. } | Refresh { .. } => Traits::DEVICES,
+            Activate { .. } | Refresh { .. } | MoveExtents { .. } | StopMove => Traits::DEVICES,
             Deactivate { .. } | MakeNodes | Checkpoint => Traits { is_for_exported: true, ..Traits::DEVICES },
             Stop | Clear | Upgrade { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
         }

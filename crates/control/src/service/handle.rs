@@ -173,6 +173,11 @@ impl Service {
             Request::RemoveMissing => self.remove_missing(),
             Request::RestorePv { path } => self.restore_pv(&path),
             Request::RemovePv { path } => self.remove_pv(&path),
+            Request::MoveExtents { path, extents, to, volume } => {
+                self.move_extents(&path, &extents, &to, volume.as_deref())
+            }
+            Request::MoveStatus => Ok(Outcome::Moving(self.move_status())),
+            Request::StopMove => Ok(self.stop_move()),
             Request::ResizePv { path, bytes } => self.resize_pv(&path, bytes),
             Request::RenameGroup { to } => self.rename_group(&to),
             Request::MakeNodes => self.make_nodes(),

@@ -33,6 +33,7 @@ mod life;
 pub mod memory;
 mod merge;
 mod missing;
+mod moves;
 mod nodes;
 mod permits;
 mod pvs;

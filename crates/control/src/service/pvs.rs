@@ -68,6 +68,7 @@ impl Service {
         if self.group.info().pvs[usize::from(index.0)].is_allocatable == allocatable {
             return Ok(Outcome::Ok);
         }
+        self.refuse_while_moving()?;
         let group = self.group.clone();
         match self.run(async move { group.set_allocatable(index, allocatable).await }) {
             Err(Error::NoSpace { needed, free }) => {
@@ -88,6 +89,7 @@ impl Service {
     /// Adds physical volumes to the running group, all checks on all of them first.
     pub fn add_pvs(&self, paths: &[String]) -> Result<Outcome> {
         self.refuse_more_pvs(paths)?;
+        self.refuse_while_moving()?;
         for (position, path) in paths.iter().enumerate() {
             if paths[..position].contains(path) {
                 let message = format!("Physical volume {path} was given more than once.");
@@ -149,6 +151,7 @@ impl Service {
 
     /// A physical volume that holds no data leaves the group.
     pub fn remove_pv(&self, path: &str) -> Result<Outcome> {
+        self.refuse_while_moving()?;
         let here = self.pv_at(Path::new(path))?;
         if here == PvIndex(0) && self.group.info().pvs.len() == 1 {
             let message = format!("Can't remove final physical volume \"{path}\" from volume group \"{}\"", self.name);
@@ -182,6 +185,7 @@ impl Service {
 
     /// The physical volume at `path` has so many bytes of its device from now on, or all of them.
     pub fn resize_pv(&self, path: &str, bytes: Option<u64>) -> Result<Outcome> {
+        self.refuse_while_moving()?;
         let pv = self.pv_at(Path::new(path))?;
         let device = self.world.members.rescan(pv)?;
         let bytes = bytes.unwrap_or(device);

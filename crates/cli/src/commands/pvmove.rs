@@ -1,0 +1,190 @@
+//! pvmove: extents move to other physical volumes while they are in use. The server moves them; the command shows how far it is, and
+//! need not run until the end.
+
+use super::pv_edit::label_at;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::{Session, unexpected, unless_exported};
+use rowen_control::paths::Target;
+use rowen_control::protocol::{GroupReport, MoveReport, Outcome, PvPart, Request};
+use std::time::{Duration, Instant};
+
+/// How often the progress is a line of its own, as in LVM.
+const INTERVAL: u64 = 15;
+
+pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
+    let watch = Watch::of(args);
+    if args.has(Opt::Abort) {
+        return match args.positionals.as_slice() {
+            [] => each_moving(session, |session, group| stop(session, group)),
+            [source] => {
+                let group = group_of(session, source)?;
+                stop(session, &group)
+            }
+            _ => Err(Failure::usage("--abort takes the physical volume that is moved from, at most.")),
+        };
+    }
+    let Some((source, targets)) = args.positionals.split_first() else {
+        if args.has(Opt::Name) {
+            return Err(Failure::NoForm);
+        }
+        return each_moving(session, |session, group| watch.until_the_end(session, group));
+    };
+    let group = group_of(session, source)?;
+    let report = unless_exported(session.report(&group)?)?;
+    let request = wanted(session, args, &report, source, targets)?;
+    let begun = session.change(&group, request)?;
+    if session.is_test || args.has(Opt::MoveBackground) {
+        return Ok(());
+    }
+    match begun {
+        Outcome::Moving(_) => watch.until_the_end(session, &group),
+        other => Err(unexpected(&group, &other)),
+    }
+}
+
+/// The path that a word begins with, as LVM reads it: `PV[:PE[-PE]]...`.
+fn path_of(word: &str) -> &str {
+    word.split_once(':').map_or(word, |(path, _)| path)
+}
+
+fn group_of(session: &mut Session<'_>, source: &str) -> Result<String> {
+    let label = label_at(session, path_of(source))?;
+    label.group.ok_or_else(|| Failure::failed(format!("Physical volume {} not in a volume group", label.path)))
+}
+
+fn wanted(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    source: &str,
+    targets: &[String],
+) -> Result<Request> {
+    let from = super::places::named(session, report, &[source.to_owned()])?;
+    let path = from.first().map(|part| part.path.clone()).unwrap_or_default();
+    let is_whole = !source.contains(':');
+    let mut to = super::places::named(session, report, targets)?;
+    let on_source = |part: &&PvPart| part.path == path;
+    if to.iter().any(|part| on_source(&part)) && args.text(Opt::Alloc) != Some("anywhere") {
+        // As LVM does: what is on the source already need not be moved there.
+        to.retain(|part| part.path != path);
+        if to.is_empty() {
+            return Err(Failure::failed(format!(
+                "No extents available for allocation: {path} is moved from. To move within it: --alloc anywhere."
+            )));
+        }
+    }
+    let to = if to.is_empty() { to } else { super::places::usable(session, report, to)? };
+    let volume = match args.text(Opt::Name) {
+        None => None,
+        Some(word) => {
+            let name = match Target::parse(word) {
+                Some(Target::Volume { group, volume }) if group == report.name => volume,
+                Some(Target::Volume { group, .. }) => {
+                    let message = format!("Please only provide one volume group name: {} and {group}.", report.name);
+                    return Err(Failure::usage(message));
+                }
+                _ => word.to_owned(),
+            };
+            if report.volume(&name).is_none() {
+                return Err(Failure::failed(format!(
+                    "Logical volume {name} not found in volume group {}.",
+                    report.name
+                )));
+            }
+            Some(name)
+        }
+    };
+    let extents = match is_whole {
+        true => Vec::new(),
+        false => from.iter().map(|part| (part.first_extent, part.extents)).collect(),
+    };
+    Ok(Request::MoveExtents { path, extents, to, volume })
+}
+
+/// Does something for each group in which extents move.
+fn each_moving(session: &mut Session<'_>, act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
+    let (reports, is_incomplete) = session.reports(&[], false)?;
+    for report in reports {
+        if status(session, &report.name)?.is_running {
+            act(session, &report.name)?;
+        }
+    }
+    if is_incomplete { Err(Failure::Told) } else { Ok(()) }
+}
+
+fn status(session: &mut Session<'_>, group: &str) -> Result<MoveReport> {
+    match session.ask(group, Request::MoveStatus)? {
+        Outcome::Moving(report) => Ok(report),
+        other => Err(unexpected(group, &other)),
+    }
+}
+
+fn stop(session: &mut Session<'_>, group: &str) -> Result {
+    session.change(group, Request::StopMove).map(drop)
+}
+
+/// How the progress is shown.
+struct Watch {
+    interval: u64,
+}
+
+impl Watch {
+    fn of(args: &Args) -> Watch {
+        Watch { interval: args.number(Opt::MoveInterval).unwrap_or(INTERVAL) }
+    }
+
+    /// Shows how far it is until it has ended.
+    fn until_the_end(&self, session: &mut Session<'_>, group: &str) -> Result {
+        let mut last: Option<MoveReport> = None;
+        let mut next = Instant::now();
+        loop {
+            let now = status(session, group)?;
+            if let Some(before) = last.as_ref().filter(|before| before.path != now.path || before.total != now.total) {
+                return Err(Failure::failed(format!(
+                    "Moving extents off {} was interrupted when the server of volume group {group} was replaced. What was moved \
+                     stays where it is; the same command moves the rest.",
+                    before.path
+                )));
+            }
+            let percent = 100.0 * now.moved as f64 / now.total.max(1) as f64;
+            if !now.is_running {
+                return self.ended(session, group, &now, percent);
+            }
+            if self.interval > 0 && Instant::now() >= next {
+                session.console.say(format!("{}: Moved: {percent:.2}%", now.path));
+                session.console.flush();
+                next = Instant::now() + Duration::from_secs(self.interval);
+            }
+            session.console.progress(now.moved, now.total, &format!("{}: moved", now.path));
+            last = Some(now);
+        }
+    }
+
+    fn ended(&self, session: &mut Session<'_>, group: &str, end: &MoveReport, percent: f64) -> Result {
+        if self.interval > 0 && !end.path.is_empty() {
+            session.console.say(format!("{}: Moved: {percent:.2}%", end.path));
+        }
+        if let Some(why) = &end.failed {
+            return Err(Failure::failed(format!(
+                "{why}\nMoving extents off {} ended before its end. What was moved stays where it is.",
+                end.path
+            )));
+        }
+        if end.is_stopped {
+            return Err(Failure::failed(format!(
+                "Moving extents off {} was stopped. What was moved stays where it is; the same command moves the rest.",
+                end.path
+            )));
+        }
+        match end.unreadable {
+            0 => Ok(()),
+            some => Err(Failure::failed(format!(
+                "{some} extents of {} have blocks that cannot be read, and stay there. \"rowen status {group}\" tells what failed; \
+                 write these blocks anew, or remove the volumes that have them.",
+                end.path
+            ))),
+        }
+    }
+}
