@@ -109,11 +109,13 @@ impl Group {
             return Err(Error::NotFound(format!("physical volume {}", wanted.from.0)));
         };
         let is_whole = wanted.extents.is_empty() && wanted.volume.is_none();
-        let extents = match wanted.extents.is_empty() {
+        let mut extents = match wanted.extents.is_empty() {
             true => std::iter::once(0..source.extents).collect(),
             false => wanted.extents.clone(),
         };
-        if extents.iter().any(|run| run.is_empty() || run.end > source.extents) {
+        extents.sort_unstable_by_key(|run| run.start);
+        let is_twice = extents.windows(2).any(|pair| pair[1].start < pair[0].end);
+        if is_twice || extents.iter().any(|run| run.is_empty() || run.end > source.extents) {
             return Err(Error::Invalid(format!("physical volume {} has no such extents", wanted.from.0)));
         }
         self.claim_move(wanted.from)?;
@@ -351,6 +353,7 @@ impl Group {
         let old = core.placement();
         let free_range = free.0..free.0 + free.1;
         let (from, to) = (first_byte(&old, moved.start), first_byte(&old, free.0));
+        debug_assert_eq!(from.0, self.moves.state.lock().progress.from, "PM1: only the source is watched");
         let new = Arc::new(old.exchanged(moved.clone(), free_range));
         if new.zones().len() > MOST_ZONES - ZONES_KEPT {
             return Err(Error::Invalid("the table of moved extents is full; move whole physical volumes".into()));
