@@ -410,5 +410,4 @@ fn planted_bugs_are_found() {
     }
     must_be_found("slot_overwritten", one_is_emptied_and_leaves);
     must_be_found("old_place_reused", || (0..80).for_each(|nth| a_request_is_late(DiskOpKind::Write, nth)));
-    must_be_found("move_half_written", || a_copy_fails(10..400));
 }

@@ -1955,19 +1955,18 @@ fn extents_move() {
         rc=0
 
         $ pvmove -i 1 /dev/ubdb
-        O|  /dev/ubdb: Moved: 0.00%$
         O|  /dev/ubdb: Moved: 100.00%$
         rc=0
 
         $ lvs --noheadings -o lv_name,devices vg0
-        O|  data /dev/ubda(7)$
+        O|  data /dev/ubda(8)$
         rc=0
 
         $ pvmove /dev/ubdb
         E|  No data to move for vg0.
         rc=5
 
-        $ pvmove -i 0 -n data /dev/ubda:7-8 /dev/ubdb
+        $ pvmove -i 0 -n data /dev/ubda:8-9 /dev/ubdb
         rc=0
 
         $ pvmove

@@ -136,6 +136,24 @@ fn a_window_is_quiet_while_it_is_copied() {
 }
 
 /// PM4
+fn a_failed_copy_is_not_committed() {
+    let error = DiskError { op: crate::disk::DiskOpKind::Write, pv: PvIndex(0), offset: 0, errno: 5 };
+    let made = made();
+    assert!(made.window(4096).is_some());
+    made.moving.copied(&made.disks);
+    let write = made.write(0, 512);
+    made.held.carry_out(|pv| if pv == 0 { Err(error) } else { Ok(None) });
+    assert_eq!(made.outcome(write).map(drop), Ok(()));
+    assert_eq!(made.moving.commit(), Err(error));
+}
+
+#[test]
+fn what_the_new_place_has_not_taken_is_not_committed() {
+    a_failed_copy_is_not_committed();
+    must_be_found("move_half_written", a_failed_copy_is_not_committed);
+}
+
+/// PM4
 #[test]
 fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
     let error = DiskError { op: crate::disk::DiskOpKind::Write, pv: PvIndex(0), offset: 0, errno: 5 };

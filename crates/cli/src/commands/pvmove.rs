@@ -17,7 +17,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     let watch = Watch::of(args);
     if args.has(Opt::Abort) {
         return match args.positionals.as_slice() {
-            [] => each_moving(session, |session, group| stop(session, group)),
+            [] => each_moving(session, stop),
             [source] => {
                 let group = group_of(session, source)?;
                 stop(session, &group)

@@ -155,10 +155,10 @@ fn a_group_that_stopped_says_why() {
     // Its server has seen that the disk is not only ill.
     let out = until(&world, "status -x", |out, _| out.contains("state: stopped: ") && out.contains(" is away"));
     assert!(out.contains("the group goes on by itself"), "{out}");
-    assert!(out.contains(&format!("{device} failed ")) && out.contains("  missing  "), "{out}");
+    assert!(out.contains("attach it: ") && out.contains("  missing  "), "{out}");
     let health = world.ok("lvs --noheadings -o lv_attr,lv_health_status -S lv_name=lv VG");
     assert!(health.trim().ends_with("X- unknown"), "{health}");
-    assert_eq!(world.ok("vgs --noheadings -o vg_attr VG").trim(), "rz--n-");
+    assert_eq!(world.ok("vgs --noheadings -o vg_attr VG").trim(), "rz-pn-");
     let (out, code) = refusal(&world, "lvcreate -s -n snap VG/lv");
     assert!(code == 5 && out.contains(&format!("rowen clear {}", world.group)), "{out}");
     below.ok("vgchange -ay VG");
