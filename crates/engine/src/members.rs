@@ -63,6 +63,14 @@ impl Members {
         self.out.fetch_and(!(1 << pv.0), Ordering::AcqRel);
     }
 
+    /// To the disks, past what is moved (PM1).
+    fn pass(&self, op: DiskOp, done: Completer) {
+        match self.moving.is_active() {
+            true => self.moving.submit(&self.disks, op, done),
+            false => self.disks.submit(op, done),
+        }
+    }
+
     /// The first of these that is lost.
     fn lost(&self, segments: &Segments) -> Option<Segment> {
         let out = self.out();
@@ -98,10 +106,7 @@ impl Disks for Members {
             op => op,
         };
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
-            return match self.moving.is_active() {
-                true => self.moving.submit(&self.disks, op, done),
-                false => self.disks.submit(op, done),
-            };
+            return self.pass(op, done);
         };
         let unproven = match op {
             DiskOp::Read { .. } => self.unproven.first_of(segments),
@@ -111,10 +116,7 @@ impl Disks for Members {
             if let DiskOp::Write { segments, .. } = &op {
                 self.unproven.forget(segments);
             }
-            return match self.moving.is_active() {
-                true => self.moving.submit(&self.disks, op, done),
-                false => self.disks.submit(op, done),
-            };
+            return self.pass(op, done);
         };
         let error = DiskError { op: op.kind(), pv: lost.pv, offset: lost.offset, errno: LOST };
         match op {

@@ -27,16 +27,13 @@ impl Service {
         let extents = extents.iter().map(|(first, count)| *first..first.saturating_add(*count)).collect();
         let wanted = NewMove { from, extents, to: self.extents_on(to)?, volume };
         let group = self.group.clone();
-        match self.run(async move { group.start_move(wanted).await }) {
-            Err(Error::Invalid(why)) if why == "there is no data to move" => {
-                Err(Failure::new(ErrorKind::NotFound, format!("No data to move for {}.", self.name)))
-            }
-            begun => {
-                let total = self.told(begun, "")?;
-                self.event(What::Changed, &format!("{total} extents of physical volume {path} are being moved"));
-                Ok(Outcome::Moving(self.move_report(self.group.move_progress())))
-            }
+        let begun = self.run(async move { group.start_move(wanted).await });
+        let total = self.told(begun, "")?;
+        if total == 0 {
+            return Err(Failure::new(ErrorKind::NotFound, format!("No data to move for {}.", self.name)));
         }
+        self.event(What::Changed, &format!("{total} extents of physical volume {path} are being moved"));
+        Ok(Outcome::Moving(self.move_report(self.group.move_progress())))
     }
 
     /// How far the move is, when it has ended or after a moment.

@@ -4,7 +4,7 @@
 
 use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
-use super::zones::{MOST_ZONES, ZoneTable};
+use super::zones::{MOST_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
 use crate::journal::places::{BadPlaces, MOST_RUNS};
 use crate::units::{BLOCK_SIZE, Uuid};
@@ -224,6 +224,15 @@ impl GroupRoot {
     /// The first eight bytes of the group's UUID: carried by every metadata block.
     pub fn tag(&self) -> u64 {
         u64::from_le_bytes(*self.uuid.0.first_chunk().expect("a UUID has 16 bytes"))
+    }
+
+    /// These extents are not at home from now on. It is another table if they are others.
+    pub fn set_zones(&mut self, zones: Vec<Zone>) {
+        if self.zones.zones != zones {
+            let next = self.zones.next(zones, self.tag());
+            debug_assert!(self.zones.is_empty() || next.offset() != self.zones.offset(), "Z5");
+            self.zones = next;
+        }
     }
 
     /// Those that are out, a bit for each.

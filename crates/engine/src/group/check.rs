@@ -327,8 +327,8 @@ impl<'a> Check<'a> {
     /// Tells of physical volumes that lack the table of zones or, with `repair`, writes it there.
     async fn settle_zones(&mut self, repair: bool) -> Result<()> {
         let root = self.group.root.lock().written.clone();
-        for pv in self.group.without_zones(&root) {
-            let what = format!("the table of moved extents on physical volume {pv} is bad");
+        for (pv, _) in self.group.without_zones(&root) {
+            let what = format!("the table of moved extents on physical volume {} is bad", pv.0);
             match repair {
                 true => self.report.repaired.push(what),
                 false => {

@@ -271,8 +271,7 @@ impl Group {
         {
             let mut root = self.root.lock();
             root.group.forget_pv(index);
-            let zones = self.next_zones(&root.group, placement.zones());
-            root.group.zones = zones;
+            root.group.set_zones(placement.zones());
             if let Some((start, _)) = new_journal {
                 root.group.journal_start = start;
                 root.group.bad = BadPlaces::default();

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::DATA_OFFSET;
 use crate::format::zones::MOST_ZONES;
 use crate::map::{self, MapError};
-use crate::model::NewMove;
+use crate::model::{NewMove, PvExtents};
 use crate::moving::Window;
 use crate::placement::{PlacedRun, Placement};
 use crate::planted;
@@ -93,10 +93,10 @@ impl Group {
         self.move_progress()
     }
 
-    /// Begins to move what is in use of these extents, and returns how many those are.
+    /// Begins to move what is in use of these extents, and returns how many those are; 0: nothing is to be moved.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: there is nothing to move, or the source is a target. [`Error::Busy`]: a move is under way.
+    /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is under way.
     /// [`Error::NoSpace`]: what is reserved would have too little room without the source. Nothing was changed then.
     pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {
         self.may_change()?;
@@ -124,9 +124,8 @@ impl Group {
             Ok((total, runs)) if total > 0 => {
                 self.moves.state.lock().progress.total = total;
                 let group = self.clone();
-                let targets = wanted.to.clone();
                 let task = async move {
-                    let outcome = group.move_all(&runs, &targets).await;
+                    let outcome = group.move_all(wanted.from, &runs, &wanted.to).await;
                     group.end_move(wanted.from, is_whole, outcome.err()).await;
                 };
                 self.core.runtime.spawn("pvmove", Box::pin(task));
@@ -134,7 +133,7 @@ impl Group {
             }
             outcome => {
                 self.end_move(wanted.from, is_whole, None).await;
-                outcome.and_then(|_| Err(Error::Invalid("there is no data to move".into())))
+                outcome.map(|(total, _)| total)
             }
         }
     }
@@ -264,21 +263,15 @@ impl Group {
         !journal.is_empty() || !self.core.meta.lock().copies_in(std::slice::from_ref(blocks)).is_empty()
     }
 
-    async fn move_all(self: &Arc<Self>, runs: &[PlacedRun], targets: &[crate::model::PvExtents]) -> Result<()> {
+    async fn move_all(self: &Arc<Self>, source: PvIndex, runs: &[PlacedRun], targets: &[PvExtents]) -> Result<()> {
         let core = &self.core;
-        let source = self.moves.state.lock().progress.from;
         core.members.moving.begin(source, core.runtime.clone());
         let outcome = self.move_runs(source, runs, targets).await;
         core.members.moving.end(core.members.all());
         outcome
     }
 
-    async fn move_runs(
-        self: &Arc<Self>,
-        source: PvIndex,
-        runs: &[PlacedRun],
-        targets: &[crate::model::PvExtents],
-    ) -> Result<()> {
+    async fn move_runs(self: &Arc<Self>, source: PvIndex, runs: &[PlacedRun], targets: &[PvExtents]) -> Result<()> {
         // Writes from before the move are not watched.
         self.all_done().await;
         self.checkpoint().await?;
@@ -323,7 +316,7 @@ impl Group {
     }
 
     /// Takes free extents on another physical volume, or on one of the targets, and gets room behind them.
-    async fn take_target(&self, source: PvIndex, extents: u64, targets: &[crate::model::PvExtents]) -> Result<Run> {
+    async fn take_target(&self, source: PvIndex, extents: u64, targets: &[PvExtents]) -> Result<Run> {
         let placement = self.core.placement();
         let places: Vec<Range<u64>> = match targets {
             [] => placement.runs().iter().filter(|run| run.pv != source.0).map(|run| run.start..run.end).collect(),
@@ -397,11 +390,7 @@ impl Group {
             core.journal.poison(&format!("extents could not be moved: {error}"));
             return Err(error);
         }
-        {
-            let mut root = self.root.lock();
-            let zones = self.next_zones(&root.group, new.zones());
-            root.group.zones = zones;
-        }
+        self.root.lock().group.set_zones(new.zones());
         drop(hold);
         Ok(())
     }
@@ -460,7 +449,7 @@ impl Group {
 }
 
 /// Why something of physical volumes has to wait.
-pub(super) fn moves_already() -> Error {
+fn moves_already() -> Error {
     Error::Busy("extents of the volume group are being moved (pvmove)".into())
 }
 

@@ -97,9 +97,7 @@ impl Group {
         if extents > most {
             return Err(Error::Invalid(format!("this physical volume can have {most} extents, not {extents}")));
         }
-        let (old, is_same) = (entry.extents, bytes == entry.size);
-        let block = |extents: u64, first: u64| (first + extents) * root.extent_blocks;
-        let new_blocks = (block(old, entry.first_extent), block(extents, entry.first_extent));
+        let (home, old, is_same) = (entry.first_extent, entry.extents, bytes == entry.size);
         (entry.extents, entry.size) = (extents, bytes);
         match extents.cmp(&old) {
             Ordering::Equal if is_same => Ok(()),
@@ -108,7 +106,7 @@ impl Group {
             Ordering::Greater => {
                 self.change_table(pvs, |space, placement| {
                     space.place(placement.runs());
-                    space.free_later((new_blocks.0, new_blocks.1 - new_blocks.0));
+                    space.free_later(((home + old) * root.extent_blocks, (extents - old) * root.extent_blocks));
                 })
                 .await
             }
@@ -175,7 +173,6 @@ impl Group {
         }
         let mut root = self.root.lock();
         root.group.pvs.clone_from(&placement.pvs);
-        let zones = self.next_zones(&root.group, placement.zones());
-        root.group.zones = zones;
+        root.group.set_zones(placement.zones());
     }
 }

@@ -2,13 +2,12 @@
 //! before the superblock that names it.
 
 use super::Group;
-use super::backing::label_area;
 use crate::disk::{DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
 use crate::error::{Error, Result};
-use crate::format::superblock::{GroupRoot, PvEntry};
-use crate::format::zones::{Zone, ZoneTable};
+use crate::format::superblock::GroupRoot;
+use crate::format::zones::Zone;
 use crate::placement::Placement;
-use crate::units::{BLOCK_SIZE, Uuid};
+use crate::units::Uuid;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -60,69 +59,45 @@ pub(super) async fn read_zones(disks: &dyn Disks, root: &mut GroupRoot) -> Resul
 }
 
 impl Group {
-    /// The table with these zones: the root's own, if they are the same. Nobody has another one.
-    pub(super) fn next_zones(&self, root: &GroupRoot, zones: Vec<Zone>) -> ZoneTable {
-        if root.zones.zones == zones {
-            return root.zones.clone();
-        }
-        let next = root.zones.next(zones, root.tag());
-        debug_assert!(root.zones.is_empty() || next.offset() != root.zones.offset(), "Z5");
-        next
-    }
-
     /// Sees to it that all physical volumes have the table that this root names, durably.
     pub(super) async fn write_zones(&self, root: &GroupRoot) -> Result<()> {
-        if root.zones.is_empty() {
+        let lacking = self.without_zones(root);
+        if lacking.is_empty() {
             return Ok(());
         }
-        {
-            let mut on = self.zones_on.lock();
-            if on.0 != root.zones.serial {
-                *on = (root.zones.serial, BTreeSet::new());
+        let buf = Arc::new(PageBuf::from_slice(&root.zones.encode(root.tag())));
+        for (pv, _) in &lacking {
+            let segments = slot(root, *pv);
+            match start(&*self.core.disks, DiskOp::Write { segments: segments.clone(), buf: buf.clone() }).await {
+                Err(error) if error.is_no_room() => {
+                    self.core.write_when_there_is_room(error, segments, buf.clone()).await?;
+                }
+                outcome => drop(outcome?),
             }
-        }
-        let disks = self.core.placement();
-        let bytes = Arc::new(PageBuf::from_slice(&root.zones.encode(root.tag())));
-        debug_assert_eq!(bytes.capacity() as u64 % BLOCK_SIZE, 0, "whole blocks");
-        let mut written = Vec::new();
-        for entry in &root.pvs {
-            let Some(index) = disks.pvs.iter().position(|own| own.uuid == entry.uuid) else { continue };
-            let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
-            if self.core.disks.is_missing(pv) || self.zones_on.lock().1.contains(&entry.uuid) {
-                continue;
-            }
-            self.write_table(root, pv, &bytes).await?;
-            written.push(entry.uuid);
-        }
-        if written.is_empty() {
-            return Ok(());
         }
         start(&*self.core.disks, DiskOp::Flush).await?;
-        self.zones_on.lock().1.extend(written);
+        let mut on = self.zones_on.lock();
+        if on.0 != root.zones.serial {
+            *on = (root.zones.serial, BTreeSet::new());
+        }
+        on.1.extend(lacking.into_iter().map(|(_, uuid)| uuid));
         Ok(())
     }
 
-    /// The physical volumes that are there, by their place, and do not have the table that the root names.
-    pub(super) fn without_zones(&self, root: &GroupRoot) -> Vec<usize> {
-        let on = self.zones_on.lock();
-        let lacks = |(index, entry): &(usize, &PvEntry)| {
-            let pv = PvIndex(u16::try_from(*index).expect("at most 64 physical volumes"));
-            !root.zones.is_empty() && !self.core.disks.is_missing(pv) && !on.1.contains(&entry.uuid)
-        };
-        root.pvs.iter().enumerate().filter(lacks).map(|(index, _)| index).collect()
-    }
-
-    async fn write_table(&self, root: &GroupRoot, pv: PvIndex, bytes: &Arc<PageBuf>) -> Result<()> {
-        let waiting = self.core.backing.wait();
-        loop {
-            let write = DiskOp::Write { segments: slot(root, pv), buf: bytes.clone() };
-            match start(&*self.core.disks, write).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.is_no_room() => {
-                    self.core.pause_for_room(&waiting, error, &label_area(pv)).await?;
-                }
-                Err(error) => return Err(error.into()),
-            }
+    /// The root's physical volumes that are there, where their disks are, and do not have the table that the root names.
+    pub(super) fn without_zones(&self, root: &GroupRoot) -> Vec<(PvIndex, Uuid)> {
+        if root.zones.is_empty() {
+            return Vec::new();
         }
+        let (disks, on) = (self.core.placement(), self.zones_on.lock());
+        let has = |uuid: &Uuid| on.0 == root.zones.serial && on.1.contains(uuid);
+        let lacking = root.pvs.iter().map(|entry| entry.uuid).filter(|uuid| !has(uuid));
+        let disk_of = |uuid: Uuid| {
+            // Of a table that is one short the disks are still the old ones.
+            let index = disks.pvs.iter().position(|own| own.uuid == uuid)?;
+            let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+            (!self.core.disks.is_missing(pv)).then_some((pv, uuid))
+        };
+        lacking.filter_map(disk_of).collect()
     }
 }
