@@ -1,5 +1,6 @@
 //! Lists of changes over the control socket: pages, and what a client may send.
 
+use super::super::asked::ask;
 use super::super::memory::Memory;
 use crate::protocol::*;
 use crate::settings::Settings;
@@ -7,10 +8,6 @@ use rowen_engine::disk::PageBuf;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::sync::Arc;
-
-fn ask(world: &Memory, request: Request) -> Outcome {
-    world.service.handle(request, &Caller::default(), &mut |_| {})
-}
 
 fn page(world: &Memory, old: &str, new: &str, from: Option<DiffPlace>) -> Result<DiffPage, (ErrorKind, String)> {
     match ask(world, Request::Diff { old: Some(old.into()), new: new.into(), from }) {

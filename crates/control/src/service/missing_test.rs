@@ -1,5 +1,6 @@
 //! A group that goes on without one of its disks: what is refused, what works, and how the disk comes back or leaves for good.
 
+use super::super::asked::{ask, done, refusal, report};
 use super::super::memory::{Memory, Outside};
 use crate::protocol::*;
 use crate::settings::Settings;
@@ -19,30 +20,6 @@ const LOST_UUID: Uuid = Uuid([0x41; 16]);
 const WHILE_MISSING: &str = "Cannot change VG vg while PVs are missing.\n\
      See vgreduce --removemissing and vgextend --restoremissing.\n\
      Cannot process volume group vg";
-
-fn ask(world: &Memory, request: Request) -> Outcome {
-    world.service.handle(request, &Caller::default(), &mut |_| {})
-}
-
-fn done(world: &Memory, request: Request) -> Outcome {
-    let outcome = ask(world, request.clone());
-    assert!(!matches!(outcome, Outcome::Error { .. }), "{request:?}: {outcome:?}");
-    outcome
-}
-
-fn refusal(world: &Memory, request: Request) -> (ErrorKind, String) {
-    match ask(world, request.clone()) {
-        Outcome::Error { kind, message } => (kind, message),
-        outcome => panic!("{request:?} was not refused: {outcome:?}"),
-    }
-}
-
-fn report(world: &Memory) -> GroupReport {
-    match ask(world, Request::Report { with_use: true }) {
-        Outcome::Report(report) => *report,
-        outcome => panic!("{outcome:?}"),
-    }
-}
 
 fn create(name: &str, on: &[&str]) -> Request {
     let mut id = [0; 16];

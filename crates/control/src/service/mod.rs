@@ -54,5 +54,9 @@ pub use report::document;
 pub use state::Service;
 
 #[cfg(test)]
+#[path = "asked_test.rs"]
+mod asked;
+
+#[cfg(test)]
 #[path = "service_test.rs"]
 mod tests;

@@ -2,6 +2,7 @@
 //!
 //! Rules RX1, RX2, RX3, RX4, RX5 and RX6.
 
+use super::super::asked::{ask, done, refusal};
 use super::super::memory::{Cut, Memory};
 use crate::protocol::*;
 use crate::settings::Settings;
@@ -15,23 +16,6 @@ const BLOCKS: u64 = 64;
 const STREAM: Uuid = Uuid([0x51; 16]);
 const POINT: Uuid = Uuid([0x52; 16]);
 const BY: Attempt = Attempt { stream: STREAM, attempt: Uuid([0x55; 16]) };
-
-fn ask(world: &Memory, request: Request) -> Outcome {
-    world.service.handle(request, &Caller::default(), &mut |_| {})
-}
-
-fn done(world: &Memory, request: Request) -> Outcome {
-    let outcome = ask(world, request.clone());
-    assert!(!matches!(outcome, Outcome::Error { .. }), "{request:?}: {outcome:?}");
-    outcome
-}
-
-fn refusal(world: &Memory, request: Request) -> (ErrorKind, String) {
-    match ask(world, request.clone()) {
-        Outcome::Error { kind, message } => (kind, message),
-        outcome => panic!("{request:?} was not refused: {outcome:?}"),
-    }
-}
 
 fn spec(name: &str, byte: u8) -> VolumeSpec {
     VolumeSpec {

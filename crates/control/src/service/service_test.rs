@@ -2,6 +2,7 @@
 //!
 //! Rules SV1 and SV3.
 
+use super::asked::{self, ask, caller, refusal, report};
 use super::memory::{Cut, Memory, Outside};
 use super::world::{Devices, Faults, User};
 use crate::history::What;
@@ -26,25 +27,9 @@ fn memory() -> Memory {
     with_settings(Settings::default())
 }
 
-fn caller() -> Caller {
-    Caller { command: "test".into(), ..Caller::default() }
-}
-
-fn ask(world: &Memory, request: Request) -> Outcome {
-    world.service.handle(request, &caller(), &mut |_| {})
-}
-
-/// What is done without a refusal.
+/// What is done without a refusal, whatever it answers.
 fn done(world: &Memory, request: Request) {
-    let outcome = ask(world, request.clone());
-    assert!(!matches!(outcome, Outcome::Error { .. }), "{request:?}: {outcome:?}");
-}
-
-fn refusal(world: &Memory, request: Request) -> (ErrorKind, String) {
-    match ask(world, request.clone()) {
-        Outcome::Error { kind, message } => (kind, message),
-        outcome => panic!("{request:?} was not refused: {outcome:?}"),
-    }
+    asked::done(world, request);
 }
 
 fn create(name: &str) -> Request {
@@ -83,13 +68,6 @@ fn snapshot(pairs: &[(&str, &str)]) -> Request {
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn report(world: &Memory) -> GroupReport {
-    match ask(world, Request::Report { with_use: true }) {
-        Outcome::Report(report) => *report,
-        outcome => panic!("{outcome:?}"),
-    }
 }
 
 /// The volumes, and which have devices: both say the same (SV2).
