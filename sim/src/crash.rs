@@ -65,6 +65,8 @@ pub fn plain_volume(name: &str, number: u8, kind: VolumeKind, blocks: u64) -> Ne
 pub struct Setup {
     pub pvs: Vec<PvGeometry>,
     pub extent_blocks: u64,
+    /// The journal is kept twice.
+    pub second_journal: bool,
     pub config: Config,
     /// What is wrong with the disks, in the run and in each recovery.
     pub faults: Faults,
@@ -76,6 +78,7 @@ impl Setup {
         Setup {
             pvs: vec![PvGeometry { size: mib << 20, sector: 512 }; count],
             extent_blocks: 256,
+            second_journal: false,
             config: Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, orphan_blocks: 1, ..Config::default() },
             faults: Faults::default(),
         }
@@ -84,7 +87,8 @@ impl Setup {
     /// The group that is made.
     pub fn spec(&self) -> NewGroup {
         let pvs = (0..self.pvs.len()).map(|at| NewPv { uuid: Uuid([at as u8 + 1; 16]) }).collect();
-        NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: self.extent_blocks, pvs }
+        let (extent_blocks, second_journal) = (self.extent_blocks, self.second_journal);
+        NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks, pvs, second_journal }
     }
 
     /// Makes a new group in `world` and opens it.

@@ -91,7 +91,8 @@ fn make() -> Image {
     let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
     world.run(async move {
         let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
-        let spec = NewGroup { uuid: Uuid([0x60; 16]), name: "golden".into(), extent_blocks: 256, pvs };
+        let spec =
+            NewGroup { uuid: Uuid([0x60; 16]), name: "golden".into(), extent_blocks: 256, pvs, second_journal: false };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks.clone(), runtime.clone(), config()).await.unwrap();
         let gone = first_life(&group).await;
@@ -294,7 +295,8 @@ fn make_with_gap() -> Image {
     let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
     world.run(async move {
         let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
-        let spec = NewGroup { uuid: Uuid([0x61; 16]), name: "gap".into(), extent_blocks: 256, pvs };
+        let spec =
+            NewGroup { uuid: Uuid([0x61; 16]), name: "gap".into(), extent_blocks: 256, pvs, second_journal: false };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks, runtime, config()).await.unwrap();
         let mut before = Vec::new();
@@ -378,7 +380,8 @@ fn make_with_unallocatable() -> Image {
     let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
     world.run(async move {
         let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
-        let spec = NewGroup { uuid: Uuid([0x62; 16]), name: "barred".into(), extent_blocks: 256, pvs };
+        let spec =
+            NewGroup { uuid: Uuid([0x62; 16]), name: "barred".into(), extent_blocks: 256, pvs, second_journal: false };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks, runtime, config()).await.unwrap();
         let on = [PvExtents { pv: PvIndex(1), extents: 2..3 }];
@@ -433,7 +436,8 @@ fn make_without_one() -> Image {
     let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
     world.run(async move {
         let pvs = (0xA1..0xA4).map(|byte| NewPv { uuid: Uuid([byte; 16]) }).collect();
-        let spec = NewGroup { uuid: Uuid([0x63; 16]), name: "partial".into(), extent_blocks: 256, pvs };
+        let spec =
+            NewGroup { uuid: Uuid([0x63; 16]), name: "partial".into(), extent_blocks: 256, pvs, second_journal: false };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks, runtime, config()).await.unwrap();
         for (name, number, pv) in [("here", 1, 1), ("lost", 2, 2)] {

@@ -29,6 +29,7 @@ mod group_changes;
 mod group_snapshots;
 mod in_flight;
 mod io_counts;
+mod journals;
 mod late_reads;
 mod late_repairs;
 mod low_counters;

@@ -87,7 +87,8 @@ impl Life {
         let spill = Arc::new(SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap());
         let world = World::new(5);
         let pvs = vec![NewPv { uuid: Uuid([1; 16]) }];
-        let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs };
+        let new =
+            NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: false };
         world.run(Group::create(spill.clone() as Arc<dyn Disks>, new)).unwrap();
         let (group, _) = open(&world, &spill);
         let mut spec = plain_volume("origin", 2, VolumeKind::Thick, ORIGIN);

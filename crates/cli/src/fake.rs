@@ -555,7 +555,8 @@ impl Backend for Fake {
             pvs.push(NewPv { uuid: label.uuid.unwrap() });
             disks.push((path.as_str(), label.usable));
         }
-        let group = NewGroup { uuid: self.fresh_uuid(), name: name.to_owned(), extent_blocks, pvs };
+        let group =
+            NewGroup { uuid: self.fresh_uuid(), name: name.to_owned(), extent_blocks, pvs, second_journal: false };
         let memory = Memory::create(group, &disks, Settings::default())
             .map_err(|error| Trouble::other(ErrorKind::Invalid, error.to_string()))?;
         self.relabel(name, Some(&memory));

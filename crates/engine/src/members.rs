@@ -1,8 +1,8 @@
 //! The physical volumes of a group that count, and those that do not: a disk may be lost, and come back.
 //!
 //! * MB1 A group is opened without one of its physical volumes only if whoever opens it says so, or if its superblock says that
-//!   the physical volume is *out*. It is not opened, and nothing is written, where the journal lies on one that is missing or
-//!   out, or both copies of some metadata do. As there is one journal, no two halves of a group can go on without each other.
+//!   the physical volume is *out*. It is not opened, and nothing is written, where all copies of the journal lie on some that are
+//!   missing or out, or both copies of some metadata do.
 //! * MB2 What lies on a physical volume that is out is an error to whoever reads or writes it: never zeros, and never what a
 //!   disk says that came back. A write succeeds only if none of its blocks keeps its place there: blocks that are shared or not
 //!   mapped are placed elsewhere, as ever; a block that the volume owns is not moved, as the rest of it could not be read.
@@ -13,6 +13,8 @@
 //!   Its copies of metadata are written anew before it counts.
 //! * MB6 Two superblocks of one group and one number are the same on all of its physical volumes. Otherwise each part went on
 //!   without the other, and they are never joined.
+//! * MB8 Where the journal is kept twice, two halves of a group can go on without each other, if somebody asks for both. Physical
+//!   volumes that say this of each other are never joined: the group is refused until those of one half are not there.
 //!
 //! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
 

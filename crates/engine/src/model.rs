@@ -21,6 +21,8 @@ pub struct NewGroup {
     /// Blocks in an extent: a power of two. LVM's default of 4 MiB is 1024.
     pub extent_blocks: u64,
     pub pvs: Vec<NewPv>,
+    /// The journal is kept twice, if a second physical volume has room for it (JC1).
+    pub second_journal: bool,
 }
 
 /// Settings of a running group. None of them changes what is on disk.

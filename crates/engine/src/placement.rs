@@ -74,21 +74,25 @@ impl Placement {
             return None;
         }
         let placement = Placement::with_zones(root.extent_blocks, root.pvs.clone(), zones);
-        let named = [(root.journal_start, root.journal_blocks), (root.index[0], 1), (root.index[1], 1)];
-        named.iter().all(|(start, len)| placement.holds(*start, *len)).then_some(placement)
+        let journals = root.journals().map(|start| (start, root.journal_blocks));
+        let mut named = journals.chain(root.index.map(|index| (index, 1)));
+        named.all(|(start, len)| placement.holds(start, len)).then_some(placement)
     }
 
-    /// The bad places of the journal's ring in words, one for each run.
+    /// The bad places of the journal's ring in words, one for each run. Of two copies, one has it; the other is passed over there, too.
     pub fn bad_places(&self, root: &GroupRoot) -> Vec<String> {
-        let words = |run: &Range<u64>| {
+        let place = |run: &Range<u64>, start: u64| {
             let mut segments = Segments::new();
-            let (start, blocks) = (VgBlock(root.journal_start + run.start), run.end - run.start);
-            self.map_blocks(start, blocks, 0, &mut segments);
-            let Segment { pv, offset, .. } = segments.first()?;
-            let bytes = blocks * BLOCK_SIZE;
+            self.map_blocks(VgBlock(start + run.start), run.end - run.start, 0, &mut segments);
+            segments.first().map(|Segment { pv, offset, .. }| (pv.0, *offset))
+        };
+        let words = |run: &Range<u64>| {
+            let bytes = (run.end - run.start) * BLOCK_SIZE;
+            let mut places = root.journals().filter_map(|start| place(run, start));
+            let (pv, offset) = places.next()?;
+            let other = places.next().map_or(String::new(), |(pv, offset)| format!(", or {pv} from byte {offset},"));
             Some(format!(
-                "physical volume {} takes no writes in {bytes} bytes from byte {offset}: the journal passes over them",
-                pv.0
+                "physical volume {pv}{other} takes no writes in {bytes} bytes from byte {offset}: the journal passes over them"
             ))
         };
         root.bad.runs().iter().filter_map(words).collect()

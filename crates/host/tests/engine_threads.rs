@@ -115,8 +115,13 @@ fn threads_do_not_disturb_each_other() {
     std::fs::File::create(&path).unwrap().set_len(512 << 20).unwrap();
     let pool = Pool::start(WORKERS).unwrap();
     let disks = Arc::new(PvSet::open(&pool, &[path], OpenMode::Exclusive, IoEngine::Uring).unwrap());
-    let spec =
-        NewGroup { uuid: uuid(1), name: "threads".into(), extent_blocks: 1024, pvs: vec![NewPv { uuid: uuid(2) }] };
+    let spec = NewGroup {
+        uuid: uuid(1),
+        name: "threads".into(),
+        extent_blocks: 1024,
+        pvs: vec![NewPv { uuid: uuid(2) }],
+        second_journal: false,
+    };
     pool.block_on(Group::create(disks.clone(), spec)).unwrap();
     let config = Config { cache_bytes: 2 << 20, dirty_bytes: 1 << 20, ..Config::default() };
     let group = pool.block_on(Group::open(disks.clone(), pool.runtime(), config)).unwrap();

@@ -157,9 +157,8 @@ impl Service {
             let message = format!("Can't remove final physical volume \"{path}\" from volume group \"{}\"", self.name);
             return Err(Failure::new(ErrorKind::Invalid, message));
         }
-        let is_last = usize::from(here.0) + 1 == self.group.info().pvs.len();
         let (group, index) = (self.group.clone(), here);
-        if !is_last || group.has_journal(here) {
+        if group.needs_closing(here) {
             // The others' numbers change: a successor is to see it, and gets what is left.
             return match self.run(async move { group.vacate_pv(index).await }) {
                 Err(Error::Busy(_)) => Err(still_in_use(path)),

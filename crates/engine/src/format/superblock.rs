@@ -7,6 +7,7 @@ use super::record::{block_crc, on_disk, seal};
 use super::zones::{MOST_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
 use crate::journal::places::{BadPlaces, MOST_RUNS};
+use crate::planted;
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
 
@@ -46,6 +47,8 @@ pub const FEATURE_MEMBERS: u64 = 128;
 pub const FEATURE_UNPROVEN: u64 = 256;
 /// Extents were moved: the numbers that a table of zones names lie elsewhere. A program that does not know would read others.
 pub const FEATURE_ZONES: u64 = 512;
+/// The journal is kept twice. A program that does not know would let the second copy grow old, and its blocks look lost to it.
+pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -55,7 +58,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_BAD_RUNS
     | FEATURE_MEMBERS
     | FEATURE_UNPROVEN
-    | FEATURE_ZONES;
+    | FEATURE_ZONES
+    | FEATURE_SECOND_JOURNAL;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
@@ -90,7 +94,9 @@ on_disk! {
         448 => zones_serial: u64,
         456 => zones_count: u32,
         460 => zones_crc: u32,
-        464 => reserved: [u8; 48],
+        464 => second_journal: u64,
+        472 => stale_journals: u64,
+        480 => reserved: [u8; 32],
     }
 }
 
@@ -195,6 +201,10 @@ pub struct GroupRoot {
     /// VG block and length of the journal ring.
     pub journal_start: u64,
     pub journal_blocks: u64,
+    /// VG block of the ring's second copy, if there is one (JC1).
+    pub second_journal: Option<u64>,
+    /// Copies of the ring that lack frames, a bit for each (JC2).
+    pub stale_journals: u64,
     /// Frames of another journal life are not ours.
     pub journal_id: u64,
     /// Where replay starts: byte in the ring, and the sequence of the first record there.
@@ -224,6 +234,30 @@ impl GroupRoot {
     /// The first eight bytes of the group's UUID: carried by every metadata block.
     pub fn tag(&self) -> u64 {
         u64::from_le_bytes(*self.uuid.0.first_chunk().expect("a UUID has 16 bytes"))
+    }
+
+    /// The first VG block of each copy of the journal's ring, also of those that lack frames.
+    pub fn journals(&self) -> impl Iterator<Item = u64> + use<> {
+        std::iter::once(self.journal_start).chain(self.second_journal)
+    }
+
+    /// The copies that have all frames (JC2).
+    pub fn whole_journals(&self) -> impl Iterator<Item = u64> + use<> {
+        let stale = self.stale_journals;
+        (0..).zip(self.journals()).filter(move |(n, _)| stale >> n & 1 == 0).map(|(_, start)| start)
+    }
+
+    /// The journal is kept once.
+    pub fn forget_second_journal(&mut self) {
+        (self.second_journal, self.stale_journals) = (None, 0);
+        self.features &= !FEATURE_SECOND_JOURNAL;
+    }
+
+    /// These copies have all frames from now on, and no others.
+    pub fn set_whole_journals(&mut self, whole: &[u64]) {
+        let stale = (0..).zip(self.journals()).filter(|(_, start)| !whole.contains(start));
+        self.stale_journals = stale.fold(0, |stale, (n, _)| stale | 1u64 << n);
+        debug_assert!(self.whole_journals().next().is_some() || planted::is("journal_not_needed"), "JC2");
     }
 
     /// These extents are not at home from now on. It is another table if they are others.
@@ -268,7 +302,8 @@ impl GroupRoot {
         let bad = if self.bad.is_empty() { 0 } else { FEATURE_BAD_RUNS };
         let members = if self.left.is_empty() { 0 } else { FEATURE_MEMBERS };
         let zones = if self.zones.is_empty() { 0 } else { FEATURE_ZONES };
-        gaps | bad | members | zones
+        let journals = if self.second_journal.is_none() { 0 } else { FEATURE_SECOND_JOURNAL };
+        gaps | bad | members | zones | journals
     }
 }
 
@@ -303,6 +338,15 @@ fn decode_left(block: &[u8], record: &SuperblockRecord) -> Option<BTreeMap<u16, 
     let is_sound = marks && left.keys().all(|pv| *pv < record.pv_count) && left.len() < usize::from(record.pv_count);
     let has_lineage = (record.lineage != 0) == is_announced;
     (is_announced != left.is_empty() && has_lineage && (is_sound || left.is_empty())).then_some(left)
+}
+
+/// Whether what it says of the ring's second copy makes sense. `inside`: whether these blocks are the group's.
+fn has_sound_journals(record: &SuperblockRecord, inside: impl Fn(u64, u64) -> bool) -> bool {
+    let (first, second, blocks) = (record.journal_start, record.second_journal, record.journal_blocks);
+    match record.incompatible & FEATURE_SECOND_JOURNAL {
+        0 => second == 0 && record.stale_journals == 0,
+        _ => inside(second, blocks) && first.abs_diff(second) >= blocks && record.stale_journals < 0b11,
+    }
 }
 
 /// The table that a superblock names. None: there is no such table.
@@ -357,7 +401,9 @@ impl Superblock {
             zones_serial: 0,
             zones_count: 0,
             zones_crc: 0,
-            reserved: [0; 48],
+            second_journal: 0,
+            stale_journals: 0,
+            reserved: [0; 32],
         };
         if let Some(group) = &self.group {
             record.group_uuid = group.uuid.0;
@@ -367,6 +413,8 @@ impl Superblock {
             record.extent_blocks = group.extent_blocks;
             record.journal_start = group.journal_start;
             record.journal_blocks = group.journal_blocks;
+            record.second_journal = group.second_journal.unwrap_or(0);
+            record.stale_journals = group.stale_journals;
             record.journal_id = group.journal_id;
             record.journal_position = group.journal_position;
             record.journal_seq = group.journal_seq;
@@ -423,7 +471,7 @@ impl Superblock {
             )));
         }
         // What a compatible feature puts there is not ours to judge.
-        if record.compatible == 0 && record.reserved != [0; 48] {
+        if record.compatible == 0 && record.reserved != [0; 32] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
@@ -497,6 +545,11 @@ impl Superblock {
         {
             return Err(corrupt("it points outside the group"));
         }
+        if !has_sound_journals(record, inside) {
+            return Err(corrupt("its second copy of the journal is impossible"));
+        }
+        let is_twice = record.incompatible & FEATURE_SECOND_JOURNAL != 0;
+        let second_journal = is_twice.then_some(record.second_journal);
         let bad = decode_bad(record).ok_or_else(|| corrupt("its bad places of the journal are impossible"))?;
         let left = decode_left(block, record);
         let left = left.ok_or_else(|| corrupt("what it says of physical volumes that are out is impossible"))?;
@@ -507,6 +560,8 @@ impl Superblock {
             pvs,
             journal_start: record.journal_start,
             journal_blocks: record.journal_blocks,
+            second_journal,
+            stale_journals: record.stale_journals,
             journal_id: record.journal_id,
             journal_position: record.journal_position,
             journal_seq: record.journal_seq,
@@ -553,6 +608,8 @@ mod tests {
             pvs,
             journal_start,
             journal_blocks: 256,
+            second_journal: None,
+            stale_journals: 0,
             journal_id: 1,
             journal_position: 0,
             journal_seq: 1,

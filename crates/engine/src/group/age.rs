@@ -11,6 +11,7 @@ use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::{GroupRoot, Left, Superblock};
 use crate::planted;
+use crate::units::Uuid;
 
 /// The newest superblock of a group.
 pub(super) struct Newest {
@@ -61,6 +62,7 @@ pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<
         .max_by_key(|(sequence, _)| *sequence)
         .ok_or_else(|| Error::NotFound("a volume group on these disks".into()))?;
     is_one_history(sequence, group, &all)?;
+    none_went_on_alone(group, &all)?;
     let mut group = group.clone();
     are_there(disks, &group, &all, without.is_some())?;
     // MB4: who is out is not asked, whatever it says.
@@ -123,6 +125,29 @@ fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> 
         ))),
         false => Ok(()),
     }
+}
+
+/// MB8: whether two physical volumes say of each other that the group goes on without them.
+fn none_went_on_alone(group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
+    let own: Vec<(Uuid, &GroupRoot)> = all
+        .iter()
+        .filter_map(|superblocks| superblocks.first())
+        .filter_map(|s| Some((s.pv_uuid, s.group.as_ref().filter(|own| own.uuid == group.uuid)?)))
+        .collect();
+    let says_out = |of: &GroupRoot, pv: Uuid| {
+        of.left.keys().filter_map(|left| of.pvs.get(usize::from(*left))).any(|entry| entry.uuid == pv)
+    };
+    for (n, (pv, says)) in own.iter().enumerate() {
+        let other = own[n + 1..].iter().find(|(other, own)| says_out(says, *other) && says_out(own, *pv));
+        if let Some((other, _)) = other.filter(|_| !planted::is("two_histories")) {
+            return Err(Error::MissingPv(format!(
+                "volume group {}: physical volumes {pv} and {other} went on without each other, and no program can join what \
+                 was written to each; attach the disks of one history only, and give the others up with pvremove -ff",
+                group.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether these disks are the group's physical volumes, in order and large enough.

@@ -183,7 +183,7 @@ impl Group {
         }
         let pairs = self.core.meta.lock().pairs().to_vec();
         let copies = pairs.iter().flat_map(Pair::runs);
-        let runs: Vec<Run> = std::iter::once((root.journal_start, root.journal_blocks)).chain(copies).collect();
+        let runs: Vec<Run> = root.journals().map(|start| (start, root.journal_blocks)).chain(copies).collect();
         self.core.back(&runs).await
     }
 

@@ -421,7 +421,7 @@ impl<'a> Check<'a> {
         let placement = self.group.core.placement();
         let root = self.group.root.lock().group.clone();
         self.report.notes = placement.bad_places(&root);
-        let mut areas = vec![("the journal", root.journal_start, root.journal_blocks)];
+        let mut areas: Vec<_> = root.journals().map(|start| ("the journal", start, root.journal_blocks)).collect();
         let pairs = self.group.core.meta.lock().pairs().to_vec();
         areas.extend(pairs.iter().flat_map(Pair::runs).map(|(start, len)| ("the metadata area", start, len)));
         for (what, start, len) in areas {

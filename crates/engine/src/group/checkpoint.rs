@@ -477,6 +477,9 @@ impl Group {
                 clean,
                 ..group.clone()
             };
+            if let Some(whole) = &captured.journal.whole {
+                group.set_whole_journals(whole);
+            }
             written.clone_from(group);
             (*sequence, group.clone())
         };

@@ -46,6 +46,15 @@ impl Group {
         let of_second = (1..pvs.len()).find(|pv| pvs[*pv].extents * spec.extent_blocks >= metadata).unwrap_or(0);
         let second = pvs[of_second].first_extent * spec.extent_blocks + taken[of_second];
         taken[of_second] += metadata;
+        let has_room = |pv: &usize| {
+            let extents = pvs[*pv].extents * spec.extent_blocks;
+            extents / SHARE_OF_SECOND_JOURNAL >= journal_blocks && extents >= taken[*pv] + journal_blocks
+        };
+        let on = (1..pvs.len()).find(has_room).filter(|_| spec.second_journal);
+        let second_journal = on.map(|pv| {
+            taken[pv] += journal_blocks;
+            pvs[pv].first_extent * spec.extent_blocks + taken[pv] - journal_blocks
+        });
         if taken[0] > pvs[0].extents * spec.extent_blocks {
             return Err(Error::Invalid(format!(
                 "the physical volumes are too small: the journal and the metadata need {} extents",
@@ -59,6 +68,8 @@ impl Group {
             pvs: pvs.clone(),
             journal_start: 0,
             journal_blocks,
+            second_journal,
+            stale_journals: 0,
             journal_id: 1,
             journal_position: 0,
             journal_seq: 1,
@@ -138,6 +149,9 @@ pub(super) async fn extend_table(
     }
     Ok(())
 }
+
+/// The second copy of the journal takes no larger part of its physical volume than one in so many.
+pub(super) const SHARE_OF_SECOND_JOURNAL: u64 = 4;
 
 /// Journal size: a 64th of the group, within these bounds.
 const JOURNAL_MIN: u64 = 1 << 20;

@@ -94,15 +94,17 @@ impl<'a> PatchyReader<'a> {
     }
 }
 
-/// The ring, read through a window.
-struct Ring<'a> {
+/// One copy of the ring, read through a window.
+struct RingCopy<'a> {
     reader: PatchyReader<'a>,
     root: &'a GroupRoot,
+    /// Its first VG block.
+    start: u64,
     tag: u64,
     window: Option<(u64, PageBuf)>,
 }
 
-impl Ring<'_> {
+impl RingCopy<'_> {
     fn bytes(&self) -> u64 {
         self.root.journal_blocks * BLOCK_SIZE
     }
@@ -115,7 +117,7 @@ impl Ring<'_> {
             *start <= at && (at + MAX_FRAME as u64 <= end || end == ring && at < ring)
         });
         if !inside {
-            let first = self.root.journal_start + at / BLOCK_SIZE;
+            let first = self.start + at / BLOCK_SIZE;
             let bytes = SCAN.min(ring - at);
             let used = self.window.take().map(|(_, buf)| buf).filter(|buf| buf.capacity() as u64 == bytes);
             let buf = used.unwrap_or_else(|| PageBuf::zeroed(bytes as usize));
@@ -126,20 +128,11 @@ impl Ring<'_> {
         Ok(&buf.as_slice()[(at - start) as usize..])
     }
 
-    /// The frame that follows, and where it is: at this position or, where it did not fit there, further on (J7).
-    async fn next(&mut self, position: u64, first_seq: Seq) -> Result<Option<(u64, Frame)>> {
-        let (journal_id, group) = (self.root.journal_id, self.tag);
-        let bad = &self.root.bad;
-        let ring = self.bytes();
-        for at in bad.starts(position).filter(|at| *at < ring) {
-            let id = FrameId { journal_id, group, position: at, first_seq };
-            if let Some(frame) = decode_frame(self.from(at).await?, id)?
-                && !bad.touches(at..at + frame.bytes)
-            {
-                return Ok(Some((at, frame)));
-            }
-        }
-        Ok(None)
+    /// The frame that lies there, if it is the one that begins with this record.
+    async fn frame(&mut self, at: u64, first_seq: Seq) -> Result<Option<Frame>> {
+        let id = FrameId { journal_id: self.root.journal_id, group: self.tag, position: at, first_seq };
+        let frame = decode_frame(self.from(at).await?, id)?;
+        Ok(frame.filter(|frame| !self.root.bad.touches(at..at + frame.bytes)))
     }
 
     /// The highest marker of all frames of this journal's life that lie anywhere in the ring.
@@ -161,6 +154,70 @@ impl Ring<'_> {
     }
 }
 
+/// The whole copies of the ring. What one lacks, another may have (JC1).
+struct Ring<'a> {
+    root: &'a GroupRoot,
+    copies: Vec<RingCopy<'a>>,
+    /// Why one of them is not read any more.
+    failed: Option<DiskError>,
+}
+
+impl<'a> Ring<'a> {
+    fn new(disks: &'a dyn Disks, placement: &'a Placement, root: &'a GroupRoot, tag: u64) -> Self {
+        let copy = |start| RingCopy { reader: PatchyReader::new(disks, placement), root, start, tag, window: None };
+        let number = if planted::is("second_copy_unread") { 1 } else { usize::MAX };
+        Ring { root, copies: root.whole_journals().take(number).map(copy).collect(), failed: None }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.root.journal_blocks * BLOCK_SIZE
+    }
+
+    /// The frame that follows, and where it is: at this position or, where it did not fit there, further on (J7).
+    async fn next(&mut self, position: u64, first_seq: Seq) -> Result<Option<(u64, Frame)>> {
+        let ring = self.bytes();
+        for at in self.root.bad.starts(position).filter(|at| *at < ring) {
+            for n in (0..self.copies.len()).rev() {
+                match self.copies[n].frame(at, first_seq).await {
+                    Ok(Some(frame)) => return Ok(Some((at, frame))),
+                    Ok(None) => {}
+                    Err(error) => self.go_on_without(n, error)?,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A disk that fails has one of the copies: the others have all that was acknowledged.
+    fn go_on_without(&mut self, n: usize, error: Error) -> Result<()> {
+        match error {
+            Error::Disk(disk) if self.copies.len() > 1 => {
+                self.failed.get_or_insert(disk);
+                self.copies.remove(n);
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// The highest marker of all frames of this journal's life, in any copy.
+    async fn highest_marker(&mut self) -> Result<Seq> {
+        let mut highest = Seq(0);
+        for n in (0..self.copies.len()).rev() {
+            match self.copies[n].highest_marker().await {
+                Ok(marker) => highest = highest.max(marker),
+                Err(error) => self.go_on_without(n, error)?,
+            }
+        }
+        Ok(highest)
+    }
+
+    /// Why some of it could not be read.
+    fn error(&self) -> Option<DiskError> {
+        self.failed.or_else(|| self.copies.iter().find_map(|copy| copy.reader.error))
+    }
+}
+
 /// Reads the journal from the checkpoint's position to its end. `looks_behind`: J6 is asked.
 pub(super) async fn scan_journal(
     disks: &dyn Disks,
@@ -170,7 +227,7 @@ pub(super) async fn scan_journal(
     open: &[u64],
     looks_behind: bool,
 ) -> Result<Scan> {
-    let mut ring = Ring { reader: PatchyReader::new(disks, placement), root, tag, window: None };
+    let mut ring = Ring::new(disks, placement, root, tag);
     let open: BTreeSet<u64> = open.iter().copied().collect();
     let (marker, next) = (Seq(root.capture_seq), Seq(root.journal_seq));
     let mut scan = Scan { records: Vec::new(), marker, next, frames: Vec::new() };
@@ -202,7 +259,7 @@ pub(super) async fn scan_journal(
     // A group that was closed in order has written no frame since.
     if !root.clean && looks_behind {
         let highest = ring.highest_marker().await?;
-        nothing_lost(&scan, highest, root, &open, (position, ring.reader.error))?;
+        nothing_lost(&scan, highest, root, &open, (position, ring.error()))?;
     }
     Ok(scan)
 }

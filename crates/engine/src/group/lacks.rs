@@ -1,6 +1,6 @@
 //! What a group cannot do without: MB1 of [`members`](crate::members).
 
-use super::leave::journal_on;
+use super::journals::{is_copy_on, journal_on};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::stream::Stream;
@@ -28,11 +28,18 @@ impl Lacks<'_> {
     }
 
     pub fn journal(&self) -> Result<()> {
-        let on = |pv: &usize| !journal_on(self.root, self.placement, PvIndex(*pv as u16)).is_empty();
-        match self.out.iter().find(on).filter(|_| !planted::is("journal_not_needed")) {
-            Some(pv) => Err(self.error([pv].into_iter(), "the journal is on it, and there is no other copy of it")),
-            None => Ok(()),
+        let is_lost =
+            |start: u64| self.out.iter().any(|pv| is_copy_on(self.root, self.placement, start, PvIndex(pv as u16)));
+        let copies: Vec<u64> = self.root.whole_journals().collect();
+        if copies.iter().any(|start| !is_lost(*start)) || planted::is("journal_not_needed") {
+            return Ok(());
         }
+        let on = |pv: &usize| !journal_on(self.root, self.placement, PvIndex(*pv as u16)).is_empty();
+        let what = match copies.len() {
+            1 => "the journal is on it, and there is no other copy of it that has everything",
+            _ => "all copies of the journal are there",
+        };
+        Err(self.error(self.out.iter().filter(on), what))
     }
 
     /// The stream could not be read.

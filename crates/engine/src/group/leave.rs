@@ -5,19 +5,14 @@
 //! physical volume's number changes only where numbers are given. Until that checkpoint is durable the group is as it was.
 
 use super::Group;
-use crate::disk::{PageBuf, PvIndex};
+use super::journals::{is_copy_on, journal_on, outside_journal};
+use crate::disk::PvIndex;
 use crate::error::{Error, Result};
-use crate::format::superblock::GroupRoot;
-use crate::journal::places::BadPlaces;
 use crate::map::MapError;
-use crate::placement::Placement;
 use crate::space::{AllocError, OpenArenas, Run};
-use crate::units::{BLOCK_SIZE, VgBlock};
+use crate::units::VgBlock;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Blocks of the journal's new place that are zeroed at once.
-const ZEROED_TOGETHER: u64 = 256;
 
 /// Copies of runs of metadata that move between two checkpoints.
 const MOVED_TOGETHER: usize = 64;
@@ -27,52 +22,11 @@ pub(super) fn in_use() -> Error {
     Error::Busy("the physical volume is in use".into())
 }
 
-/// What of the physical volume is the journal's, in VG blocks.
-pub(super) fn journal_on(root: &GroupRoot, placement: &Placement, pv: PvIndex) -> Vec<Range<u64>> {
-    let parts = placement.ranges_of(pv).into_iter().map(|range| journal_in(root, &range));
-    parts.filter(|part| !part.is_empty()).collect()
-}
-
-/// What of these VG blocks is the journal's; empty if none is.
-pub(super) fn journal_in(root: &GroupRoot, range: &Range<u64>) -> Range<u64> {
-    let (start, end) = (root.journal_start, root.journal_start + root.journal_blocks);
-    let start = start.clamp(range.start, range.end);
-    start..end.clamp(start, range.end)
-}
-
 fn blocks_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// The parts of a range that are not the journal's.
-fn outside_journal(root: &GroupRoot, range: &Range<u64>) -> impl Iterator<Item = Run> + use<> {
-    let journal = journal_in(root, range);
-    let parts = match journal.is_empty() {
-        true => [range.clone(), range.end..range.end],
-        false => [range.start..journal.start, journal.end..range.end],
-    };
-    parts.into_iter().filter(|part| !part.is_empty()).map(|part| (part.start, part.end - part.start))
-}
-
-/// The journal's blocks that lie in none of the ranges, which are in order.
-fn journal_elsewhere(root: &GroupRoot, ranges: &[Range<u64>]) -> Vec<Run> {
-    let end = root.journal_start + root.journal_blocks;
-    let (mut at, mut runs) = (root.journal_start, Vec::new());
-    for part in ranges.iter().map(|range| journal_in(root, range)).filter(|part| !part.is_empty()) {
-        runs.push((at, part.start - at));
-        at = part.end;
-    }
-    runs.push((at, end - at));
-    runs.retain(|(_, len)| *len > 0);
-    runs
-}
-
 impl Group {
-    /// Whether the journal, or a part of it, is on the physical volume.
-    pub fn has_journal(&self, pv: PvIndex) -> bool {
-        !journal_on(&self.root.lock().group, &self.core.placement(), pv).is_empty()
-    }
-
     /// Sees to it that nothing but the journal is on the physical volume: metadata moves away, and what is being freed is
     /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is reserved.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
@@ -135,9 +89,30 @@ impl Group {
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
         let ranges = self.ranges_of(pv)?;
-        if self.has_journal(pv) {
+        if self.needs_closing(pv) {
             return Err(in_use());
         }
+        // Its place is metadata's or data's by then, until there is another one.
+        let had_second = self.has_journal(pv) && self.drop_second_journal().await?;
+        match self.remove_last(pv, index, ranges).await {
+            Ok(()) if !had_second => Ok(()),
+            outcome => {
+                let _ = self.add_second_journal().await;
+                outcome
+            }
+        }
+    }
+
+    /// Whether it can leave only while the group is closed: it is not the last, or has the only copy of the journal.
+    pub fn needs_closing(&self, pv: PvIndex) -> bool {
+        let root = self.root.lock().group.clone();
+        let (is_last, placement) = (usize::from(pv.0) + 1 == root.pvs.len(), self.core.placement());
+        !is_last || is_copy_on(&root, &placement, root.journal_start, pv)
+    }
+
+    /// What is said of [`remove_last_pv`](Self::remove_last_pv), of one that has no journal.
+    async fn remove_last(self: &Arc<Self>, pv: PvIndex, index: usize, ranges: Vec<Range<u64>>) -> Result<()> {
+        let root = self.root.lock().group.clone();
         let uuid = root.pvs[index].uuid;
         let placement = Arc::new(self.core.placement().without(pv));
         let mut runs: Vec<Run> = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
@@ -232,15 +207,7 @@ impl Group {
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let root = self.root.lock().group.clone();
-        let new_journal = match journal_on(&root, &old, pv).is_empty() {
-            true => None,
-            false => Some(self.run_outside(root.journal_blocks, &ranges).await?.ok_or_else(in_use)?),
-        };
-        // A journal that lay there in part leaves the rest of its blocks to others.
-        let elsewhere: Vec<Run> = match new_journal {
-            Some(_) => journal_elsewhere(&root, &ranges),
-            None => Vec::new(),
-        };
+        let journal = self.relocate(&root, pv).await?;
         let mut runs: Vec<Run> = ranges.iter().flat_map(|range| outside_journal(&root, range)).collect();
         let placement = old.without(pv);
         let take = || {
@@ -251,53 +218,34 @@ impl Group {
             if !is_clear || !space.take_pv(context, index, &mut runs, placement.runs())? {
                 return Ok(false);
             }
-            elsewhere.iter().for_each(|run| space.free_later(*run));
+            journal.left.iter().for_each(|run| space.free_later(*run));
             drop(space);
             catalog.attributes.forget_pv(index);
             Ok(true)
         };
         if !self.core.with_nodes_privileged(take).await? {
             // Nobody saw the journal's new place.
-            if let Some((start, len)) = new_journal {
+            for (start, len) in journal.taken {
                 self.add_free(start, start + len).await?;
             }
             drop(hold);
             self.checkpoint_turn(self.final_ticket(), true).await?;
             return Err(in_use());
         }
-        if let Some(place) = new_journal {
-            self.zero(place).await?;
+        for place in &journal.taken {
+            self.zero(*place).await?;
         }
+        self.place_journal(&root, &journal);
         {
             let mut root = self.root.lock();
             root.group.forget_pv(index);
             root.group.set_zones(placement.zones());
-            if let Some((start, _)) = new_journal {
-                root.group.journal_start = start;
-                root.group.bad = BadPlaces::default();
-            }
         }
         self.checkpoint_alone(true).await
     }
 
-    /// Nothing that a volume once wrote there can be taken for the journal's.
-    async fn zero(&self, (start, len): Run) -> Result<()> {
-        let zeros = Arc::new(PageBuf::zeroed((ZEROED_TOGETHER * BLOCK_SIZE) as usize));
-        let mut at = start;
-        while at < start + len {
-            let blocks = (start + len - at).min(ZEROED_TOGETHER);
-            let buf = match blocks {
-                ZEROED_TOGETHER => zeros.clone(),
-                few => Arc::new(PageBuf::zeroed((few * BLOCK_SIZE) as usize)),
-            };
-            self.core.write_blocks(VgBlock(at), buf).await?;
-            at += blocks;
-        }
-        Ok(())
-    }
-
     /// A run of blocks that lie outside of the ranges, which are in order: before them, if there is room, or behind one.
-    async fn run_outside(&self, blocks: u64, ranges: &[Range<u64>]) -> Result<Option<Run>> {
+    pub(super) async fn run_outside(&self, blocks: u64, ranges: &[Range<u64>]) -> Result<Option<Run>> {
         for from in std::iter::once(0).chain(ranges.iter().map(|range| range.end)) {
             let take = || {
                 let _gate = self.core.gate.read();

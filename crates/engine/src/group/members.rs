@@ -112,7 +112,8 @@ impl Group {
         }
         self.core.members.take_back(pv);
         drop(hold);
-        self.take_space_again(pv).await
+        self.take_space_again(pv).await?;
+        self.join_stale_copies().await
     }
 
     /// What the group's other physical volumes have, as one of this place has it.

@@ -28,6 +28,7 @@ mod create_group;
 mod diff;
 mod evidence;
 mod holdings;
+mod journals;
 mod label;
 mod lacks;
 mod leave;

@@ -11,6 +11,7 @@
 use super::age::find_root;
 use super::catalog::{Catalog, empty_head};
 use super::evidence::{prove, scan_journal};
+use super::journals::is_copy_on;
 use super::lacks::Lacks;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
@@ -18,7 +19,7 @@ use super::zones::read_zones;
 use super::{Group, Root};
 use crate::core::{Core, MergeCursor};
 use crate::dead::Points;
-use crate::disk::{DiskOp, Disks, start};
+use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::Result;
 use crate::format::journal::Record;
 use crate::format::stream::Stream;
@@ -56,20 +57,14 @@ impl Group {
     ) -> Arc<Group> {
         let tag = root.tag();
         let ring = Ring {
-            start: VgBlock(root.journal_start),
+            starts: whole_and_there(&root, &parts.placement, disks.out()),
             bytes: root.journal_blocks * BLOCK_SIZE,
             id: root.journal_id,
             group: tag,
             bad: root.bad.clone(),
         };
-        let journal = Journal::new(
-            disks.clone(),
-            runtime.clone(),
-            (*parts.placement).clone(),
-            ring,
-            parts.next_seq,
-            config.planted,
-        );
+        let journal =
+            Journal::new(disks.clone(), runtime.clone(), parts.placement.clone(), ring, parts.next_seq, config.planted);
         let (generation, root_zones) = (root.generation + 1, root.zones.serial);
         let points = parts.catalog.points.clone();
         let core = Core::new(
@@ -151,8 +146,12 @@ impl Group {
         let zones_on = read_zones(&*disks, &mut root).await?;
         let placement = Arc::new(Placement::of(&root));
         let tag = root.tag();
+        Lacks { root: &root, placement: &placement, out }.journal()?;
+        if !out.is_empty() {
+            let there = whole_and_there(&root, &placement, out);
+            root.set_whole_journals(&there);
+        }
         let lacks = Lacks { root: &root, placement: &placement, out };
-        lacks.journal()?;
         let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
         let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
         lacks.pairs(&stream)?;
@@ -242,6 +241,7 @@ impl Group {
         if !read_only {
             group.checkpoint_turn(group.final_ticket(), false).await?;
             group.repeat_superblocks(|_| {}).await?;
+            group.join_stale_copies().await?;
             group.core.backing.is_serving.store(true, Ordering::Release);
             group.want_all_rehomed();
             group.start_background();
@@ -294,6 +294,15 @@ impl Group {
             false => Err(stream_corrupt("two volumes have one head")),
         }
     }
+}
+
+/// The copies of the journal that have all frames (JC2) and lie on physical volumes that are not out.
+fn whole_and_there(root: &GroupRoot, placement: &Placement, out: PvFlags) -> Vec<u64> {
+    let is_out = |start: &u64| {
+        let mut out = out.iter().map(|pv| PvIndex(u16::try_from(pv).expect("at most 64 physical volumes")));
+        out.any(|pv| is_copy_on(root, placement, *start, pv))
+    };
+    root.whole_journals().filter(|start| !is_out(start)).collect()
 }
 
 /// The blocks of an arena that nothing uses.

@@ -11,7 +11,8 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::create_group::extend_table;
-use super::leave::{in_use, journal_in};
+use super::journals::journal_in;
+use super::leave::in_use;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};

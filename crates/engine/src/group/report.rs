@@ -51,6 +51,7 @@ impl Group {
             }
         });
         let pvs = pvs.collect();
+        let journal_blocks = group.journals().count() as u64 * group.journal_blocks;
         GroupInfo {
             uuid: group.uuid,
             name: group.name,
@@ -63,7 +64,7 @@ impl Group {
             available_blocks: space.available(),
             reserved_blocks: space.reserved_blocks(),
             pending_blocks: space.pending_blocks(),
-            metadata_blocks: self.core.meta.lock().total() * 2 + group.journal_blocks,
+            metadata_blocks: self.core.meta.lock().total() * 2 + journal_blocks,
             sequence,
             attributes,
             pvs,

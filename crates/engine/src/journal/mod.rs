@@ -19,6 +19,7 @@
 //! * J9 Each marker is sent in one frame. While that frame is on its way, or waits for frames before it, a caller that wants the
 //!   marker does not cause another frame.
 
+mod copies;
 mod mend;
 pub mod places;
 
@@ -30,7 +31,8 @@ use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_byt
 use crate::placement::Placement;
 use crate::planted;
 use crate::runtime::Runtime;
-use crate::units::{BLOCK_SIZE, Seq, VgBlock};
+use crate::units::Seq;
+use copies::Copies;
 use parking_lot::Mutex;
 use places::BadPlaces;
 use std::collections::{BTreeSet, VecDeque};
@@ -52,8 +54,8 @@ const FRAME_TARGET: usize = 128 << 10;
 /// Where and as what the journal lies on the disks.
 #[derive(Clone, Debug)]
 pub struct Ring {
-    /// First VG block, length in bytes. The ring lies on one physical volume's address range or spans several.
-    pub start: VgBlock,
+    /// The first VG block of each copy that is written, and the length of each in bytes.
+    pub starts: Vec<u64>,
     pub bytes: u64,
     pub id: u64,
     /// First eight bytes of the group's UUID.
@@ -148,13 +150,15 @@ pub struct Capture {
     pub first: Seq,
     /// The oldest frame that replay still needs.
     keep: u64,
+    /// The copies of the ring that have all frames that replay needs (JC2). None: those that the superblock says.
+    pub whole: Option<Vec<u64>>,
 }
 
 impl Capture {
     /// The position in a journal that is being replayed: records from `next` on are to come, and those in `open`. Its frames are
     /// none of the new journal's.
     pub fn of_replay(next: Seq, open: Vec<u64>, position: u64, first: Seq) -> Capture {
-        Capture { next, open, position, first, keep: 0 }
+        Capture { next, open, position, first, keep: 0, whole: None }
     }
 }
 
@@ -171,8 +175,8 @@ pub enum Pressure {
 pub struct Journal {
     disks: Arc<dyn Disks>,
     runtime: Arc<dyn Runtime>,
-    placement: Placement,
     ring: Ring,
+    copies: Copies,
     /// How full the ring is: 0, 1 (over half: time for a checkpoint), 2 (nearly full: writers wait).
     pressure: AtomicU8,
     is_failed: AtomicBool,
@@ -208,7 +212,7 @@ impl Journal {
     pub fn new(
         disks: Arc<dyn Disks>,
         runtime: Arc<dyn Runtime>,
-        placement: Placement,
+        placement: Arc<Placement>,
         ring: Ring,
         next: Seq,
         planted: Option<&'static str>,
@@ -244,7 +248,7 @@ impl Journal {
         Arc::new(Journal {
             disks,
             runtime,
-            placement,
+            copies: Copies::new(&ring.starts, placement),
             ring,
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),
@@ -534,7 +538,8 @@ impl Journal {
             }
         };
         let open = state.open.iter().copied().collect();
-        Capture { next: Seq(state.next), open, position, first: Seq(first), keep }
+        let whole = Some(self.copies.whole_from(keep));
+        Capture { next: Seq(state.next), open, position, first: Seq(first), keep, whole }
     }
 
     /// The checkpoint of `capture` is durable: frames before it are free, its records need no marker.
@@ -620,11 +625,9 @@ impl Journal {
         block
     }
 
-    /// Starts a write to the ring. Where there is no room behind the disk, it is done when there is some (U6).
+    /// Starts a write to all copies of the ring (JC1). Where there is no room behind the disk, it is done when there is some (U6).
     fn start_write(&self, position: u64, buf: PageBuf) -> impl Future<Output = Result<()>> + Send + use<> {
-        let mut segments = Segments::new();
-        let at = self.ring.start.0 * BLOCK_SIZE + position;
-        self.placement.map_bytes(at, buf.capacity() as u64, 0, &mut segments);
+        let segments = self.copies.map(position, buf.capacity() as u64);
         let buf = Arc::new(buf);
         let keeper = self.keeper.lock().clone();
         let done = start(&*self.disks, DiskOp::Write { segments: segments.clone(), buf: buf.clone() });

@@ -257,6 +257,7 @@ pub fn vgcreate(
         name: name.to_owned(),
         extent_blocks,
         pvs: members.iter().map(|member| NewPv { uuid: member.uuid }).collect(),
+        second_journal: false,
     };
     let paths: Vec<PathBuf> = members.iter().map(|member| member.path().to_owned()).collect();
     let fresh: Vec<PathBuf> =

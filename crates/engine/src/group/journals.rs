@@ -1,0 +1,260 @@
+//! The places of the journal: one, or one on each of two physical volumes ([`copies`](crate::journal), JC1 to JC4).
+
+use super::Group;
+use super::create_group::SHARE_OF_SECOND_JOURNAL;
+use crate::disk::{PageBuf, PvIndex};
+use crate::error::{Error, Result};
+use crate::format::superblock::GroupRoot;
+use crate::journal::places::BadPlaces;
+use crate::placement::Placement;
+use crate::planted;
+use crate::space::Run;
+use crate::units::{BLOCK_SIZE, VgBlock};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Blocks of a new place that are zeroed at once.
+const ZEROED_TOGETHER: u64 = 256;
+
+/// What of these VG blocks is a copy's of the journal; empty if none is.
+fn copy_in(root: &GroupRoot, start: u64, range: &Range<u64>) -> Range<u64> {
+    let end = start + root.journal_blocks;
+    let start = start.clamp(range.start, range.end);
+    start..end.clamp(start, range.end)
+}
+
+/// What of these VG blocks is the journal's, in order.
+pub(super) fn journal_in(root: &GroupRoot, range: &Range<u64>) -> Vec<Range<u64>> {
+    let mut parts: Vec<Range<u64>> = root.journals().map(|start| copy_in(root, start, range)).collect();
+    parts.retain(|part| !part.is_empty());
+    parts.sort_by_key(|part| part.start);
+    parts
+}
+
+/// What of the physical volume is the journal's, in VG blocks.
+pub(super) fn journal_on(root: &GroupRoot, placement: &Placement, pv: PvIndex) -> Vec<Range<u64>> {
+    placement.ranges_of(pv).iter().flat_map(|range| journal_in(root, range)).collect()
+}
+
+/// Whether a part of the copy at this VG block is on the physical volume.
+pub(super) fn is_copy_on(root: &GroupRoot, placement: &Placement, start: u64, pv: PvIndex) -> bool {
+    placement.ranges_of(pv).iter().any(|range| !copy_in(root, start, range).is_empty())
+}
+
+/// The copy's blocks that lie in none of the ranges, which are in order.
+fn copy_elsewhere(root: &GroupRoot, start: u64, ranges: &[Range<u64>]) -> Vec<Run> {
+    let (mut at, mut runs) = (start, Vec::new());
+    for part in ranges.iter().map(|range| copy_in(root, start, range)).filter(|part| !part.is_empty()) {
+        runs.push((at, part.start - at));
+        at = part.end;
+    }
+    runs.push((at, start + root.journal_blocks - at));
+    runs.retain(|(_, len)| *len > 0);
+    runs
+}
+
+/// The parts of a range that are not the journal's.
+pub(super) fn outside_journal(root: &GroupRoot, range: &Range<u64>) -> Vec<Run> {
+    let (mut at, mut runs) = (range.start, Vec::new());
+    for part in journal_in(root, range) {
+        runs.push((at, part.start - at));
+        at = part.end;
+    }
+    runs.push((at, range.end - at));
+    runs.retain(|(_, len)| *len > 0);
+    runs
+}
+
+/// Where the journal lies when a physical volume has left.
+#[derive(Default)]
+pub(super) struct Relocation {
+    /// The first VG block of each copy.
+    pub starts: Vec<u64>,
+    /// Places that are new.
+    pub taken: Vec<Run>,
+    /// Blocks of a copy that lay in part on the physical volume, on others.
+    pub left: Vec<Run>,
+}
+
+impl Group {
+    /// Whether the journal, or a part of it, is on the physical volume.
+    pub fn has_journal(&self, pv: PvIndex) -> bool {
+        !journal_on(&self.root.lock().group, &self.core.placement(), pv).is_empty()
+    }
+
+    /// How many copies of the journal there are, and how many of them are written.
+    pub fn journal_copies(&self) -> (usize, usize) {
+        let starts: Vec<u64> = self.root.lock().group.journals().collect();
+        let written = starts.iter().filter(|start| self.core.journal.has_copy(**start)).count();
+        (starts.len(), written)
+    }
+
+    /// The physical volumes that a copy of the journal lies on.
+    fn pvs_of_copy(&self, start: u64) -> Vec<PvIndex> {
+        let (root, placement) = (self.root.lock().group.clone(), self.core.placement());
+        let pvs = (0..root.pvs.len()).map(|index| PvIndex(u16::try_from(index).expect("at most 64 physical volumes")));
+        pvs.filter(|pv| is_copy_on(&root, &placement, start, *pv)).collect()
+    }
+
+    /// Keeps the journal twice from now on (JC1), if another physical volume has room for it. False: none has, or it is kept twice.
+    pub async fn add_second_journal(self: &Arc<Self>) -> Result<bool> {
+        self.may_change()?;
+        self.core.all_there()?;
+        let hold = self.hold_checkpoints().await;
+        self.core.journal.failed()?;
+        let root = self.root.lock().group.clone();
+        if root.second_journal.is_some() {
+            return Ok(false);
+        }
+        let Some((start, _)) = self.place_beside(&root, root.journal_start, None).await? else { return Ok(false) };
+        {
+            let root = &mut self.root.lock().group;
+            root.second_journal = Some(start);
+            root.set_whole_journals(&[root.journal_start]);
+        }
+        drop(hold);
+        self.join_copy(start).await?;
+        Ok(true)
+    }
+
+    /// Keeps the journal once from now on: the second copy's place becomes free. False: it is kept once.
+    pub async fn drop_second_journal(self: &Arc<Self>) -> Result<bool> {
+        self.may_change()?;
+        let Some(start) = self.root.lock().group.second_journal else { return Ok(false) };
+        let (blocks, is_other_whole) = {
+            let root = self.root.lock();
+            (root.group.journal_blocks, root.written.whole_journals().any(|whole| whole == root.group.journal_start))
+        };
+        if !is_other_whole {
+            return Err(Error::MissingPv("the other copy of the journal is not there".into()));
+        }
+        let hold = self.hold_checkpoints().await;
+        // Its blocks are the journal's until a checkpoint frees them.
+        self.repeat_superblocks_held(|root| root.set_whole_journals(&[root.journal_start])).await?;
+        self.core.journal.give_up_copy(start).await?;
+        {
+            let _gate = self.core.gate.read();
+            self.root.lock().group.forget_second_journal();
+            self.core.space.lock().free_later((start, blocks));
+        }
+        drop(hold);
+        self.checkpoint().await?;
+        Ok(true)
+    }
+
+    /// Copies of the journal that are not written, and whose physical volume is there, are filled: nobody has to wait for frames of
+    /// the past, as the next checkpoint needs none of them. One that cannot be written stays as it is.
+    pub(super) async fn join_stale_copies(self: &Arc<Self>) -> Result<()> {
+        let starts: Vec<u64> = self.root.lock().group.journals().collect();
+        for start in starts.into_iter().filter(|start| !self.core.journal.has_copy(*start)) {
+            if self.pvs_of_copy(start).into_iter().any(|pv| self.core.disks.is_missing(pv)) {
+                continue;
+            }
+            match self.join_copy(start).await {
+                Ok(()) | Err(Error::Disk(_) | Error::NoRoom(_)) => self.core.journal.failed()?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// JC3, JC2
+    async fn join_copy(self: &Arc<Self>, start: u64) -> Result<()> {
+        let blocks = self.root.lock().group.journal_blocks;
+        if !planted::is("copy_not_zeroed") {
+            self.zero((start, blocks)).await?;
+        }
+        self.core.journal.flush().await?;
+        self.core.journal.add_copy(start, self.core.placement());
+        self.checkpoint().await
+    }
+
+    /// A place for a copy of the journal on a physical volume that has no part of the copy at `other`, and that is not `leaving`.
+    pub(super) async fn place_beside(
+        &self,
+        root: &GroupRoot,
+        other: u64,
+        leaving: Option<PvIndex>,
+    ) -> Result<Option<Run>> {
+        let placement = self.core.placement();
+        let other = self.pvs_of_copy(other);
+        for index in 0..root.pvs.len() {
+            let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+            let extents = root.pvs[index].extents * root.extent_blocks;
+            let is_barred = self.catalog.read().attributes.unallocatable.has(index) || self.core.disks.is_missing(pv);
+            if other.contains(&pv)
+                || leaving == Some(pv)
+                || is_barred
+                || extents / SHARE_OF_SECOND_JOURNAL < root.journal_blocks
+            {
+                continue;
+            }
+            let elsewhere = placement.runs().iter().filter(|run| run.pv != pv.0).map(|run| run.start..run.end);
+            let mut elsewhere: Vec<Range<u64>> = elsewhere.collect();
+            elsewhere.sort_by_key(|range| range.start);
+            if let Some(run) = self.run_outside(root.journal_blocks, &elsewhere).await? {
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the journal lies without a physical volume, and what is taken for it. [`Error::Busy`]: there is no room for it.
+    pub(super) async fn relocate(&self, root: &GroupRoot, pv: PvIndex) -> Result<Relocation> {
+        let placement = self.core.placement();
+        let ranges = placement.ranges_of(pv);
+        let is_on = |start: &u64| is_copy_on(root, &placement, *start, pv);
+        let mut relocation = Relocation {
+            starts: root.journals().filter(|start| !is_on(start)).collect(),
+            left: root.journals().filter(is_on).flat_map(|start| copy_elsewhere(root, start, &ranges)).collect(),
+            taken: Vec::new(),
+        };
+        for _ in root.journals().filter(is_on) {
+            let run = match relocation.starts.first() {
+                Some(other) => self.place_beside(root, *other, Some(pv)).await?,
+                None => Some(self.run_outside(root.journal_blocks, &ranges).await?.ok_or_else(super::leave::in_use)?),
+            };
+            relocation.starts.extend(run.map(|(start, _)| start));
+            relocation.taken.extend(run);
+        }
+        let is_there = |start: &u64| self.pvs_of_copy(*start).iter().all(|pv| !self.core.disks.is_missing(*pv));
+        match relocation.starts.iter().any(is_there) {
+            true => Ok(relocation),
+            false => Err(super::leave::in_use()),
+        }
+    }
+
+    /// The journal lies there from now on. Nothing is in flight, and nothing follows but the group's end.
+    pub(super) fn place_journal(&self, old: &GroupRoot, to: &Relocation) {
+        let written = to
+            .starts
+            .iter()
+            .copied()
+            .filter(|start| self.core.journal.has_copy(*start) || to.taken.iter().any(|(taken, _)| taken == start));
+        self.core.journal.place_copies(&written.collect::<Vec<_>>());
+        let mut root = self.root.lock();
+        let root = &mut root.group;
+        root.journal_start = to.starts[0];
+        root.second_journal = to.starts.get(1).copied();
+        // The bad places are those of the old ones.
+        if old.journals().all(|start| !to.starts.contains(&start)) {
+            root.bad = BadPlaces::default();
+        }
+    }
+
+    /// Nothing that a volume once wrote there can be taken for the journal's.
+    pub(super) async fn zero(&self, (start, len): Run) -> Result<()> {
+        let zeros = Arc::new(PageBuf::zeroed((ZEROED_TOGETHER * BLOCK_SIZE) as usize));
+        let mut at = start;
+        while at < start + len {
+            let blocks = (start + len - at).min(ZEROED_TOGETHER);
+            let buf = match blocks {
+                ZEROED_TOGETHER => zeros.clone(),
+                few => Arc::new(PageBuf::zeroed((few * BLOCK_SIZE) as usize)),
+            };
+            self.core.write_blocks(VgBlock(at), buf).await?;
+            at += blocks;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! The copies of the ring: each frame goes to all of them, to the same byte of each.
+//!
+//! * JC1 A record is acknowledged (J2) when its frame, and every frame before it, is in all copies of the ring that the newest
+//!   superblock calls whole. So recovery finds it in any of them.
+//! * JC2 Recovery reads whole copies only. A checkpoint calls a copy whole if all frames that replay needs were written to it. The
+//!   superblock that says that a physical volume is out says that the copy there is not whole.
+//! * JC3 The place of a new copy holds zeros before the first frame goes there: nothing that a volume wrote there is taken for one.
+//! * JC4 The place of a copy that is given up is free when no frame is on its way there any more, and a superblock is durable that
+//!   does not name it.
+
+use super::{Journal, failure};
+use crate::disk::Segments;
+use crate::error::Result;
+use crate::placement::Placement;
+use crate::planted;
+use crate::units::BLOCK_SIZE;
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// One copy that is written.
+#[derive(Clone, Copy)]
+struct Copy {
+    /// Its first VG block.
+    start: u64,
+    /// Frames from this one on are in it.
+    from: u64,
+}
+
+/// The copies that frames are written to.
+pub(super) struct Copies {
+    written: RwLock<Written>,
+}
+
+struct Written {
+    copies: SmallVec<[Copy; 2]>,
+    /// Where their blocks lie: no extent of the journal's moves.
+    placement: Arc<Placement>,
+}
+
+impl Copies {
+    pub(super) fn new(starts: &[u64], placement: Arc<Placement>) -> Copies {
+        let copies = starts.iter().map(|start| Copy { start: *start, from: 0 }).collect();
+        Copies { written: RwLock::new(Written { copies, placement }) }
+    }
+
+    /// Where so many bytes from this byte of the ring on lie in all copies. Each has the same bytes of the buffer.
+    pub(super) fn map(&self, position: u64, bytes: u64) -> Segments {
+        let mut segments = Segments::new();
+        let written = self.written.read();
+        for copy in &written.copies {
+            written.placement.map_bytes(copy.start * BLOCK_SIZE + position, bytes, 0, &mut segments);
+        }
+        segments
+    }
+
+    /// Those that have all frames from this one on (JC2).
+    pub(super) fn whole_from(&self, frame: u64) -> Vec<u64> {
+        let is_whole = |copy: &&Copy| copy.from <= frame || planted::is("new_copy_is_whole");
+        self.written.read().copies.iter().filter(is_whole).map(|copy| copy.start).collect()
+    }
+}
+
+impl Journal {
+    /// Frames that begin from now on are written to the copy at this VG block, too. It holds zeros (JC3).
+    pub fn add_copy(&self, start: u64, placement: Arc<Placement>) {
+        let state = self.state.lock();
+        let mut written = self.copies.written.write();
+        debug_assert!(written.copies.iter().all(|copy| copy.start != start), "JC1");
+        written.copies.push(Copy { start, from: state.next_serial });
+        written.placement = placement;
+    }
+
+    /// Whether frames are written to the copy at this VG block.
+    pub fn has_copy(&self, start: u64) -> bool {
+        self.copies.written.read().copies.iter().any(|copy| copy.start == start)
+    }
+
+    /// No frame goes to the copy at this VG block any more, and none is on its way there when this returns (JC4). A superblock
+    /// that does not call it whole is durable before that.
+    pub async fn give_up_copy(self: &Arc<Self>, start: u64) -> Result<()> {
+        let next = {
+            let state = self.state.lock();
+            self.copies.written.write().copies.retain(|copy| copy.start != start);
+            state.next_serial
+        };
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if let Some(error) = failure(&state) {
+                return Poll::Ready(Err(error));
+            }
+            let is_under_way = state.spans.iter().skip(state.solid).any(|span| span.serial < next && !span.written);
+            if !is_under_way || planted::is("copy_not_waited_for") {
+                return Poll::Ready(Ok(()));
+            }
+            state.watchers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The copies lie there from now on, and hold zeros. Nothing is in flight, and nothing follows in this life of the journal.
+    pub fn place_copies(&self, starts: &[u64]) {
+        self.copies.written.write().copies = starts.iter().map(|start| Copy { start: *start, from: 0 }).collect();
+    }
+}
