@@ -219,7 +219,7 @@ impl Bench {
             name: "bench".to_owned(),
             extent_blocks: 1024,
             pvs: (0..disks.count() as u64).map(|n| NewPv { uuid: uuid(2 + n) }).collect(),
-            second_journal: false,
+            second_journal: None,
         };
         let runtime = self.pool.runtime();
         let group = self.block_on(async move {

@@ -65,8 +65,8 @@ pub fn plain_volume(name: &str, number: u8, kind: VolumeKind, blocks: u64) -> Ne
 pub struct Setup {
     pub pvs: Vec<PvGeometry>,
     pub extent_blocks: u64,
-    /// The journal is kept twice.
-    pub second_journal: bool,
+    /// See [`NewGroup`].
+    pub second_journal: Option<u64>,
     pub config: Config,
     /// What is wrong with the disks, in the run and in each recovery.
     pub faults: Faults,
@@ -78,7 +78,7 @@ impl Setup {
         Setup {
             pvs: vec![PvGeometry { size: mib << 20, sector: 512 }; count],
             extent_blocks: 256,
-            second_journal: false,
+            second_journal: None,
             config: Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, orphan_blocks: 1, ..Config::default() },
             faults: Faults::default(),
         }

@@ -108,7 +108,7 @@ fn aged() -> (Arc<SpillDisks>, Machine, VolumeId) {
     let geometry = PvGeometry { size: 10 * TIB, sector: 512 };
     let spill = Arc::new(SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap());
     let pvs = vec![NewPv { uuid: Uuid([1; 16]) }];
-    let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: false };
+    let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: None };
     World::new(6).run(Group::create(spill.clone() as Arc<dyn Disks>, new)).unwrap();
     let machine = Machine::open(&spill, "a new group");
     let blocks = 8 * TIB / BLOCK_SIZE;
@@ -277,7 +277,7 @@ fn lists_of_changes() {
     let geometry = PvGeometry { size: 2 * TIB, sector: 512 };
     let spill = Arc::new(SpillDisks::new(&std::env::temp_dir(), &[geometry], is_metadata).unwrap());
     let pvs = vec![NewPv { uuid: Uuid([1; 16]) }];
-    let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: false };
+    let new = NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: None };
     World::new(6).run(Group::create(spill.clone() as Arc<dyn Disks>, new)).unwrap();
     let machine = Machine::open(&spill, "a new group");
     let blocks = TIB / BLOCK_SIZE;

@@ -6,14 +6,14 @@
 //! records that no checkpoint holds; no flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write` makes
 //! a missing image, for a new version. `v1.txt` says what the image must hold; no program writes it.
 //!
-//! There are three more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
+//! There are four more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
 //! place. One physical volume of the second is not allocatable (`FEATURE_ALLOCATION`). The third was opened without one of
-//! its physical volumes (`FEATURE_MEMBERS`).
+//! its physical volumes (`FEATURE_MEMBERS`). The fourth has its journal twice (`FEATURE_SECOND_JOURNAL`).
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::{
-    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_GAPS, FEATURE_MEMBERS, SLOTS, Superblock, VERSION,
+    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_SECOND_JOURNAL, SLOTS, Superblock, VERSION,
 };
 use rowen_engine::group::{
     Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, PvExtents, Volume, VolumeKind,
@@ -92,7 +92,7 @@ fn make() -> Image {
     world.run(async move {
         let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
         let spec =
-            NewGroup { uuid: Uuid([0x60; 16]), name: "golden".into(), extent_blocks: 256, pvs, second_journal: false };
+            NewGroup { uuid: Uuid([0x60; 16]), name: "golden".into(), extent_blocks: 256, pvs, second_journal: None };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks.clone(), runtime.clone(), config()).await.unwrap();
         let gone = first_life(&group).await;
@@ -296,7 +296,7 @@ fn make_with_gap() -> Image {
     world.run(async move {
         let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
         let spec =
-            NewGroup { uuid: Uuid([0x61; 16]), name: "gap".into(), extent_blocks: 256, pvs, second_journal: false };
+            NewGroup { uuid: Uuid([0x61; 16]), name: "gap".into(), extent_blocks: 256, pvs, second_journal: None };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks, runtime, config()).await.unwrap();
         let mut before = Vec::new();
@@ -381,7 +381,7 @@ fn make_with_unallocatable() -> Image {
     world.run(async move {
         let pvs = vec![NewPv { uuid: Uuid([0xA1; 16]) }, NewPv { uuid: Uuid([0xA2; 16]) }];
         let spec =
-            NewGroup { uuid: Uuid([0x62; 16]), name: "barred".into(), extent_blocks: 256, pvs, second_journal: false };
+            NewGroup { uuid: Uuid([0x62; 16]), name: "barred".into(), extent_blocks: 256, pvs, second_journal: None };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks, runtime, config()).await.unwrap();
         let on = [PvExtents { pv: PvIndex(1), extents: 2..3 }];
@@ -437,7 +437,7 @@ fn make_without_one() -> Image {
     world.run(async move {
         let pvs = (0xA1..0xA4).map(|byte| NewPv { uuid: Uuid([byte; 16]) }).collect();
         let spec =
-            NewGroup { uuid: Uuid([0x63; 16]), name: "partial".into(), extent_blocks: 256, pvs, second_journal: false };
+            NewGroup { uuid: Uuid([0x63; 16]), name: "partial".into(), extent_blocks: 256, pvs, second_journal: None };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks, runtime, config()).await.unwrap();
         for (name, number, pv) in [("here", 1, 1), ("lost", 2, 2)] {
@@ -486,6 +486,69 @@ fn judge_without_one(image: &Image) {
         group.close().await.unwrap();
     });
     assert!(features(&sim.current()) & FEATURE_MEMBERS == 0, "nothing is left to tell");
+}
+
+/// A group with its journal on both of its physical volumes. What was written beside a snapshot and flushed is in the journal alone.
+fn make_with_two_journals() -> Image {
+    let world = World::new(1);
+    let disks = SimDisks::new(world.handle(), &[PV; 2]);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let pvs = (0xB1..0xB3).map(|byte| NewPv { uuid: Uuid([byte; 16]) }).collect();
+        let second_journal = Some(4);
+        let spec = NewGroup { uuid: Uuid([0x64; 16]), name: "twice".into(), extent_blocks: 256, pvs, second_journal };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks, runtime, config()).await.unwrap();
+        let mut ids = Vec::new();
+        for (name, number, pv) in [("first", 1, 0), ("second", 2, 1)] {
+            let on = [PvExtents { pv: PvIndex(pv), extents: 3..4 }];
+            let id = group.create_volume_on(new_volume(name, VolumeKind::Thick, 256, number), &on).await.unwrap();
+            fill(&group.volume(id).unwrap(), 0, 32, 0x20 + number).await;
+            ids.push(id);
+        }
+        group.checkpoint().await.unwrap();
+        for pv in 0..2 {
+            // What is redirected goes to the other one.
+            group.set_allocatable(PvIndex(1 - pv), false).await.unwrap();
+            let id = ids[usize::from(pv)];
+            snapshot(&group, id, &format!("of{pv}"), 5 + pv as u8, None, true).await;
+            let volume = group.volume(id).unwrap();
+            fill(&volume, 8, 4, 0x33).await;
+            volume.flush().await.unwrap();
+            group.set_allocatable(PvIndex(1 - pv), true).await.unwrap();
+        }
+    });
+    disks.moment().killed(&mut Rng::new(1))
+}
+
+fn judge_with_two_journals(image: &Image) {
+    assert!(features(image) & FEATURE_SECOND_JOURNAL != 0);
+    for lost in [None, Some(0), Some(1)] {
+        let mut image = image.clone();
+        lost.iter().for_each(|pv| image.set_size(PvIndex(*pv), 0));
+        let world = World::new(3);
+        let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image);
+        world.run(async {
+            let group = Group::open_without(disks.clone(), world.handle(), config(), 9).await.unwrap();
+            assert_eq!(group.journal_copies(), (2, if lost.is_some() { 1 } else { 2 }));
+            for (name, byte, pv) in [("first", 0x21, 0), ("second", 0x22, 1)] {
+                let volume = group.volume(group.find(name).unwrap()).unwrap();
+                let mut found = String::new();
+                if lost != Some(pv) {
+                    contents(&volume, 256, &mut found).await;
+                    assert_eq!(found, format!("  0+8 {byte:x}\n  8+4 33\n  12+20 {byte:x}\n"), "{name}, {lost:?}");
+                }
+            }
+            assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+            group.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_golden_group_with_two_journals_opens() {
+    let what = "A volume group over two physical volumes with its journal on both";
+    made_and_kept("v1-journals.image", what, &make_with_two_journals()).iter().for_each(judge_with_two_journals);
 }
 
 #[test]

@@ -27,7 +27,7 @@ const RING: u64 = 256;
 type Shared = Arc<Mutex<Oracle>>;
 
 fn setup(second_journal: bool) -> Setup {
-    Setup { second_journal, ..Setup::small(PVS.len(), 24) }
+    Setup { second_journal: second_journal.then_some(4), ..Setup::small(PVS.len(), 24) }
 }
 
 struct Made {
@@ -230,7 +230,7 @@ fn comes_and_goes(seed: u64, is_there: bool) {
     ops.push(Box::pin(async move {
         let changed = match is_there {
             true => change.drop_second_journal().await,
-            false => change.add_second_journal().await,
+            false => change.add_second_journal(4).await,
         };
         assert!(changed.map_err(|e| e.to_string()).unwrap());
         Ok(())
@@ -342,7 +342,7 @@ fn place_holds_zeros() {
         made.client.remove(&all).await.unwrap();
         made.client.group.reclaim_idle().await.unwrap();
         made.client.checkpoint().await.unwrap();
-        assert!(made.client.group.add_second_journal().await.unwrap());
+        assert!(made.client.group.add_second_journal(4).await.unwrap());
         made.disks.current()
     });
     let place = second_place(&root(&image, PVS[1]));
@@ -446,7 +446,7 @@ fn two_halves_that_are_joined_are_found() {
 #[test]
 fn a_copy_leaves_with_its_disk() {
     let world = World::new(54);
-    let (disks, group) = Setup { second_journal: true, ..Setup::small(3, 24) }.make(&world).unwrap();
+    let (disks, group) = Setup { second_journal: Some(4), ..Setup::small(3, 24) }.make(&world).unwrap();
     assert_eq!(group.journal_copies(), (2, 2));
     world.run(async {
         // The last has none: it leaves, and so does the next, with its copy.
@@ -462,7 +462,7 @@ fn a_copy_leaves_with_its_disk() {
     });
     for pv in 0..3 {
         let world = World::new(55);
-        let (disks, group) = Setup { second_journal: true, ..Setup::small(3, 24) }.make(&world).unwrap();
+        let (disks, group) = Setup { second_journal: Some(4), ..Setup::small(3, 24) }.make(&world).unwrap();
         world.run(group.close_without(PvIndex(pv))).unwrap();
         let image = disks
             .moment()

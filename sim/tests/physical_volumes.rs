@@ -64,7 +64,7 @@ fn survivor(image: Image, seed: u64) -> u64 {
 }
 
 fn setup() -> Setup {
-    Setup { pvs: vec![PV], extent_blocks: 256, second_journal: false, config: config(), faults: Faults::default() }
+    Setup { pvs: vec![PV], extent_blocks: 256, second_journal: None, config: config(), faults: Faults::default() }
 }
 
 /// A volume with a snapshot, both written, in a group of one physical volume.
@@ -181,8 +181,7 @@ fn one_joins_with_less_than_its_disk() {
             assert_eq!(written.is_ok(), good, "{size}");
         }
         let pvs = vec![NewPv { uuid: Uuid([1; 16]) }, NewPv { uuid: Uuid([2; 16]) }];
-        let spec =
-            NewGroup { uuid: Uuid([9; 16]), name: "less".into(), extent_blocks: 256, pvs, second_journal: false };
+        let spec = NewGroup { uuid: Uuid([9; 16]), name: "less".into(), extent_blocks: 256, pvs, second_journal: None };
         Group::create(as_disks.clone(), spec).await.unwrap();
         let group = Group::open(as_disks.clone(), world.handle(), config()).await.unwrap();
         disks.add_pv(PV);

@@ -88,7 +88,7 @@ impl Life {
         let world = World::new(5);
         let pvs = vec![NewPv { uuid: Uuid([1; 16]) }];
         let new =
-            NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: false };
+            NewGroup { uuid: Uuid([0x77; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: None };
         world.run(Group::create(spill.clone() as Arc<dyn Disks>, new)).unwrap();
         let (group, _) = open(&world, &spill);
         let mut spec = plain_volume("origin", 2, VolumeKind::Thick, ORIGIN);

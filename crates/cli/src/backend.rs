@@ -136,6 +136,14 @@ pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>> + Send>;
 /// Looks at groups from another thread, as [`Backend::look`] does.
 pub type Looker = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
 
+/// A volume group that is to be made.
+pub struct NewVg<'a> {
+    pub name: &'a str,
+    pub extent_blocks: u64,
+    /// The journal is kept twice, if a copy takes at most one in so many extents of a second physical volume.
+    pub second_journal: Option<u64>,
+}
+
 /// The world under the commands.
 pub trait Backend {
     /// The names of all groups that any label or running server names, sorted.
@@ -194,7 +202,7 @@ pub trait Backend {
     /// Gives a physical volume of no group so many bytes of its device, or all of them.
     fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()>;
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
-    fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>>;
+    fn vgcreate(&mut self, group: &NewVg<'_>, paths: &[String], consent: Consent) -> Answer<Vec<String>>;
     /// Block devices that are no physical volume, with their bytes; devices of volumes are left out.
     fn other_devices(&mut self) -> Answer<Vec<(String, u64)>>;
     /// The group that is meant where none is named.

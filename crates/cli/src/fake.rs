@@ -2,8 +2,8 @@
 //! real engine, over disks in memory.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, News, Place, Probe, PvFormat, Scrapes, Trouble,
-    Upgraded,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
+    Trouble, Upgraded,
 };
 use crate::console::Console;
 use crate::session::no_group;
@@ -543,7 +543,8 @@ impl Backend for Fake {
         }
     }
 
-    fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
+    fn vgcreate(&mut self, group: &NewVg<'_>, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
+        let NewVg { name, extent_blocks, second_journal } = group;
         let mut notes = Vec::new();
         let (mut pvs, mut disks) = (Vec::new(), Vec::new());
         for path in paths {
@@ -555,12 +556,17 @@ impl Backend for Fake {
             pvs.push(NewPv { uuid: label.uuid.unwrap() });
             disks.push((path.as_str(), label.usable));
         }
-        let group =
-            NewGroup { uuid: self.fresh_uuid(), name: name.to_owned(), extent_blocks, pvs, second_journal: false };
+        let group = NewGroup {
+            uuid: self.fresh_uuid(),
+            name: (*name).to_owned(),
+            extent_blocks: *extent_blocks,
+            pvs,
+            second_journal: *second_journal,
+        };
         let memory = Memory::create(group, &disks, Settings::default())
             .map_err(|error| Trouble::other(ErrorKind::Invalid, error.to_string()))?;
         self.relabel(name, Some(&memory));
-        self.groups.insert(name.to_owned(), memory);
+        self.groups.insert((*name).to_owned(), memory);
         Ok(notes)
     }
 

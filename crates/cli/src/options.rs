@@ -206,7 +206,7 @@ options! {
     MetadataType Some('M'), "metadatatype", Kind::Word(&["lvm2", "2"]), "Accepted for LVM's clients; does nothing.";
     MetadataIgnore None, "metadataignore", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     PvMetadataCopies None, "pvmetadatacopies", Kind::Word(&["0", "1", "2"]), "Accepted for LVM's clients; does nothing.";
-    VgMetadataCopies None, "vgmetadatacopies", Kind::Text("all|unmanaged|Number"), "Accepted for LVM's clients; does nothing.";
+    VgMetadataCopies None, "vgmetadatacopies", Kind::Text("all|unmanaged|Number"), "1: the journal is kept once. Otherwise twice, on two physical volumes, where there is room. Other metadata is always kept twice.";
     NoRestoreFile None, "norestorefile", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Clustered Some('c'), "clustered", Kind::YesNo, "Accepted for LVM's clients: a group belongs to one host.";
     MaxVolumes Some('l'), "maxlogicalvolumes", Kind::Number, "Most logical volumes in the group; 0: no limit.";

@@ -981,7 +981,12 @@ fn shares_of_a_group_are_as_much_as_there_is() {
         rc=0",
     );
     world.run("lvreduce -f -L 100M vg0/lv1");
-    for line in ["vgextend vg0 /dev/ubdb", "lvcreate -l 144 -n big vg0 /dev/ubdb", "pvchange -xn /dev/ubda"] {
+    for line in [
+        "vgextend vg0 /dev/ubdb",
+        "vgchange --vgmetadatacopies 1 vg0",
+        "lvcreate -l 144 -n big vg0 /dev/ubdb",
+        "pvchange -xn /dev/ubda",
+    ] {
         let printed = world.run(line);
         assert_eq!(printed.code, 0, "{line}: {printed:?}");
     }
@@ -1940,7 +1945,7 @@ fn physical_volumes_are_changed() {
 fn extents_move() {
     play(
         &mut Fake::new(),
-        "$ vgcreate vg0 /dev/ubda /dev/ubdb
+        "$ vgcreate --vgmetadatacopies 1 vg0 /dev/ubda /dev/ubdb
         O|  Physical volume \"/dev/ubda\" successfully created.$
         O|  Physical volume \"/dev/ubdb\" successfully created.$
         O|  Volume group \"vg0\" successfully created$
@@ -2044,7 +2049,7 @@ fn lvm_tells_about_itself() {
 #[test]
 fn space_is_taken_from_the_named_physical_volumes() {
     let mut world = Fake::new();
-    world.run("vgcreate v /dev/ubda /dev/ubdb");
+    world.run("vgcreate --vgmetadatacopies 1 v /dev/ubda /dev/ubdb");
     play(
         &mut world,
         "$ lvcreate -l 100%PVS -n a v /dev/ubdb:0-9:20+5

@@ -1,8 +1,8 @@
 //! The real world under the commands: this host's devices, and the servers of its groups.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, News, Place, Probe, PvFormat, Scrapes, Trouble,
-    Upgraded,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
+    Trouble, Upgraded,
 };
 use crate::failure::exit;
 use crate::gather;
@@ -294,11 +294,19 @@ impl Backend for Host {
         devices::pvremove(Path::new(path), device_consent(consent)).map_err(trouble)
     }
 
-    fn vgcreate(&mut self, name: &str, extent_blocks: u64, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
+    fn vgcreate(&mut self, group: &NewVg<'_>, paths: &[String], consent: Consent) -> Answer<Vec<String>> {
         let pvs: Vec<(PathBuf, Uuid)> = paths.iter().map(|path| (PathBuf::from(path), uuids::fresh())).collect();
         let uuid = uuids::fresh();
-        let notes = devices::vgcreate(name, uuid, extent_blocks, &pvs, device_consent(consent)).map_err(trouble)?;
-        self.made.insert(name.to_owned(), uuid);
+        let notes = devices::vgcreate(
+            group.name,
+            uuid,
+            group.extent_blocks,
+            &pvs,
+            group.second_journal,
+            device_consent(consent),
+        )
+        .map_err(trouble)?;
+        self.made.insert(group.name.to_owned(), uuid);
         Ok(notes)
     }
 

@@ -21,8 +21,9 @@ pub struct NewGroup {
     /// Blocks in an extent: a power of two. LVM's default of 4 MiB is 1024.
     pub extent_blocks: u64,
     pub pvs: Vec<NewPv>,
-    /// The journal is kept twice, if a second physical volume has room for it (JC1).
-    pub second_journal: bool,
+    /// The journal is kept twice (JC1), if a second physical volume has room for it: one copy takes at most one in so many of its
+    /// extents. None: it is kept once.
+    pub second_journal: Option<u64>,
 }
 
 /// Settings of a running group. None of them changes what is on disk.
@@ -351,6 +352,9 @@ pub struct GroupInfo {
     /// Freed blocks that the next checkpoint makes usable.
     pub pending_blocks: u64,
     pub metadata_blocks: u64,
+    /// Copies of the journal that there are, and how many of them are written: the others lie on disks that are missing, or failed.
+    pub journal_copies: u64,
+    pub journal_copies_written: u64,
     /// Sequence number of the metadata: raised by each checkpoint.
     pub sequence: u64,
     pub attributes: GroupAttributes,

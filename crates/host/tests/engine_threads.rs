@@ -120,7 +120,7 @@ fn threads_do_not_disturb_each_other() {
         name: "threads".into(),
         extent_blocks: 1024,
         pvs: vec![NewPv { uuid: uuid(2) }],
-        second_journal: false,
+        second_journal: None,
     };
     pool.block_on(Group::create(disks.clone(), spec)).unwrap();
     let config = Config { cache_bytes: 2 << 20, dirty_bytes: 1 << 20, ..Config::default() };

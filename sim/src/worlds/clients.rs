@@ -583,7 +583,7 @@ impl Age {
         uuid[..8].copy_from_slice(&number.to_le_bytes());
         let mut done = self.client.group.add_pv(NewPv { uuid: Uuid(uuid) }).await;
         if done.is_ok() && number % 4 != 0 {
-            done = self.client.group.add_second_journal().await.map(|is_there| {
+            done = self.client.group.add_second_journal(4).await.map(|is_there| {
                 self.tally.lock().add_to("second copies of the journal", u64::from(is_there));
             });
         }

@@ -156,7 +156,7 @@ fn setup(rng: &mut Rng, is_full: bool) -> Setup {
         orphan_blocks: *rng.pick(&[1, 16, u64::MAX]),
         ..Config::default()
     };
-    setup.second_journal = Rng::new(setup.pvs[0].size ^ whole).one_in(2);
+    setup.second_journal = Rng::new(setup.pvs[0].size ^ whole).one_in(2).then_some(4);
     setup
 }
 

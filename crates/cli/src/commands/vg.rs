@@ -3,7 +3,7 @@
 use super::groups::{chosen_groups, each, has_nodes, is_partial, known_group, open_anyway, refuse_missing};
 use super::lvchange::refresh;
 use super::pv::{consent, with_questions};
-use crate::backend::Consent;
+use crate::backend::{Consent, NewVg};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
@@ -11,6 +11,8 @@ use crate::report::fields::is_active;
 use crate::session::{SelectedGroup, Session, unless_exported};
 use rowen_control::names;
 use rowen_control::protocol::{AllocPolicy, GroupChange, GroupReport, Request, VolumeReport};
+use rowen_control::service::SHARE_UNASKED;
+use rowen_engine::group::LARGEST_SHARE;
 use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
 
@@ -50,7 +52,13 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     refuse_missing(session, paths)?;
     if !session.is_test {
         let notes = with_questions(session, consent(args), |session, consent| {
-            session.backend.vgcreate(name, extent / BLOCK_SIZE, paths, consent)
+            let second_journal = match journal_copies(args) {
+                Some(1) => None,
+                Some(_) => Some(LARGEST_SHARE),
+                None => Some(SHARE_UNASKED),
+            };
+            let group = NewVg { name, extent_blocks: extent / BLOCK_SIZE, second_journal };
+            session.backend.vgcreate(&group, paths, consent)
         })?;
         notes.iter().for_each(|note| session.console.say(note));
         session.alone = Some((name.to_owned(), "create-group"));
@@ -218,6 +226,7 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
         Opt::PvMetadataCopies,
         Opt::VgMetadataCopies,
     ];
+    let copies = journal_copies(args);
     let is_refused = refused_change(args);
     let asks_nothing = activation.is_none() && change == GroupChange::default() && is_refused.is_none();
     if asks_nothing && !does_nothing.into_iter().any(|option| args.has(option)) {
@@ -247,11 +256,33 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
             session.change(name, Request::ChangeGroup { change: change.clone() })?;
             session.console.say(format!("Volume group \"{name}\" successfully changed"));
         }
+        if let Some(copies) = copies.filter(|copies| u64::from(*copies) != report.journal_copies) {
+            keep_journal(session, name, copies)?;
+        }
         match activation {
             Some(activation) => switch(session, args, &report, activation),
             None => Ok(()),
         }
     })
+}
+
+/// How many copies of the journal are asked for. LVM's words for "as many as there are places" mean two.
+fn journal_copies(args: &Args) -> Option<u8> {
+    let asked = args.text(Opt::VgMetadataCopies).or_else(|| args.text(Opt::GroupMetadataCopies))?;
+    Some(if asked == "1" { 1 } else { 2 })
+}
+
+fn keep_journal(session: &mut Session<'_>, name: &str, copies: u8) -> Result {
+    session.change(name, Request::SetJournalCopies { copies })?;
+    let kept = session.report(name)?.journal_copies;
+    match u64::from(copies) == kept || session.is_test {
+        true => session.console.say(format!("Volume group \"{name}\" successfully changed")),
+        false => session.console.complain(format!(
+            "WARNING: The journal of volume group \"{name}\" stays on one physical volume: no other one that takes extents has room \
+             for a copy."
+        )),
+    }
+    Ok(())
 }
 
 /// Activates or deactivates all volumes of a group, and prints how many are active then.

@@ -236,10 +236,13 @@ fn what_is_received_on_a_lost_disk_is_given_up() {
     world.ok("vgchange -an VG");
 }
 
-/// The disk with the journal is needed: the group says so, and no byte changes.
+/// Where the journal is on one disk, that one is needed: the group says so, and no byte changes.
 #[test]
 fn the_disk_with_the_journal_is_needed() {
     let (world, disks) = made("ring");
+    world.ok("vgchange --vgmetadatacopies 1 VG");
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
     let away = pull(&disks[0]);
     let sums = || disks[1..].iter().map(|disk| tool("sha256sum", &[disk.to_str().unwrap()])).collect::<String>();
     let before = sums();
@@ -251,4 +254,82 @@ fn the_disk_with_the_journal_is_needed() {
         holds(&world, volume, 0, byte);
     }
     world.ok("vgchange -an VG");
+}
+
+/// The journal is on the first two disks. Each of them is lost, and comes back, after the machine died under load; and it is kept
+/// once, or twice, as somebody says.
+#[test]
+fn either_disk_with_the_journal_can_be_lost() {
+    let (world, disks) = made("journals");
+    assert_eq!(field(&world, "vgs --noheadings -o vg_journal_copies VG"), "2");
+    for (lost, others) in [(0, ["vb", "vc"]), (1, ["va", "vc"]), (0, ["vb", "vc"])] {
+        world.ok("vgchange -ay VG");
+        // What is redirected goes to the disks that stay.
+        let name = ["a", "b"][lost];
+        world.ok(&format!("pvchange -x n {name}"));
+        for (volume, byte) in others.iter().zip([b'1', b'2']) {
+            // What is written after a snapshot is in the journal.
+            world.ok(&format!("lvcreate -y -s -n point VG/{volume}"));
+            write(&world, volume, 0, byte + lost as u8);
+            world.ok("lvremove -f VG/point");
+        }
+        crate::status::kill_both(&world);
+        let away = pull(&disks[lost]);
+        let until = Instant::now() + Duration::from_secs(60);
+        while !world.run("vgchange -ay --activationmode partial VG").status.success() {
+            assert!(Instant::now() < until, "it does not open without disk {lost}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for (volume, byte) in others.iter().zip([b'1', b'2']) {
+            holds(&world, volume, 0, byte + lost as u8);
+        }
+        is_lost(&world, if lost == 0 { "va" } else { "vb" });
+        assert_eq!(field(&world, "vgs --noheadings -o vg_journal_copies VG"), "1");
+        world.ok("vgchange -an VG");
+        world.ok("stop VG");
+        fs::rename(&away, &disks[lost]).unwrap();
+        world.ok(&format!("vgextend --restoremissing VG {name}"));
+        world.ok(&format!("pvchange -x y {name}"));
+        assert_eq!(field(&world, "vgs --noheadings -o vg_journal_copies VG"), "2");
+    }
+    world.ok("vgchange --vgmetadatacopies 1 VG");
+    assert_eq!(field(&world, "vgs --noheadings -o vg_journal_copies VG"), "1");
+    world.ok("vgchange --vgmetadatacopies 2 VG");
+    assert_eq!(field(&world, "vgs --noheadings -o vg_journal_copies VG"), "2");
+    let check = world.ok("check VG");
+    assert!(!check.contains("bad"), "{check}");
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+}
+
+/// Both halves of a group were used without each other: they are refused together, and each alone goes on (MB8).
+#[test]
+fn two_halves_are_refused() {
+    let (world, disks) = made("halves");
+    world.ok("vgremove -f VG");
+    world.ok("vgcreate VG a b");
+    world.ok("stop VG");
+    let copies = disks.each_ref().map(|disk| {
+        let copy = disk.with_extension("copy");
+        fs::copy(disk, &copy).unwrap();
+        copy
+    });
+    let use_half = || {
+        world.ok("vgchange -ay --activationmode partial VG");
+        world.ok("vgchange -an VG");
+        world.ok("stop VG");
+    };
+    pull(&disks[1]);
+    use_half();
+    // The other half is used where this one is not, as on another machine.
+    let first = pull(&disks[0]);
+    fs::rename(&copies[1], &disks[1]).unwrap();
+    use_half();
+    fs::rename(&first, &disks[0]).unwrap();
+    world.refused("vgchange -ay VG", 5, "went on without each other");
+    world.refused("vgchange -ay --activationmode partial VG", 5, "went on without each other");
+    pull(&disks[1]);
+    world.ok("vgs VG");
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
 }

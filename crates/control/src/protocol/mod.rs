@@ -38,7 +38,7 @@ pub use transfer::{
 };
 
 /// The version of this protocol; both sides must have the same, but for its stable part.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// The version of the protocol's stable part, by which a server is upgraded that speaks another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames never change, but

@@ -112,6 +112,8 @@ fn report(volumes: u64) -> GroupReport {
         reserved_blocks: 1,
         pending_blocks: 2,
         metadata_blocks: 3,
+        journal_copies: 1,
+        journal_copies_written: 1,
         sequence: 4,
         pvs: Vec::new(),
         reclaim_left: 5,

@@ -24,6 +24,9 @@ pub struct GroupReport {
     pub reserved_blocks: u64,
     pub pending_blocks: u64,
     pub metadata_blocks: u64,
+    /// Copies of the journal, and how many of them are written.
+    pub journal_copies: u64,
+    pub journal_copies_written: u64,
     pub sequence: u64,
     /// Blocks that background removal has still to look at.
     pub reclaim_left_blocks: u64,
@@ -119,6 +122,8 @@ impl GroupReport {
             reserved_blocks: info.reserved_blocks,
             pending_blocks: info.pending_blocks,
             metadata_blocks: info.metadata_blocks,
+            journal_copies: info.journal_copies,
+            journal_copies_written: info.journal_copies_written,
             sequence: info.sequence,
             reclaim_left_blocks: info.reclaim_left,
             stopped: false,

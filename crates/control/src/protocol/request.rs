@@ -119,6 +119,10 @@ pub enum Request {
         add: Vec<String>,
         remove: Vec<String>,
     },
+    /// How many copies of the journal there shall be: 1, or 2 where another physical volume has room for one.
+    SetJournalCopies {
+        copies: u8,
+    },
     /// Whether space is taken from a physical volume of the group, named by its path.
     SetAllocatable {
         path: String,
@@ -338,6 +342,7 @@ impl Request {
             | Resize { .. }
             | SetReserve { .. }
             | SetAllocatable { .. }
+            | SetJournalCopies { .. }
             | ResizePv { .. } => Traits::TAKES_SPACE,
             Remove { .. }
             | Rename { .. }

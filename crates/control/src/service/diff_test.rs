@@ -24,7 +24,7 @@ fn world(written: u64) -> Memory {
         name: "vg".into(),
         extent_blocks: 1024,
         pvs: vec![NewPv { uuid: Uuid([4; 16]) }],
-        second_journal: false,
+        second_journal: None,
     };
     let world = Memory::create(group, &[("/dev/a", 1 << 30)], Settings::default()).unwrap();
     let spec = VolumeSpec {

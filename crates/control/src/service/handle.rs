@@ -178,6 +178,7 @@ impl Service {
             }
             Request::MoveStatus => Ok(Outcome::Moving(self.move_status())),
             Request::StopMove => Ok(self.stop_move()),
+            Request::SetJournalCopies { copies } => self.set_journal_copies(copies),
             Request::ResizePv { path, bytes } => self.resize_pv(&path, bytes),
             Request::RenameGroup { to } => self.rename_group(&to),
             Request::MakeNodes => self.make_nodes(),

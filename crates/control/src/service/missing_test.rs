@@ -94,7 +94,7 @@ fn read(world: &Memory, name: &str, block: u64) -> Option<u8> {
 fn lost() -> Memory {
     let pvs = [0x40, 0x41].map(|byte| NewPv { uuid: Uuid([byte; 16]) }).to_vec();
     let group =
-        NewGroup { uuid: Uuid([0x20; 16]), name: "vg".into(), extent_blocks: EXTENT, pvs, second_journal: false };
+        NewGroup { uuid: Uuid([0x20; 16]), name: "vg".into(), extent_blocks: EXTENT, pvs, second_journal: None };
     let world = Memory::create(group, &[("/dev/a", SIZE), ("/dev/b", SIZE)], Settings::default()).unwrap();
     for (name, path) in [("a", "/dev/a"), ("b", "/dev/b")] {
         done(&world, create(name, &[path]));

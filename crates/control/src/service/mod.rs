@@ -50,6 +50,7 @@ mod warnings;
 pub mod world;
 
 pub use ending::Ending;
+pub use pvs::SHARE_UNASKED;
 pub use report::document;
 pub use state::Service;
 

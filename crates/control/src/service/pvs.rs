@@ -8,9 +8,12 @@ use crate::protocol::{ErrorKind, Outcome, PvPart, change_tags};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::DATA_OFFSET;
-use rowen_engine::group::{NewPv, PvExtents};
+use rowen_engine::group::{LARGEST_SHARE, NewPv, PvExtents};
 use rowen_engine::units::BLOCK_SIZE;
 use std::path::{Path, PathBuf};
+
+/// A second copy of the journal that nobody asked for takes at most one in so many extents of a physical volume.
+pub const SHARE_UNASKED: u64 = 16;
 
 impl Service {
     /// The group's physical volume at `path`, or at another path of the same device.
@@ -86,6 +89,30 @@ impl Service {
         }
     }
 
+    /// Keeps the journal once, or twice where another physical volume has room for it.
+    pub fn set_journal_copies(&self, copies: u8) -> Result<Outcome> {
+        self.refuse_while_moving()?;
+        let group = self.group.clone();
+        let changed = match copies {
+            0 | 1 => self.run(async move { group.drop_second_journal().await }),
+            _ => self.run(async move { group.add_second_journal(LARGEST_SHARE).await }),
+        };
+        if let Ok(true) = changed {
+            let words =
+                if copies > 1 { "the journal is kept on two physical volumes" } else { "the journal is kept once" };
+            self.event(What::Changed, words);
+        }
+        self.told(changed, "").map(|_| Outcome::Ok)
+    }
+
+    /// A group that gets its second physical volume keeps its journal on both. It goes on with one where that cannot be done.
+    fn keep_journal_twice(&self) {
+        let group = self.group.clone();
+        if let Err(error) = self.run(async move { group.add_second_journal(SHARE_UNASKED).await }) {
+            self.log(&format!("the journal stays on one physical volume: {error}"));
+        }
+    }
+
     /// Adds physical volumes to the running group, all checks on all of them first.
     pub fn add_pvs(&self, paths: &[String]) -> Result<Outcome> {
         self.refuse_more_pvs(paths)?;
@@ -105,6 +132,7 @@ impl Service {
         noted.iter().try_for_each(|path| self.refuse_own_volume(path))?;
         (self.reached)("looked below");
         let checked = paths.iter().map(|path| self.world.members.check(Path::new(path))).collect::<Result<Vec<_>>>()?;
+        let had_one = self.group.info().pvs.len() == 1;
         for candidate in checked {
             let (path, uuid) = (candidate.path().to_owned(), candidate.uuid());
             candidate.join()?;
@@ -123,6 +151,9 @@ impl Service {
             (self.reached)("joined");
             self.event(What::Changed, &format!("physical volume {} joined", path.display()));
             self.note_members();
+        }
+        if had_one {
+            self.keep_journal_twice();
         }
         Ok(Outcome::Ok)
     }

@@ -73,7 +73,7 @@ fn point_of(world: &Memory, name: &str) -> Uuid {
 /// A group with a volume `db` and its snapshot `mon`.
 fn world() -> Memory {
     let pvs = vec![NewPv { uuid: Uuid([4; 16]) }];
-    let group = NewGroup { uuid: Uuid([2; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: false };
+    let group = NewGroup { uuid: Uuid([2; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: None };
     let world = Memory::create(group, &[("/dev/a", 128 << 20)], Settings::default()).unwrap();
     done(&world, volume("db", 7));
     write(&world, "db", 0, 1);

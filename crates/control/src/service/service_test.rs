@@ -19,7 +19,7 @@ const MIB: u64 = 256;
 
 fn with_settings(settings: Settings) -> Memory {
     let pvs = [0x40, 0x41].map(|byte| NewPv { uuid: Uuid([byte; 16]) }).to_vec();
-    let group = NewGroup { uuid: Uuid([0x20; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: false };
+    let group = NewGroup { uuid: Uuid([0x20; 16]), name: "vg".into(), extent_blocks: 1024, pvs, second_journal: None };
     Memory::create(group, &[("/dev/a", 256 << 20), ("/dev/b", 256 << 20)], settings).unwrap()
 }
 

@@ -16,6 +16,8 @@ fn group(free_blocks: u64, reserved_blocks: u64) -> GroupInfo {
         reserved_blocks,
         pending_blocks: 0,
         metadata_blocks: 0,
+        journal_copies: 1,
+        journal_copies_written: 1,
         sequence: 1,
         attributes: Default::default(),
         pvs: Vec::new(),

@@ -48,9 +48,10 @@ impl Group {
         taken[of_second] += metadata;
         let has_room = |pv: &usize| {
             let extents = pvs[*pv].extents * spec.extent_blocks;
-            extents / SHARE_OF_SECOND_JOURNAL >= journal_blocks && extents >= taken[*pv] + journal_blocks
+            let share = spec.second_journal.map_or(0, |share| extents / share.max(1));
+            share >= journal_blocks && extents >= taken[*pv] + journal_blocks
         };
-        let on = (1..pvs.len()).find(has_room).filter(|_| spec.second_journal);
+        let on = (1..pvs.len()).find(has_room);
         let second_journal = on.map(|pv| {
             taken[pv] += journal_blocks;
             pvs[pv].first_extent * spec.extent_blocks + taken[pv] - journal_blocks
@@ -149,9 +150,6 @@ pub(super) async fn extend_table(
     }
     Ok(())
 }
-
-/// The second copy of the journal takes no larger part of its physical volume than one in so many.
-pub(super) const SHARE_OF_SECOND_JOURNAL: u64 = 4;
 
 /// Journal size: a 64th of the group, within these bounds.
 const JOURNAL_MIN: u64 = 1 << 20;

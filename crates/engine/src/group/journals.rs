@@ -1,12 +1,12 @@
 //! The places of the journal: one, or one on each of two physical volumes ([`copies`](crate::journal), JC1 to JC4).
 
 use super::Group;
-use super::create_group::SHARE_OF_SECOND_JOURNAL;
+use super::journal_places::{LARGEST_SHARE, Relocation, copy_elsewhere, is_copy_on, journal_on};
+use super::leave::in_use;
 use crate::disk::{PageBuf, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::journal::places::BadPlaces;
-use crate::placement::Placement;
 use crate::planted;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, VgBlock};
@@ -16,66 +16,6 @@ use std::sync::Arc;
 /// Blocks of a new place that are zeroed at once.
 const ZEROED_TOGETHER: u64 = 256;
 
-/// What of these VG blocks is a copy's of the journal; empty if none is.
-fn copy_in(root: &GroupRoot, start: u64, range: &Range<u64>) -> Range<u64> {
-    let end = start + root.journal_blocks;
-    let start = start.clamp(range.start, range.end);
-    start..end.clamp(start, range.end)
-}
-
-/// What of these VG blocks is the journal's, in order.
-pub(super) fn journal_in(root: &GroupRoot, range: &Range<u64>) -> Vec<Range<u64>> {
-    let mut parts: Vec<Range<u64>> = root.journals().map(|start| copy_in(root, start, range)).collect();
-    parts.retain(|part| !part.is_empty());
-    parts.sort_by_key(|part| part.start);
-    parts
-}
-
-/// What of the physical volume is the journal's, in VG blocks.
-pub(super) fn journal_on(root: &GroupRoot, placement: &Placement, pv: PvIndex) -> Vec<Range<u64>> {
-    placement.ranges_of(pv).iter().flat_map(|range| journal_in(root, range)).collect()
-}
-
-/// Whether a part of the copy at this VG block is on the physical volume.
-pub(super) fn is_copy_on(root: &GroupRoot, placement: &Placement, start: u64, pv: PvIndex) -> bool {
-    placement.ranges_of(pv).iter().any(|range| !copy_in(root, start, range).is_empty())
-}
-
-/// The copy's blocks that lie in none of the ranges, which are in order.
-fn copy_elsewhere(root: &GroupRoot, start: u64, ranges: &[Range<u64>]) -> Vec<Run> {
-    let (mut at, mut runs) = (start, Vec::new());
-    for part in ranges.iter().map(|range| copy_in(root, start, range)).filter(|part| !part.is_empty()) {
-        runs.push((at, part.start - at));
-        at = part.end;
-    }
-    runs.push((at, start + root.journal_blocks - at));
-    runs.retain(|(_, len)| *len > 0);
-    runs
-}
-
-/// The parts of a range that are not the journal's.
-pub(super) fn outside_journal(root: &GroupRoot, range: &Range<u64>) -> Vec<Run> {
-    let (mut at, mut runs) = (range.start, Vec::new());
-    for part in journal_in(root, range) {
-        runs.push((at, part.start - at));
-        at = part.end;
-    }
-    runs.push((at, range.end - at));
-    runs.retain(|(_, len)| *len > 0);
-    runs
-}
-
-/// Where the journal lies when a physical volume has left.
-#[derive(Default)]
-pub(super) struct Relocation {
-    /// The first VG block of each copy.
-    pub starts: Vec<u64>,
-    /// Places that are new.
-    pub taken: Vec<Run>,
-    /// Blocks of a copy that lay in part on the physical volume, on others.
-    pub left: Vec<Run>,
-}
-
 impl Group {
     /// Whether the journal, or a part of it, is on the physical volume.
     pub fn has_journal(&self, pv: PvIndex) -> bool {
@@ -83,10 +23,10 @@ impl Group {
     }
 
     /// How many copies of the journal there are, and how many of them are written.
-    pub fn journal_copies(&self) -> (usize, usize) {
+    pub fn journal_copies(&self) -> (u64, u64) {
         let starts: Vec<u64> = self.root.lock().group.journals().collect();
         let written = starts.iter().filter(|start| self.core.journal.has_copy(**start)).count();
-        (starts.len(), written)
+        (starts.len() as u64, written as u64)
     }
 
     /// The physical volumes that a copy of the journal lies on.
@@ -96,8 +36,9 @@ impl Group {
         pvs.filter(|pv| is_copy_on(&root, &placement, start, *pv)).collect()
     }
 
-    /// Keeps the journal twice from now on (JC1), if another physical volume has room for it. False: none has, or it is kept twice.
-    pub async fn add_second_journal(self: &Arc<Self>) -> Result<bool> {
+    /// Keeps the journal twice from now on (JC1), if another physical volume has room for it: the copy takes at most one in `most` of
+    /// its extents. False: none has, or it is kept twice.
+    pub async fn add_second_journal(self: &Arc<Self>, most: u64) -> Result<bool> {
         self.may_change()?;
         self.core.all_there()?;
         let hold = self.hold_checkpoints().await;
@@ -106,7 +47,9 @@ impl Group {
         if root.second_journal.is_some() {
             return Ok(false);
         }
-        let Some((start, _)) = self.place_beside(&root, root.journal_start, None).await? else { return Ok(false) };
+        let Some((start, _)) = self.place_beside(&root, root.journal_start, None, most.max(1)).await? else {
+            return Ok(false);
+        };
         {
             let root = &mut self.root.lock().group;
             root.second_journal = Some(start);
@@ -169,12 +112,14 @@ impl Group {
         self.checkpoint().await
     }
 
-    /// A place for a copy of the journal on a physical volume that has no part of the copy at `other`, and that is not `leaving`.
+    /// A place for a copy of the journal on a physical volume that has no part of the copy at `other`, and that is not `leaving`:
+    /// at most one in `most` of its extents.
     pub(super) async fn place_beside(
         &self,
         root: &GroupRoot,
         other: u64,
         leaving: Option<PvIndex>,
+        most: u64,
     ) -> Result<Option<Run>> {
         let placement = self.core.placement();
         let other = self.pvs_of_copy(other);
@@ -182,11 +127,7 @@ impl Group {
             let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
             let extents = root.pvs[index].extents * root.extent_blocks;
             let is_barred = self.catalog.read().attributes.unallocatable.has(index) || self.core.disks.is_missing(pv);
-            if other.contains(&pv)
-                || leaving == Some(pv)
-                || is_barred
-                || extents / SHARE_OF_SECOND_JOURNAL < root.journal_blocks
-            {
+            if other.contains(&pv) || leaving == Some(pv) || is_barred || extents / most < root.journal_blocks {
                 continue;
             }
             let elsewhere = placement.runs().iter().filter(|run| run.pv != pv.0).map(|run| run.start..run.end);
@@ -211,8 +152,8 @@ impl Group {
         };
         for _ in root.journals().filter(is_on) {
             let run = match relocation.starts.first() {
-                Some(other) => self.place_beside(root, *other, Some(pv)).await?,
-                None => Some(self.run_outside(root.journal_blocks, &ranges).await?.ok_or_else(super::leave::in_use)?),
+                Some(other) => self.place_beside(root, *other, Some(pv), LARGEST_SHARE).await?,
+                None => Some(self.run_outside(root.journal_blocks, &ranges).await?.ok_or_else(in_use)?),
             };
             relocation.starts.extend(run.map(|(start, _)| start));
             relocation.taken.extend(run);
@@ -220,7 +161,7 @@ impl Group {
         let is_there = |start: &u64| self.pvs_of_copy(*start).iter().all(|pv| !self.core.disks.is_missing(*pv));
         match relocation.starts.iter().any(is_there) {
             true => Ok(relocation),
-            false => Err(super::leave::in_use()),
+            false => Err(in_use()),
         }
     }
 

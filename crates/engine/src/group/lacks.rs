@@ -1,6 +1,6 @@
 //! What a group cannot do without: MB1 of [`members`](crate::members).
 
-use super::journals::{is_copy_on, journal_on};
+use super::journal_places::{is_copy_on, journal_on};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::stream::Stream;

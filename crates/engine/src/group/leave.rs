@@ -5,7 +5,7 @@
 //! physical volume's number changes only where numbers are given. Until that checkpoint is durable the group is as it was.
 
 use super::Group;
-use super::journals::{is_copy_on, journal_on, outside_journal};
+use super::journal_places::{LARGEST_SHARE, is_copy_on, journal_on, outside_journal};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::map::MapError;
@@ -97,7 +97,7 @@ impl Group {
         match self.remove_last(pv, index, ranges).await {
             Ok(()) if !had_second => Ok(()),
             outcome => {
-                let _ = self.add_second_journal().await;
+                let _ = self.add_second_journal(LARGEST_SHARE).await;
                 outcome
             }
         }

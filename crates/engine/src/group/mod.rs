@@ -28,6 +28,7 @@ mod create_group;
 mod diff;
 mod evidence;
 mod holdings;
+mod journal_places;
 mod journals;
 mod label;
 mod lacks;
@@ -58,6 +59,7 @@ mod zones;
 
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
+pub use journal_places::LARGEST_SHARE;
 pub use label::{PvLabel, PvMembership};
 pub use members::WHILE_MISSING;
 pub use move_state::MoveProgress;

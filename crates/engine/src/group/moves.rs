@@ -14,7 +14,7 @@
 //! elsewhere first, as it does when a physical volume leaves ([`leave`](super::leave)).
 
 use super::Group;
-use super::journals::journal_in;
+use super::journal_places::journal_in;
 use super::move_state::{MoveProgress, MoveState};
 use crate::disk::{DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};

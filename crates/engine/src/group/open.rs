@@ -11,7 +11,7 @@
 use super::age::find_root;
 use super::catalog::{Catalog, empty_head};
 use super::evidence::{prove, scan_journal};
-use super::journals::is_copy_on;
+use super::journal_places::is_copy_on;
 use super::lacks::Lacks;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;

@@ -51,7 +51,7 @@ impl Group {
             }
         });
         let pvs = pvs.collect();
-        let journal_blocks = group.journals().count() as u64 * group.journal_blocks;
+        let (journal_copies, journal_copies_written) = self.journal_copies();
         GroupInfo {
             uuid: group.uuid,
             name: group.name,
@@ -64,7 +64,9 @@ impl Group {
             available_blocks: space.available(),
             reserved_blocks: space.reserved_blocks(),
             pending_blocks: space.pending_blocks(),
-            metadata_blocks: self.core.meta.lock().total() * 2 + journal_blocks,
+            metadata_blocks: self.core.meta.lock().total() * 2 + journal_copies * group.journal_blocks,
+            journal_copies,
+            journal_copies_written,
             sequence,
             attributes,
             pvs,

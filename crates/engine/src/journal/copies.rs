@@ -8,17 +8,13 @@
 //! * JC4 The place of a copy that is given up is free when no frame is on its way there any more, and a superblock is durable that
 //!   does not name it.
 
-use super::{Journal, failure};
 use crate::disk::Segments;
-use crate::error::Result;
 use crate::placement::Placement;
 use crate::planted;
 use crate::units::BLOCK_SIZE;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// One copy that is written.
 #[derive(Clone, Copy)]
@@ -61,48 +57,25 @@ impl Copies {
         let is_whole = |copy: &&Copy| copy.from <= frame || planted::is("new_copy_is_whole");
         self.written.read().copies.iter().filter(is_whole).map(|copy| copy.start).collect()
     }
-}
 
-impl Journal {
-    /// Frames that begin from now on are written to the copy at this VG block, too. It holds zeros (JC3).
-    pub fn add_copy(&self, start: u64, placement: Arc<Placement>) {
-        let state = self.state.lock();
-        let mut written = self.copies.written.write();
+    /// Frames from this one on are written to the copy at this VG block, too.
+    pub(super) fn add(&self, start: u64, from: u64, placement: Arc<Placement>) {
+        let mut written = self.written.write();
         debug_assert!(written.copies.iter().all(|copy| copy.start != start), "JC1");
-        written.copies.push(Copy { start, from: state.next_serial });
+        written.copies.push(Copy { start, from });
         written.placement = placement;
     }
 
-    /// Whether frames are written to the copy at this VG block.
-    pub fn has_copy(&self, start: u64) -> bool {
-        self.copies.written.read().copies.iter().any(|copy| copy.start == start)
+    pub(super) fn has(&self, start: u64) -> bool {
+        self.written.read().copies.iter().any(|copy| copy.start == start)
     }
 
-    /// No frame goes to the copy at this VG block any more, and none is on its way there when this returns (JC4). A superblock
-    /// that does not call it whole is durable before that.
-    pub async fn give_up_copy(self: &Arc<Self>, start: u64) -> Result<()> {
-        let next = {
-            let state = self.state.lock();
-            self.copies.written.write().copies.retain(|copy| copy.start != start);
-            state.next_serial
-        };
-        poll_fn(|cx| {
-            let mut state = self.state.lock();
-            if let Some(error) = failure(&state) {
-                return Poll::Ready(Err(error));
-            }
-            let is_under_way = state.spans.iter().skip(state.solid).any(|span| span.serial < next && !span.written);
-            if !is_under_way || planted::is("copy_not_waited_for") {
-                return Poll::Ready(Ok(()));
-            }
-            state.watchers.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await
+    pub(super) fn give_up(&self, start: u64) {
+        self.written.write().copies.retain(|copy| copy.start != start);
     }
 
-    /// The copies lie there from now on, and hold zeros. Nothing is in flight, and nothing follows in this life of the journal.
-    pub fn place_copies(&self, starts: &[u64]) {
-        self.copies.written.write().copies = starts.iter().map(|start| Copy { start: *start, from: 0 }).collect();
+    /// They lie there, and have all frames.
+    pub(super) fn place(&self, starts: &[u64]) {
+        self.written.write().copies = starts.iter().map(|start| Copy { start: *start, from: 0 }).collect();
     }
 }

@@ -22,6 +22,7 @@
 mod copies;
 mod mend;
 pub mod places;
+mod places_change;
 
 use crate::disk::{DiskError, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};

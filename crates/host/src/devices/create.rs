@@ -236,12 +236,14 @@ fn check_members(pvs: &[(PathBuf, Uuid)], consent: Consent) -> Result<Vec<NewMem
     pvs.iter().map(|(path, fresh)| NewMember::check(path, *fresh, consent)).collect()
 }
 
-/// Makes a group over `pvs`, each with the identifier that it gets when it is no physical volume yet.
+/// Makes a group over `pvs`, each with the identifier that it gets when it is no physical volume yet. `second_journal`: see
+/// [`NewGroup`].
 pub fn vgcreate(
     name: &str,
     uuid: Uuid,
     extent_blocks: u64,
     pvs: &[(PathBuf, Uuid)],
+    second_journal: Option<u64>,
     consent: Consent,
 ) -> Result<Vec<String>, Error> {
     if scan::scan()?.groups().iter().any(|group| group.name == name) {
@@ -257,7 +259,7 @@ pub fn vgcreate(
         name: name.to_owned(),
         extent_blocks,
         pvs: members.iter().map(|member| NewPv { uuid: member.uuid }).collect(),
-        second_journal: false,
+        second_journal,
     };
     let paths: Vec<PathBuf> = members.iter().map(|member| member.path().to_owned()).collect();
     let fresh: Vec<PathBuf> =

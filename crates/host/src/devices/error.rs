@@ -51,6 +51,11 @@ pub enum Error {
         damaged: Vec<PathBuf>,
         unreadable: Vec<PathBuf>,
     },
+    /// Each of two physical volumes says that the group goes on without the other (MB8).
+    TwoHalves {
+        group: String,
+        paths: [PathBuf; 2],
+    },
     Duplicate {
         uuid: Uuid,
         paths: Vec<PathBuf>,
@@ -151,6 +156,13 @@ impl fmt::Display for Error {
                 labels_that_say_nothing(f, damaged, unreadable)?;
                 write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
+            Error::TwoHalves { group, paths: [one, other] } => write!(
+                f,
+                "Volume group \"{group}\" cannot be opened: {} and {} went on without each other, and no program can join what was \
+                 written to each. Detach the disks of one half, or give them up with pvremove -ff.",
+                one.display(),
+                other.display()
+            ),
             Error::Duplicate { uuid, paths } => write!(
                 f,
                 "Physical volume {} is there more than once, at {}; detach the copies.",
@@ -199,6 +211,7 @@ impl Error {
             | Error::AddMember { .. }
             | Error::GroupExists(_)
             | Error::AmbiguousGroup { .. }
+            | Error::TwoHalves { .. }
             | Error::Duplicate { .. } => ErrorKind::Exists,
             Error::DamagedLabel { .. } => ErrorKind::Damaged,
             Error::Io { .. } | Error::Silent(_) => ErrorKind::Io,

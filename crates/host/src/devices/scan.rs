@@ -375,6 +375,16 @@ impl Scan {
             return Err(Error::AmbiguousGroup { name: name.to_owned(), paths });
         }
 
+        let says_out = |pv: &Pv, other: &Pv| {
+            let uuid = other.label().map(|label| label.pv_uuid);
+            pv.membership().is_some_and(|says| uuid.is_some_and(|uuid| says.out.contains(&uuid)))
+        };
+        for (n, pv) in carriers.iter().enumerate() {
+            if let Some(other) = carriers[n + 1..].iter().find(|other| says_out(pv, other) && says_out(other, pv)) {
+                let paths = [pv.path.clone(), other.path.clone()];
+                return Err(Error::TwoHalves { group: name.to_owned(), paths });
+            }
+        }
         let mut paths = Vec::with_capacity(newest.members.len());
         let mut missing = Vec::new();
         for uuid in &newest.members {

@@ -110,3 +110,20 @@ fn a_group_that_was_being_renamed_has_the_newest_name() {
     assert_eq!(scan.groups(), [GroupSummary { name: "new".into(), uuid: uuid(100), pvs: 2, missing: 0 }]);
     assert!(scan.group("vg").is_err() && scan.group("new").unwrap().paths.len() == 2);
 }
+
+#[test]
+fn two_halves_of_a_group_are_refused() {
+    let half = |path, byte, index, out: u8, sequence| {
+        let mut pv = member(path, byte, VG, index, &[1, 2], sequence);
+        let PvState::Present(label) = &mut pv.state else { panic!("it is there") };
+        label.group.as_mut().unwrap().out = vec![uuid(out)];
+        pv
+    };
+    let (a, b) = (half("/a", 1, 0, 2, 12), half("/b", 2, 1, 1, 30));
+    assert_eq!(scan_of(std::slice::from_ref(&a)).group("vg").unwrap().paths, ["/a", MISSING].map(PathBuf::from));
+    assert_eq!(scan_of(std::slice::from_ref(&b)).group("vg").unwrap().paths, [MISSING, "/b"].map(PathBuf::from));
+    for pvs in [[a.clone(), b.clone()], [b, a]] {
+        let error = scan_of(&pvs).group_without("vg").unwrap_err();
+        assert!(matches!(error, Error::TwoHalves { .. }), "{error}");
+    }
+}

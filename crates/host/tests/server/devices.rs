@@ -148,7 +148,7 @@ fn members_of_a_group_are_refused() {
     let error = refusal(path, || create(path, Consent { force: 2, yes: false }));
     assert!(matches!(&error, Error::Confirm { question, .. } if question.contains("Really INITIALIZE")), "{error}");
     let other = [(path.clone(), uuids::fresh())];
-    let error = refusal(path, || devices::vgcreate("other", uuids::fresh(), 1024, &other, AGREED));
+    let error = refusal(path, || devices::vgcreate("other", uuids::fresh(), 1024, &other, Some(16), AGREED));
     assert!(error.to_string().contains("is already in volume group"), "{error}");
     // While a server has it open, even force must not reach it.
     vg.report();
@@ -159,13 +159,13 @@ fn members_of_a_group_are_refused() {
 fn a_refused_vgcreate_changes_none_of_its_devices() {
     let (good, bad) = (file(64 * MIB), file(MIB * 2));
     let pvs = [(good.clone(), uuids::fresh()), (bad, uuids::fresh())];
-    refusal(&good, || devices::vgcreate("vg", uuids::fresh(), 1024, &pvs, AGREED));
+    refusal(&good, || devices::vgcreate("vg", uuids::fresh(), 1024, &pvs, Some(16), AGREED));
     let twice = [(good.clone(), uuids::fresh()), (good.clone(), uuids::fresh())];
-    let error = refusal(&good, || devices::vgcreate("vg", uuids::fresh(), 1024, &twice, AGREED));
+    let error = refusal(&good, || devices::vgcreate("vg", uuids::fresh(), 1024, &twice, Some(16), AGREED));
     assert!(matches!(error, Error::GivenTwice(_)), "{error}");
     let vg = Vg::make(&[64 * MIB]);
     let one = [(good.clone(), uuids::fresh())];
-    let error = refusal(&good, || devices::vgcreate(&vg.name, uuids::fresh(), 1024, &one, AGREED));
+    let error = refusal(&good, || devices::vgcreate(&vg.name, uuids::fresh(), 1024, &one, Some(16), AGREED));
     assert_eq!(error.to_string(), format!("A volume group called {} already exists.", vg.name));
 }
 

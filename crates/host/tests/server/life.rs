@@ -348,7 +348,15 @@ fn disks_of_a_removed_group_are_free_at_once() {
         vg.ask(Request::Destroy { force: true });
         rowen_host::devices::pvremove(&vg.files[0], Default::default()).unwrap();
         let pvs = [(vg.files[0].clone(), rowen_control::uuids::fresh())];
-        rowen_host::devices::vgcreate(&vg.name, rowen_control::uuids::fresh(), 1024, &pvs, Default::default()).unwrap();
+        rowen_host::devices::vgcreate(
+            &vg.name,
+            rowen_control::uuids::fresh(),
+            1024,
+            &pvs,
+            Some(16),
+            Default::default(),
+        )
+        .unwrap();
     }
     assert!(vg.names().is_empty());
 }

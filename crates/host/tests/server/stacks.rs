@@ -281,7 +281,7 @@ fn a_group_on_another_groups_volume_comes_back() {
     let image = below.point.join("pv.img");
     File::create(&image).unwrap().set_len(256 * MIB).unwrap();
     let name = format!("{}upper", lower.name);
-    devices::vgcreate(&name, uuids::fresh(), 1024, &[(image, uuids::fresh())], Consent::default()).unwrap();
+    devices::vgcreate(&name, uuids::fresh(), 1024, &[(image, uuids::fresh())], Some(16), Consent::default()).unwrap();
     let upper = Vg { name, files: Vec::new() };
     let above = Mounted::ext4(&upper.create("lv", VolumeKind::Thick, 64 * MIB, true));
     write(&above.point);
@@ -330,7 +330,7 @@ fn no_two_groups_lie_on_volumes_of_each_other() {
     let lower = Vg::make(&[512 * MIB]);
     let node = lower.create("lv", VolumeKind::Thick, 384 * MIB, true);
     let name = format!("{}upper", lower.name);
-    devices::vgcreate(&name, uuids::fresh(), 1024, &[(node, uuids::fresh())], Consent::default()).unwrap();
+    devices::vgcreate(&name, uuids::fresh(), 1024, &[(node, uuids::fresh())], Some(16), Consent::default()).unwrap();
     let upper = Vg { name, files: Vec::new() };
     let above = Mounted::ext4(&upper.create("lv", VolumeKind::Thick, 128 * MIB, true));
     let image = above.point.join("pv.img");

@@ -290,7 +290,7 @@ impl Vg {
         let name = format!("t{}n{}", std::process::id(), number());
         let files: Vec<PathBuf> = sizes.iter().map(|size| file(*size)).collect();
         let pvs: Vec<_> = files.iter().map(|path| (path.clone(), uuids::fresh())).collect();
-        devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Consent::default()).unwrap();
+        devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Some(16), Consent::default()).unwrap();
         Vg { name, files }
     }
 
@@ -303,7 +303,7 @@ impl Vg {
     pub fn on(paths: &[PathBuf]) -> Vg {
         let name = format!("t{}n{}", std::process::id(), number());
         let pvs: Vec<_> = paths.iter().map(|path| (path.clone(), uuids::fresh())).collect();
-        devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Consent::default()).unwrap();
+        devices::vgcreate(&name, uuids::fresh(), 1024, &pvs, Some(16), Consent::default()).unwrap();
         Vg { name, files: Vec::new() }
     }
 

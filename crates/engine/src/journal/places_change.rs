@@ -1,0 +1,50 @@
+//! A copy of the ring comes, or is given up ([`copies`](super::copies)).
+
+use super::{Journal, failure};
+use crate::error::Result;
+use crate::placement::Placement;
+use crate::planted;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+impl Journal {
+    /// Frames that begin from now on are written to the copy at this VG block, too. It holds zeros (JC3).
+    pub fn add_copy(&self, start: u64, placement: Arc<Placement>) {
+        let state = self.state.lock();
+        self.copies.add(start, state.next_serial, placement);
+    }
+
+    /// Whether frames are written to the copy at this VG block.
+    pub fn has_copy(&self, start: u64) -> bool {
+        self.copies.has(start)
+    }
+
+    /// No frame goes to the copy at this VG block any more, and none is on its way there when this returns (JC4). A superblock
+    /// that does not call it whole is durable before that.
+    pub async fn give_up_copy(self: &Arc<Self>, start: u64) -> Result<()> {
+        let next = {
+            let state = self.state.lock();
+            self.copies.give_up(start);
+            state.next_serial
+        };
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if let Some(error) = failure(&state) {
+                return Poll::Ready(Err(error));
+            }
+            let is_under_way = state.spans.iter().skip(state.solid).any(|span| span.serial < next && !span.written);
+            if !is_under_way || planted::is("copy_not_waited_for") {
+                return Poll::Ready(Ok(()));
+            }
+            state.watchers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The copies lie there from now on, and hold zeros. Nothing is in flight, and nothing follows in this life of the journal.
+    pub fn place_copies(&self, starts: &[u64]) {
+        self.copies.place(starts);
+    }
+}
