@@ -17,6 +17,7 @@ mod commits;
 mod crash;
 mod damage;
 mod diff;
+mod discards;
 mod disk;
 mod errors;
 mod exec;

@@ -1,6 +1,7 @@
 //! The types that all layers share: what can be asked of a group and what it answers, and what a checkpoint keeps of volumes,
 //! trees and arenas. Sizes are in blocks of 4 KiB unless a name says otherwise.
 
+use crate::discards::Policy;
 use crate::disk::PvIndex;
 use crate::format::node::NodeRef;
 use crate::format::superblock::MAX_PVS;
@@ -39,6 +40,10 @@ pub struct Config {
     pub layout: Layout,
     /// Percent of the group, and of a pool, that filling leaves free (F2).
     pub fill_keeps: u64,
+    /// What is given back to the disks.
+    pub discards: Policy,
+    /// Free runs of fewer blocks are not worth a request, nor a hole in a file.
+    pub least_discarded: u64,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
@@ -54,6 +59,8 @@ impl Default for Config {
             rehome: false,
             layout: Layout::Space,
             fill_keeps: 25,
+            discards: Policy::default(),
+            least_discarded: 16,
             read_only: false,
             planted: None,
         }
@@ -98,6 +105,9 @@ impl Layout {
     }
 }
 
+/// The tag of a volume of which discards are not given on to the disks.
+pub const NO_PASSDOWN: &str = "discards=nopassdown";
+
 /// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -120,6 +130,11 @@ impl Attributes {
     /// What the volume's tags say; none: what is usual in the group.
     pub fn layout(&self) -> Option<Layout> {
         Layout::of(&self.tags)
+    }
+
+    /// Whether what is discarded on it is discarded on the disks, too.
+    pub fn passes_down(&self) -> bool {
+        !self.tags.iter().any(|tag| tag == NO_PASSDOWN)
     }
 }
 

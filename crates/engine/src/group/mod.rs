@@ -26,6 +26,7 @@ mod close;
 mod create;
 mod create_group;
 mod diff;
+mod discards;
 mod evidence;
 mod holdings;
 mod label;
@@ -57,6 +58,7 @@ mod zones;
 
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
+pub use discards::TrimProgress;
 pub use label::{PvLabel, PvMembership};
 pub use members::WHILE_MISSING;
 pub use move_state::MoveProgress;
@@ -106,6 +108,7 @@ pub struct Group {
     rehome_wanted: AtomicBool,
     progress: progress::Progress,
     moves: move_state::Moves,
+    discards: discards::Discards,
     /// The physical volumes that have a table of zones, and the serial of that.
     zones_on: Mutex<(u64, BTreeSet<Uuid>)>,
     /// While recovery replays the journal.
