@@ -5,7 +5,7 @@ use crate::command::{Command, Operands};
 use crate::commands::{
     bundle, config, diff, display, documents, facts, features, history, info, iostat, lvchange, lvconvert, lvcreate,
     lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send, status,
-    top, tree, upgrade, vg, vg_edit, vgcfg,
+    top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -979,6 +979,19 @@ pub const COMMANDS: &[Command] = &[
         options: &[],
         examples: &[("rowen check vg0", "exit code 0: sound; 5: what is wrong is listed")],
         run: own::check,
+    },
+    Command {
+        name: "trim",
+        summary: "Discard what is free in a volume group in use, so that its disks get it back",
+        is_lvm: false,
+        forms: &["VG ..."],
+        operands: Operands::Groups,
+        options: &[],
+        examples: &[
+            ("rowen trim vg0", "files of physical volumes become sparse again where nothing lies"),
+            ("fstrim /mnt && rowen trim vg0", "what a filesystem does not need, and what no volume has"),
+        ],
+        run: trim::run,
     },
     Command {
         name: "repair",

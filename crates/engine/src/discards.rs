@@ -151,6 +151,12 @@ impl Wishes {
     pub fn is_empty(&self) -> bool {
         self.state.lock().is_empty()
     }
+
+    /// Whether something waits for a checkpoint.
+    pub fn is_awaited(&self) -> bool {
+        let state = self.state.lock();
+        !state.asked.is_empty() || !state.captured.is_empty()
+    }
 }
 
 impl State {

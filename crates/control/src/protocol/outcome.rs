@@ -38,6 +38,8 @@ pub enum Outcome {
     HandsOver,
     Check(CheckOutcome),
     Moving(MoveReport),
+    /// All that is free was discarded.
+    Trimmed(TrimReport),
     Stats(StatsReport),
     Status(Box<StatusReport>),
     Io(Box<IoReport>),
@@ -93,6 +95,16 @@ pub enum ErrorKind {
     Version,
     /// A fault of the server itself.
     Internal,
+}
+
+/// What a trim came to, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrimReport {
+    /// Free, and of that what was discarded.
+    pub free: u64,
+    pub discarded: u64,
+    /// Physical volumes that take no discards.
+    pub without: Vec<String>,
 }
 
 /// A move of extents, or how the last one ended.

@@ -148,6 +148,8 @@ pub enum Request {
     RemovePv {
         path: String,
     },
+    /// Discards all that is free on the physical volumes.
+    Trim,
     /// Begins to move what volumes have on these extents to other physical volumes, or to these.
     MoveExtents {
         path: String,
@@ -332,6 +334,7 @@ impl Request {
             AbortReceive { .. } => Traits::DEVICES,
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
+            Trim => Traits { is_for_exported: false, ..Traits::QUERY },
             CreateVolume { .. }
             | Publish { .. }
             | Snapshot { .. }

@@ -44,6 +44,7 @@ mod snapshot;
 mod state;
 mod status;
 mod transfer;
+mod trim;
 mod volumes;
 mod warn;
 mod warnings;

@@ -91,6 +91,7 @@ impl Service {
     /// Takes other settings from now on.
     pub fn set_settings(&self, settings: &Settings, lists: Lists) {
         self.group.set_no_space_timeout(settings.no_space_timeout());
+        self.group.set_discards(settings.discards());
         self.warnings.set_settings(settings);
         self.autoextension.set_settings(settings);
         self.lists.set_own(lists);

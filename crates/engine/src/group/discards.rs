@@ -6,7 +6,7 @@
 use super::Group;
 use crate::core::Core;
 use crate::discards::{Part, Policy, Wish};
-use crate::disk::{DiskError, DiskOp, Segment, Segments, start};
+use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::UNWRITTEN;
 use crate::map;
@@ -92,6 +92,17 @@ impl Group {
     /// Bytes given back to the disks since the group was opened.
     pub fn discarded_bytes(&self) -> u64 {
         self.core.members.discarding.discarded()
+    }
+
+    /// Whether discards of a physical volume come to something, as far as is known.
+    pub fn takes_discards(&self, pv: PvIndex) -> bool {
+        let core = &self.core;
+        core.disks.is_missing(pv) || core.disks.discards(pv).granularity > 0 && !core.members.discarding.is_refused(pv)
+    }
+
+    /// Whether something is being given back, or is about to be.
+    pub fn is_discarding(&self) -> bool {
+        self.discards.is_giving.load(Ordering::Acquire) || self.trim_progress().is_running || self.core.discards.is_awaited()
     }
 
     /// Physical volumes that failed a discard, and get no more of them (DC4); each is told once.

@@ -283,6 +283,7 @@ fn open_group(
         rehome: settings.rehome,
         layout: usual_layout(settings.layout, pvs),
         fill_keeps: settings.fill_keeps,
+        discards: settings.discards(),
         ..Config::default()
     };
     let (disks, runtime) = (recorded(options, pvs, pool), pool.runtime());
@@ -482,9 +483,10 @@ fn note_paid(server: &Server) {
     }
 }
 
-/// Nothing is active, and nothing is being freed in the background.
+/// Nothing is active, and nothing is being freed, or given back, in the background.
 fn is_needless(server: &Server) -> bool {
-    !server.service.any_active() && server.service.group.info().reclaim_left == 0
+    let group = &server.service.group;
+    !server.service.any_active() && group.info().reclaim_left == 0 && !group.is_discarding()
 }
 
 fn lists_of(loaded: &Loaded) -> Lists {
