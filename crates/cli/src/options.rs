@@ -189,6 +189,7 @@ options! {
     NoHistory None, "nohistory", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Background Some('b'), "background", Kind::Flag, "Accepted for LVM's clients: what takes long is in the background anyway.";
     Interval Some('i'), "interval", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    WriteOut None, "writeout", Kind::Flag, "Write zeros to all of a file that has no room yet: writes to it are faster then.";
     Abort None, "abort", Kind::Flag, "End the move of extents.";
     MoveBackground Some('b'), "background", Kind::Flag, "Do not wait for the end.";
     MoveInterval Some('i'), "interval", Kind::Number, "Seconds between two lines that show how far it is (15); 0: none.";

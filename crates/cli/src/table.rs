@@ -93,12 +93,17 @@ pub const COMMANDS: &[Command] = &[
             LabelSector,
             MetadataType,
             MetadataIgnore,
+            WriteOut,
             PvMetadataCopies,
             MetadataCopies,
             NoRestoreFile,
             PvSizeLimit,
         ],
-        examples: &[("pvcreate /dev/sdb", "label a disk"), ("pvcreate /srv/pv.img", "label a file")],
+        examples: &[
+            ("pvcreate /dev/sdb", "label a disk"),
+            ("pvcreate /srv/pv.img", "label a file"),
+            ("pvcreate --writeout /srv/pv0", "a file, which is filled with zeros where it has no room yet"),
+        ],
         run: pv::create,
     },
     Command {

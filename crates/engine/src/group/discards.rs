@@ -102,7 +102,9 @@ impl Group {
 
     /// Whether something is being given back, or is about to be.
     pub fn is_discarding(&self) -> bool {
-        self.discards.is_giving.load(Ordering::Acquire) || self.trim_progress().is_running || self.core.discards.is_awaited()
+        self.discards.is_giving.load(Ordering::Acquire)
+            || self.trim_progress().is_running
+            || self.core.discards.is_awaited()
     }
 
     /// Physical volumes that failed a discard, and get no more of them (DC4); each is told once.

@@ -26,7 +26,9 @@ use open::Opened;
 use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::world::Faults;
-use rowen_engine::disk::{Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
+use rowen_engine::disk::{
+    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
+};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::fmt;
