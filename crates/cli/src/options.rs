@@ -293,7 +293,7 @@ options! {
     Resync None, "resync", Kind::Flag, "Refused: there are no mirrors.";
     SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: there are no mirrors.";
     Rebuild None, "rebuild", Kind::Text("PV"), "Refused: there are no mirrors.";
-    Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: discarded space is given back.";
+    Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: what is discarded is passed down; the tag discards=nopassdown on a volume keeps it from the disks.";
     ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when it or the group is full.";
     PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     UsePolicies None, "usepolicies", Kind::Flag, "Extend a snapshot with a size, or a thin pool, as the settings activation/..._autoextend_... say.";
