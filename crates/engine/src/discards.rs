@@ -14,6 +14,7 @@
 //! What is to be discarded is a wish, held in memory: a crash, or too many wishes, lose it, and `rowen trim` finds what is free.
 
 use crate::disk::{Completer, DiskError, DiskOp, Disks, PvIndex, Segments};
+pub use crate::model::DiscardPolicy as Policy;
 use crate::model::PvFlags;
 use crate::planted;
 use crate::space::Run;
@@ -25,15 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Runs of blocks that are kept to be discarded, at the most.
 const MOST_RUNS: usize = 1 << 16;
-
-/// What a group gives back to its disks by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// All that becomes free: LVM's `issue_discards`.
-    pub freed: bool,
-    /// What somebody discarded on a volume.
-    pub passed_down: bool,
-}
 
 /// A part of a volume that somebody discarded.
 pub type Part = (VolumeId, Range<u64>);

@@ -1,7 +1,6 @@
 //! The types that all layers share: what can be asked of a group and what it answers, and what a checkpoint keeps of volumes,
 //! trees and arenas. Sizes are in blocks of 4 KiB unless a name says otherwise.
 
-use crate::discards::Policy;
 use crate::disk::PvIndex;
 use crate::format::node::NodeRef;
 use crate::format::superblock::MAX_PVS;
@@ -41,13 +40,22 @@ pub struct Config {
     /// Percent of the group, and of a pool, that filling leaves free (F2).
     pub fill_keeps: u64,
     /// What is given back to the disks.
-    pub discards: Policy,
+    pub discards: DiscardPolicy,
     /// Free runs of fewer blocks are not worth a request, nor a hole in a file.
     pub least_discarded: u64,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
     pub planted: Option<&'static str>,
+}
+
+/// What a group gives back to its disks by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiscardPolicy {
+    /// All that becomes free: LVM's `issue_discards`.
+    pub freed: bool,
+    /// What somebody discarded on a volume.
+    pub passed_down: bool,
 }
 
 impl Default for Config {
@@ -59,7 +67,7 @@ impl Default for Config {
             rehome: false,
             layout: Layout::Space,
             fill_keeps: 25,
-            discards: Policy::default(),
+            discards: DiscardPolicy::default(),
             least_discarded: 16,
             read_only: false,
             planted: None,
