@@ -994,7 +994,7 @@ pub const COMMANDS: &[Command] = &[
         options: &[],
         examples: &[
             ("rowen trim vg0", "files of physical volumes become sparse again where nothing lies"),
-            ("fstrim /mnt && rowen trim vg0", "what a filesystem does not need, and what no volume has"),
+            ("rowen trim vg0 vg1", "several, after \"fstrim -a\" has told what filesystems do not need"),
         ],
         run: trim::run,
     },

@@ -1964,7 +1964,7 @@ fn what_is_free_goes_back_and_sparse_files_are_told() {
 
         $ rowen trim
         E|  Please specify the volume group's name.
-        E|  Run 'trim --help' for more information.
+        E|  Run `rowen trim --help' for more information.
         rc=3",
     );
     world.run("vgcreate vg0 /dev/ubda");

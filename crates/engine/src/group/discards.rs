@@ -4,6 +4,7 @@
 //! One request at a time, of some tens of megabytes, and a rest after each while volumes are written.
 
 use super::Group;
+use super::trim_state::TrimProgress;
 use crate::core::Core;
 use crate::discards::{Part, Policy, Wish};
 use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, start};
@@ -15,10 +16,9 @@ use crate::planted;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use crate::volume::state::Mode;
-use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Blocks that are discarded at once, at the most: checkpoints, and who takes these blocks, wait that long.
@@ -28,25 +28,6 @@ const REST: Duration = Duration::from_millis(5);
 /// What was discarded on a volume is given back so long after, at the least.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How far [`Group::start_trim`] is.
-#[derive(Clone, Debug, Default)]
-pub struct TrimProgress {
-    pub is_running: bool,
-    /// Free blocks when it began, and those that were looked at.
-    pub total: u64,
-    pub done: u64,
-    /// Bytes that were discarded.
-    pub bytes: u64,
-    pub failed: Option<Error>,
-}
-
-#[derive(Default)]
-pub(super) struct Discards {
-    is_giving: AtomicBool,
-    is_stopped: AtomicBool,
-    trim: Mutex<TrimProgress>,
-}
-
 /// What came of one request.
 #[derive(Default)]
 struct Given {
@@ -55,13 +36,6 @@ struct Given {
     bytes: u64,
     /// Where to go on.
     next: Option<u64>,
-}
-
-impl TrimProgress {
-    fn add(&mut self, given: &Given) {
-        self.done += given.free;
-        self.bytes += given.bytes;
-    }
 }
 
 impl Core {
@@ -171,7 +145,7 @@ impl Group {
                 return Err(Error::Closed);
             }
             let given = self.discard_one(&Wish::Free(at..u64::MAX), true).await?;
-            self.discards.trim.lock().add(&given);
+            self.discards.trim.lock().add(given.free, given.bytes);
             next = given.next;
             self.rest_from_discards(&mut writes).await;
         }

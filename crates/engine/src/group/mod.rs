@@ -54,17 +54,18 @@ mod resize;
 mod retry;
 mod snapshot;
 mod space_finder;
+mod trim_state;
 mod zones;
 
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
-pub use discards::TrimProgress;
 pub use label::{PvLabel, PvMembership};
 pub use members::WHILE_MISSING;
 pub use move_state::MoveProgress;
 pub use places::PlaceInfo;
 pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
+pub use trim_state::TrimProgress;
 
 pub use crate::model::*;
 pub use crate::volume::Volume;
@@ -108,7 +109,7 @@ pub struct Group {
     rehome_wanted: AtomicBool,
     progress: progress::Progress,
     moves: move_state::Moves,
-    discards: discards::Discards,
+    discards: trim_state::Discards,
     /// The physical volumes that have a table of zones, and the serial of that.
     zones_on: Mutex<(u64, BTreeSet<Uuid>)>,
     /// While recovery replays the journal.
