@@ -36,6 +36,7 @@ mod members;
 mod merge_races;
 mod model;
 mod moves;
+mod moves_ended;
 mod named_places;
 mod no_room;
 mod oracle;
