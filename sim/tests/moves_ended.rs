@@ -3,7 +3,6 @@
 use crate::moves::{FROM, Made, all_of, made, setup};
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{FullPolicy, VolumeKind};
-use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Op, VolumeSpec};
 use rowen_sim::crash::judge_image;
@@ -102,7 +101,8 @@ fn a_table_that_fails_leaves_both_places_equal() {
 }
 
 /// A move finds the space that is being freed.
-fn space_is_on_its_way() {
+#[test]
+fn a_move_waits_for_what_is_being_freed() {
     let made = made(91);
     made.world.run(async {
         let group = &made.client.group;
@@ -119,14 +119,4 @@ fn space_is_on_its_way() {
         assert_eq!((ended.moved, ended.failed), (total, None));
         made.judge().await;
     });
-}
-
-#[test]
-fn a_move_waits_for_what_is_being_freed() {
-    space_is_on_its_way();
-}
-
-#[test]
-fn planted_bugs_are_found() {
-    must_be_found("move_waits_for_nothing", space_is_on_its_way);
 }

@@ -192,6 +192,11 @@ impl Moving {
         }
     }
 
+    /// Bytes of the run that were copied and are not counted as moved yet.
+    pub fn copied_bytes(&self) -> u64 {
+        self.state.lock().run.as_ref().map_or(0, |run| run.copied)
+    }
+
     /// The window was copied; what waited for it goes on, to both places.
     pub fn copied(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         if let Some(run) = self.state.lock().run.as_mut() {

@@ -110,6 +110,19 @@ pub struct MoveReport {
     pub is_stopped: bool,
     /// Why it ended before its end.
     pub failed: Option<String>,
+    /// A server that took over has not gone on with it yet, and why, if that is known.
+    #[serde(default)]
+    pub waits: Option<String>,
+    /// Bytes that were copied, and that are to be.
+    #[serde(default)]
+    pub copied_bytes: u64,
+    #[serde(default)]
+    pub total_bytes: u64,
+    /// Seconds since this server began with it, and bytes that it copied since then.
+    #[serde(default)]
+    pub seconds: u64,
+    #[serde(default)]
+    pub own_bytes: u64,
 }
 
 /// A volume that a request made.

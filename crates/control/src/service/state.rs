@@ -9,6 +9,7 @@ use super::autoextend::Autoextension;
 use super::ending::Ending;
 use super::failure::{Context, Failure, Result};
 use super::held::Held;
+use super::wanted_move::WantedMove;
 use super::hidden::is_hidden;
 use super::permits::ListsInForce;
 use super::warnings::Warnings;
@@ -35,6 +36,8 @@ pub struct Service {
     pub change: Mutex<()>,
     /// Whoever writes what is received reads this; who ends a receive writes it (RX5).
     pub receiving: RwLock<()>,
+    /// The move that somebody wants (PM9).
+    pub wanted_move: Mutex<WantedMove>,
     /// Of each stream that is being received the run of the command that asked last (RX6).
     pub attempts: Mutex<BTreeMap<Uuid, Uuid>>,
     pub warnings: Warnings,
@@ -73,6 +76,7 @@ impl Service {
             group,
             change: Mutex::new(()),
             receiving: RwLock::new(()),
+            wanted_move: Mutex::default(),
             attempts: Mutex::new(BTreeMap::new()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),

@@ -49,7 +49,9 @@ const ZONES_KEPT: usize = 256;
 impl Group {
     /// The move under way, or the last one.
     pub fn move_progress(&self) -> MoveProgress {
-        self.moves.state.lock().progress.clone()
+        let mut progress = self.moves.state.lock().progress.clone();
+        progress.copied = if progress.is_running { self.core.members.moving.copied_bytes() } else { 0 };
+        progress
     }
 
     /// Free extents that are taken for a move: to a checkpoint they are free (PM7).
@@ -96,17 +98,26 @@ impl Group {
         self.move_progress()
     }
 
+    /// Whether anything can be moved now.
+    ///
+    /// # Errors
+    /// Why not. It may be possible later.
+    pub fn may_move(&self) -> Result<()> {
+        self.may_change()?;
+        self.core.all_there()?;
+        match self.unproven_blocks() {
+            0 => Ok(()),
+            _ => Err(Error::Busy("blocks that nobody could compare after a disk was missing".into())),
+        }
+    }
+
     /// Begins to move what is in use of these extents, and returns how many those are; 0: nothing is to be moved.
     ///
     /// # Errors
     /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is under way.
     /// [`Error::NoSpace`]: what is reserved would have too little room without the source. Nothing was changed then.
     pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {
-        self.may_change()?;
-        self.core.all_there()?;
-        if self.unproven_blocks() > 0 {
-            return Err(Error::Busy("blocks that nobody could compare after a disk was missing".into()));
-        }
+        self.may_move()?;
         let placement = self.core.placement();
         let Some(source) = placement.pvs.get(usize::from(wanted.from.0)) else {
             return Err(Error::NotFound(format!("physical volume {}", wanted.from.0)));
@@ -345,7 +356,7 @@ impl Group {
             self.may_go_on()?;
             // Not one whole extent that may go there. What is being freed may be one.
             tries += 1;
-            if tries > TRIES_FOR_ROOM || planted::is("move_waits_for_nothing") || !self.more_space().await? {
+            if tries > TRIES_FOR_ROOM || !self.more_space().await? {
                 return Err(Error::NoSpace { needed, free: 0 });
             }
         };
