@@ -157,11 +157,12 @@ fn a_successor_goes_on() {
     let stop = AtomicBool::new(false);
     let (written, interruptions) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_files(&point, &stop));
-        let mut command = world.command("pvmove -i 1 b c");
+        world.ok("pvmove -b b c");
+        let mut command = world.command("pvmove -i 1");
         let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         let mut interruptions = 0;
         for turn in 0u64..5 {
-            std::thread::sleep(Duration::from_millis(60 + 53 * turn));
+            std::thread::sleep(Duration::from_millis(30 + 37 * turn));
             if !world.dir.join("run").join(&world.group).join("moving").exists() {
                 break;
             }

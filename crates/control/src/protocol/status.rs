@@ -1,6 +1,7 @@
 //! How a group is, as its server knows it: for `rowen status`.
 
 use super::attributes::hex;
+use super::outcome::MoveReport;
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,8 @@ pub struct StatusReport {
     pub checked: Option<CheckedNodes>,
     /// The volume that is brought together in the background (`server/rehome`).
     pub rehoming: Option<Rehoming>,
+    /// Extents that are moved (`pvmove`), or were to be and are not: how the last move of this server ended.
+    pub moving: Option<MoveReport>,
     /// Copies of metadata that could not be written, and nodes of which both copies are damaged.
     pub copies_not_written: u64,
     pub nodes_lost: u64,

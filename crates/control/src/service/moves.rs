@@ -67,8 +67,7 @@ impl Service {
         self.note_move(Some(&note));
         let before = note.total - total;
         let begun = Some(Instant::now());
-        *self.wanted_move.lock() =
-            WantedMove { note: Some(note), is_looked_for: true, begun, before, waits: None };
+        *self.wanted_move.lock() = WantedMove { note: Some(note), is_looked_for: true, begun, before, waits: None };
         Ok(total)
     }
 
@@ -88,7 +87,8 @@ impl Service {
         };
         let Some(note) = note.filter(|_| !self.group.is_moving()) else { return };
         if has_begun {
-            let is_interrupted = self.group.failed().is_err() || self.group.move_progress().failed == Some(Error::Closed);
+            let is_interrupted =
+                self.group.failed().is_err() || self.group.move_progress().failed == Some(Error::Closed);
             if !is_interrupted {
                 self.forget_move();
             }
@@ -119,7 +119,10 @@ impl Service {
 
     fn go_on_moving(&self, note: MoveNote) {
         let Some(wanted) = self.move_of(&note) else {
-            self.event(What::Changed, "what was being moved, or where it was to go, has left: that move does not go on");
+            self.event(
+                What::Changed,
+                "what was being moved, or where it was to go, has left: that move does not go on",
+            );
             return self.forget_move();
         };
         let path = self.world.members.path(wanted.from).unwrap_or_default();
@@ -160,7 +163,12 @@ impl Service {
             Some(uuid) => Some(self.group.volumes().into_iter().find(|volume| volume.uuid.0 == uuid)?.id),
         };
         let extents = note.extents.iter().map(|(first, count)| run(*first, *count)).collect();
-        Some(NewMove { from: place(&note.from)?, extents, to: note.to.iter().map(target).collect::<Option<_>>()?, volume })
+        Some(NewMove {
+            from: place(&note.from)?,
+            extents,
+            to: note.to.iter().map(target).collect::<Option<_>>()?,
+            volume,
+        })
     }
 
     fn forget_move(&self) {
@@ -233,6 +241,12 @@ impl Service {
             seconds: begun.map_or(0, |begun| begun.elapsed().as_secs()),
             own_bytes,
         }
+    }
+
+    /// What is to be told of moves: one that is under way, or that ended before its end.
+    pub(super) fn move_to_tell(&self) -> Option<MoveReport> {
+        let report = self.move_report(self.group.move_progress());
+        (report.is_running || report.failed.is_some() || report.is_stopped || report.unreadable > 0).then_some(report)
     }
 
     /// Whether something is being moved, or is to be.
