@@ -1,15 +1,17 @@
 //! Moves of extents that end before their end: given up, failed at the table, or short of room (rules PM4, PM5, PM8).
 
 use crate::moves::{FROM, Made, all_of, made, setup};
-use rowen_engine::disk::DiskOpKind;
-use rowen_engine::group::{FullPolicy, VolumeKind};
+use rowen_engine::disk::{DiskOpKind, PvIndex};
+use rowen_engine::group::{Config, FullPolicy, NewMove, VolumeKind};
 use rowen_engine::runtime::Runtime;
-use rowen_sim::client::{BLOCK, Op, VolumeSpec};
-use rowen_sim::crash::judge_image;
+use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
+use rowen_sim::crash::{Setup, judge_image};
 use rowen_sim::disk::Faults;
+use rowen_sim::exec::World;
 use rowen_sim::oracle::Since;
 use rowen_sim::rng::Rng;
 use rowen_sim::worlds::members;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn thick(blocks: u64) -> VolumeSpec {
@@ -119,4 +121,42 @@ fn a_move_waits_for_what_is_being_freed() {
         assert_eq!((ended.moved, ended.failed), (total, None));
         made.judge().await;
     });
+}
+
+/// P3, P16: what moving four extents of a volume costs: nodes of maps and of free space that are written, and bytes that are read.
+fn cost(snapshots: u64) -> (u64, u64) {
+    let world = World::new(7);
+    let (disks, group) = Setup { config: Config::default(), ..Setup::small(2, 64) }.make(&world).unwrap();
+    let client = Client::new(world.handle(), group.clone(), Arc::default());
+    world.run(async {
+        let vol = client.create(thick(2048)).await.unwrap();
+        client.write(vol, 0, 2048 * BLOCK, &[]).await.unwrap();
+        for n in 0..snapshots {
+            client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
+            client.write(vol, (1024 + n) * BLOCK, BLOCK, &[]).await.unwrap();
+        }
+        client.checkpoint().await.unwrap();
+        // What was begun by the snapshots is over.
+        world.handle().sleep(Duration::from_secs(60)).await;
+        client.checkpoint().await.unwrap();
+    });
+    world.run(async {
+        let place = group.places(client.id(1).unwrap()).await.unwrap()[0];
+        let wanted =
+            NewMove { extents: vec![place.first_extent..place.first_extent + 4], ..all_of(PvIndex(place.pv)) };
+        let (nodes, counts) = (group.stats().nodes_written, disks.counts());
+        assert_eq!(group.start_move(wanted).await.unwrap(), 4);
+        group.move_ended().await;
+        assert_eq!((group.move_progress().moved, group.move_progress().failed), (4, None));
+        let cost = (group.stats().nodes_written - nodes, disks.counts().since(&counts).read_bytes);
+        client.verify_all(1).await.unwrap();
+        cost
+    })
+}
+
+#[test]
+fn what_is_moved_costs_the_same_under_a_hundred_snapshots() {
+    let (none, hundred) = (cost(0), cost(100));
+    assert_eq!(none, hundred, "nodes written and bytes read");
+    assert!(none.0 <= 8, "{none:?}: only those of free space, in each of its checkpoints");
 }
