@@ -142,8 +142,8 @@ fn cost(snapshots: u64) -> (u64, u64) {
     });
     world.run(async {
         let place = group.places(client.id(1).unwrap()).await.unwrap()[0];
-        let wanted =
-            NewMove { extents: vec![place.first_extent..place.first_extent + 4], ..all_of(PvIndex(place.pv)) };
+        let first = place.first_extent;
+        let wanted = NewMove { extents: std::iter::once(first..first + 4).collect(), ..all_of(PvIndex(place.pv)) };
         let (nodes, counts) = (group.stats().nodes_written, disks.counts());
         assert_eq!(group.start_move(wanted).await.unwrap(), 4);
         group.move_ended().await;
