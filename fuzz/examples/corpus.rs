@@ -230,6 +230,8 @@ fn report() -> GroupReport {
         reserved_blocks: 0,
         pending_blocks: 0,
         metadata_blocks: 2048,
+        journal_copies: 1,
+        journal_copies_written: 1,
         sequence: 12,
         reclaim_left_blocks: 0,
         stopped: false,

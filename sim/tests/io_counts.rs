@@ -1,5 +1,6 @@
 //! Cost is counted before it is timed: what each operation asks of the disks, exactly.
 
+use rowen_engine::discards::Policy;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
 use rowen_engine::map::NODE_COST;
 use rowen_sim::client::{Client, Op, SnapshotKind, VolumeSpec};
@@ -327,4 +328,23 @@ fn metadata_grows_where_free_space_is_in_more_pieces_than_the_cache_has_room_for
     let reads = disks.counts().reads - read;
     // The pieces are looked through once, and not again each time metadata grows.
     assert!(reads < 200, "{reads} reads");
+}
+
+/// DC5: a discard of a volume is a record, whatever is wished; where it is given back, that is one request, after the next checkpoint.
+#[test]
+fn a_discard_costs_the_disk_one_request_where_it_is_wished() {
+    let costs = [false, true].map(|passed_down| {
+        let bench = Bench::new();
+        bench.client.group.set_discards(Policy { freed: false, passed_down });
+        let before = bench.disks.counts();
+        let cost = bench.cost(async |c, v| c.zero(v, 0, 2048, false).await.unwrap());
+        bench.cost(async |c, _| c.checkpoint().await.unwrap());
+        bench.world.settle(2_000_000);
+        let since = bench.disks.counts().since(&before);
+        assert_eq!(bench.cost(async |c, v| write(c, v, 2560, 8).await), (0, 1, 0), "a write in place is one");
+        (cost, since.discards, bench.client.group.discarded_bytes())
+    });
+    let [off, on] = costs;
+    assert_eq!((off.1, off.2), (0, 0));
+    assert_eq!((on.0, on.1, on.2), (off.0, 1, 1 << 20));
 }

@@ -25,25 +25,25 @@ fn seeds(full: u64) -> u64 {
 
 type Shared = Arc<Mutex<Oracle>>;
 
-const FROM: PvIndex = PvIndex(1);
+pub(crate) const FROM: PvIndex = PvIndex(1);
 
-fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup::small(3, 16)
 }
 
-fn all_of(from: PvIndex) -> NewMove {
+pub(crate) fn all_of(from: PvIndex) -> NewMove {
     NewMove { from, extents: Vec::new(), to: Vec::new(), volume: None }
 }
 
 /// A group of which all physical volumes have data, with snapshots.
-struct Made {
-    world: World,
-    disks: Arc<SimDisks>,
-    client: Client,
-    vols: Vec<Vol>,
+pub(crate) struct Made {
+    pub world: World,
+    pub disks: Arc<SimDisks>,
+    pub client: Client,
+    pub vols: Vec<Vol>,
 }
 
-fn made(seed: u64) -> Made {
+pub(crate) fn made(seed: u64) -> Made {
     let world = World::new(seed);
     let (disks, group) = setup().make(&world).unwrap();
     let client = Client::new(world.handle(), group, Shared::default());
@@ -66,14 +66,14 @@ fn made(seed: u64) -> Made {
 }
 
 /// Blocks in use on a physical volume.
-fn used_on(group: &Arc<Group>, pv: PvIndex) -> u64 {
+pub(crate) fn used_on(group: &Arc<Group>, pv: PvIndex) -> u64 {
     let info = &group.info().pvs[usize::from(pv.0)];
     info.extents * group.info().extent_blocks - info.free_blocks
 }
 
 impl Made {
     /// Moves, while the volumes are written, read and flushed by as many clients, and a snapshot is taken.
-    async fn move_under_load(&self, wanted: NewMove, seed: u64) -> Result<u64, Error> {
+    pub async fn move_under_load(&self, wanted: NewMove, seed: u64) -> Result<u64, Error> {
         let begun = self.client.group.start_move(wanted).await;
         let ops: Vec<Op> = self.vols.iter().map(|vol| self.load(*vol, seed + u64::from(*vol))).collect();
         self.client.together(ops).await.into_iter().for_each(drop);
@@ -81,7 +81,7 @@ impl Made {
         begun
     }
 
-    fn load(&self, vol: Vol, seed: u64) -> Op {
+    pub fn load(&self, vol: Vol, seed: u64) -> Op {
         let (client, handle) = (self.client.clone(), self.world.handle());
         Box::pin(async move {
             let mut rng = Rng::new(seed);
@@ -103,7 +103,21 @@ impl Made {
         })
     }
 
-    async fn judge(&self) {
+    /// A volume without a snapshot that lies where extents are moved from.
+    pub fn unshared_there(&self) -> Vol {
+        self.world.run(async {
+            let mut most = (0, 0);
+            for vol in &self.vols[1..] {
+                let places = self.client.group.places(self.client.id(*vol).unwrap()).await.unwrap();
+                let there = places.iter().find(|place| place.pv == FROM.0).map_or(0, |place| place.blocks);
+                most = most.max((there, *vol));
+            }
+            assert!(most.0 > 900, "{most:?}: blocks on the source");
+            most.1
+        })
+    }
+
+    pub async fn judge(&self) {
         for vol in &self.vols {
             self.client.verify_all(*vol).await.unwrap();
         }
@@ -111,7 +125,7 @@ impl Made {
         assert_eq!(check.findings, Vec::<String>::new());
     }
 
-    fn end(&self) -> Image {
+    pub fn end(&self) -> Image {
         self.disks.moment().killed(&mut Rng::new(2))
     }
 }
@@ -270,21 +284,11 @@ fn a_table_that_rots_is_written_anew() {
 fn a_request_is_late(kind: DiskOpKind, nth: u64) {
     let made = made(51);
     let (client, group) = (made.client.clone(), made.client.group.clone());
-    // One without a snapshot that lies there.
-    let target = made.world.run(async {
-        let mut most = (0, 0);
-        for vol in &made.vols[1..] {
-            let places = group.places(client.id(*vol).unwrap()).await.unwrap();
-            let there = places.iter().find(|place| place.pv == FROM.0).map_or(0, |place| place.blocks);
-            most = most.max((there, *vol));
-        }
-        most
-    });
-    assert!(target.0 > 900, "{target:?}: blocks on the source");
+    let target = made.unshared_there();
     let requests: Vec<Op> = (0..60u64)
         .map(|n| {
             let (client, handle) = (client.clone(), made.world.handle());
-            let (vol, at) = (target.1, n * 18 * BLOCK);
+            let (vol, at) = (target, n * 18 * BLOCK);
             Box::pin(async move {
                 handle.sleep(Duration::from_micros(n * 100)).await;
                 if kind == DiskOpKind::Write {

@@ -199,6 +199,10 @@ pub trait Backend {
     fn forget(&mut self, path: &str, really: bool) -> Answer<()>;
     /// Returns what there is to tell besides success.
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
+    /// Bytes of a file that have no room yet; 0 of whatever is none.
+    fn without_room(&mut self, path: &str) -> u64;
+    /// Writes zeros to all of a file that has no room, and tells how far it is. Returns how many bytes that were.
+    fn write_out(&mut self, path: &str, tell: &mut dyn FnMut(u64, u64)) -> Answer<u64>;
     /// Gives a physical volume of no group so many bytes of its device, or all of them.
     fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()>;
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;

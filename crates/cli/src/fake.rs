@@ -30,6 +30,8 @@ const BETWEEN: Duration = Duration::from_secs(2);
 /// The host.
 #[derive(Default)]
 pub struct Fake {
+    /// Files that are sparse.
+    pub without_room: BTreeMap<String, u64>,
     /// The groups that are served, by name.
     groups: BTreeMap<String, Memory>,
     /// Devices and their bytes.
@@ -524,6 +526,16 @@ impl Backend for Fake {
         let uuid = Some(self.fresh_uuid());
         self.labels.push(LabelledPv { path: path.to_owned(), uuid, size, usable: size, group: None, trouble: None });
         Ok(Vec::new())
+    }
+
+    fn without_room(&mut self, path: &str) -> u64 {
+        self.without_room.get(path).copied().unwrap_or(0)
+    }
+
+    fn write_out(&mut self, path: &str, tell: &mut dyn FnMut(u64, u64)) -> Answer<u64> {
+        let bytes = self.without_room.remove(path).unwrap_or(0);
+        tell(bytes, bytes);
+        Ok(bytes)
     }
 
     fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()> {

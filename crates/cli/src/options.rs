@@ -189,6 +189,7 @@ options! {
     NoHistory None, "nohistory", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Background Some('b'), "background", Kind::Flag, "Accepted for LVM's clients: what takes long is in the background anyway.";
     Interval Some('i'), "interval", Kind::Number, "Accepted for LVM's clients; does nothing.";
+    WriteOut None, "writeout", Kind::Flag, "Write zeros to all of a file that has no room yet: writes to it are faster then.";
     Abort None, "abort", Kind::Flag, "End the move of extents.";
     MoveBackground Some('b'), "background", Kind::Flag, "Do not wait for the end.";
     MoveInterval Some('i'), "interval", Kind::Number, "Seconds between two lines that show how far it is (15); 0: none.";
@@ -292,7 +293,7 @@ options! {
     Resync None, "resync", Kind::Flag, "Refused: there are no mirrors.";
     SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: there are no mirrors.";
     Rebuild None, "rebuild", Kind::Text("PV"), "Refused: there are no mirrors.";
-    Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: discarded space is given back.";
+    Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: what is discarded is passed down; the tag discards=nopassdown on a volume keeps it from the disks.";
     ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when it or the group is full.";
     PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     UsePolicies None, "usepolicies", Kind::Flag, "Extend a snapshot with a size, or a thin pool, as the settings activation/..._autoextend_... say.";

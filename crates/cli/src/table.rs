@@ -5,7 +5,7 @@ use crate::command::{Command, Operands};
 use crate::commands::{
     bundle, config, diff, display, documents, facts, features, history, info, iostat, lvchange, lvconvert, lvcreate,
     lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send, status,
-    top, tree, upgrade, vg, vg_edit, vgcfg,
+    top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -93,12 +93,17 @@ pub const COMMANDS: &[Command] = &[
             LabelSector,
             MetadataType,
             MetadataIgnore,
+            WriteOut,
             PvMetadataCopies,
             MetadataCopies,
             NoRestoreFile,
             PvSizeLimit,
         ],
-        examples: &[("pvcreate /dev/sdb", "label a disk"), ("pvcreate /srv/pv.img", "label a file")],
+        examples: &[
+            ("pvcreate /dev/sdb", "label a disk"),
+            ("pvcreate /srv/pv.img", "label a file"),
+            ("pvcreate --writeout /srv/pv0", "a file, which is filled with zeros where it has no room yet"),
+        ],
         run: pv::create,
     },
     Command {
@@ -979,6 +984,19 @@ pub const COMMANDS: &[Command] = &[
         options: &[],
         examples: &[("rowen check vg0", "exit code 0: sound; 5: what is wrong is listed")],
         run: own::check,
+    },
+    Command {
+        name: "trim",
+        summary: "Discard what is free in a volume group in use, so that its disks get it back",
+        is_lvm: false,
+        forms: &["VG ..."],
+        operands: Operands::Groups,
+        options: &[],
+        examples: &[
+            ("rowen trim vg0", "files of physical volumes become sparse again where nothing lies"),
+            ("rowen trim vg0 vg1", "several, after \"fstrim -a\" has told what filesystems do not need"),
+        ],
+        run: trim::run,
     },
     Command {
         name: "repair",

@@ -1942,6 +1942,44 @@ fn physical_volumes_are_changed() {
 }
 
 #[test]
+fn what_is_free_goes_back_and_sparse_files_are_told() {
+    let mut world = Fake::new();
+    world.without_room.insert("/dev/ubda".to_owned(), 3 << 20);
+    play(
+        &mut world,
+        "$ pvcreate /dev/ubda
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        O|  /dev/ubda is a sparse file: 3.00 MiB of it have no room yet, and first writes there cost about a quarter more (\"pvcreate --writeout\" writes it out).$
+        rc=0
+
+        $ pvcreate --writeout /dev/ubda
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        O|  3.00 MiB of /dev/ubda written out.$
+        rc=0
+
+        $ pvcreate --writeout /dev/ubda
+        O|  Physical volume \"/dev/ubda\" successfully created.$
+        O|  /dev/ubda has all of its room already.$
+        rc=0
+
+        $ rowen trim nosuch
+        E|  Volume group \"nosuch\" not found
+        E|  Cannot process volume group nosuch
+        rc=5
+
+        $ rowen trim
+        E|  Please specify the volume group's name.
+        E|  Run `rowen trim --help' for more information.
+        rc=3",
+    );
+    world.run("vgcreate vg0 /dev/ubda");
+    let printed = world.run("rowen trim vg0 vg0");
+    assert!(printed.code == 0 && printed.err.is_empty(), "{}", printed.err);
+    assert_eq!(printed.out.lines().count(), 1, "{}", printed.out);
+    assert!(printed.out.starts_with("  vg0: ") && printed.out.ends_with(" that are free\n"), "{}", printed.out);
+}
+
+#[test]
 fn extents_move() {
     play(
         &mut Fake::new(),

@@ -286,6 +286,14 @@ impl Backend for Host {
         devices::pvcreate(Path::new(path), uuids::fresh(), device_consent(consent)).map_err(trouble)
     }
 
+    fn without_room(&mut self, path: &str) -> u64 {
+        devices::writeout::without_room(Path::new(path))
+    }
+
+    fn write_out(&mut self, path: &str, tell: &mut dyn FnMut(u64, u64)) -> Answer<u64> {
+        devices::writeout::write_out(Path::new(path), tell).map_err(trouble)
+    }
+
     fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()> {
         devices::pvresize(Path::new(path), bytes).map_err(trouble)
     }

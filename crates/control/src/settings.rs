@@ -5,6 +5,7 @@
 
 use crate::config::{self, Config, Entry};
 use crate::syntax::{Error, Value, wrong};
+use rowen_engine::discards::Policy;
 use std::time::Duration;
 
 /// What may stand behind a key.
@@ -58,6 +59,7 @@ pub const KNOWN: &[Setting] = &[
     setting("backup/archive", Kind::Switch, "1"),
     setting("backup/retain_min", Kind::Count, "10"),
     setting("backup/retain_days", Kind::Count, "30"),
+    setting("devices/issue_discards", Kind::Switch, "0"),
     setting("global/units", Kind::Text, "\"r\""),
     setting("global/suffix", Kind::Switch, "1"),
     setting("monitor/thresholds", Kind::Percents, "[80,90,95]"),
@@ -304,6 +306,8 @@ pub struct Settings {
     pub layout: LayoutSetting,
     /// `server/fill_keeps`: percentage of a group, and of a pool, that filling leaves free.
     pub fill_keeps: u64,
+    /// `devices/issue_discards`: what becomes free is discarded on the physical volumes.
+    pub issue_discards: bool,
 }
 
 /// What volumes are laid out for.
@@ -346,11 +350,17 @@ impl Default for Settings {
             rehome: true,
             layout: LayoutSetting::Auto,
             fill_keeps: 25,
+            issue_discards: false,
         }
     }
 }
 
 impl Settings {
+    /// What a group gives back to its disks by itself. What is discarded on a volume always is, as LVM does.
+    pub fn discards(&self) -> Policy {
+        Policy { freed: self.issue_discards, passed_down: true }
+    }
+
     /// How long writes wait for room; `None`: for ever.
     pub fn no_space_timeout(&self) -> Option<Duration> {
         (self.no_space_timeout > 0).then(|| Duration::from_secs(self.no_space_timeout))
@@ -399,6 +409,7 @@ impl Settings {
             rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
             layout: config.value("server/layout").and_then(layout).unwrap_or_default(),
             fill_keeps: count("server/fill_keeps").unwrap_or(usual.fill_keeps),
+            issue_discards: config.is_on("devices/issue_discards").unwrap_or(usual.issue_discards),
         }
     }
 }
@@ -445,7 +456,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 server/no_space_timeout = 0 server { layout = \"read\" fill_keeps = 40 } tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 server { layout = \"read\" fill_keeps = 40 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -456,6 +467,7 @@ mod tests {
             no_space_timeout: 0,
             layout: LayoutSetting::Read,
             fill_keeps: 40,
+            issue_discards: true,
             ..Settings::default()
         };
         assert_eq!(of(text), Ok(expected));

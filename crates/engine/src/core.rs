@@ -15,6 +15,7 @@ pub use ownership::{MergeCursor, Ownership, TreeOwner};
 pub use pace::Pace;
 
 use crate::dead::Points;
+use crate::discards::Wishes;
 use crate::disk::{DiskError, Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -137,6 +138,8 @@ pub struct Core {
     is_growing: AtomicBool,
     growth: Growth,
     pub backing: Backing,
+    /// What is to be given back to the disks.
+    pub discards: Wishes,
     space_finder: Mutex<Option<Weak<dyn SpaceFinder>>>,
     /// This core, for tasks that must not keep it open.
     pub this: Weak<Core>,
@@ -161,6 +164,7 @@ impl Core {
             false => journal.stopped.clone(),
         };
         meta.set_load(space.load());
+        let discards = Wishes::new(config.discards);
         Arc::new_cyclic(|this| Core {
             cache: NodeCache::new(config.cache_bytes as u64),
             disks: members.clone(),
@@ -187,6 +191,7 @@ impl Core {
             is_growing: AtomicBool::new(false),
             growth: Growth::default(),
             backing: Backing::default(),
+            discards,
             space_finder: Mutex::new(None),
             this: this.clone(),
         })

@@ -91,7 +91,8 @@ pub enum DiskOp {
     Write { segments: Segments, buf: Arc<PageBuf> },
     /// Makes all writes that completed before durable, on every physical volume.
     Flush,
-    /// The contents of these ranges are not needed any more.
+    /// The contents of these ranges are not needed any more: a disk may drop them, or not. One that fails has changed nothing that
+    /// matters. Nothing is written there while it is under way.
     Discard { segments: Segments },
 }
 
@@ -160,6 +161,21 @@ pub struct PvGeometry {
     pub sector: u32,
 }
 
+/// What discards of a physical volume come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiscardLimits {
+    /// What is smaller, or lies across such a boundary, stays. In bytes: a power of two, a multiple of the sector. 0: it takes none.
+    pub granularity: u32,
+    /// It has all of its room now, and is to keep it: a file without holes. Only who asks for it gives that up.
+    pub is_whole: bool,
+}
+
+impl Default for DiscardLimits {
+    fn default() -> Self {
+        DiscardLimits { granularity: 4096, is_whole: false }
+    }
+}
+
 /// The physical volumes of one group, in table order.
 pub trait Disks: Send + Sync {
     /// Number of physical volumes.
@@ -168,6 +184,11 @@ pub trait Disks: Send + Sync {
     /// There is nothing at this place: the physical volume is lost, or out of the group. A disk of no bytes stands for one.
     fn is_missing(&self, pv: PvIndex) -> bool {
         self.geometry(pv).size == 0
+    }
+    /// What discards come to there. They are hints: what was discarded may be read as what was there, as zeros, or as anything, until it is
+    /// written again, also after power loss.
+    fn discards(&self, _: PvIndex) -> DiscardLimits {
+        DiscardLimits::default()
     }
     /// Starts a request. `done` must be completed exactly once, from any thread, also on failure.
     fn submit(&self, op: DiskOp, done: Completer);

@@ -8,6 +8,7 @@
 
 mod core;
 mod dead;
+pub mod discards;
 pub mod disk;
 pub mod error;
 mod event;

@@ -18,7 +18,8 @@
 //!
 //! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
 
-use crate::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
+use crate::discards::UnderWay;
+use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
 use crate::model::PvFlags;
 use crate::moving::Moving;
 use crate::unproven::Unproven;
@@ -36,6 +37,8 @@ pub struct Members {
     pub unproven: Unproven,
     /// What is moved to another place.
     pub(crate) moving: Arc<Moving>,
+    /// What is being discarded.
+    pub discarding: UnderWay,
     /// Planted bug: what is lost reads as zeros.
     lost_are_zeros: bool,
 }
@@ -47,6 +50,7 @@ impl Members {
             out: AtomicU64::new(out.0),
             unproven: Unproven::default(),
             moving: Arc::default(),
+            discarding: UnderWay::default(),
             lost_are_zeros,
         }
     }
@@ -65,8 +69,9 @@ impl Members {
         self.out.fetch_and(!(1 << pv.0), Ordering::AcqRel);
     }
 
-    /// To the disks, past what is moved (PM1).
+    /// To the disks, past what is discarded (DC2) and what is moved (PM1).
     fn pass(&self, op: DiskOp, done: Completer) {
+        let Some((op, done)) = self.discarding.pass(op, done) else { return };
         match self.moving.is_active() {
             true => self.moving.submit(&self.disks, op, done),
             false => self.disks.submit(op, done),
@@ -90,6 +95,10 @@ impl Disks for Members {
 
     fn geometry(&self, pv: PvIndex) -> PvGeometry {
         self.disks.geometry(pv)
+    }
+
+    fn discards(&self, pv: PvIndex) -> DiscardLimits {
+        self.disks.discards(pv)
     }
 
     fn is_missing(&self, pv: PvIndex) -> bool {
@@ -132,6 +141,7 @@ impl Disks for Members {
 
     fn back(&self, mut segments: Segments, done: Completer) {
         segments.retain(|segment| !self.is_missing(segment.pv));
+        let Some((segments, done)) = self.discarding.pass_room(segments, done) else { return };
         self.disks.back(segments, done);
     }
 }

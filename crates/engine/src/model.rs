@@ -42,10 +42,23 @@ pub struct Config {
     pub layout: Layout,
     /// Percent of the group, and of a pool, that filling leaves free (F2).
     pub fill_keeps: u64,
+    /// What is given back to the disks.
+    pub discards: DiscardPolicy,
+    /// Free runs of fewer blocks are not worth a request, nor a hole in a file.
+    pub least_discarded: u64,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
     pub planted: Option<&'static str>,
+}
+
+/// What a group gives back to its disks by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiscardPolicy {
+    /// All that becomes free: LVM's `issue_discards`.
+    pub freed: bool,
+    /// What somebody discarded on a volume.
+    pub passed_down: bool,
 }
 
 impl Default for Config {
@@ -57,6 +70,8 @@ impl Default for Config {
             rehome: false,
             layout: Layout::Space,
             fill_keeps: 25,
+            discards: DiscardPolicy::default(),
+            least_discarded: 16,
             read_only: false,
             planted: None,
         }
@@ -101,6 +116,9 @@ impl Layout {
     }
 }
 
+/// The tag of a volume of which discards are not given on to the disks.
+pub const NO_PASSDOWN: &str = "discards=nopassdown";
+
 /// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -123,6 +141,11 @@ impl Attributes {
     /// What the volume's tags say; none: what is usual in the group.
     pub fn layout(&self) -> Option<Layout> {
         Layout::of(&self.tags)
+    }
+
+    /// Whether what is discarded on it is discarded on the disks, too.
+    pub fn passes_down(&self) -> bool {
+        !self.tags.iter().any(|tag| tag == NO_PASSDOWN)
     }
 }
 

@@ -10,18 +10,24 @@
 //! * PM3 Two writes of the same bytes are not under way at once: the places would differ if each carried them out in another order.
 //! * PM4 A write that the new place has not taken gives the run up, unless the table that names that place may be on the disk by
 //!   then: it fails.
-//! * PM5 The old place has another use only when nothing is under way there.
+//! * PM5 The old place has another use only when nothing is under way there. The same is true of the new place of a run that is given
+//!   up: a copy that a disk carries out late would be written over what lies there by then.
+//! * PM8 From the moment at which the table may be on the disk both places are written until blocks are found by the new one. If
+//!   that table's checkpoint fails, nobody knows which one counts: then they are until the group is opened again.
 
-use crate::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvIndex, Segment, Segments, start};
+use crate::disk::{Completer, Completion, DiskError, DiskOp, DiskResult, Disks, PvIndex, Segment, Segments, start};
 use crate::event::Event;
 use crate::planted;
 use crate::runtime::Runtime;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 
 /// Bytes of the source that a request touches.
 type Touched = SmallVec<[Range<u64>; 2]>;
@@ -41,11 +47,21 @@ struct State {
     /// The physical volume that is moved from.
     source: u16,
     next: u64,
-    /// Requests under way on the source: what they touch, and whether they write.
-    in_flight: BTreeMap<u64, (Touched, bool)>,
+    /// Requests under way on the source.
+    in_flight: BTreeMap<u64, UnderWay>,
     run: Option<MovingRun>,
     /// Writes that wait.
     held: Vec<(DiskOp, Completer)>,
+}
+
+/// A request under way on the source.
+struct UnderWay {
+    touched: Touched,
+    writes: bool,
+    /// It is under way at the new place of the run, too.
+    is_copied: bool,
+    /// Who waits for the new place.
+    waker: Option<Waker>,
 }
 
 /// A run of extents that is copied.
@@ -61,6 +77,8 @@ struct MovingRun {
     window: u64,
     /// The table that names the new place may be on the disk.
     is_committed: bool,
+    /// It stays where it is.
+    is_given_up: bool,
     /// The new place did not take a write.
     failed: Option<DiskError>,
 }
@@ -74,6 +92,9 @@ impl MovingRun {
 
     /// Where a write goes beside its own place (PM1).
     fn copies_of(&self, segments: &Segments, source: u16) -> Segments {
+        if self.is_given_up {
+            return Segments::new();
+        }
         let done = self.from.start..self.from.start + self.copied;
         let copy = |segment: &Segment| {
             let end = segment.offset + u64::from(segment.len);
@@ -111,15 +132,25 @@ impl Moving {
         self.is_active.store(true, Ordering::Release);
     }
 
-    /// Nothing is moved any more.
-    pub fn end(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
-        self.end_run(disks);
-        self.is_active.store(false, Ordering::Release);
+    /// Nothing is moved any more, unless both places of a run count until the group is opened again (PM8).
+    pub fn end(&self) {
+        if self.state.lock().run.is_none() {
+            self.is_active.store(false, Ordering::Release);
+        }
     }
 
     /// Begins to move these bytes of the source.
     pub fn begin_run(&self, from: Range<u64>, to: PvIndex, to_offset: u64) {
-        let run = MovingRun { from, to, to_offset, copied: 0, window: 0, is_committed: false, failed: None };
+        let run = MovingRun {
+            from,
+            to,
+            to_offset,
+            copied: 0,
+            window: 0,
+            is_committed: false,
+            is_given_up: false,
+            failed: None,
+        };
         self.state.lock().run = Some(run);
     }
 
@@ -131,7 +162,7 @@ impl Moving {
         let window = {
             let mut state = self.state.lock();
             let source = PvIndex(state.source);
-            let Some(run) = state.run.as_mut() else { return Ok(None) };
+            let Some(run) = state.run.as_mut().filter(|run| !run.is_given_up) else { return Ok(None) };
             if let Some(error) = run.failed {
                 return Err(error);
             }
@@ -151,14 +182,19 @@ impl Moving {
             let is_quiet = {
                 let state = self.state.lock();
                 let Some(run) = state.run.as_ref() else { return Ok(None) };
-                let in_window = |touched: &Touched| touched.iter().any(|range| run.in_window(range));
-                !state.in_flight.values().any(|(touched, writes)| *writes && in_window(touched))
+                let in_window = |op: &UnderWay| op.touched.iter().any(|range| run.in_window(range));
+                !state.in_flight.values().any(|op| op.writes && in_window(op))
             };
             if is_quiet || planted::is("window_not_waited_for") {
                 return Ok(Some(window));
             }
             self.changed.changed(turn).await;
         }
+    }
+
+    /// Bytes of the run that were copied and are not counted as moved yet.
+    pub fn copied_bytes(&self) -> u64 {
+        self.state.lock().run.as_ref().map_or(0, |run| run.copied)
     }
 
     /// The window was copied; what waited for it goes on, to both places.
@@ -170,19 +206,19 @@ impl Moving {
         self.retry(disks);
     }
 
-    /// From now on the new place counts as much as the old one (PM4).
+    /// From now on the new place counts as much as the old one (PM4). False: the run was given up.
     ///
     /// # Errors
     /// It did not take a write.
-    pub fn commit(&self) -> Result<(), DiskError> {
+    pub fn commit(&self) -> Result<bool, DiskError> {
         let mut state = self.state.lock();
-        let Some(run) = state.run.as_mut() else { return Ok(()) };
+        let Some(run) = state.run.as_mut().filter(|run| !run.is_given_up) else { return Ok(false) };
         debug_assert_eq!(run.copied, run.from.end - run.from.start, "PM1: all of it was copied");
         match run.failed {
             Some(error) if !planted::is("move_half_written") => Err(error),
             _ => {
                 run.is_committed = true;
-                Ok(())
+                Ok(true)
             }
         }
     }
@@ -194,10 +230,10 @@ impl Moving {
             let is_quiet = {
                 let state = self.state.lock();
                 let Some(run) = state.run.as_ref() else { return };
-                let meets = |touched: &Touched| {
-                    touched.iter().any(|range| range.start < run.from.end && run.from.start < range.end)
+                let meets = |op: &UnderWay| {
+                    op.touched.iter().any(|range| range.start < run.from.end && run.from.start < range.end)
                 };
-                !state.in_flight.values().any(|(touched, _)| meets(touched))
+                !state.in_flight.values().any(meets)
             };
             if is_quiet {
                 return;
@@ -206,7 +242,41 @@ impl Moving {
         }
     }
 
-    /// The run is moved, or given up: only its own place is written from now on.
+    /// Copies nothing more, unless both places count already (PM8). Writers do not wait for the new place any more.
+    pub fn stop_copying(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
+        let mut state = self.state.lock();
+        if let Some(run) = state.run.as_mut().filter(|run| !run.is_committed) {
+            run.is_given_up = true;
+            run.window = 0;
+        }
+        let waiting: Vec<Waker> = state.in_flight.values_mut().filter_map(|op| op.waker.take()).collect();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+        self.retry(disks);
+    }
+
+    /// The run stays where it is. Returns when nothing is under way at its new place (PM5). False: it is too late, both places count
+    /// until the group is opened again (PM8).
+    pub async fn give_up(self: &Arc<Self>, disks: &Arc<dyn Disks>) -> bool {
+        self.stop_copying(disks);
+        loop {
+            let turn = self.changed.turn();
+            {
+                let mut state = self.state.lock();
+                let is_committed = state.run.as_ref().is_some_and(|run| run.is_committed);
+                if is_committed && !planted::is("one_place_after_failure") {
+                    return false;
+                }
+                if planted::is("given_up_at_once") || !state.in_flight.values().any(|op| op.is_copied) {
+                    state.run = None;
+                    return true;
+                }
+            }
+            self.changed.changed(turn).await;
+        }
+    }
+
+    /// The run is moved: only its own place is written from now on.
     pub fn end_run(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         self.state.lock().run = None;
         self.retry(disks);
@@ -240,13 +310,13 @@ impl Moving {
         }
         let id = state.next;
         state.next += 1;
-        state.in_flight.insert(id, (touched, writes));
         let copies = match (&op, &state.run) {
             (DiskOp::Write { segments, .. }, Some(run)) if !planted::is("one_place_written") => {
                 run.copies_of(segments, state.source)
             }
             _ => Segments::new(),
         };
+        state.in_flight.insert(id, UnderWay { touched, writes, is_copied: !copies.is_empty(), waker: None });
         let runtime = state.runtime.clone().expect("it was given when the move began");
         drop(state);
         let copy = match &op {
@@ -259,22 +329,55 @@ impl Moving {
         let (moving, disks) = (self.clone(), disks.clone());
         let both = async move {
             let own = own.await;
-            let copy = match copy {
-                Some(copy) => copy.await.err(),
-                None => None,
+            let Some(mut copy) = copy else {
+                moving.finished(id);
+                moving.retry(&disks);
+                return done.complete(own);
             };
-            let outcome = moving.finished(id, own, copy);
-            moving.retry(&disks);
-            done.complete(outcome);
+            match poll_fn(|cx| moving.copied_or_given_up(cx, id, &mut copy)).await {
+                Some(copy) => {
+                    let outcome = moving.judge(own, copy);
+                    moving.finished(id);
+                    moving.retry(&disks);
+                    done.complete(outcome);
+                }
+                None => {
+                    moving.retry(&disks);
+                    done.complete(own);
+                    let _unwanted = copy.await;
+                    moving.finished(id);
+                    moving.retry(&disks);
+                }
+            }
         };
         runtime.spawn("moving", Box::pin(both));
     }
 
-    /// A request was carried out; `copy`: why the new place did not take it.
-    fn finished(&self, id: u64, own: DiskResult, copy: Option<DiskError>) -> DiskResult {
+    /// The outcome at the new place. None: the run was given up, and the request is still under way there, and nowhere else.
+    fn copied_or_given_up(&self, cx: &mut Context<'_>, id: u64, copy: &mut Completion) -> Poll<Option<DiskResult>> {
+        if let Poll::Ready(outcome) = Pin::new(copy).poll(cx) {
+            return Poll::Ready(Some(outcome));
+        }
         let mut state = self.state.lock();
-        state.in_flight.remove(&id);
-        let Some(error) = copy else { return own };
+        let is_given_up = state.run.as_ref().is_some_and(|run| run.is_given_up);
+        let Some(own) = state.in_flight.get_mut(&id) else { return Poll::Ready(None) };
+        if is_given_up {
+            (own.writes, own.waker) = (false, None);
+            own.touched.clear();
+            return Poll::Ready(None);
+        }
+        own.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn finished(&self, id: u64) {
+        self.state.lock().in_flight.remove(&id);
+    }
+
+    /// What is answered to who wrote to both places.
+    fn judge(&self, own: DiskResult, copy: DiskResult) -> DiskResult {
+        let Err(error) = copy else { return own };
+        let mut state = self.state.lock();
         match state.run.as_mut() {
             Some(run) if run.is_committed => own.and(Err(error)),
             Some(run) => {
@@ -293,10 +396,11 @@ impl State {
         if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_open") {
             return true;
         }
-        let meets = |other: &Touched| {
-            other.iter().any(|other| touched.iter().any(|range| range.start < other.end && other.start < range.end))
+        let meets = |other: &UnderWay| {
+            let mut others = other.touched.iter();
+            others.any(|other| touched.iter().any(|range| range.start < other.end && other.start < range.end))
         };
-        !planted::is("overlaps_pass") && self.in_flight.values().any(|(other, writes)| *writes && meets(other))
+        !planted::is("overlaps_pass") && self.in_flight.values().any(|other| other.writes && meets(other))
     }
 }
 

@@ -166,12 +166,65 @@ fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
     let whole = made();
     assert!(whole.window(4096).is_some());
     whole.moving.copied(&whole.disks);
-    whole.moving.commit().unwrap();
+    assert_eq!(whole.moving.commit(), Ok(true));
     let write = whole.write(0, 512);
     whole.held.carry_out(fails_there);
     assert_eq!(whole.outcome(write).map(drop), Err(error), "either place may count now");
     let quiet = pin!(whole.moving.quiet());
     assert!(quiet.poll(&mut Context::from_waker(Waker::noop())).is_ready());
-    whole.moving.end(&whole.disks);
+    whole.moving.end();
+    assert!(whole.moving.is_active(), "either place may count until blocks are found by one of them");
+    whole.moving.end_run(&whole.disks);
+    whole.moving.end();
     assert!(!whole.moving.is_active());
+}
+
+/// PM5: who wrote waits for a new place that is given up no more, and nothing else is put there before the copy is through.
+fn a_copy_is_late() {
+    let made = made();
+    let write = made.write(0, 512);
+    let copy = {
+        let mut asked = made.held.asked.lock();
+        let at = asked.iter().position(|(segment, _)| segment.pv.0 == 0).unwrap();
+        asked.remove(at)
+    };
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [1]);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut given_up = pin!(made.moving.give_up(&made.disks));
+    assert!(given_up.as_mut().poll(&mut cx).is_pending(), "it is on its way to the new place");
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [0; 0]);
+    assert_eq!(made.outcome(write).map(drop), Ok(()));
+    let again = made.write(0, 512);
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [1], "only where it lies");
+    assert_eq!(made.outcome(again).map(drop), Ok(()));
+    assert!(given_up.as_mut().poll(&mut cx).is_pending());
+    copy.1.complete(Ok(None));
+    assert_eq!(made.held.carry_out(|_| Ok(None)), [0; 0]);
+    assert_eq!(given_up.as_mut().poll(&mut cx), std::task::Poll::Ready(true));
+}
+
+#[test]
+fn the_new_place_is_given_up_when_nothing_is_on_its_way_there() {
+    a_copy_is_late();
+    must_be_found("given_up_at_once", a_copy_is_late);
+}
+
+/// PM8: the checkpoint of the table fails. Writes go to both places from then on, those that waited, too.
+fn a_table_fails() {
+    let made = made();
+    assert!(made.window(4096).is_some());
+    made.moving.copied(&made.disks);
+    assert_eq!(made.moving.commit(), Ok(true));
+    let writes = [made.write(0, 512), made.write(0, 512)];
+    let given_up = pin!(made.moving.give_up(&made.disks));
+    assert_eq!(given_up.poll(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(false));
+    made.moving.end();
+    assert_eq!([(); 2].map(|()| made.held.carry_out(|_| Ok(None))), [[0, 1], [0, 1]]);
+    writes.into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));
+}
+
+#[test]
+fn both_places_are_written_when_a_table_fails() {
+    a_table_fails();
+    must_be_found("one_place_after_failure", a_table_fails);
 }

@@ -23,7 +23,9 @@ use crate::exec::Handle;
 use crate::rng::Rng;
 use cache::{Cache, Held};
 use parking_lot::Mutex;
-use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
+use rowen_engine::disk::{
+    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -82,6 +84,8 @@ pub struct Faults {
     pub mishap: Option<Mishap>,
     /// One block of the next stamped data is acknowledged and never written. The sectors of that request go here.
     pub lost_data: Option<Wild>,
+    /// What discards come to.
+    pub discards: DiscardLimits,
 }
 
 /// Sectors of volumes with unknown contents: a disk acknowledged their data and lost it.
@@ -413,6 +417,10 @@ impl Disks for SimDisks {
 
     fn geometry(&self, pv: PvIndex) -> PvGeometry {
         self.state.lock().current.geometry(pv)
+    }
+
+    fn discards(&self, _: PvIndex) -> DiscardLimits {
+        self.state.lock().faults.discards
     }
 
     fn submit(&self, op: DiskOp, done: Completer) {

@@ -41,6 +41,7 @@ pub mod top;
 #[cfg(test)]
 pub mod transfer_world;
 pub mod tree;
+pub mod trim;
 pub mod upgrade;
 pub mod vg;
 pub mod vg_edit;

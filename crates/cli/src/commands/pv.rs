@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
+use rowen_control::units::sentence;
 use rowen_control::uuids;
 
 pub fn consent(args: &Args) -> Consent {
@@ -53,8 +54,48 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
             notes.iter().for_each(|note| session.console.say(note));
         }
         session.console.say(format!("Physical volume \"{path}\" successfully created."));
-        Ok(())
+        match args.has(Opt::WriteOut) {
+            true if session.is_test => Ok(()),
+            true => write_out(session, path),
+            false => {
+                tell_sparse(session, path);
+                Ok(())
+            }
+        }
     })
+}
+
+/// A file without holes is written faster.
+fn tell_sparse(session: &mut Session<'_>, path: &str) {
+    let missing = session.backend.without_room(path);
+    if missing > 0 {
+        session.console.say(format!(
+            "{path} is a sparse file: {} of it have no room yet, and first writes there cost about a quarter more (\"pvcreate \
+             --writeout\" writes it out).",
+            sentence(missing)
+        ));
+    }
+}
+
+/// The physical volume is made by then: it can be used whatever becomes of this.
+fn write_out(session: &mut Session<'_>, path: &str) -> Result {
+    let what = format!("Writing out {path}");
+    let console = &mut session.console;
+    let written = session.backend.write_out(path, &mut |done, total| console.progress(done, total, &what));
+    match written {
+        Ok(0) => session.console.say(format!("{path} has all of its room already.")),
+        Ok(bytes) => session.console.say(format!("{} of {path} written out.", sentence(bytes))),
+        Err(trouble) => {
+            session.tell(&Failure::from(trouble));
+            return Err(Failure::failed(format!(
+                "{path} is a physical volume, and is not written out. It can be used as it is; the same command goes on."
+            )));
+        }
+    }
+    if session.backend.without_room(path) > 0 {
+        session.console.say(format!("Its filesystem keeps zeros without room for them: {path} is sparse still."));
+    }
+    Ok(())
 }
 
 pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {

@@ -125,6 +125,14 @@ fn stop(session: &mut Session<'_>, group: &str) -> Result {
     session.change(group, Request::StopMove).map(drop)
 }
 
+fn percent_of(now: &MoveReport) -> f64 {
+    let (done, all) = match now.is_running && now.total_bytes > 0 {
+        true => (now.copied_bytes, now.total_bytes),
+        false => (now.moved, now.total),
+    };
+    100.0 * done as f64 / all.max(1) as f64
+}
+
 /// How the progress is shown.
 struct Watch {
     interval: u64,
@@ -137,18 +145,18 @@ impl Watch {
 
     /// Shows how far it is until it has ended.
     fn until_the_end(&self, session: &mut Session<'_>, group: &str) -> Result {
-        let mut last: Option<MoveReport> = None;
+        let (mut last, mut waits): (Option<MoveReport>, Option<String>) = (None, None);
         let mut next = Instant::now();
         loop {
             let now = status(session, group)?;
-            if let Some(before) = last.as_ref().filter(|before| before.path != now.path || before.total != now.total) {
+            if let Some(before) = last.as_ref().filter(|before| before.path != now.path) {
                 return Err(Failure::failed(format!(
-                    "Moving extents off {} was interrupted when the server of volume group {group} was replaced. What was moved \
-                     stays where it is; the same command moves the rest.",
+                    "Moving extents off {} did not go on after the server of volume group {group} was replaced; \"rowen history \
+                     {group}\" tells why. What was moved stays where it is; the same command moves the rest.",
                     before.path
                 )));
             }
-            let percent = 100.0 * now.moved as f64 / now.total.max(1) as f64;
+            let percent = percent_of(&now);
             if !now.is_running {
                 return self.ended(session, group, &now, percent);
             }
@@ -157,7 +165,12 @@ impl Watch {
                 session.console.flush();
                 next = Instant::now() + Duration::from_secs(self.interval);
             }
+            if let Some(why) = now.waits.as_ref().filter(|why| waits.as_ref() != Some(*why)) {
+                session.console.say(format!("{}: waits: {why}", now.path));
+                session.console.flush();
+            }
             session.console.progress(now.moved, now.total, &format!("{}: moved", now.path));
+            waits.clone_from(&now.waits);
             last = Some(now);
         }
     }

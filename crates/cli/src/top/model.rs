@@ -9,6 +9,7 @@ use super::view::View;
 use crate::commands::iostat::Before;
 use rowen_control::protocol::{GroupReport, IoReport, StatusReport};
 use rowen_control::status::{GroupStatus, Problem, State};
+use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeMap;
 
 /// Seconds between two looks that can be chosen.
@@ -21,6 +22,7 @@ const USUAL: usize = 1;
 pub enum Work {
     Removal,
     Rehoming(String),
+    Move(String),
     Check,
 }
 
@@ -305,6 +307,10 @@ fn see_work(paces: &mut BTreeMap<Work, Pace>, report: &StatusReport, at: f64) {
     if let Some(rehoming) = &report.rehoming {
         let left = rehoming.blocks.saturating_sub(rehoming.done_blocks);
         seen.push((Work::Rehoming(rehoming.name.clone()), left, Some(rehoming.blocks)));
+    }
+    if let Some(moving) = report.moving.as_ref().filter(|moving| moving.is_running) {
+        let (done, whole) = (moving.copied_bytes / BLOCK_SIZE, moving.total_bytes / BLOCK_SIZE);
+        seen.push((Work::Move(moving.path.clone()), whole.saturating_sub(done), Some(whole)));
     }
     if let Some(checked) = report.checked {
         seen.push((Work::Check, checked.total.saturating_sub(checked.nodes), Some(checked.total)));

@@ -6,6 +6,7 @@ mod autoextend;
 mod bad_input;
 mod callers;
 mod diff;
+mod discards;
 mod endpoint;
 mod filesystems;
 mod fsx;

@@ -147,6 +147,57 @@ fn a_killed_server_leaves_what_was_moved() {
     tool("e2fsck", &["-f", "-n", world.node("data").to_str().unwrap()]);
 }
 
+/// PM9: the server is killed while it moves extents, or replaced by an upgrade. Its successor goes on, and one command sees the end.
+#[test]
+fn a_successor_goes_on() {
+    let world = made("pvmove-on");
+    world.ok("vgextend VG c");
+    world.ok("pvchange -x n b");
+    let point = world.mount("data", "rw");
+    let stop = AtomicBool::new(false);
+    let (written, interruptions) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_files(&point, &stop));
+        world.ok("pvmove -b b c");
+        let mut command = world.command("pvmove -i 1");
+        let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut interruptions = 0;
+        for turn in 0u64..5 {
+            std::thread::sleep(Duration::from_millis(30 + 37 * turn));
+            if !world.dir.join("run").join(&world.group).join("moving").exists() {
+                break;
+            }
+            interruptions += 1;
+            if turn == 2 {
+                world.ok("upgrade VG");
+                continue;
+            }
+            if let Some(server) = world.server() {
+                let pid = rustix::process::Pid::from_raw(server).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+        }
+        let end = child.wait_with_output().unwrap();
+        stop.store(true, Ordering::Release);
+        assert!(end.status.success(), "{interruptions} interruptions: {end:?}");
+        (writer.join().unwrap(), interruptions)
+    });
+    assert!(interruptions > 0);
+    check_files(&point, written);
+    check_thin(&world);
+    world.refused("pvmove b", 5, "No data to move for");
+    world.ok("check VG");
+    // What was stopped does not go on.
+    world.ok("pvchange -x y b");
+    world.ok("pvmove -b c b");
+    world.ok("pvmove --abort");
+    let server = rustix::process::Pid::from_raw(world.server().unwrap()).unwrap();
+    rustix::process::kill_process(server, rustix::process::Signal::KILL).unwrap();
+    world.ok("pvmove");
+    check_files(&point, written);
+    world.unmount("data");
+    tool("e2fsck", &["-f", "-n", world.node("data").to_str().unwrap()]);
+}
+
 #[test]
 fn what_pvmove_refuses() {
     let world = made("pvmove-refused");

@@ -27,11 +27,11 @@ pub use frame::{
     FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_frame, write_outcome, write_request,
 };
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
-pub use outcome::{CheckOutcome, Created, ErrorKind, MoveReport, Outcome, StatsReport};
+pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport, TrimReport};
 pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
-pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, PoolFill, PvStatus, Rehoming, StatusReport};
+pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, MoveReport, PoolFill, PvStatus, Rehoming, StatusReport};
 pub use transfer::{
     Attempt, Base, BlockRange, Bytes, MOST_BLOCKS, Mark, Part, Receive, ReceiveVolume, Receiving, Unfinished,
     UnfinishedVolume,

@@ -3,7 +3,7 @@
 use super::diff::DiffPage;
 use super::io::IoReport;
 use super::report::{GroupReport, VolumePlaces};
-use super::status::StatusReport;
+use super::status::{MoveReport, StatusReport};
 use super::transfer::{Bytes, Receiving, Unfinished};
 use rowen_engine::group as engine;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ pub enum Outcome {
     HandsOver,
     Check(CheckOutcome),
     Moving(MoveReport),
+    /// All that is free was discarded.
+    Trimmed(TrimReport),
     Stats(StatsReport),
     Status(Box<StatusReport>),
     Io(Box<IoReport>),
@@ -95,21 +97,14 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// A move of extents, or how the last one ended.
+/// What a trim came to, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoveReport {
-    pub is_running: bool,
-    /// The physical volume that is emptied; empty if this server has moved nothing.
-    pub path: String,
-    /// Extents that were moved, and that are to be.
-    pub moved: u64,
-    pub total: u64,
-    /// Extents that cannot be read, and stay where they are.
-    pub unreadable: u64,
-    /// Somebody stopped it.
-    pub is_stopped: bool,
-    /// Why it ended before its end.
-    pub failed: Option<String>,
+pub struct TrimReport {
+    /// Free, and of that what was discarded.
+    pub free: u64,
+    pub discarded: u64,
+    /// Physical volumes that take no discards.
+    pub without: Vec<String>,
 }
 
 /// A volume that a request made.

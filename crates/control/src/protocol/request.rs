@@ -152,6 +152,8 @@ pub enum Request {
     RemovePv {
         path: String,
     },
+    /// Discards all that is free on the physical volumes.
+    Trim,
     /// Begins to move what volumes have on these extents to other physical volumes, or to these.
     MoveExtents {
         path: String,
@@ -336,6 +338,7 @@ impl Request {
             AbortReceive { .. } => Traits::DEVICES,
             // They take long, and repairing is not looking.
             Check | Repair => Traits::QUERY,
+            Trim => Traits { is_for_exported: false, ..Traits::QUERY },
             CreateVolume { .. }
             | Publish { .. }
             | Snapshot { .. }

@@ -46,6 +46,8 @@ pub struct StatusReport {
     pub checked: Option<CheckedNodes>,
     /// The volume that is brought together in the background (`server/rehome`).
     pub rehoming: Option<Rehoming>,
+    /// Extents that are moved (`pvmove`), or were to be and are not: how the last move of this server ended.
+    pub moving: Option<MoveReport>,
     /// Copies of metadata that could not be written, and nodes of which both copies are damaged.
     pub copies_not_written: u64,
     pub nodes_lost: u64,
@@ -88,6 +90,36 @@ pub struct Rehoming {
     pub blocks: u64,
     /// Volumes that wait for their turn.
     pub waiting: u64,
+}
+
+/// A move of extents, or how the last one ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveReport {
+    pub is_running: bool,
+    /// The physical volume that is emptied; empty if this server has moved nothing.
+    pub path: String,
+    /// Extents that were moved, and that are to be.
+    pub moved: u64,
+    pub total: u64,
+    /// Extents that cannot be read, and stay where they are.
+    pub unreadable: u64,
+    /// Somebody stopped it.
+    pub is_stopped: bool,
+    /// Why it ended before its end.
+    pub failed: Option<String>,
+    /// A server that took over has not gone on with it yet, and why, if that is known.
+    #[serde(default)]
+    pub waits: Option<String>,
+    /// Bytes that were copied, and that are to be.
+    #[serde(default)]
+    pub copied_bytes: u64,
+    #[serde(default)]
+    pub total_bytes: u64,
+    /// Seconds since this server began with it, and bytes that it copied since then.
+    #[serde(default)]
+    pub seconds: u64,
+    #[serde(default)]
+    pub own_bytes: u64,
 }
 
 /// Something that fills up: the group, a thin pool, or a snapshot with a size.

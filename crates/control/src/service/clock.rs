@@ -14,6 +14,7 @@ impl Service {
         self.extend_what_fills_up();
         self.warn(&mut |_| {});
         self.forget_removed();
+        self.look_after_move();
     }
 
     /// Extends what is fuller than its threshold.

@@ -176,6 +176,7 @@ impl Service {
             Request::MoveExtents { path, extents, to, volume } => {
                 self.move_extents(&path, &extents, &to, volume.as_deref())
             }
+            Request::Trim => self.trim(tell),
             Request::MoveStatus => Ok(Outcome::Moving(self.move_status())),
             Request::StopMove => Ok(self.stop_move()),
             Request::SetJournalCopies { copies } => self.set_journal_copies(copies),

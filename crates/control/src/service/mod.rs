@@ -6,7 +6,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`failure`], `ending`, `permits`, `warnings`, `autoextend`, `held`, `hidden`, [`world`] | types |
+//! | [`failure`], `ending`, `wanted_move`, `permits`, `warnings`, `autoextend`, `held`, `hidden`, [`world`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
 //! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
@@ -44,7 +44,9 @@ mod snapshot;
 mod state;
 mod status;
 mod transfer;
+mod trim;
 mod volumes;
+mod wanted_move;
 mod warn;
 mod warnings;
 pub mod world;

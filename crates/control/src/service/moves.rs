@@ -2,12 +2,17 @@
 
 use super::failure::{Failure, Result};
 use super::state::Service;
+use super::wanted_move::WantedMove;
+use super::world::MoveNote;
 use crate::history::What;
 use crate::protocol::{ErrorKind, MoveReport, Outcome, PvPart};
+use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
-use rowen_engine::group::{MoveProgress, NewMove};
+use rowen_engine::group::{MoveProgress, NewMove, PvExtents};
+use rowen_engine::planted;
+use rowen_engine::units::BLOCK_SIZE;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Who asks how far a move is waits so long for its end.
 const WAITED: Duration = Duration::from_millis(200);
@@ -21,14 +26,24 @@ impl Service {
         to: &[PvPart],
         volume: Option<&str>,
     ) -> Result<Outcome> {
+        self.look_after_move();
         self.refuse_while_moving()?;
         let from = self.pv_at(Path::new(path))?;
-        let volume = volume.map(|name| self.find(name)).transpose()?.map(|info| info.id);
-        let extents = extents.iter().map(|(first, count)| *first..first.saturating_add(*count)).collect();
-        let wanted = NewMove { from, extents, to: self.extents_on(to)?, volume };
-        let group = self.group.clone();
-        let begun = self.run(async move { group.start_move(wanted).await });
-        let total = self.told(begun, "")?;
+        let volume = volume.map(|name| self.find(name)).transpose()?;
+        let ranges = extents.iter().map(|(first, count)| *first..first.saturating_add(*count)).collect();
+        let id = volume.as_ref().map(|info| info.id);
+        let wanted = NewMove { from, extents: ranges, to: self.extents_on(to)?, volume: id };
+        let uuid_of = |pv: PvIndex| self.group.info().pvs.get(usize::from(pv.0)).map_or([0; 16], |pv| pv.uuid.0);
+        let places = wanted.to.iter();
+        let note = MoveNote {
+            group: self.group.info().uuid.0,
+            from: uuid_of(from),
+            extents: extents.to_vec(),
+            to: places.map(|to| (uuid_of(to.pv), to.extents.start, to.extents.end - to.extents.start)).collect(),
+            volume: volume.map(|info| info.uuid.0),
+            total: 0,
+        };
+        let total = self.begin_move(note, wanted)?;
         if total == 0 {
             return Err(Failure::new(ErrorKind::NotFound, format!("No data to move for {}.", self.name)));
         }
@@ -36,8 +51,137 @@ impl Service {
         Ok(Outcome::Moving(self.move_report(self.group.move_progress())))
     }
 
+    /// Begins with a move, and notes it before (PM9). Returns how many extents it moves; 0: none, and nothing is noted.
+    fn begin_move(&self, note: MoveNote, wanted: NewMove) -> Result<u64> {
+        self.note_move(Some(&note));
+        let group = self.group.clone();
+        let begun = self.run(async move { group.start_move(wanted).await });
+        let total = match self.told(begun, "") {
+            Ok(total) if total > 0 => total,
+            other => {
+                self.note_move(None);
+                return other;
+            }
+        };
+        let note = MoveNote { total: note.total.max(total), ..note };
+        self.note_move(Some(&note));
+        let before = note.total - total;
+        let begun = Some(Instant::now());
+        *self.wanted_move.lock() = WantedMove { note: Some(note), is_looked_for: true, begun, before, waits: None };
+        Ok(total)
+    }
+
+    /// A note that cannot be written costs no more than that a successor does not go on.
+    fn note_move(&self, note: Option<&MoveNote>) {
+        if let Err(e) = self.world.notes.moving(note) {
+            self.log(&format!("a successor would not know what is being moved: {e}"));
+        }
+    }
+
+    /// Goes on with what a server before this one was moving, and forgets what has ended (PM9).
+    pub fn look_after_move(&self) {
+        self.look_for_move();
+        let (note, has_begun) = {
+            let wanted = self.wanted_move.lock();
+            (wanted.note.clone(), wanted.begun.is_some())
+        };
+        let Some(note) = note.filter(|_| !self.group.is_moving()) else { return };
+        if has_begun {
+            let is_interrupted =
+                self.group.failed().is_err() || self.group.move_progress().failed == Some(Error::Closed);
+            if !is_interrupted {
+                self.forget_move();
+            }
+            return;
+        }
+        // A change that takes its time must not keep the server from what else it looks after.
+        let Some(_change) = self.change.try_lock() else { return };
+        self.go_on_moving(note);
+    }
+
+    /// Looks once whether a server before this one has left something to move.
+    fn look_for_move(&self) {
+        let mut wanted = self.wanted_move.lock();
+        if wanted.is_looked_for || planted::is("move_not_resumed") {
+            return;
+        }
+        wanted.is_looked_for = true;
+        let Some(note) = self.world.notes.noted_move() else { return };
+        match note.group == self.group.info().uuid.0 {
+            true => wanted.note = Some(note),
+            // Another group of that name was here.
+            false => {
+                drop(wanted);
+                self.note_move(None);
+            }
+        }
+    }
+
+    fn go_on_moving(&self, note: MoveNote) {
+        let Some(wanted) = self.move_of(&note) else {
+            self.event(
+                What::Changed,
+                "what was being moved, or where it was to go, has left: that move does not go on",
+            );
+            return self.forget_move();
+        };
+        let path = self.world.members.path(wanted.from).unwrap_or_default();
+        if let Err(error) = self.group.may_move() {
+            // It is tried again.
+            self.wanted_move.lock().waits = Some(self.failure(&error, "").message);
+            return;
+        }
+        match self.begin_move(note, wanted) {
+            Ok(0) => self.forget_move(),
+            Ok(total) => {
+                let left = format!("{total} extents of physical volume {} are still to be moved", path.display());
+                self.event(What::Changed, &format!("the move goes on after the server was replaced: {left}"));
+            }
+            Err(failure) => {
+                self.event(
+                    What::Changed,
+                    &format!("the move off physical volume {} does not go on: {}", path.display(), failure.message),
+                );
+                self.forget_move();
+            }
+        }
+    }
+
+    /// What is noted, by the places that physical volumes have now. None: one of them, or the volume, has left.
+    fn move_of(&self, note: &MoveNote) -> Option<NewMove> {
+        let info = self.group.info();
+        let place = |uuid: &[u8; 16]| {
+            let found = info.pvs.iter().position(|pv| pv.uuid.0 == *uuid)?;
+            u16::try_from(found).ok().map(PvIndex)
+        };
+        let run = |first: u64, count: u64| first..first.saturating_add(count);
+        let target = |(uuid, first, count): &([u8; 16], u64, u64)| {
+            Some(PvExtents { pv: place(uuid)?, extents: run(*first, *count) })
+        };
+        let volume = match note.volume {
+            None => None,
+            Some(uuid) => Some(self.group.volumes().into_iter().find(|volume| volume.uuid.0 == uuid)?.id),
+        };
+        let extents = note.extents.iter().map(|(first, count)| run(*first, *count)).collect();
+        Some(NewMove {
+            from: place(&note.from)?,
+            extents,
+            to: note.to.iter().map(target).collect::<Option<_>>()?,
+            volume,
+        })
+    }
+
+    fn forget_move(&self) {
+        {
+            let mut wanted = self.wanted_move.lock();
+            (wanted.note, wanted.waits, wanted.is_looked_for) = (None, None, true);
+        }
+        self.note_move(None);
+    }
+
     /// How far the move is, when it has ended or after a moment.
     pub fn move_status(&self) -> MoveReport {
+        self.look_for_move();
         let group = self.group.clone();
         let progress = self.run(async move { group.move_ended_within(WAITED).await });
         self.move_report(progress)
@@ -45,6 +189,13 @@ impl Service {
 
     /// Ends the move under way, if there is one.
     pub fn stop_move(&self) -> Outcome {
+        self.look_for_move();
+        let mut wanted = self.move_report(self.group.move_progress());
+        self.forget_move();
+        if !self.group.is_moving() {
+            (wanted.is_stopped, wanted.is_running) = (wanted.is_running, false);
+            return Outcome::Moving(wanted);
+        }
         self.group.stop_move();
         let group = self.group.clone();
         self.run(async move { group.move_ended().await });
@@ -52,18 +203,55 @@ impl Service {
     }
 
     fn move_report(&self, progress: MoveProgress) -> MoveReport {
+        let (note, before, begun, waits) = {
+            let wanted = self.wanted_move.lock();
+            (wanted.note.clone(), wanted.before, wanted.begun, wanted.waits.clone())
+        };
+        let info = self.group.info();
+        let extent_bytes = info.extent_blocks * BLOCK_SIZE;
+        let to_come = note.filter(|_| begun.is_none() && !progress.is_running);
+        if let Some(note) = to_come {
+            let place = info.pvs.iter().position(|pv| pv.uuid.0 == note.from).and_then(|at| u16::try_from(at).ok());
+            let path = place.and_then(|at| self.world.members.path(PvIndex(at))).unwrap_or_default();
+            return MoveReport {
+                is_running: true,
+                path: path.display().to_string(),
+                total: note.total,
+                total_bytes: note.total * extent_bytes,
+                waits: Some(waits.unwrap_or_else(|| "the server was replaced and is about to go on".into())),
+                ..MoveReport::default()
+            };
+        }
         let is_stopped = progress.failed == Some(Error::Closed);
         let has_moved = progress.is_running || progress.total > 0;
         let path = self.world.members.path(progress.from).filter(|_| has_moved);
+        let (moved, total) = (before + progress.moved, before + progress.total);
+        let own_bytes = progress.moved * extent_bytes + progress.copied;
         MoveReport {
             is_running: progress.is_running,
             path: path.map(|path| path.display().to_string()).unwrap_or_default(),
-            moved: progress.moved,
-            total: progress.total,
+            moved,
+            total,
             unreadable: progress.unreadable,
             is_stopped,
             failed: progress.failed.filter(|_| !is_stopped).map(|error| self.failure(&error, "").message),
+            waits: None,
+            copied_bytes: before * extent_bytes + own_bytes,
+            total_bytes: total * extent_bytes,
+            seconds: begun.map_or(0, |begun| begun.elapsed().as_secs()),
+            own_bytes,
         }
+    }
+
+    /// What is to be told of moves: one that is under way, or that ended before its end.
+    pub(super) fn move_to_tell(&self) -> Option<MoveReport> {
+        let report = self.move_report(self.group.move_progress());
+        (report.is_running || report.failed.is_some() || report.is_stopped || report.unreadable > 0).then_some(report)
+    }
+
+    /// Whether something is being moved, or is to be.
+    pub fn is_moving(&self) -> bool {
+        self.group.is_moving() || self.wanted_move.lock().note.is_some()
     }
 
     /// Physical volumes stay as they are while extents move.
@@ -81,3 +269,7 @@ impl Service {
         Err(Failure::new(ErrorKind::InUse, message))
     }
 }
+
+#[cfg(test)]
+#[path = "moves_test.rs"]
+mod tests;

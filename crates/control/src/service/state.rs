@@ -11,6 +11,7 @@ use super::failure::{Context, Failure, Result};
 use super::held::Held;
 use super::hidden::is_hidden;
 use super::permits::ListsInForce;
+use super::wanted_move::WantedMove;
 use super::warnings::Warnings;
 use super::world::World;
 use crate::history::What;
@@ -35,6 +36,8 @@ pub struct Service {
     pub change: Mutex<()>,
     /// Whoever writes what is received reads this; who ends a receive writes it (RX5).
     pub receiving: RwLock<()>,
+    /// The move that somebody wants (PM9).
+    pub wanted_move: Mutex<WantedMove>,
     /// Of each stream that is being received the run of the command that asked last (RX6).
     pub attempts: Mutex<BTreeMap<Uuid, Uuid>>,
     pub warnings: Warnings,
@@ -73,6 +76,7 @@ impl Service {
             group,
             change: Mutex::new(()),
             receiving: RwLock::new(()),
+            wanted_move: Mutex::default(),
             attempts: Mutex::new(BTreeMap::new()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
@@ -91,6 +95,7 @@ impl Service {
     /// Takes other settings from now on.
     pub fn set_settings(&self, settings: &Settings, lists: Lists) {
         self.group.set_no_space_timeout(settings.no_space_timeout());
+        self.group.set_discards(settings.discards());
         self.warnings.set_settings(settings);
         self.autoextension.set_settings(settings);
         self.lists.set_own(lists);

@@ -65,6 +65,7 @@ impl Service {
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
             checked: self.group.check_progress().map(checked),
             rehoming: self.group.rehome_progress().map(rehoming),
+            moving: self.move_to_tell(),
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,
             bad_places: self.bad_places(),

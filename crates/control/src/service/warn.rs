@@ -54,7 +54,7 @@ impl Service {
         }
     }
 
-    fn device(&self, pv: PvIndex) -> String {
+    pub(super) fn device(&self, pv: PvIndex) -> String {
         self.world.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
     }
 
@@ -136,6 +136,7 @@ impl Service {
         self.held.look(self.group.held(), notes.open_for());
         self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
         self.tell_failed_places(self.group.info().pvs.len());
+        self.tell_refused_discards();
         self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
         self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
         self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);

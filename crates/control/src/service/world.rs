@@ -10,6 +10,7 @@ use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::runtime::Task;
 use rowen_engine::units::{Uuid, VolumeId};
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,6 +18,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What somebody wants to be moved. Physical volumes and volumes are named by what stays theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveNote {
+    pub group: [u8; 16],
+    pub from: [u8; 16],
+    /// The first and how many, of each run; all if there are none.
+    pub extents: Vec<(u64, u64)>,
+    /// Physical volumes, the first extent of each run there, and how many.
+    pub to: Vec<([u8; 16], u64, u64)>,
+    pub volume: Option<[u8; 16]>,
+    /// Extents that were to be moved when it began; 0: that is not known yet.
+    pub total: u64,
+}
 
 /// Everything under the service.
 pub struct World {
@@ -225,6 +240,10 @@ pub trait Notes: Send + Sync {
     fn members(&self, paths: &[PathBuf]) -> io::Result<()>;
     /// What is about to join the group (H11), until the value goes.
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>>;
+    /// What is being moved, for a successor (PM9); none: nothing is.
+    fn moving(&self, note: Option<&MoveNote>) -> io::Result<()>;
+    /// What was noted of a move.
+    fn noted_move(&self) -> Option<MoveNote>;
     /// The group is about to be renamed (RN1).
     fn renaming(&self, to: &str, group: Uuid) -> io::Result<Box<dyn RenamingNote>>;
     /// The service was asked to end: who runs it looks at [`Ending`](super::ending::Ending).

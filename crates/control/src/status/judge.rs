@@ -2,7 +2,7 @@
 
 use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use super::told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
-use crate::protocol::{DiskWait, Filling, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, MoveReport, PvStatus, StatusReport};
 use crate::units::sentence;
 use crate::uuids::lvm_text;
 use rowen_engine::planted;
@@ -450,8 +450,34 @@ fn labelled_pv(pv: &PvSeen) -> PvState {
     }
 }
 
+/// A move of extents in words: how far it is, or why it waits, or how it ended.
+fn told_move(moving: &MoveReport) -> String {
+    let MoveReport { path, copied_bytes, total_bytes, own_bytes, seconds, .. } = moving;
+    let more = "What was moved stays where it is; \"pvmove\" again moves the rest";
+    if let Some(why) = &moving.waits {
+        return format!("pvmove: extents of {path} wait to be moved: {why}");
+    }
+    if moving.is_running {
+        let percent = 100.0 * *copied_bytes as f64 / (*total_bytes).max(1) as f64;
+        let mut told =
+            format!("pvmove: extents of {path} are being moved, {percent:.1}% of {}", sentence(*total_bytes));
+        if *seconds > 0 && *own_bytes > 0 {
+            let rate = own_bytes / seconds;
+            let left = total_bytes.saturating_sub(*copied_bytes) / rate.max(1);
+            told += &format!(", {} in a second, {} left", sentence(rate), duration(left));
+        }
+        return told;
+    }
+    match &moving.failed {
+        Some(why) => format!("pvmove: moving extents off {path} ended before its end: {why}. {more}"),
+        None if moving.is_stopped => format!("pvmove: moving extents off {path} was stopped. {more}"),
+        None => format!("pvmove: {} extents of {path} cannot be read, and stayed there", moving.unreadable),
+    }
+}
+
 fn work(report: &StatusReport) -> Vec<String> {
     let mut work = Vec::new();
+    work.extend(report.moving.as_ref().map(told_move));
     if report.reclaim_left_blocks > 0 {
         work.push(format!("removal: {} are still to be looked at", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));
     }

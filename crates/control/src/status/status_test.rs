@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{DiskWait, Filling, HeldVolume, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, HeldVolume, MoveReport, PvStatus, StatusReport};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 
@@ -166,6 +166,39 @@ fn work_in_the_background_is_no_problem() {
     assert!(group.healthy);
     assert_eq!(group.work.len(), 3);
     assert_eq!(group.work[0], "removal: 1.00 GiB are still to be looked at");
+}
+
+#[test]
+fn a_move_is_told_while_it_lasts_and_when_it_ended_early() {
+    let moving = |change: fn(&mut MoveReport)| {
+        let group = verdict(served(|report| {
+            let mut moving = MoveReport {
+                is_running: true,
+                path: "/dev/b".into(),
+                moved: 1,
+                total: 10,
+                copied_bytes: 1 << 30,
+                total_bytes: 10 << 30,
+                seconds: 10,
+                own_bytes: 1 << 30,
+                ..MoveReport::default()
+            };
+            change(&mut moving);
+            report.moving = Some(moving);
+        }));
+        assert!(group.healthy);
+        group.work.concat()
+    };
+    let under_way = moving(|_| {});
+    assert!(under_way.starts_with("pvmove: extents of /dev/b are being moved, 10.0% of 10.00 GiB, "), "{under_way}");
+    assert!(under_way.contains("102.40 MiB in a second") && under_way.ends_with(" left"), "{under_way}");
+    let waits = moving(|moving| moving.waits = Some("/dev/c is away".into()));
+    assert_eq!(waits, "pvmove: extents of /dev/b wait to be moved: /dev/c is away");
+    let failed = moving(|moving| (moving.is_running, moving.failed) = (false, Some("no room".into())));
+    assert!(failed.contains("ended before its end: no room. ") && failed.contains("\"pvmove\" again"), "{failed}");
+    assert!(moving(|moving| (moving.is_running, moving.is_stopped) = (false, true)).contains("was stopped"));
+    let unread = moving(|moving| (moving.is_running, moving.unreadable) = (false, 3));
+    assert!(unread.contains("3 extents of /dev/b cannot be read"), "{unread}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// Gives the room of these runs back to the disks.
-    async fn discard(&self, runs: &[Run]) {
+    pub(super) async fn discard(&self, runs: &[Run]) {
         for segments in self.in_parts(runs) {
             // A disk that takes nothing back has none to give.
             let _not_given_back = start(&*self.disks, DiskOp::Discard { segments }).await;

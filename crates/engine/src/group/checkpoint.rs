@@ -140,6 +140,10 @@ impl Group {
         if self.core.planted("give_back_early") {
             self.give_back_room().await;
         }
+        if self.core.planted("discards_early") {
+            let freed = self.core.space.lock().committing().to_vec();
+            self.core.discard(&freed).await;
+        }
         let written = self.write_checkpoint(&captured, clean).await;
         if let Err(error) = written {
             self.core.meta.lock().abort_commit();
@@ -159,10 +163,15 @@ impl Group {
             self.core.grow_ahead();
         }
         self.core.space_event.notify();
+        let freed = match self.core.discards.wants_freed() {
+            true => self.core.space.lock().committing().to_vec(),
+            false => Vec::new(),
+        };
         match self.readers_are_done().await {
             true => {
                 self.give_back_room().await;
                 self.commit_freed().await?;
+                self.give_back_freed(&freed);
             }
             false => self.core.space.lock().abort_commit(),
         }
@@ -349,6 +358,7 @@ impl Group {
         let (arenas, mut loose) = space.arenas(&in_flight);
         stream.arenas = arenas;
         stream.to_free = space.begin_commit();
+        core.discards.capture();
         #[cfg(feature = "planted")]
         if core.planted("arena_for_each") {
             stream.arenas.extend(crate::space::Space::arena_each(&loose));

@@ -26,6 +26,7 @@ mod close;
 mod create;
 mod create_group;
 mod diff;
+mod discards;
 mod evidence;
 mod holdings;
 mod journal_places;
@@ -55,6 +56,7 @@ mod resize;
 mod retry;
 mod snapshot;
 mod space_finder;
+mod trim_state;
 mod zones;
 
 pub use check::CheckReport;
@@ -66,6 +68,7 @@ pub use move_state::MoveProgress;
 pub use places::PlaceInfo;
 pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
+pub use trim_state::TrimProgress;
 
 pub use crate::model::*;
 pub use crate::volume::Volume;
@@ -109,6 +112,7 @@ pub struct Group {
     rehome_wanted: AtomicBool,
     progress: progress::Progress,
     moves: move_state::Moves,
+    discards: trim_state::Discards,
     /// The physical volumes that have a table of zones, and the serial of that.
     zones_on: Mutex<(u64, BTreeSet<Uuid>)>,
     /// While recovery replays the journal.

@@ -29,6 +29,8 @@ pub struct MoveProgress {
     /// Extents that were moved, and that are to be.
     pub moved: u64,
     pub total: u64,
+    /// Bytes of those that are being moved that were copied.
+    pub copied: u64,
     /// Extents that cannot be read, and stay.
     pub unreadable: u64,
     /// How it ended, if not by itself.

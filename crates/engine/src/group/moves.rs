@@ -41,13 +41,17 @@ const TOGETHER: u64 = 64;
 const BYTES_TOGETHER: u64 = 256 << 20;
 /// Bytes that are copied at once. Writers to them wait that long.
 const WINDOW: u64 = 512 << 10;
+/// So often what is being freed is waited for, where there is no free extent.
+const TRIES_FOR_ROOM: usize = 64;
 /// Zones are kept for physical volumes that leave or shrink.
 const ZONES_KEPT: usize = 256;
 
 impl Group {
     /// The move under way, or the last one.
     pub fn move_progress(&self) -> MoveProgress {
-        self.moves.state.lock().progress.clone()
+        let mut progress = self.moves.state.lock().progress.clone();
+        progress.copied = if progress.is_running { self.core.members.moving.copied_bytes() } else { 0 };
+        progress
     }
 
     /// Free extents that are taken for a move: to a checkpoint they are free (PM7).
@@ -68,6 +72,7 @@ impl Group {
     /// Ends the move under way, at the next moment at which it can. What was moved stays where it is.
     pub fn stop_move(&self) {
         self.moves.state.lock().is_stopped = true;
+        self.core.members.moving.stop_copying(self.core.members.all());
     }
 
     /// Waits until no move is under way.
@@ -93,17 +98,26 @@ impl Group {
         self.move_progress()
     }
 
+    /// Whether anything can be moved now.
+    ///
+    /// # Errors
+    /// Why not. It may be possible later.
+    pub fn may_move(&self) -> Result<()> {
+        self.may_change()?;
+        self.core.all_there()?;
+        match self.unproven_blocks() {
+            0 => Ok(()),
+            _ => Err(Error::Busy("blocks that nobody could compare after a disk was missing".into())),
+        }
+    }
+
     /// Begins to move what is in use of these extents, and returns how many those are; 0: nothing is to be moved.
     ///
     /// # Errors
     /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is under way.
     /// [`Error::NoSpace`]: what is reserved would have too little room without the source. Nothing was changed then.
     pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {
-        self.may_change()?;
-        self.core.all_there()?;
-        if self.unproven_blocks() > 0 {
-            return Err(Error::Busy("blocks that nobody could compare after a disk was missing".into()));
-        }
+        self.may_move()?;
         let placement = self.core.placement();
         let Some(source) = placement.pvs.get(usize::from(wanted.from.0)) else {
             return Err(Error::NotFound(format!("physical volume {}", wanted.from.0)));
@@ -267,7 +281,7 @@ impl Group {
         let core = &self.core;
         core.members.moving.begin(source, core.runtime.clone());
         let outcome = self.move_runs(source, runs, targets).await;
-        core.members.moving.end(core.members.all());
+        core.members.moving.end();
         outcome
     }
 
@@ -288,18 +302,22 @@ impl Group {
                 let moved = at..at + free.1;
                 match self.exchange(&moved, free).await {
                     Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
-                    Err(Error::Disk(error)) if error.op == DiskOpKind::Read => {
-                        self.give_up(free);
+                    Err(error) => {
+                        self.give_up(free).await?;
+                        let is_unread = matches!(&error, Error::Disk(error) if error.op == DiskOpKind::Read);
+                        if !is_unread && error != fixed() {
+                            return Err(error);
+                        }
                         if free.1 > extent_blocks {
                             alone_until = moved.end;
                             continue;
                         }
-                        // Who wants what cannot be read finds out where it is.
-                        self.moves.state.lock().progress.unreadable += 1;
-                    }
-                    Err(error) => {
-                        self.give_up(free);
-                        return Err(error);
+                        let mut state = self.moves.state.lock();
+                        match is_unread {
+                            // Who wants what cannot be read finds out where it is.
+                            true => state.progress.unreadable += 1,
+                            false => state.progress.total -= 1,
+                        }
                     }
                 }
                 at = moved.end;
@@ -316,7 +334,7 @@ impl Group {
     }
 
     /// Takes free extents on another physical volume, or on one of the targets, and gets room behind them.
-    async fn take_target(&self, source: PvIndex, extents: u64, targets: &[PvExtents]) -> Result<Run> {
+    async fn take_target(self: &Arc<Self>, source: PvIndex, extents: u64, targets: &[PvExtents]) -> Result<Run> {
         let placement = self.core.placement();
         let places: Vec<Range<u64>> = match targets {
             [] => placement.runs().iter().filter(|run| run.pv != source.0).map(|run| run.start..run.end).collect(),
@@ -330,11 +348,20 @@ impl Group {
             Ok::<_, MapError>(taken)
         };
         let needed = extents * placement.extent_blocks;
-        // Not one whole extent that may go there.
-        let taken = self.core.with_nodes_privileged(take).await?;
-        let run = taken.ok_or(Error::NoSpace { needed, free: 0 })?;
+        let mut tries = 0;
+        let run = loop {
+            if let Some(run) = self.core.with_nodes_privileged(take).await? {
+                break run;
+            }
+            self.may_go_on()?;
+            // Not one whole extent that may go there. What is being freed may be one.
+            tries += 1;
+            if tries > TRIES_FOR_ROOM || !self.more_space().await? {
+                return Err(Error::NoSpace { needed, free: 0 });
+            }
+        };
         if let Err(error) = self.core.back(&[run]).await {
-            self.give_up(run);
+            self.release(run);
             return Err(if error.is_no_room() { Error::NoRoom(error) } else { error.into() });
         }
         Ok(run)
@@ -377,18 +404,16 @@ impl Group {
         let hold = self.hold_checkpoints().await;
         core.journal.failed()?;
         if self.is_fixed(moved) {
-            return Err(Error::Busy("metadata came to lie on the extents".into()));
+            return Err(fixed());
         }
-        let account = || {
-            let _gate = core.gate.read();
+        let exchange = || {
+            let _gate = self.core.gate.read();
             let pvs = pvs.map(|pv| usize::from(pv.0));
-            core.space.lock().exchange(core.alloc_context(), moved, pvs, new.runs())
+            let commit = || core.members.moving.commit();
+            core.space.lock().exchange(core.alloc_context(), moved, pvs, new.runs(), commit)
         };
-        core.members.moving.commit()?;
-        // It fails only where the group cannot go on.
-        if let Err(error) = core.with_nodes_privileged(account).await {
-            core.journal.poison(&format!("extents could not be moved: {error}"));
-            return Err(error);
+        if !core.with_nodes_privileged(exchange).await?? {
+            return Err(Error::Closed);
         }
         self.root.lock().group.set_zones(new.zones());
         drop(hold);
@@ -422,9 +447,15 @@ impl Group {
     }
 
     /// A run stays where it is; what was taken for it is free again.
-    fn give_up(&self, free: Run) {
-        self.core.members.moving.end_run(self.core.members.all());
+    ///
+    /// # Errors
+    /// The group has failed, and nobody knows where the run is (PM8).
+    async fn give_up(&self, free: Run) -> Result<()> {
+        if !self.core.members.moving.give_up(self.core.members.all()).await {
+            return self.core.journal.failed().and(Err(Error::Closed));
+        }
         self.release(free);
+        Ok(())
     }
 
     /// Free extents are handed out again (PM7).
@@ -451,6 +482,11 @@ impl Group {
 /// Why something of physical volumes has to wait.
 fn moves_already() -> Error {
     Error::Busy("extents of the volume group are being moved (pvmove)".into())
+}
+
+/// Why extents stay.
+fn fixed() -> Error {
+    Error::Busy("metadata came to lie on the extents".into())
 }
 
 /// Where a block lies: the physical volume, and the byte there.

@@ -100,6 +100,7 @@ impl Group {
             rehome_wanted: AtomicBool::new(false),
             progress: Default::default(),
             moves: Default::default(),
+            discards: Default::default(),
             zones_on: Mutex::new((root_zones, parts.zones_on)),
             replay: Mutex::new(None),
         });

@@ -21,6 +21,7 @@ mod arenas_kept;
 pub mod backing;
 mod commit;
 mod extents;
+mod free_pieces;
 mod large;
 mod longest;
 pub mod metadata;

@@ -1,6 +1,7 @@
 //! What changes of physical volumes mean for free space.
 
 use super::{AllocContext, Cut, Run, SEARCH_LEAVES, Space};
+use crate::disk::DiskError;
 use crate::map::{self, Fit, MapError};
 use crate::placement::PlacedRun;
 use std::ops::Range;
@@ -93,21 +94,27 @@ impl Space {
     }
 
     /// The blocks of one range lie on another physical volume from now on: see [`Pvs::moved`]. All arenas are closed for that: none
-    /// may reach from one physical volume into another.
+    /// may reach from one physical volume into another. `commit` is asked when nothing else can go wrong, and changes nothing with
+    /// another answer than yes.
     pub fn exchange(
         &mut self,
         context: AllocContext<'_>,
         range: &Range<u64>,
         [from, to]: [usize; 2],
         runs: &[PlacedRun],
-    ) -> Result<(), MapError> {
+        commit: impl FnOnce() -> Result<bool, DiskError>,
+    ) -> Result<Result<bool, DiskError>, MapError> {
         self.close_arenas(context)?;
         let free = self.free_in(context, range)?;
+        match commit() {
+            Ok(true) => {}
+            otherwise => return Ok(otherwise),
+        }
         self.pvs.place(runs);
         self.pvs.moved(free, from, to);
         self.none_below = Default::default();
         self.no_extent_below = 0;
-        Ok(())
+        Ok(Ok(true))
     }
 
     /// From now on space is taken from a physical volume, or is not (S6). `Err`: that would leave so many blocks too few for

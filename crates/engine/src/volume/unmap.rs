@@ -2,13 +2,14 @@
 
 use super::Volume;
 use super::plan::Plan;
-use super::state::{Mode, apply_unmap};
+use super::state::{Mode, State, apply_unmap};
 use crate::disk::PageBuf;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
 use crate::format::node::UNWRITTEN;
 use crate::journal::Pressure;
-use crate::map::{self, Extents};
+use crate::map::{self, Extents, MapError};
+use crate::space::Run;
 use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, blocks_for_runs};
 use crate::units::{BLOCK_SIZE, LvBlock};
 use std::future::poll_fn;
@@ -137,6 +138,17 @@ impl Volume {
         outcome.map(|()| end)
     }
 
+    /// The volume's own blocks there, which are given back to the disks when nobody has them; none: nothing is given back.
+    fn passed_down(&self, state: &State, first: u64, last: u64) -> std::result::Result<Option<Vec<Run>>, MapError> {
+        if !self.core.discards.policy().passed_down || !state.meta.attributes.passes_down() {
+            return Ok(None);
+        }
+        let mut found = Extents::new();
+        map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
+        let own = found.iter().filter(|e| state.ownership.owns(e.birth, Some(e.end())));
+        Ok(Some(own.map(|e| (e.value, u64::from(e.len))).collect()))
+    }
+
     async fn unmap_admitted(&self, first: u64, last: u64, keep_place: bool) -> Result<()> {
         let journal = &self.core.journal;
         let record = Record::Unmap { volume: self.id, start: LvBlock(first), len: last - first };
@@ -147,7 +159,14 @@ impl Volume {
                     .core
                     .with_nodes(|| {
                         let _gate = self.core.gate.read();
-                        apply_unmap(&self.core, &mut self.state.lock(), first, last, keep_place)
+                        let mut state = self.state.lock();
+                        let freed = self.passed_down(&state, first, last)?;
+                        apply_unmap(&self.core, &mut state, first, last, keep_place)?;
+                        if let Some(freed) = freed {
+                            self.core.discards.ask((self.id, first..last), freed);
+                            self.core.discards_asked();
+                        }
+                        Ok(())
                     })
                     .await;
                 if let Err(error) = &applied {

@@ -96,6 +96,32 @@ fn labels_that_say_nothing(f: &mut fmt::Formatter<'_>, damaged: &[PathBuf], unre
     Ok(())
 }
 
+fn physical_volumes_missing(
+    f: &mut fmt::Formatter<'_>,
+    group: &str,
+    missing: &[(Uuid, Option<PathBuf>)],
+) -> fmt::Result {
+    write!(f, "Volume group \"{group}\" cannot be opened:")?;
+    for (position, (uuid, path)) in missing.iter().enumerate() {
+        let and = if position > 0 { " and" } else { "" };
+        write!(f, "{and} physical volume {}", uuids::lvm_text(*uuid))?;
+        if let Some(path) = path {
+            write!(f, " (last seen at {})", path.display())?;
+        }
+    }
+    f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })
+}
+
+fn two_halves(f: &mut fmt::Formatter<'_>, group: &str, [one, other]: &[PathBuf; 2]) -> fmt::Result {
+    write!(
+        f,
+        "Volume group \"{group}\" cannot be opened: {} and {} went on without each other, and no program can join what was written \
+         to each. Detach the disks of one half, or give them up with pvremove -ff.",
+        one.display(),
+        other.display()
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -144,25 +170,11 @@ impl fmt::Display for Error {
                 write!(f, "There are two volume groups called {name}, on {}; detach one of them.", join(paths))
             }
             Error::MissingPvs { group, missing, damaged, unreadable } => {
-                write!(f, "Volume group \"{group}\" cannot be opened:")?;
-                for (position, (uuid, path)) in missing.iter().enumerate() {
-                    let and = if position > 0 { " and" } else { "" };
-                    write!(f, "{and} physical volume {}", uuids::lvm_text(*uuid))?;
-                    if let Some(path) = path {
-                        write!(f, " (last seen at {})", path.display())?;
-                    }
-                }
-                f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })?;
+                physical_volumes_missing(f, group, missing)?;
                 labels_that_say_nothing(f, damaged, unreadable)?;
                 write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
-            Error::TwoHalves { group, paths: [one, other] } => write!(
-                f,
-                "Volume group \"{group}\" cannot be opened: {} and {} went on without each other, and no program can join what was \
-                 written to each. Detach the disks of one half, or give them up with pvremove -ff.",
-                one.display(),
-                other.display()
-            ),
+            Error::TwoHalves { group, paths } => two_halves(f, group, paths),
             Error::Duplicate { uuid, paths } => write!(
                 f,
                 "Physical volume {} is there more than once, at {}; detach the copies.",

@@ -25,6 +25,7 @@ mod scan;
 mod signature;
 pub(crate) mod stack;
 mod udev;
+pub mod writeout;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
 pub use error::Error;

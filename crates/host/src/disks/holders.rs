@@ -42,6 +42,18 @@ pub fn turns(sys: &Path, rdev: u64) -> bool {
     queues.iter().find_map(|queue| fs::read_to_string(queue).ok()).is_some_and(|flag| flag.trim() == "1")
 }
 
+/// In what parts a block device discards, in bytes; 0: it does not. None: nobody tells. `sys`: where sysfs is.
+pub fn discards(sys: &Path, rdev: u64) -> Option<u64> {
+    let place = fs::canonicalize(sys.join("dev/block").join(device_name(rdev))).ok()?;
+    // A partition has its disk's queue.
+    let queues = [place.join("queue"), place.join("../queue")];
+    queues.iter().find_map(|queue| {
+        let number = |name| fs::read_to_string(queue.join(name)).ok()?.trim().parse::<u64>().ok();
+        let most = number("discard_max_bytes")?;
+        if most == 0 { Some(0) } else { number("discard_granularity") }
+    })
+}
+
 /// The loop devices of this host, and the files under them as the kernel names them. The files are not touched: one may
 /// lie on a filesystem whose server is dead, and asking it would wait for ever.
 pub fn loop_devices() -> impl Iterator<Item = (PathBuf, PathBuf)> {

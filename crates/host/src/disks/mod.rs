@@ -26,7 +26,9 @@ use open::Opened;
 use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::world::Faults;
-use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments};
+use rowen_engine::disk::{
+    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
+};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::fmt;
@@ -92,6 +94,7 @@ struct Pv {
     is_device: bool,
     turns: bool,
     direct: bool,
+    discards: DiscardLimits,
     watch: Watch,
 }
 
@@ -169,9 +172,10 @@ impl PvSet {
     }
 
     fn adopt(&self, path: &Path, opened: Opened) -> Pv {
+        let discards = open::discards(&opened);
         let Opened { fd, geometry, is_device, turns, direct } = opened;
         let file = Arc::new(self.shared.files.adopt(fd));
-        Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, watch: Watch::default() }
+        Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, discards, watch: Watch::default() }
     }
 
     /// Lets go of the files among them, for a successor that waits: the kernel takes tens of milliseconds to do it when this process has
@@ -350,6 +354,11 @@ impl Disks for PvSet {
     /// If there is no such disk.
     fn geometry(&self, pv: PvIndex) -> PvGeometry {
         self.pvs.read()[usize::from(pv.0)].geometry
+    }
+
+    fn discards(&self, pv: PvIndex) -> DiscardLimits {
+        let nothing = DiscardLimits { granularity: 0, is_whole: false };
+        self.pvs.read().get(usize::from(pv.0)).map_or(nothing, |pv| pv.discards)
     }
 
     fn submit(&self, op: DiskOp, done: Completer) {

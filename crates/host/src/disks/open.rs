@@ -5,7 +5,7 @@
 
 use super::error::{OpenError, Reason};
 use super::{MISSING, OpenMode, holders, sys};
-use rowen_engine::disk::PvGeometry;
+use rowen_engine::disk::{DiscardLimits, PvGeometry};
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -71,6 +71,24 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     }
     let turns = is_device && holders::turns(Path::new("/sys"), meta.rdev());
     Ok(Opened { fd, geometry, is_device, turns, direct })
+}
+
+/// Files can be punched, most filesystems permitting; devices tell. What is larger than a megabyte would leave nothing to discard of
+/// most that is freed, and what is no power of two cannot be aligned to: then the device decides.
+pub fn discards(opened: &Opened) -> DiscardLimits {
+    const LARGEST: u64 = 1 << 20;
+    let Opened { fd, geometry, is_device, .. } = opened;
+    let Ok(stat) = rustix::fs::fstat(fd) else { return DiscardLimits::default() };
+    if !is_device {
+        let is_whole = stat.st_blocks as u64 * 512 >= geometry.size;
+        return DiscardLimits { is_whole, ..DiscardLimits::default() };
+    }
+    let granularity = match holders::discards(Path::new("/sys"), stat.st_rdev) {
+        Some(0) => 0,
+        Some(bytes) if bytes <= LARGEST && bytes.is_power_of_two() => bytes.max(u64::from(geometry.sector)) as u32,
+        _ => 4096,
+    };
+    DiscardLimits { granularity, is_whole: false }
 }
 
 fn kind_of(path: &Path, meta: &Metadata) -> Result<bool, OpenError> {

@@ -106,10 +106,6 @@ pub(crate) enum Progress {
 /// Judges a result of the kernel (bytes or a negative error number) after `before` bytes of `part` were done.
 pub(crate) fn progress(kind: DiskOpKind, part: &Part, before: u32, result: i32) -> Progress {
     if result < 0 {
-        // A discard is advice: a device that cannot take it has lost nothing.
-        if kind == DiskOpKind::Discard && -result == libc::EOPNOTSUPP {
-            return Progress::Done;
-        }
         return match -result {
             libc::EINTR | libc::EAGAIN => Progress::Continue(before),
             // "No space" from a device that has become smaller: room will never come.

@@ -27,6 +27,7 @@ mod left;
 mod listen;
 mod log;
 mod members;
+mod moving;
 mod notes;
 mod partial;
 mod presence;

@@ -2,11 +2,11 @@
 
 use super::archive::Archive;
 use super::renaming::Renaming;
-use super::{log, recorder, systemd};
+use super::{log, moving, recorder, systemd};
 use crate::devices::members::{self, Joining};
 use crate::journal::Field;
 use rowen_control::history::{self, What};
-use rowen_control::service::world::{About, Notes, RenamingNote};
+use rowen_control::service::world::{About, MoveNote, Notes, RenamingNote};
 use rowen_engine::units::Uuid;
 use rustix::event::EventfdFlags;
 use std::any::Any;
@@ -119,6 +119,14 @@ impl Notes for ServerNotes {
 
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>> {
         Ok(Box::new(Joining::note(&self.group, paths)?))
+    }
+
+    fn moving(&self, note: Option<&MoveNote>) -> io::Result<()> {
+        moving::write(&self.group, note)
+    }
+
+    fn noted_move(&self) -> Option<MoveNote> {
+        moving::read(&self.group)
     }
 
     fn renaming(&self, to: &str, group: Uuid) -> io::Result<Box<dyn RenamingNote>> {

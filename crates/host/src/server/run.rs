@@ -283,6 +283,7 @@ fn open_group(
         rehome: settings.rehome,
         layout: usual_layout(settings.layout, pvs),
         fill_keeps: settings.fill_keeps,
+        discards: settings.discards(),
         ..Config::default()
     };
     let (disks, runtime) = (recorded(options, pvs, pool), pool.runtime());
@@ -425,6 +426,8 @@ enum Ending {
 fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
     let look_around = LOOK_AROUND.min(options.idle.unwrap_or(LOOK_AROUND)).max(Duration::from_millis(50));
     let timeout = Timespec { tv_sec: look_around.as_secs().cast_signed(), tv_nsec: look_around.subsec_nanos().into() };
+    // What its predecessor was moving goes on at once.
+    server.service.look_after_move();
     loop {
         let mut events = [
             PollFd::new(listener, PollFlags::IN),
@@ -482,9 +485,10 @@ fn note_paid(server: &Server) {
     }
 }
 
-/// Nothing is active, and nothing is being freed in the background.
+/// Nothing is active, and nothing is being freed, given back or moved in the background.
 fn is_needless(server: &Server) -> bool {
-    !server.service.any_active() && server.service.group.info().reclaim_left == 0
+    let (service, group) = (&server.service, &server.service.group);
+    !service.any_active() && group.info().reclaim_left == 0 && !group.is_discarding() && !service.is_moving()
 }
 
 fn lists_of(loaded: &Loaded) -> Lists {

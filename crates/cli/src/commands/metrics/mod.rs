@@ -203,6 +203,14 @@ fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
             gauge(bytes(pool.used_blocks)),
         );
     }
+    if let Some(moving) = report.moving.as_ref().filter(|moving| moving.is_running) {
+        let labels = with(&labels, "pv", &moving.path);
+        let help = "What is to be moved off the physical volume, since the move began";
+        told.add("rowen_move_size_bytes", help, labels.clone(), gauge(moving.total_bytes));
+        let help = "What of it was copied";
+        told.add("rowen_move_copied_bytes", help, labels.clone(), gauge(moving.copied_bytes));
+        told.add("rowen_move_waits", "Whether the move waits", labels, flag(moving.waits.is_some()));
+    }
     for held in &report.held {
         let help = "How long writes to the volume have waited for space";
         told.add("rowen_volume_held_seconds", help, with(&labels, "lv", &held.name), gauge(held.seconds));

@@ -104,6 +104,11 @@ fn under_way<'a>(work: &Work, pace: &'a Pace, report: &StatusReport) -> Item<'a>
             };
             (format!("{name}: re-homing"), then)
         }
+        Work::Move(path) => {
+            let waits = report.moving.as_ref().and_then(|moving| moving.waits.clone());
+            let why = waits.map_or_else(|| "moves extents to other disks".to_owned(), |why| format!("waits: {why}"));
+            (format!("{path}: pvmove"), why)
+        }
         Work::Check => match report.checks {
             0 | 1 => ("check".to_owned(), "reads metadata nodes".to_owned()),
             checks => ("check".to_owned(), format!("reads metadata nodes; {checks} checks run")),

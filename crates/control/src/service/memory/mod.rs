@@ -136,11 +136,17 @@ impl Memory {
     }
 
     fn opened_again(self, cut: Option<Cut>) -> Result<Memory> {
-        let (disks, settings) = (self.disks.clone(), self.settings.clone());
+        let (disks, settings, notes) = (self.disks.clone(), self.settings.clone(), self.notes.clone());
         drop(self);
         *disks.left.lock() = None;
+        // What a server notes for its successor outlives no boot.
+        let is_killed = cut.is_none();
         cut.into_iter().for_each(|cut| disks.cut(cut));
-        Memory::open(disks, Arc::default(), Arc::default(), settings)
+        let next = Memory::open(disks, Arc::default(), Arc::default(), settings)?;
+        if is_killed {
+            next.notes.moving.lock().clone_from(&notes.moving.lock());
+        }
+        Ok(next)
     }
 
     /// The next server, after this one was asked to end: the devices stay. None: the group was removed.
@@ -155,8 +161,10 @@ impl Memory {
             None => service.run(async move { group.close().await })?,
         }
         let (disks, devices, settings) = (self.disks.clone(), self.devices.clone(), self.settings.clone());
+        let notes = self.notes.clone();
         drop(self);
         let next = Memory::open(disks, devices, Arc::default(), settings)?;
+        next.notes.moving.lock().clone_from(&notes.moving.lock());
         assert!(next.service.restore_nodes(true).is_empty(), "a successor has the nodes");
         Ok(Some(next))
     }

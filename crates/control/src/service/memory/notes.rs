@@ -1,7 +1,7 @@
 //! Notes that can be read again.
 
 use crate::history::{Command, What};
-use crate::service::world::{About, Notes, RenamingNote};
+use crate::service::world::{About, MoveNote, Notes, RenamingNote};
 use parking_lot::Mutex;
 use rowen_engine::units::Uuid;
 use std::any::Any;
@@ -29,6 +29,8 @@ pub struct MemoryNotes {
     pub programs: Mutex<Vec<Vec<String>>>,
     /// Where the physical volumes are.
     pub members: Mutex<Vec<PathBuf>>,
+    /// What is being moved.
+    pub moving: Mutex<Option<MoveNote>>,
     /// How renames ended: true, all was done or undone.
     pub renames: Arc<Mutex<Vec<bool>>>,
 }
@@ -85,6 +87,15 @@ impl Notes for MemoryNotes {
     fn members(&self, paths: &[PathBuf]) -> io::Result<()> {
         *self.members.lock() = paths.to_vec();
         Ok(())
+    }
+
+    fn moving(&self, note: Option<&MoveNote>) -> io::Result<()> {
+        *self.moving.lock() = note.cloned();
+        Ok(())
+    }
+
+    fn noted_move(&self) -> Option<MoveNote> {
+        self.moving.lock().clone()
     }
 
     fn joining(&self, _paths: &[PathBuf]) -> io::Result<Box<dyn Any>> {

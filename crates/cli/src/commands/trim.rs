@@ -1,0 +1,51 @@
+//! rowen trim: what is free in a group is discarded on its physical volumes.
+
+use super::groups::known_group;
+use crate::failure::{Failure, Result};
+use crate::parse::Args;
+use crate::session::{Session, unexpected, unless_exported};
+use rowen_control::protocol::{Outcome, Request, TrimReport};
+use rowen_control::units::sentence;
+
+pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
+    let mut groups = Vec::with_capacity(args.positionals.len());
+    for word in &args.positionals {
+        let name = known_group(word)?;
+        if !groups.contains(&name) {
+            groups.push(name);
+        }
+    }
+    if groups.is_empty() {
+        return Err(Failure::usage("Please specify the volume group's name."));
+    }
+    // Each group by itself: one that fails does not keep the others from it.
+    let mut end = Ok(());
+    for group in groups {
+        if let Err(failure) = trim(session, &group) {
+            session.tell(&failure);
+            end = Err(Failure::Told);
+        }
+    }
+    end
+}
+
+fn trim(session: &mut Session<'_>, group: &str) -> Result {
+    unless_exported(session.report(group)?)?;
+    session.console.progress(0, 0, &format!("Discarding what is free in {group}"));
+    match session.change(group, Request::Trim)? {
+        Outcome::Trimmed(report) => {
+            tell(session, group, &report);
+            Ok(())
+        }
+        Outcome::Ok if session.is_test => Ok(()),
+        other => Err(unexpected(group, &other)),
+    }
+}
+
+fn tell(session: &mut Session<'_>, group: &str, report: &TrimReport) {
+    let (discarded, free) = (sentence(report.discarded), sentence(report.free));
+    session.console.say(format!("{group}: {discarded} discarded of {free} that are free"));
+    for pv in &report.without {
+        session.console.say(format!("  {pv} takes no discards: nothing of it was given back"));
+    }
+}

@@ -1,0 +1,314 @@
+//! What a group gives back to its disks: blocks that are free are discarded there ([`DiskOp::Discard`]), so that a sparse file becomes
+//! smaller, and a thin device or a flash disk learns what nobody needs. What is to be given back, and when, is decided in
+//! `group/discards.rs`.
+//!
+//! * DC1 Only what a durable checkpoint says is free, and what is free at that moment, is discarded; and places of a thick volume that
+//!   hold nothing, by a durable checkpoint and at that moment. That is found out in the critical section in which the discard begins:
+//!   who takes such blocks comes later.
+//! * DC2 Nothing is written, or gets room, where a discard is under way: it waits.
+//! * DC3 A discard is under way only while checkpoints are kept out. So no extent moves meanwhile, no physical volume leaves, and a
+//!   group that is closed has none.
+//! * DC4 A discard that fails is nobody's error. Its physical volume gets no more of them until the group is opened again.
+//! * DC5 A group that gives nothing back pays nothing for it.
+//!
+//! What is to be discarded is a wish, held in memory: a crash, or too many wishes, lose it, and `rowen trim` finds what is free.
+
+use crate::disk::{Completer, DiskError, DiskOp, Disks, PvIndex, Segments};
+pub use crate::model::DiscardPolicy as Policy;
+use crate::model::PvFlags;
+use crate::planted;
+use crate::space::Run;
+use crate::units::VolumeId;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Runs of blocks that are kept to be discarded, at the most.
+const MOST_RUNS: usize = 1 << 16;
+
+/// A part of a volume that somebody discarded.
+pub type Part = (VolumeId, Range<u64>);
+
+/// What is wished to be discarded.
+#[derive(Default)]
+pub struct Wishes {
+    policy: Mutex<Policy>,
+    /// Something was discarded on a volume, or is to be: a group without that takes no other lock.
+    any: AtomicBool,
+    /// A checkpoint will be asked for.
+    pub is_settling: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Discarded on volumes since the last capture, and before it.
+    asked: Vec<Part>,
+    asked_runs: Vec<Run>,
+    captured: Vec<Part>,
+    captured_runs: Vec<Run>,
+    /// All of these are in a durable checkpoint.
+    parts: VecDeque<Part>,
+    runs: BTreeMap<u64, u64>,
+}
+
+/// One thing to be given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// What is free of these blocks.
+    Free(Range<u64>),
+    /// What holds nothing of this part of a volume.
+    Unwritten(Part),
+}
+
+impl Wishes {
+    pub fn new(policy: Policy) -> Wishes {
+        Wishes { policy: Mutex::new(policy), any: AtomicBool::new(policy.freed), ..Wishes::default() }
+    }
+
+    pub fn policy(&self) -> Policy {
+        *self.policy.lock()
+    }
+
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.lock() = policy;
+        if policy.freed {
+            self.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// Somebody discarded this part of a volume, and so these blocks became free, or hold nothing.
+    pub fn ask(&self, part: Part, runs: impl IntoIterator<Item = Run>) {
+        let mut state = self.state.lock();
+        let room = MOST_RUNS.saturating_sub(state.asked_runs.len());
+        state.asked_runs.extend(runs.into_iter().take(room));
+        let has_room = state.asked.len() < MOST_RUNS;
+        match state.asked.last_mut().filter(|(id, last)| *id == part.0 && last.end == part.1.start) {
+            Some((_, last)) => last.end = part.1.end,
+            None if has_room => state.asked.push(part),
+            None => {}
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn has_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// At a checkpoint's capture.
+    pub fn capture(&self) {
+        if self.has_any() {
+            let state = &mut *self.state.lock();
+            state.captured.append(&mut state.asked);
+            state.captured_runs.append(&mut state.asked_runs);
+        }
+    }
+
+    /// That checkpoint is durable, and what it freed is usable. `freed`: that. True: something is to be done.
+    pub fn durable(&self, freed: &[Run]) -> bool {
+        if !self.has_any() {
+            return false;
+        }
+        let all = self.policy().freed;
+        let state = &mut *self.state.lock();
+        state.parts.extend(state.captured.drain(..));
+        let asked = std::mem::take(&mut state.captured_runs);
+        for (start, len) in asked.into_iter().chain(freed.iter().copied().filter(|_| all)) {
+            state.add(start..start + len);
+        }
+        !state.is_empty()
+    }
+
+    /// Whether what is freed is wished back.
+    pub fn wants_freed(&self) -> bool {
+        self.has_any() && self.policy().freed
+    }
+
+    pub fn next(&self, most: u64) -> Option<Wish> {
+        let mut state = self.state.lock();
+        if let Some((start, end)) = state.runs.pop_first() {
+            if end - start > most {
+                state.runs.insert(start + most, end);
+            }
+            return Some(Wish::Free(start..end.min(start + most)));
+        }
+        let (id, part) = state.parts.pop_front()?;
+        if part.end - part.start > most {
+            state.parts.push_front((id, part.start + most..part.end));
+        }
+        Some(Wish::Unwritten((id, part.start..part.end.min(part.start + most))))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().is_empty()
+    }
+
+    /// Whether something waits for a checkpoint.
+    pub fn is_awaited(&self) -> bool {
+        let state = self.state.lock();
+        !state.asked.is_empty() || !state.captured.is_empty()
+    }
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.parts.is_empty()
+    }
+
+    /// Joins what touches.
+    fn add(&mut self, mut run: Range<u64>) {
+        while let Some((start, end)) = self.runs.range(..=run.end).next_back().map(|(start, end)| (*start, *end)) {
+            if end < run.start {
+                break;
+            }
+            self.runs.remove(&start);
+            run = run.start.min(start)..run.end.max(end);
+        }
+        if self.runs.len() < MOST_RUNS {
+            self.runs.insert(run.start, run.end);
+        }
+    }
+}
+
+/// The discard that is under way, and what waits for its end (DC2).
+#[derive(Default)]
+pub struct UnderWay {
+    is_active: AtomicBool,
+    state: Mutex<Waiting>,
+    /// Physical volumes that took none (DC4).
+    refused: AtomicU64,
+    errors: Mutex<Vec<DiskError>>,
+    discarded: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    segments: Segments,
+    writes: Vec<(DiskOp, Completer)>,
+    rooms: Vec<(Segments, Completer)>,
+}
+
+impl Waiting {
+    fn meets(&self, other: &Segments) -> bool {
+        let end = |offset: u64, len: u32| offset + u64::from(len);
+        self.segments.iter().any(|own| {
+            let meets = |other: &crate::disk::Segment| {
+                own.pv == other.pv
+                    && own.offset < end(other.offset, other.len)
+                    && other.offset < end(own.offset, own.len)
+            };
+            other.iter().any(meets)
+        })
+    }
+}
+
+impl UnderWay {
+    /// A discard of these places begins. To be called where it is known that nobody has them (DC1).
+    pub fn begin(&self, segments: Segments) {
+        let mut state = self.state.lock();
+        debug_assert!(state.segments.is_empty(), "DC3: one discard at a time");
+        state.segments = segments;
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    /// It has ended: what waited goes on.
+    pub fn end(&self, disks: &dyn Disks) {
+        let waited = {
+            let mut state = self.state.lock();
+            self.is_active.store(false, Ordering::Release);
+            std::mem::take(&mut *state)
+        };
+        waited.writes.into_iter().for_each(|(op, done)| disks.submit(op, done));
+        waited.rooms.into_iter().for_each(|(segments, done)| disks.back(segments, done));
+    }
+
+    /// A write that has to wait, if it is one (DC2).
+    pub fn pass(&self, op: DiskOp, done: Completer) -> Option<(DiskOp, Completer)> {
+        if !self.is_active.load(Ordering::Acquire) || planted::is("written_while_discarded") {
+            return Some((op, done));
+        }
+        let mut state = self.state.lock();
+        match &op {
+            DiskOp::Write { segments, .. } if state.meets(segments) => {
+                state.writes.push((op, done));
+                None
+            }
+            _ => Some((op, done)),
+        }
+    }
+
+    /// The same of who wants room there.
+    pub fn pass_room(&self, segments: Segments, done: Completer) -> Option<(Segments, Completer)> {
+        if !self.is_active.load(Ordering::Acquire) {
+            return Some((segments, done));
+        }
+        let mut state = self.state.lock();
+        match state.meets(&segments) {
+            true => {
+                state.rooms.push((segments, done));
+                None
+            }
+            false => Some((segments, done)),
+        }
+    }
+
+    /// Whether a physical volume failed one.
+    pub fn is_refused(&self, pv: PvIndex) -> bool {
+        PvFlags(self.refused.load(Ordering::Acquire)).has(usize::from(pv.0))
+    }
+
+    /// DC4
+    pub fn refuse(&self, error: DiskError) {
+        let flag = 1u64.checked_shl(u32::from(error.pv.0)).unwrap_or(0);
+        if self.refused.fetch_or(flag, Ordering::AcqRel) & flag == 0 {
+            self.errors.lock().push(error);
+        }
+    }
+
+    /// Another disk is at this place, or nobody knows which.
+    pub fn forget_refusals(&self) {
+        self.refused.store(0, Ordering::Release);
+    }
+
+    /// Why physical volumes get no more of them, each once.
+    pub fn take_errors(&self) -> Vec<DiskError> {
+        std::mem::take(&mut *self.errors.lock())
+    }
+
+    pub fn count(&self, bytes: u64) {
+        self.discarded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes given back since the group was opened.
+    pub fn discarded(&self) -> u64 {
+        self.discarded.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_wait_for_two_steps_of_a_checkpoint_and_are_joined() {
+        let wishes = Wishes::new(Policy { freed: false, passed_down: true });
+        assert!(!wishes.durable(&[(0, 8)]), "nobody asked");
+        wishes.ask((VolumeId(1), 0..4), [(10, 2)]);
+        wishes.ask((VolumeId(1), 4..6), [(12, 2)]);
+        assert!(!wishes.durable(&[]), "it came after the capture");
+        wishes.capture();
+        wishes.ask((VolumeId(2), 0..1), [(20, 1)]);
+        assert!(wishes.durable(&[(30, 8)]));
+        assert_eq!(wishes.next(3), Some(Wish::Free(10..13)));
+        assert_eq!(wishes.next(3), Some(Wish::Free(13..14)));
+        assert_eq!(wishes.next(5), Some(Wish::Unwritten((VolumeId(1), 0..5))));
+        assert_eq!(wishes.next(5), Some(Wish::Unwritten((VolumeId(1), 5..6))));
+        assert_eq!(wishes.next(5), None);
+        wishes.set_policy(Policy { freed: true, passed_down: true });
+        wishes.capture();
+        assert!(wishes.durable(&[(21, 3), (30, 8)]));
+        assert_eq!(wishes.next(64), Some(Wish::Free(20..24)));
+        assert_eq!(wishes.next(64), Some(Wish::Free(30..38)));
+    }
+}

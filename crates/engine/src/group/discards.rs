@@ -1,0 +1,311 @@
+//! Free blocks are given back to the disks (rules DC1 to DC5 in `discards.rs`): what was freed a moment ago, after the checkpoint that
+//! frees it; what was discarded on a volume; and all that is free, when somebody asks for that (`rowen trim`).
+//!
+//! One request at a time, of some tens of megabytes, and a rest after each while volumes are written.
+
+use super::Group;
+use super::trim_state::TrimProgress;
+use crate::core::Core;
+use crate::discards::{Part, Policy, Wish};
+use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, start};
+use crate::error::{Error, Result};
+use crate::format::node::UNWRITTEN;
+use crate::map;
+use crate::placement::Placement;
+use crate::planted;
+use crate::space::Run;
+use crate::units::{BLOCK_SIZE, VgBlock};
+use crate::volume::state::Mode;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Blocks that are discarded at once, at the most: checkpoints, and who takes these blocks, wait that long.
+const TOGETHER: u64 = 8 << 10;
+/// Rest after a request while there are writes.
+const REST: Duration = Duration::from_millis(5);
+/// What was discarded on a volume is given back so long after, at the least.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What came of one request.
+#[derive(Default)]
+struct Given {
+    /// Free blocks that were looked at.
+    free: u64,
+    bytes: u64,
+    /// Where to go on.
+    next: Option<u64>,
+}
+
+impl Core {
+    /// What was discarded on volumes waits for a checkpoint: there is one soon.
+    pub fn discards_asked(&self) {
+        if self.discards.is_settling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (core, pause) = (self.this.clone(), self.runtime.sleep(SOON));
+        let soon = async move {
+            pause.await;
+            let Some(core) = core.upgrade() else { return };
+            core.discards.is_settling.store(false, Ordering::Release);
+            if !core.closed.load(Ordering::Acquire) {
+                core.want_checkpoint();
+            }
+        };
+        self.runtime.spawn("discards asked", Box::pin(soon));
+    }
+}
+
+impl Group {
+    /// What is given back by itself from now on.
+    pub fn set_discards(&self, policy: Policy) {
+        self.core.discards.set_policy(policy);
+    }
+
+    /// Bytes given back to the disks since the group was opened.
+    pub fn discarded_bytes(&self) -> u64 {
+        self.core.members.discarding.discarded()
+    }
+
+    /// Whether discards of a physical volume come to something, as far as is known.
+    pub fn takes_discards(&self, pv: PvIndex) -> bool {
+        let core = &self.core;
+        core.disks.is_missing(pv) || core.disks.discards(pv).granularity > 0 && !core.members.discarding.is_refused(pv)
+    }
+
+    /// Whether something is being given back, or is about to be.
+    pub fn is_discarding(&self) -> bool {
+        self.discards.is_giving.load(Ordering::Acquire)
+            || self.trim_progress().is_running
+            || self.core.discards.is_awaited()
+    }
+
+    /// Physical volumes that failed a discard, and get no more of them (DC4); each is told once.
+    pub fn refused_discards(&self) -> Vec<DiskError> {
+        self.core.members.discarding.take_errors()
+    }
+
+    /// How far the last [`start_trim`](Self::start_trim) is.
+    pub fn trim_progress(&self) -> TrimProgress {
+        self.discards.trim.lock().clone()
+    }
+
+    /// Begins to discard all free blocks, also where that makes a file sparse that was not.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: that is under way already.
+    pub fn start_trim(self: &Arc<Self>) -> Result<()> {
+        self.may_change()?;
+        {
+            let mut trim = self.discards.trim.lock();
+            if trim.is_running {
+                return Err(Error::Busy("free space is being discarded already".into()));
+            }
+            *trim = TrimProgress { is_running: true, ..TrimProgress::default() };
+        }
+        self.discards.is_stopped.store(false, Ordering::Release);
+        let group = self.clone();
+        let task = async move {
+            let failed = group.trim().await.err();
+            {
+                let mut trim = group.discards.trim.lock();
+                (trim.is_running, trim.failed) = (false, failed);
+            }
+            group.background.notify();
+        };
+        self.core.runtime.spawn("trim", Box::pin(task));
+        Ok(())
+    }
+
+    /// Ends the trim that is under way after its next request.
+    pub fn stop_trim(&self) {
+        self.discards.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Waits until no trim is under way.
+    pub async fn trim_ended(&self) {
+        loop {
+            let turn = self.background.turn();
+            if !self.trim_progress().is_running {
+                return;
+            }
+            self.background.changed(turn).await;
+        }
+    }
+
+    async fn trim(self: &Arc<Self>) -> Result<()> {
+        // What was freed is free only after a checkpoint.
+        self.checkpoint().await?;
+        self.discards.trim.lock().total = self.core.space.lock().free_blocks();
+        let mut next = Some(0);
+        let mut writes = 0;
+        while let Some(at) = next {
+            if self.discards.is_stopped.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            let given = self.discard_one(&Wish::Free(at..u64::MAX), true).await?;
+            self.discards.trim.lock().add(given.free, given.bytes);
+            next = given.next;
+            self.rest_from_discards(&mut writes).await;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint is durable, and what it freed, `freed`, is usable: what is wished of that is given back in the background.
+    pub(super) fn give_back_freed(self: &Arc<Self>, freed: &[Run]) {
+        if !self.core.discards.durable(freed) || self.discards.is_giving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let group = self.clone();
+        let task = async move {
+            let mut writes = 0;
+            loop {
+                while let Some(wish) = group.core.discards.next(TOGETHER) {
+                    if group.discard_one(&wish, false).await.is_err() {
+                        // It is closed, or has failed.
+                        return;
+                    }
+                    group.rest_from_discards(&mut writes).await;
+                }
+                group.discards.is_giving.store(false, Ordering::Release);
+                // What came in between is not forgotten.
+                if group.core.discards.is_empty() || group.discards.is_giving.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+            }
+        };
+        self.core.runtime.spawn("discards", Box::pin(task));
+    }
+
+    async fn rest_from_discards(&self, writes: &mut u64) {
+        let counters = &self.core.counters;
+        let now = counters.writes_in_place.load(Ordering::Relaxed) + counters.writes_redirected.load(Ordering::Relaxed);
+        if std::mem::replace(writes, now) != now {
+            self.core.runtime.sleep(REST).await;
+        }
+        crate::runtime::yield_now().await;
+    }
+
+    /// One request. `is_asked`: whole files become sparse, too.
+    async fn discard_one(&self, wish: &Wish, is_asked: bool) -> Result<Given> {
+        let core = &self.core;
+        // DC3
+        let hold = match core.planted("discards_beside_checkpoints") {
+            true => None,
+            false => Some(self.hold_checkpoints().await),
+        };
+        self.check_writable()?;
+        let may_punch = is_asked || core.discards.policy().freed;
+        let (segments, given) = match wish {
+            Wish::Free(range) => self.begin_free(range, may_punch, is_asked).await?,
+            Wish::Unwritten(part) => self.begin_unwritten(part, may_punch).await?,
+        };
+        if segments.is_empty() {
+            return Ok(given);
+        }
+        let bytes = segments.iter().map(|segment| u64::from(segment.len)).sum();
+        let outcome = start(&*core.disks, DiskOp::Discard { segments }).await;
+        core.members.discarding.end(&*core.disks);
+        drop(hold);
+        match outcome {
+            Ok(_) => {
+                core.members.discarding.count(bytes);
+                Ok(Given { bytes, ..given })
+            }
+            Err(error) if core.planted("discards_are_needed") => Err(self.stop_for(error)),
+            Err(error) => {
+                core.members.discarding.refuse(error);
+                Ok(given)
+            }
+        }
+    }
+
+    fn stop_for(&self, error: DiskError) -> Error {
+        self.core.journal.poison(&format!("free space could not be discarded: {error}"));
+        error.into()
+    }
+
+    /// Begins to discard what is free of these blocks (DC1), from `range` on so many; of a wish also what is free right beside it.
+    async fn begin_free(&self, range: &Range<u64>, may_punch: bool, is_walk: bool) -> Result<(Segments, Given)> {
+        let core = &self.core;
+        let around = if is_walk { 0 } else { core.config.least_discarded - 1 };
+        let wide = range.start.saturating_sub(around)..range.end.saturating_add(around);
+        let begin = || {
+            let _gate = core.gate.read();
+            let space = core.space.lock();
+            let (runs, next) = match planted::is("discards_unasked") || core.planted("discards_unasked") {
+                true if !is_walk => (vec![(range.start, range.end - range.start)], None),
+                _ => space.free_pieces(core.alloc_context(), &wide, TOGETHER + 2 * around)?,
+            };
+            let segments = self.places_to_discard(&runs, may_punch);
+            if !segments.is_empty() {
+                core.members.discarding.begin(segments.clone());
+            }
+            let free = runs.iter().map(|(_, len)| len).sum();
+            Ok((segments, Given { free, bytes: 0, next }))
+        };
+        core.with_nodes_privileged(begin).await
+    }
+
+    /// The same of the places of a volume that hold nothing.
+    async fn begin_unwritten(&self, (id, part): &Part, may_punch: bool) -> Result<(Segments, Given)> {
+        let core = &self.core;
+        let Some(volume) = self.catalog.read().volumes.get(id).cloned() else { return Ok(Default::default()) };
+        let begin = || {
+            let _gate = core.gate.read();
+            let state = volume.state.lock();
+            if state.closed || state.invalid() {
+                return Ok(Default::default());
+            }
+            let mut found = map::Extents::new();
+            map::lookup(&core.cache, &state.head.tree, part.start, part.end, &mut found)?;
+            let is_idle = |e: &map::Extent| {
+                e.flags & UNWRITTEN != 0
+                    && state.ownership.owns(e.birth, Some(e.end()))
+                    && !state.conflict(e.key, e.end(), Mode::Exclusive)
+            };
+            let runs: Vec<Run> = found.iter().filter(|e| is_idle(e)).map(|e| (e.value, u64::from(e.len))).collect();
+            let segments = self.places_to_discard(&runs, may_punch);
+            if !segments.is_empty() {
+                core.members.discarding.begin(segments.clone());
+            }
+            Ok((segments, Given::default()))
+        };
+        core.with_nodes_privileged(begin).await
+    }
+
+    /// Where these blocks lie, as far as a discard there is worth it and comes to something.
+    fn places_to_discard(&self, runs: &[Run], may_punch: bool) -> Segments {
+        let core = &self.core;
+        let (mut placement, least) = (core.placement(), core.config.least_discarded);
+        if core.planted("discards_at_home") {
+            placement = Arc::new(Placement::new(placement.extent_blocks, placement.pvs.clone()));
+        }
+        let mut segments = Segments::new();
+        for (start, len) in runs.iter().filter(|(_, len)| *len >= least) {
+            let mut at = 0;
+            while at < *len {
+                // In parts of which the bytes fit into a segment.
+                let part = (len - at).min(TOGETHER);
+                placement.map_blocks(VgBlock(start + at), part, 0, &mut segments);
+                at += part;
+            }
+        }
+        let is_taken = |segment: &Segment| {
+            let limits = core.disks.discards(segment.pv);
+            limits.granularity > 0
+                && (may_punch || !limits.is_whole)
+                && !core.disks.is_missing(segment.pv)
+                && !core.members.discarding.is_refused(segment.pv)
+        };
+        let aligned = |segment: Segment| {
+            let granularity = u64::from(core.disks.discards(segment.pv).granularity).max(1);
+            let (from, to) = (segment.offset, segment.offset + u64::from(segment.len));
+            let (from, to) = (from.next_multiple_of(granularity), to / granularity * granularity);
+            let is_long = from < to && to - from >= least * BLOCK_SIZE;
+            is_long.then(|| Segment { offset: from, len: (to - from) as u32, ..segment })
+        };
+        segments.into_iter().filter(is_taken).filter_map(aligned).collect()
+    }
+}

@@ -1,0 +1,31 @@
+//! What is being moved in a group (PM9), next to its sockets: it outlives servers, and no boot.
+
+use crate::paths;
+use rowen_control::protocol::{read_frame, write_frame};
+use rowen_control::service::world::MoveNote;
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+fn file(group: &str) -> PathBuf {
+    paths::group_dir(group).join("moving")
+}
+
+/// Writes it down, in one step; none: nothing is moved any more.
+pub fn write(group: &str, note: Option<&MoveNote>) -> io::Result<()> {
+    let file = file(group);
+    let Some(note) = note else {
+        return match fs::remove_file(&file) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        };
+    };
+    let fresh = file.with_extension("new");
+    let written = File::create(&fresh).and_then(|mut to| write_frame(&mut to, note));
+    written.and_then(|()| fs::rename(&fresh, &file)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+}
+
+/// What was written down. What cannot be read is none: whoever wants the move types it again.
+pub fn read(group: &str) -> Option<MoveNote> {
+    File::open(file(group)).and_then(|mut file| read_frame(&mut file)).ok().flatten()
+}
