@@ -28,6 +28,9 @@ pub struct StatusReport {
     pub available_blocks: u64,
     /// Blocks of metadata and of the journal.
     pub metadata_blocks: u64,
+    /// Copies of the journal, and how many of them are written.
+    pub journal_copies: u64,
+    pub journal_copies_written: u64,
     pub pools: Vec<PoolFill>,
     /// What is above its warning threshold.
     pub filling: Vec<Filling>,

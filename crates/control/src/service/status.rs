@@ -55,6 +55,8 @@ impl Service {
             blocks: info.blocks,
             available_blocks: info.available_blocks,
             metadata_blocks: info.metadata_blocks,
+            journal_copies: info.journal_copies,
+            journal_copies_written: info.journal_copies_written,
             pools: pools.iter().map(fill).collect(),
             filling: full.into_iter().map(|(_, warning)| filling(warning, &pools)).collect(),
             waits_for_room: self.waits_for_room(),

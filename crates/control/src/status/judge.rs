@@ -185,7 +185,7 @@ impl Verdict {
         let waiting = report.held.iter().map(|held| WaitingVolume { name: held.name.clone(), seconds: held.seconds });
         told.waiting_volumes = waiting.collect();
         told.physical_volumes = report.pvs.iter().map(served_pv).collect();
-        told.work = work(report);
+        told.work = work(report, &told.name);
         let volumes = times(report.active_volumes, "active volume", "active volumes");
         self.is(State::Serving, format!("{volumes} of {}; {percent:.1}% of its space is in use", report.volumes));
         self.waits_for_disk(report);
@@ -475,9 +475,20 @@ fn told_move(moving: &MoveReport) -> String {
     }
 }
 
-fn work(report: &StatusReport) -> Vec<String> {
+/// What to know of a journal that is on fewer physical volumes than it could be.
+fn told_journal(report: &StatusReport, group: &str) -> Option<String> {
+    let without = "journal: it is on one physical volume, and the group does not open without that one";
+    match (report.journal_copies, report.journal_copies_written) {
+        (1, _) if report.pvs.len() > 1 => Some(format!("{without} (vgchange --vgmetadatacopies 2 {group} keeps it on two)")),
+        (2, 1) => Some(format!("{without} until the other one is back")),
+        _ => None,
+    }
+}
+
+fn work(report: &StatusReport, group: &str) -> Vec<String> {
     let mut work = Vec::new();
     work.extend(report.moving.as_ref().map(told_move));
+    work.extend(told_journal(report, group));
     if report.reclaim_left_blocks > 0 {
         work.push(format!("removal: {} are still to be looked at", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));
     }

@@ -375,3 +375,19 @@ fn all_states_are_all() {
 fn a_group_that_is_called_healthy_and_is_not_is_found() {
     must_be_found("unwell_is_healthy", a_stopped_group_says_why);
 }
+
+#[test]
+fn a_journal_on_one_physical_volume_is_told_where_there_are_two() {
+    let told = |pvs: usize, copies, written| {
+        let group = verdict(served(|report| {
+            report.pvs.truncate(pvs);
+            (report.journal_copies, report.journal_copies_written) = (copies, written);
+        }));
+        assert!(group.healthy);
+        group.work.join("\n")
+    };
+    assert_eq!(told(1, 1, 1), "");
+    assert_eq!(told(2, 2, 2), "");
+    assert!(told(2, 1, 1).contains("vgchange --vgmetadatacopies 2 vg "), "{}", told(2, 1, 1));
+    assert!(told(2, 2, 1).ends_with("until the other one is back"), "{}", told(2, 2, 1));
+}

@@ -111,7 +111,6 @@ mod tests {
         file.write_all_at(&[8; 5000], 16 << 20).unwrap();
         let own = holes(file.as_fd(), 16 << 20).unwrap();
         assert_eq!(own, [0..5 << 20, (5 << 20) + 8192..16 << 20]);
-        // Three quarters of the disk's speed are what a sparse file costs; here it only has to be told.
         assert!(without_room(&path) > 15 << 20);
         let mut told = Vec::new();
         fill(&path, file.as_fd(), &own, &mut |done| told.push(done)).unwrap();
