@@ -207,6 +207,8 @@ fn what_goes_on_after_a_note_refuses_no_disk() {
     let below = Vg::make(&[160 * MIB]);
     let disk = below.create("disk", VolumeKind::Thick, 128 * MIB, true);
     let pair = Pair { above: Vg::on(&[file(128 * MIB), disk.clone()]), below };
+    // With a copy of the journal on the disk that goes, the group would stop at its next record.
+    pair.above.ask(Request::SetJournalCopies { copies: 1 });
     let on = |path: &Path| PvPart { path: path.display().to_string(), first_extent: 0, extents: 8 };
     let (stays, goes) =
         (pair.above.create_on("stays", 16 * MIB, Vec::new()), pair.above.create_on("goes", 16 * MIB, vec![on(&disk)]));
