@@ -171,6 +171,8 @@ fn a_successor_goes_on() {
                 world.ok("upgrade VG");
                 continue;
             }
+            // One that is killed before it serves fails the command that waits for it.
+            world.ok("vgs VG");
             if let Some(server) = world.server() {
                 let pid = rustix::process::Pid::from_raw(server).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

@@ -4,7 +4,7 @@ use super::codec::RECORD_LIMIT;
 use super::record::block_crc;
 use super::superblock::{
     FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_PACKED_RUNS,
-    FEATURE_PAIR_LENGTHS, FEATURE_UNPROVEN, FEATURE_ZONES, KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
+    FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL, FEATURE_UNPROVEN, FEATURE_ZONES, KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -36,6 +36,7 @@ pub const FEATURES: &[Feature] = &[
         what: "blocks that were being written when their disk was lost",
     },
     Feature { bit: FEATURE_ZONES, name: "zones", what: "extents that were moved to another physical volume" },
+    Feature { bit: FEATURE_SECOND_JOURNAL, name: "second-journal", what: "a second copy of the journal" },
 ];
 
 /// The format of a group, or of a physical volume of no group.

@@ -171,6 +171,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_MEMBERS", superblock::FEATURE_MEMBERS),
         ("FEATURE_UNPROVEN", superblock::FEATURE_UNPROVEN),
         ("FEATURE_ZONES", superblock::FEATURE_ZONES),
+        ("FEATURE_SECOND_JOURNAL", superblock::FEATURE_SECOND_JOURNAL),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
