@@ -19,7 +19,7 @@ fn fields_are_found_with_and_without_their_prefix() {
     assert!(names("lvs -o,").is_empty());
     let all = names("lvs -o lv_all");
     assert_eq!((all[0], all[1], all[all.len() - 1]), ("lv_uuid", "lv_name", "lv_attr"));
-    assert_eq!(names("lvs -o all").len(), all.len() + 36);
+    assert_eq!(names("lvs -o all").len(), all.len() + 35);
     assert_eq!(names("lvs -v")[18], "lv_profile");
 }
 

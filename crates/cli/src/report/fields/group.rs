@@ -78,8 +78,6 @@ fields! { REST: Group, vg;
         |group| blocks(group.metadata_blocks.saturating_add(group.free_blocks));
     "vg_mda_copies", "#VMdaCps", Number 8, "Always unmanaged: metadata is kept twice wherever that is.",
         |_| Value::text("unmanaged");
-    "vg_journal_copies", "#Jrnl", Number 5, "Copies of the journal that are written, each on a physical volume of its own.",
-        |group| Value::number(group.journal_copies_written);
 }
 
 pub fn extents(group: &GroupReport, extents: u64) -> Value<'static> {

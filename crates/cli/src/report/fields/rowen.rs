@@ -29,6 +29,8 @@ fields! { GROUP: RowenGroup, vg;
     "vg_reserved", "Reserved", Size 8, "Space reserved for thick volumes and snapshots.",
         |group| blocks(group.reserved_blocks);
     "vg_metadata", "Metadata", Size 8, "Space that metadata takes.", |group| blocks(group.metadata_blocks);
+    "vg_journal_copies", "#Jrnl", Number 5, "Copies of the journal that are written, each on a physical volume of its own.",
+        |group| Value::number(group.journal_copies_written);
     "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to look at.",
         |group| blocks(group.reclaim_left_blocks);
     "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",
