@@ -479,7 +479,9 @@ fn told_move(moving: &MoveReport) -> String {
 fn told_journal(report: &StatusReport, group: &str) -> Option<String> {
     let without = "journal: it is on one physical volume, and the group does not open without that one";
     match (report.journal_copies, report.journal_copies_written) {
-        (1, _) if report.pvs.len() > 1 => Some(format!("{without} (vgchange --vgmetadatacopies 2 {group} keeps it on two)")),
+        (1, _) if report.pvs.len() > 1 => {
+            Some(format!("{without} (vgchange --vgmetadatacopies 2 {group} keeps it on two)"))
+        }
         (2, 1) => Some(format!("{without} until the other one is back")),
         _ => None,
     }
