@@ -190,7 +190,7 @@ pub const COMMANDS: &[Command] = &[
         name: "vgextend",
         summary: "Add physical volumes to a volume group",
         is_lvm: true,
-        forms: &["VG PV ...", "--restoremissing VG PV ..."],
+        forms: &["VG PV ..."],
         operands: Operands::GroupAndDevices,
         options: &[
             RestoreMissing,
