@@ -274,6 +274,11 @@ impl GroupRoot {
         self.left.keys().fold(0, |out, pv| out | 1 << pv)
     }
 
+    /// The UUIDs of those that are out.
+    pub fn out_uuids(&self) -> Vec<Uuid> {
+        self.left.keys().filter_map(|pv| Some(self.pvs.get(usize::from(*pv))?.uuid)).collect()
+    }
+
     /// One that was out is taken back, and with the last there is nothing left to tell.
     pub fn take_back(&mut self, pv: u16) {
         self.left.remove(&pv);

@@ -6,7 +6,7 @@
 //!   volume one number behind, never two. An opening writes two numbers before it lets any write in, so a copy that was made
 //!   while the group was closed is always two behind after it.
 
-use super::label::{read_superblocks, write_superblock};
+use super::label::{read_superblocks, two_halves, write_superblock};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::{GroupRoot, Left, Superblock};
@@ -129,25 +129,19 @@ fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> 
 
 /// MB8: whether two physical volumes say of each other that the group goes on without them.
 fn none_went_on_alone(group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
-    let own: Vec<(Uuid, &GroupRoot)> = all
-        .iter()
-        .filter_map(|superblocks| superblocks.first())
-        .filter_map(|s| Some((s.pv_uuid, s.group.as_ref().filter(|own| own.uuid == group.uuid)?)))
-        .collect();
-    let says_out = |of: &GroupRoot, pv: Uuid| {
-        of.left.keys().filter_map(|left| of.pvs.get(usize::from(*left))).any(|entry| entry.uuid == pv)
-    };
-    for (n, (pv, says)) in own.iter().enumerate() {
-        let other = own[n + 1..].iter().find(|(other, own)| says_out(says, *other) && says_out(own, *pv));
-        if let Some((other, _)) = other.filter(|_| !planted::is("two_histories")) {
-            return Err(Error::MissingPv(format!(
-                "volume group {}: physical volumes {pv} and {other} went on without each other, and no program can join what \
-                 was written to each; attach the disks of one history only, and give the others up with pvremove -ff",
-                group.name
-            )));
-        }
+    let newest = all.iter().filter_map(|superblocks| superblocks.first());
+    let own =
+        newest.filter_map(|s| Some((s.pv_uuid, s.group.as_ref().filter(|own| own.uuid == group.uuid)?.out_uuids())));
+    let own: Vec<(Uuid, Vec<Uuid>)> = own.collect();
+    let says: Vec<(Uuid, &[Uuid])> = own.iter().map(|(pv, out)| (*pv, out.as_slice())).collect();
+    match two_halves(&says) {
+        None => Ok(()),
+        Some((pv, other)) => Err(Error::MissingPv(format!(
+            "volume group {}: physical volumes {pv} and {other} went on without each other, and no program can join what \
+             was written to each; attach the disks of one history only, and give the others up with pvremove -ff",
+            group.name
+        ))),
     }
-    Ok(())
 }
 
 /// Whether these disks are the group's physical volumes, in order and large enough.

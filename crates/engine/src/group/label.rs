@@ -4,6 +4,7 @@ use super::Group;
 use crate::disk::{DiskError, DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::{COPY_OFFSETS, DATA_OFFSET, SLOTS, Superblock};
+use crate::planted;
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::sync::Arc;
 
@@ -31,6 +32,14 @@ pub struct PvMembership {
     pub sequence: u64,
 }
 
+/// MB8: two physical volumes, each of which says that the group goes on without the other. `says`: each, and who is out by its word.
+pub fn two_halves(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
+    says.iter().enumerate().find_map(|(n, (pv, out))| {
+        let other = says[n + 1..].iter().find(|(other, other_out)| out.contains(other) && other_out.contains(pv));
+        other.map(|(other, _)| (*pv, *other)).filter(|_| !planted::is("two_histories"))
+    })
+}
+
 impl Group {
     /// Reads the label of one disk of a set. `None`: no label there. A damaged label is an error.
     pub async fn read_label(disks: &dyn Disks, pv: PvIndex) -> Result<Option<PvLabel>> {
@@ -40,11 +49,11 @@ impl Group {
             size: s.pv_size,
             group: s.group.map(|g| PvMembership {
                 group_uuid: g.uuid,
+                out: g.out_uuids(),
                 group_name: g.name,
                 index: s.pv_index,
                 extent_blocks: g.extent_blocks,
                 members: g.pvs.iter().map(|pv| pv.uuid).collect(),
-                out: g.left.keys().filter_map(|pv| Some(g.pvs.get(usize::from(*pv))?.uuid)).collect(),
                 sequence: s.sequence,
             }),
         }))

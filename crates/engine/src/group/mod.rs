@@ -62,7 +62,7 @@ mod zones;
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use journal_places::LARGEST_SHARE;
-pub use label::{PvLabel, PvMembership};
+pub use label::{PvLabel, PvMembership, two_halves};
 pub use members::WHILE_MISSING;
 pub use move_state::MoveProgress;
 pub use places::PlaceInfo;

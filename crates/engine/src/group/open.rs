@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::format::journal::Record;
 use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
-use crate::journal::{Journal, Ring};
+use crate::journal::{Copies, Journal, Ring};
 use crate::members::Members;
 use crate::model::{ArenaMeta, Config, PvFlags, TreeKind, TreeMeta, VolumeKind, VolumeState};
 use crate::placement::Placement;
@@ -56,15 +56,10 @@ impl Group {
         parts: Parts,
     ) -> Arc<Group> {
         let tag = root.tag();
-        let ring = Ring {
-            starts: whole_and_there(&root, &parts.placement, disks.out()),
-            bytes: root.journal_blocks * BLOCK_SIZE,
-            id: root.journal_id,
-            group: tag,
-            bad: root.bad.clone(),
-        };
-        let journal =
-            Journal::new(disks.clone(), runtime.clone(), parts.placement.clone(), ring, parts.next_seq, config.planted);
+        let ring =
+            Ring { bytes: root.journal_blocks * BLOCK_SIZE, id: root.journal_id, group: tag, bad: root.bad.clone() };
+        let copies = Copies::new(&whole_and_there(&root, &parts.placement, disks.out()), parts.placement.clone());
+        let journal = Journal::new(disks.clone(), runtime.clone(), copies, ring, parts.next_seq, config.planted);
         let (generation, root_zones) = (root.generation + 1, root.zones.serial);
         let points = parts.catalog.points.clone();
         let core = Core::new(

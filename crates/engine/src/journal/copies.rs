@@ -26,7 +26,7 @@ struct Copy {
 }
 
 /// The copies that frames are written to.
-pub(super) struct Copies {
+pub struct Copies {
     written: RwLock<Written>,
 }
 
@@ -37,7 +37,8 @@ struct Written {
 }
 
 impl Copies {
-    pub(super) fn new(starts: &[u64], placement: Arc<Placement>) -> Copies {
+    /// These are written from the beginning; each named by its first VG block.
+    pub fn new(starts: &[u64], placement: Arc<Placement>) -> Copies {
         let copies = starts.iter().map(|start| Copy { start: *start, from: 0 }).collect();
         Copies { written: RwLock::new(Written { copies, placement }) }
     }

@@ -29,11 +29,10 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::codec::Encoder;
 use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_bytes};
-use crate::placement::Placement;
 use crate::planted;
 use crate::runtime::Runtime;
 use crate::units::Seq;
-use copies::Copies;
+pub use copies::Copies;
 use parking_lot::Mutex;
 use places::BadPlaces;
 use std::collections::{BTreeSet, VecDeque};
@@ -55,8 +54,7 @@ const FRAME_TARGET: usize = 128 << 10;
 /// Where and as what the journal lies on the disks.
 #[derive(Clone, Debug)]
 pub struct Ring {
-    /// The first VG block of each copy that is written, and the length of each in bytes.
-    pub starts: Vec<u64>,
+    /// The length of each copy in bytes.
     pub bytes: u64,
     pub id: u64,
     /// First eight bytes of the group's UUID.
@@ -213,7 +211,7 @@ impl Journal {
     pub fn new(
         disks: Arc<dyn Disks>,
         runtime: Arc<dyn Runtime>,
-        placement: Arc<Placement>,
+        copies: Copies,
         ring: Ring,
         next: Seq,
         planted: Option<&'static str>,
@@ -249,7 +247,7 @@ impl Journal {
         Arc::new(Journal {
             disks,
             runtime,
-            copies: Copies::new(&ring.starts, placement),
+            copies,
             ring,
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use crate::disks::{MISSING, holders};
 use crate::export::loopdev::LoopDevice;
 use crate::{paths, planted};
 use rowen_control::names;
-use rowen_engine::group::{PvLabel, PvMembership};
+use rowen_engine::group::{PvLabel, PvMembership, two_halves};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -375,15 +375,10 @@ impl Scan {
             return Err(Error::AmbiguousGroup { name: name.to_owned(), paths });
         }
 
-        let says_out = |pv: &Pv, other: &Pv| {
-            let uuid = other.label().map(|label| label.pv_uuid);
-            pv.membership().is_some_and(|says| uuid.is_some_and(|uuid| says.out.contains(&uuid)))
-        };
-        for (n, pv) in carriers.iter().enumerate() {
-            if let Some(other) = carriers[n + 1..].iter().find(|other| says_out(pv, other) && says_out(other, pv)) {
-                let paths = [pv.path.clone(), other.path.clone()];
-                return Err(Error::TwoHalves { group: name.to_owned(), paths });
-            }
+        let says = carriers.iter().filter_map(|pv| Some((pv.label()?.pv_uuid, pv.membership()?.out.as_slice())));
+        if let Some(halves) = two_halves(&says.collect::<Vec<_>>()) {
+            let path = |uuid| self.holders_of(&uuid).next().map(|pv| pv.path.clone()).unwrap_or_default();
+            return Err(Error::TwoHalves { group: name.to_owned(), paths: [path(halves.0), path(halves.1)] });
         }
         let mut paths = Vec::with_capacity(newest.members.len());
         let mut missing = Vec::new();
