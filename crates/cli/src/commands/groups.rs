@@ -26,6 +26,18 @@ pub fn known_group(word: &str) -> Result<String> {
     }
 }
 
+/// The groups that are named, each once.
+pub fn known_groups(args: &Args) -> Result<Vec<String>> {
+    let mut groups = Vec::with_capacity(args.positionals.len());
+    for word in &args.positionals {
+        let name = known_group(word)?;
+        if !groups.contains(&name) {
+            groups.push(name);
+        }
+    }
+    Ok(groups)
+}
+
 /// Whether volumes that have lost something are to be activated, too.
 pub fn is_partial(args: &Args) -> bool {
     args.has(Opt::Partial) || args.text(Opt::ActivationMode) == Some("partial")

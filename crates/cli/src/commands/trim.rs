@@ -1,6 +1,6 @@
 //! rowen trim: what is free in a group is discarded on its physical volumes.
 
-use super::groups::known_group;
+use super::groups::known_groups;
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
 use crate::session::{Session, unexpected, unless_exported};
@@ -8,13 +8,7 @@ use rowen_control::protocol::{Outcome, Request, TrimReport};
 use rowen_control::units::sentence;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
-    let mut groups = Vec::with_capacity(args.positionals.len());
-    for word in &args.positionals {
-        let name = known_group(word)?;
-        if !groups.contains(&name) {
-            groups.push(name);
-        }
-    }
+    let groups = known_groups(args)?;
     if groups.is_empty() {
         return Err(Failure::usage("Please specify the volume group's name."));
     }

@@ -1,6 +1,6 @@
 //! This program takes the place of running servers and keepers.
 
-use super::groups::known_group;
+use super::groups::known_groups;
 use crate::backend::Upgraded;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -12,13 +12,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Each group by itself: one that fails does not keep the others from it.
 pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
-    let mut groups = Vec::with_capacity(args.positionals.len());
-    for word in &args.positionals {
-        let name = known_group(word)?;
-        if !groups.contains(&name) {
-            groups.push(name);
-        }
-    }
+    let mut groups = known_groups(args)?;
     if groups.is_empty() {
         groups = session.backend.served_groups();
         if groups.is_empty() {
