@@ -21,6 +21,7 @@ mod discards;
 mod disk;
 mod errors;
 mod exec;
+mod failing_disks;
 mod figures;
 mod freed_together;
 mod fuzz_image;

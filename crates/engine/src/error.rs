@@ -31,6 +31,9 @@ pub enum Error {
     InvalidSnapshot,
     /// An earlier flush or journal write failed: nothing more is promised until the group is reopened.
     Poisoned(String),
+    /// A physical volume failed, and the group can go on without it (MB9): whoever opens the group next does. Who asked is answered
+    /// by that one.
+    DiskLost(DiskError),
     /// Two volumes have no snapshot in common, so that there is nothing to compare them by.
     Unrelated,
     /// A volume that is being compared is not what it was when the comparison began.
@@ -74,6 +77,7 @@ impl fmt::Display for Error {
             Error::Poisoned(why) => {
                 write!(f, "the volume group stopped after a failed write ({why}); reopen it once the disk is well")
             }
+            Error::DiskLost(error) => write!(f, "{error}; the volume group goes on without it"),
             Error::Closed => f.write_str("the volume is closed"),
         }
     }

@@ -48,6 +48,8 @@ pub struct Config {
     pub least_discarded: u64,
     /// Read only: nothing is written, the journal is replayed in memory alone.
     pub read_only: bool,
+    /// The group ends when a physical volume fails that it can do without, and another opening goes on without that one (MB9).
+    pub leaves_failed_disks: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
     pub planted: Option<&'static str>,
 }
@@ -73,6 +75,7 @@ impl Default for Config {
             discards: DiscardPolicy::default(),
             least_discarded: 16,
             read_only: false,
+            leaves_failed_disks: false,
             planted: None,
         }
     }

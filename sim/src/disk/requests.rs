@@ -117,7 +117,8 @@ impl State {
     }
 
     fn begin_write(&mut self, segments: &Segments, buf: &PageBuf, number: u64, fails: bool) -> Work {
-        let place = (segments[0].pv, segments[0].offset);
+        let failing = segments.iter().find(|segment| self.faults.away == Some(segment.pv)).unwrap_or(&segments[0]);
+        let place = (failing.pv, failing.offset);
         let first = self.commands;
         let mishap = self.mishap(segments, buf);
         let lost = self.lose_data(segments, buf);
@@ -282,7 +283,7 @@ impl State {
             Work::Flush(covers) => {
                 self.event();
                 if fails {
-                    return error(DiskOpKind::Flush, (PvIndex(0), 0));
+                    return error(DiskOpKind::Flush, (self.faults.away.unwrap_or_default(), 0));
                 }
                 if !self.faults.lying_flush {
                     self.cache.flush(covers, &mut self.durable);

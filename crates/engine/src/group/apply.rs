@@ -13,7 +13,6 @@ use crate::space::Reserve;
 use crate::units::{Epoch, Seq, VolumeId};
 use crate::volume::Volume;
 use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 impl Group {
@@ -173,7 +172,7 @@ impl Group {
         let head = empty_head(meta.head, Epoch(1));
         catalog.heads.insert(head.id, id);
         let state = State::new(meta, head, None, self.core.placement());
-        let volume = Arc::new(Volume { core: self.core.clone(), id, state: Mutex::new(state) });
+        let volume = Arc::new(Volume::new(self.core.clone(), id, state));
         catalog.insert_volume(volume.clone());
         Ok(volume)
     }

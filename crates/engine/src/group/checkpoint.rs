@@ -110,7 +110,7 @@ impl Group {
                 Ok(()) => {}
                 // A successor goes on (U6).
                 Err(Error::Closed) if !self.core.planted("successor_untold") => self.core.journal.stop(Error::Closed),
-                Err(error) => self.core.journal.poison(&format!("a checkpoint failed: {error}")),
+                Err(error) => self.core.journal.stop_after(error.clone(), "a checkpoint failed"),
             }
             self.checkpoints.leave(outcome.is_ok());
             outcome?;
@@ -564,7 +564,7 @@ impl Group {
         match &outcome {
             Ok(()) => {}
             Err(Error::Closed) => self.core.journal.stop(Error::Closed),
-            Err(error) => self.core.journal.poison(&format!("a superblock could not be written: {error}")),
+            Err(error) => self.core.journal.stop_after(error.clone(), "a superblock could not be written"),
         }
         outcome
     }
@@ -613,6 +613,10 @@ impl Group {
 }
 
 impl Keeper for Group {
+    fn can_do_without(&self, pv: PvIndex) -> bool {
+        self.core.config.leaves_failed_disks && self.is_whole_without(pv)
+    }
+
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move {
             self.repeat_superblocks(|root| {

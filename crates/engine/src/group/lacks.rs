@@ -1,9 +1,9 @@
-//! What a group cannot do without: MB1 of [`members`](crate::members).
+//! What a group cannot do without: MB1 and MB9 of [`members`](crate::members).
 
+use super::Group;
 use super::journal_places::{is_copy_on, journal_on};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
-use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
 use crate::model::PvFlags;
 use crate::placement::Placement;
@@ -52,17 +52,31 @@ impl Lacks<'_> {
         }
     }
 
-    pub fn pairs(&self, stream: &Stream) -> Result<()> {
-        let length = |n: usize| stream.pair_lengths.get(n).copied().unwrap_or(self.root.extent_blocks);
+    /// `pairs` and `lengths`: as the stream has them.
+    pub fn pairs(&self, pairs: &[[u64; 2]], lengths: &[u64]) -> Result<()> {
+        let length = |n: usize| lengths.get(n).copied().unwrap_or(self.root.extent_blocks);
         let is_lost = |start: u64, blocks: u64| {
             let ends = [start, start.saturating_add(blocks).saturating_sub(1)];
             let there = ends.into_iter().filter(|end| self.placement.holds(*end, 1));
             there.map(|end| self.placement.pv_of(VgBlock(end)).0).any(|pv| self.out.has(usize::from(pv.0)))
         };
         let is_gone = |(n, pair): (usize, &[u64; 2])| pair.iter().all(|start| is_lost(*start, length(n)));
-        match !self.out.is_empty() && stream.pairs.iter().enumerate().any(is_gone) {
+        match !self.out.is_empty() && pairs.iter().enumerate().any(is_gone) {
             true => Err(self.error(self.out.iter(), "both copies of some metadata are there")),
             false => Ok(()),
         }
+    }
+}
+
+impl Group {
+    /// Whether all that the group needs is on other physical volumes, too, which are there (MB9).
+    pub(super) fn is_whole_without(&self, pv: PvIndex) -> bool {
+        let mut out = self.core.members.out();
+        out.set(usize::from(pv.0), true);
+        let (pairs, lengths) = self.core.meta.lock().recorded_pairs();
+        let (placement, root) = (self.core.placement(), self.root.lock().written.clone());
+        let lacks = Lacks { root: &root, placement: &placement, out };
+        let is_any_left = (0..root.pvs.len()).any(|pv| !out.has(pv));
+        planted::is("lost_whatever_it_is") || is_any_left && lacks.journal().is_ok() && lacks.pairs(&pairs, &lengths).is_ok()
     }
 }

@@ -150,7 +150,7 @@ impl Group {
         let lacks = Lacks { root: &root, placement: &placement, out };
         let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
         let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
-        lacks.pairs(&stream)?;
+        lacks.pairs(&stream.pairs, &stream.pair_lengths)?;
         // The journal of a group that another has open goes on while it is read.
         let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
@@ -278,7 +278,7 @@ impl Group {
                 state.set_merge_cursor(Some(MergeCursor { cursor: parent.cursor, lower }));
             }
             catalog.heads.insert(state.head.id, id);
-            let volume = Volume { core: self.core.clone(), id, state: Mutex::new(state) };
+            let volume = Volume::new(self.core.clone(), id, state);
             if catalog.names.insert(meta.name.clone(), id).is_some() {
                 return Err(stream_corrupt("two volumes have one name"));
             }

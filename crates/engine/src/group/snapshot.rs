@@ -157,7 +157,7 @@ impl Group {
             return Err(Error::Exists(format!("volume {}", meta.name)));
         }
         let state = State::new(meta, head, Some(point), self.core.placement());
-        let volume = Volume { core: self.core.clone(), id, state: parking_lot::Mutex::new(state) };
+        let volume = Volume::new(self.core.clone(), id, state);
         catalog.insert_volume(Arc::new(volume));
         Ok(())
     }

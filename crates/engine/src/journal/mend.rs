@@ -24,7 +24,7 @@ impl Journal {
         match self.try_to_mend().await {
             Ok(()) => {}
             Err(Error::Closed) => self.stop(Error::Closed),
-            Err(error) => self.poison(&error.to_string()),
+            Err(error) => self.stop_after(error, "a record could not be written"),
         }
     }
 

@@ -24,7 +24,7 @@ mod mend;
 pub mod places;
 mod places_change;
 
-use crate::disk::{DiskError, DiskOp, Disks, PageBuf, Segments, start};
+use crate::disk::{DiskError, DiskOp, DiskOpKind, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::codec::Encoder;
@@ -65,6 +65,8 @@ pub struct Ring {
 
 /// What the journal asks of its group.
 pub trait Keeper: Send + Sync {
+    /// Whether the group can go on without the physical volume (MB9).
+    fn can_do_without(&self, pv: PvIndex) -> bool;
     /// Makes these bad places durable in a superblock.
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Writes to these ranges when there is room behind the disks again (U6), after a write met none.
@@ -379,6 +381,7 @@ impl Journal {
             .await?;
             let Some((covered, marker)) = lead else { return Ok(()) };
             let outcome = if self.planted("no_flush") { Ok(None) } else { start(&*self.disks, DiskOp::Flush).await };
+            let outcome = outcome.map_err(|error| self.reason(error.into(), None));
             let mut state = self.state.lock();
             state.flush_running = false;
             state.flushes += 1;
@@ -389,7 +392,10 @@ impl Journal {
                     state.marker_durable = state.marker_durable.max(marker);
                 }
                 Err(_) if self.planted("flush_tried_again") => {}
-                Err(error) => self.fail(&mut state, Error::Poisoned(error.to_string())),
+                Err(Error::DiskLost(_)) if self.planted("flushed_without_it") => {
+                    state.flush_finished = state.flush_started;
+                }
+                Err(reason) => self.fail(&mut state, reason),
             }
             wake(&mut state);
         }
@@ -503,6 +509,25 @@ impl Journal {
         self.is_failed.store(true, Ordering::Relaxed);
         state.waiting.drain(..).for_each(|(_, waker)| waker.wake());
         self.stopped.notify();
+    }
+
+    /// Why the journal stops after this error, which came from `doing`: the disk that failed can be done without (MB9), or not.
+    fn reason(&self, error: Error, doing: Option<&str>) -> Error {
+        if let Error::Disk(failed) = &error {
+            let is_told = matches!(failed.op, DiskOpKind::Write | DiskOpKind::Flush);
+            let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade);
+            if is_told && keeper.is_some_and(|keeper| keeper.can_do_without(failed.pv)) {
+                return Error::DiskLost(*failed);
+            }
+        }
+        Error::Poisoned(doing.map_or(error.to_string(), |doing| format!("{doing}: {error}")))
+    }
+
+    /// Stops all promises: `doing` failed in a way that leaves the disk's state unknown (J5). By a disk that the group can do without:
+    /// whoever opens it next answers what is not answered (MB9).
+    pub fn stop_after(&self, error: Error, doing: &str) {
+        let reason = self.reason(error, Some(doing));
+        self.stop(reason);
     }
 
     /// Stops all promises: something below failed in a way that leaves the disk's state unknown (J5).

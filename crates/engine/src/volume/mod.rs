@@ -18,11 +18,14 @@ pub(crate) mod window;
 mod write;
 
 use crate::core::Core;
+use crate::disk::Segments;
 use crate::error::{Error, Result};
+use crate::model::PvFlags;
 use crate::units::{BLOCK_SIZE, SECTOR_SIZE, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
 use state::State;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 /// An open volume: what an export reads and writes.
@@ -30,10 +33,16 @@ pub struct Volume {
     pub(crate) core: Arc<Core>,
     pub(crate) id: VolumeId,
     pub(crate) state: Mutex<State>,
+    /// The physical volumes that what was acknowledged went to, a bit for each.
+    pub(crate) written_to: AtomicU64,
 }
 
 /// All offsets and lengths in bytes, multiples of 512; sub-block requests are fine. Requests may overlap in time.
 impl Volume {
+    pub(crate) fn new(core: Arc<Core>, id: VolumeId, state: State) -> Volume {
+        Volume { core, id, state: Mutex::new(state), written_to: AtomicU64::new(0) }
+    }
+
     pub fn id(&self) -> VolumeId {
         self.id
     }
@@ -70,6 +79,29 @@ impl Volume {
     fn wait_here<T>(state: &mut MutexGuard<'_, State>, cx: &Context<'_>) -> Poll<T> {
         state.wakers.push(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// What was written to these places is about to be acknowledged.
+    fn wrote(&self, places: &Segments) {
+        let pvs = places.iter().fold(0, |pvs, place| pvs | 1u64 << place.pv.0);
+        if pvs & !self.written_to.load(Ordering::Relaxed) != 0 {
+            self.written_to.fetch_or(pvs, Ordering::SeqCst);
+        }
+    }
+
+    /// The physical volumes that what was acknowledged went to, since [`forget_written_to`](Self::forget_written_to).
+    pub fn written_to(&self) -> PvFlags {
+        PvFlags(self.written_to.load(Ordering::SeqCst))
+    }
+
+    /// Forgets where it was written to, and returns it: for who is about to flush.
+    pub fn forget_written_to(&self) -> PvFlags {
+        PvFlags(self.written_to.swap(0, Ordering::SeqCst))
+    }
+
+    /// The flush that was to cover these has failed.
+    pub fn remember_written_to(&self, pvs: PvFlags) {
+        self.written_to.fetch_or(pvs.0, Ordering::SeqCst);
     }
 
     /// Everything acknowledged before this call is durable when it returns.

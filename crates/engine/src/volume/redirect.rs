@@ -69,6 +69,7 @@ impl Volume {
             return Err(self.not_written(error, places));
         }
         if extents.is_empty() {
+            self.wrote(&places);
             // A partial block in place on a disk with larger sectors: read, changed, and written whole.
             return Ok(None);
         }
@@ -88,6 +89,7 @@ impl Volume {
             journal.close(seq);
             return Err(error);
         }
+        self.wrote(&places);
         let flipped = self.flip(seq, &extents, &plan.allocated).await;
         journal.close(seq);
         self.core.space_use_changed();

@@ -28,7 +28,10 @@ impl Volume {
                             self.core.lacks_room(error, places);
                             self.no_room(error, &mut tries).await?;
                         }
-                        outcome => return outcome.map(drop).map_err(Error::from),
+                        outcome => {
+                            self.wrote(&places);
+                            return outcome.map(drop).map_err(Error::from);
+                        }
                     }
                 }
                 Plan::Map(plan) => {

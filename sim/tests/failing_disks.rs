@@ -1,0 +1,261 @@
+//! A disk fails while its group is in use, and the group goes on without it (rule MB9).
+
+use parking_lot::Mutex;
+use rowen_engine::disk::{DiskError, Disks, PvIndex};
+use rowen_engine::error::Error;
+use rowen_engine::group::{FullPolicy, Group, VolumeKind};
+use rowen_engine::planted::must_be_found;
+use rowen_engine::runtime::Runtime;
+use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
+use rowen_sim::crash::Setup;
+use rowen_sim::disk::{Faults, Image, POLICIES, SimDisks};
+use rowen_sim::exec::{Handle, World};
+use rowen_sim::oracle::{Oracle, Since, Vol};
+use rowen_sim::rng::Rng;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Blocks of each volume.
+const BLOCKS: u64 = 1500;
+
+type Shared = Arc<Mutex<Oracle>>;
+
+fn setup(pvs: usize, second_journal: bool) -> Setup {
+    let mut setup = Setup { second_journal: second_journal.then_some(4), ..Setup::small(pvs, 24) };
+    setup.config.leaves_failed_disks = true;
+    setup
+}
+
+struct Made {
+    world: World,
+    disks: Arc<SimDisks>,
+    client: Client,
+    vols: Vec<Vol>,
+}
+
+/// A group with volumes on all of its disks, of which one has a snapshot.
+fn made(seed: u64, setup: &Setup) -> Made {
+    let world = World::new(seed);
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Shared::default());
+    let pvs = disks.count() as u64;
+    let vols = world.run(async {
+        let mut vols = Vec::new();
+        for n in 0..3 * pvs {
+            let kind = if n % 2 == 0 { VolumeKind::Thin } else { VolumeKind::Thick };
+            let spec = VolumeSpec { kind, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+            let vol = client.create(spec).await.unwrap();
+            for at in (0..BLOCKS).step_by(50) {
+                client.write(vol, at * BLOCK, 40 * BLOCK, &[]).await.unwrap();
+            }
+            vols.push(vol);
+        }
+        client.snapshot(&vols[..1], SnapshotKind::default()).await.unwrap();
+        client.checkpoint().await.unwrap();
+        vols
+    });
+    Made { world, disks, client, vols }
+}
+
+/// Writes here and there, with flushes, until the group stops. What fails on the disk that fails is no reason to end.
+fn load(client: &Client, vol: Vol, seed: u64, handle: &Arc<Handle>) -> Op {
+    let (client, handle) = (client.clone(), handle.clone());
+    Box::pin(async move {
+        let mut rng = Rng::new(seed);
+        for n in 0..400 {
+            let at = rng.below(BLOCKS - 40);
+            let mut done = client.write(vol, at * BLOCK, rng.range(1, 40), &[]).await;
+            if n % 3 == 0 && done.is_ok() {
+                done = client.flush(vol).await;
+            }
+            match done {
+                Ok(()) | Err(Error::Disk(_)) => {}
+                Err(Error::DiskLost(_) | Error::Poisoned(_)) => break,
+                Err(error) => return Err(error),
+            }
+            handle.sleep(Duration::from_micros(rng.below(60))).await;
+        }
+        Ok(())
+    })
+}
+
+/// The disk fails under load. Why the group has stopped.
+fn fails(made: &Made, pv: PvIndex, seed: u64) -> Error {
+    let handle = made.world.handle();
+    let mut ops: Vec<Op> =
+        made.vols.iter().map(|vol| load(&made.client, *vol, seed + u64::from(*vol), &handle)).collect();
+    let disks = made.disks.clone();
+    ops.push(Box::pin(async move {
+        handle.sleep(Duration::from_micros(Rng::new(seed).below(6000))).await;
+        disks.set_faults(Faults { away: Some(pv), ..Faults::default() });
+        Ok(())
+    }));
+    made.world.run(made.client.together(ops)).into_iter().for_each(|done| done.unwrap());
+    made.client.group.failed().expect_err("a disk has failed")
+}
+
+struct Opened {
+    world: World,
+    disks: Arc<SimDisks>,
+    client: Client,
+}
+
+fn open(image: Image, setup: &Setup, lineage: Option<u64>, oracle: Shared) -> Opened {
+    let world = World::new(12);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let (as_disks, config) = (disks.clone() as Arc<dyn Disks>, setup.config.clone());
+    let group = match lineage {
+        Some(lineage) => world.run(Group::open_without(as_disks, world.handle(), config, lineage)),
+        None => world.run(Group::open(as_disks, world.handle(), config)),
+    };
+    let client = Client::new(world.handle(), group.unwrap(), oracle);
+    Opened { world, disks, client }
+}
+
+/// Reads everything block by block. What can be read is right by the oracle, and what cannot lies on a disk that is out. How many
+/// blocks could not.
+async fn judge_each(client: &Client, oracle: &Oracle, since: Since) -> Result<u64, String> {
+    let mut lost = 0;
+    for info in client.group.volumes() {
+        let vol = number(info.uuid);
+        let is_known = oracle.volumes.contains_key(&vol);
+        for at in (0..info.blocks).filter(|_| is_known) {
+            match client.look(vol, at * BLOCK, BLOCK).await {
+                Ok(found) => oracle.judge(vol, at * BLOCK, &found, since)?,
+                Err(Error::Disk(DiskError { pv, .. })) if client.group.out().has(usize::from(pv.0)) => lost += 1,
+                Err(error) => return Err(format!("volume {vol}, block {at}: {error}")),
+            }
+        }
+    }
+    let check = client.group.check_open().await.map_err(|e| e.to_string())?;
+    check.findings.first().map_or(Ok(lost), |finding| Err(finding.clone()))
+}
+
+/// One of the disks fails, the group goes on without it, and it comes back with what it had flushed.
+fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
+    let setup = setup(usize::from(pvs), second_journal);
+    let (made, pv) = (made(seed, &setup), PvIndex(failing));
+    match fails(&made, pv, seed) {
+        Error::DiskLost(error) => assert_eq!(error.pv, pv, "seed {seed}"),
+        error => panic!("seed {seed}: {error}"),
+    }
+    let (oracle, moment) = (made.client.oracle.lock().clone(), made.disks.moment());
+    let mut image = moment.killed(&mut Rng::new(seed));
+    image.set_size(pv, 0);
+    let opened = open(image, &setup, Some(7), made.client.oracle.clone());
+    let lost = opened.world.run(judge_each(&opened.client, &oracle, Since::Death));
+    let lost = lost.unwrap_or_else(|why| panic!("seed {seed}, without it: {why}"));
+    assert!(lost > 0, "seed {seed}: something lies on each");
+    opened.world.run(opened.client.close()).unwrap();
+    let rest = opened.disks.moment().killed(&mut Rng::new(2));
+    for policy in POLICIES {
+        let cut = moment.power_cut(policy, &mut Rng::new(seed));
+        let back = open(rest.with_pv_of(pv, &cut), &setup, None, Shared::default());
+        back.world.run(back.client.group.take_back(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let unproven = back.client.group.unproven_blocks();
+        let judged = back.world.run(judge_back(&back.client, &oracle));
+        let lost = judged.unwrap_or_else(|why| panic!("seed {seed}, {policy:?}, back: {why}"));
+        assert!(lost <= unproven, "seed {seed}: {lost} blocks cannot be read");
+    }
+}
+
+/// The same after all disks are back: what was flushed is there, and what nobody can prove is an error (MB7). How many blocks.
+async fn judge_back(client: &Client, oracle: &Oracle) -> Result<u64, String> {
+    let mut lost = 0;
+    for info in client.group.volumes() {
+        let vol = number(info.uuid);
+        let is_known = oracle.volumes.contains_key(&vol);
+        for at in (0..info.blocks).filter(|_| is_known) {
+            match client.look(vol, at * BLOCK, BLOCK).await {
+                Ok(found) => oracle.judge(vol, at * BLOCK, &found, Since::PowerLoss)?,
+                Err(_) => lost += 1,
+            }
+        }
+    }
+    let check = client.group.check_open().await.map_err(|e| e.to_string())?;
+    check.findings.first().map_or(Ok(lost), |finding| Err(finding.clone()))
+}
+
+fn each_fails() {
+    for seed in 0..6 {
+        for pv in 0..2 {
+            one_fails(2, true, pv, 100 + seed);
+        }
+    }
+}
+
+#[test]
+fn either_of_two_fails() {
+    each_fails();
+}
+
+/// The third has no copy of the journal.
+#[test]
+fn any_of_three_fails() {
+    for seed in 0..3 {
+        for pv in 0..3 {
+            one_fails(3, true, pv, 200 + seed);
+        }
+    }
+}
+
+#[test]
+fn a_flush_that_is_acknowledged_without_the_disk_that_failed_is_found() {
+    must_be_found("flushed_without_it", each_fails);
+}
+
+/// The journal is on one disk only: without that one there is no group, and it stops as ever.
+fn needed_one_fails() {
+    let once = setup(2, false);
+    let made_one = made(5, &once);
+    let error = fails(&made_one, PvIndex(0), 31);
+    assert!(matches!(error, Error::Poisoned(_)), "{error}");
+    let alone = setup(1, false);
+    let made_alone = made(6, &alone);
+    let error = fails(&made_alone, PvIndex(0), 32);
+    assert!(matches!(error, Error::Poisoned(_)), "{error}");
+    one_fails(2, false, 1, 33);
+}
+
+#[test]
+fn one_that_is_needed_stops_the_group() {
+    needed_one_fails();
+}
+
+#[test]
+fn to_go_on_without_what_is_needed_is_found() {
+    must_be_found("lost_whatever_it_is", needed_one_fails);
+}
+
+/// Of two that fail, one after the other, the second stops what is left.
+#[test]
+fn the_last_one_stops_the_group() {
+    let setup = setup(2, true);
+    let made = made(7, &setup);
+    assert!(matches!(fails(&made, PvIndex(1), 41), Error::DiskLost(_)));
+    let mut image = made.disks.moment().killed(&mut Rng::new(7));
+    image.set_size(PvIndex(1), 0);
+    let opened = open(image, &setup, Some(9), made.client.oracle.clone());
+    let left = Made { world: opened.world, disks: opened.disks, client: opened.client, vols: made.vols };
+    let error = fails(&left, PvIndex(0), 42);
+    assert!(matches!(error, Error::Poisoned(_)), "{error}");
+}
+
+/// A volume knows which disks it wrote to since it was flushed.
+#[test]
+fn a_volume_knows_where_it_wrote() {
+    let setup = setup(2, true);
+    let made = made(8, &setup);
+    let volumes = made.client.group.volumes();
+    let seen = volumes.iter().map(|info| {
+        let volume = made.client.group.volume(info.id).unwrap();
+        volume.forget_written_to();
+        made.world.run(made.client.write(number(info.uuid), 80 * BLOCK, BLOCK, &[])).unwrap();
+        let pvs = volume.forget_written_to();
+        assert_eq!(pvs.iter().count(), 1);
+        assert!(volume.written_to().is_empty());
+        pvs.0
+    });
+    let seen: std::collections::BTreeSet<u64> = seen.take(6).collect();
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1, 2], "the volumes lie on both");
+}
