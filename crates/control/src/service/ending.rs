@@ -14,6 +14,7 @@ pub struct Ending {
     goes_on: AtomicBool,
     upgraded: AtomicBool,
     leaving: Mutex<Option<PvIndex>>,
+    lost: Mutex<Option<PvIndex>>,
 }
 
 impl Ending {
@@ -39,6 +40,12 @@ impl Ending {
     pub(super) fn go_on(&self) {
         self.goes_on.store(true, Ordering::SeqCst);
         self.reopen();
+    }
+
+    /// The same because a physical volume failed, and unasked.
+    pub(super) fn lose(&self, pv: PvIndex) {
+        *self.lost.lock() = Some(pv);
+        self.go_on();
     }
 
     /// A successor of another version is ready.
@@ -80,6 +87,11 @@ impl Ending {
     /// A successor of another version is ready.
     pub fn is_upgraded(&self) -> bool {
         self.upgraded.load(Ordering::SeqCst)
+    }
+
+    /// The physical volume that failed, and that the other server is to do without.
+    pub fn lost(&self) -> Option<PvIndex> {
+        *self.lost.lock()
     }
 
     /// The physical volume that is to be left out of the group.

@@ -60,7 +60,7 @@ pub fn engine_kind(error: &Error) -> ErrorKind {
         Error::Moved => ErrorKind::Changed,
         Error::Busy(_) => ErrorKind::InUse,
         Error::ReadOnly | Error::InvalidSnapshot | Error::Unsupported(_) => ErrorKind::Denied,
-        Error::Closed => ErrorKind::Closed,
+        Error::Closed | Error::DiskLost(_) => ErrorKind::Closed,
     }
 }
 
@@ -120,6 +120,10 @@ impl Context<'_> {
                 "Volume group \"{group}\" stopped after a failed write ({}). Once the disk is well, run \
                  \"rowen clear {group}\".",
                 self.with_devices(why)
+            ),
+            Error::DiskLost(error) => format!(
+                "{} Volume group \"{group}\" goes on without it; try again.",
+                self.disk_sentence(error)
             ),
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
             Error::MissingPv(why) if why == WHILE_MISSING => format!(

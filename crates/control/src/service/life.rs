@@ -4,7 +4,8 @@ use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::history::{What, clean};
 use crate::protocol::{ErrorKind, Outcome};
-use rowen_engine::disk::PvIndex;
+use rowen_engine::disk::{DiskError, PvIndex};
+use rowen_engine::error::Error;
 use std::sync::atomic::Ordering;
 
 /// A version is no longer.
@@ -60,6 +61,15 @@ impl Service {
     /// The same because a disk that was away is back, as it was left.
     pub fn reopen_unasked(&self) {
         self.ending.go_on();
+        self.announce_end();
+    }
+
+    /// The same because a physical volume failed that the group can do without (MB9).
+    pub fn go_on_without(&self, error: DiskError) {
+        let failed = self.failure(&Error::Disk(error), "").message;
+        let failed = failed.trim_end_matches('.');
+        self.event(What::PvError, &format!("{failed}; the volume group goes on without it"));
+        self.ending.lose(error.pv);
         self.announce_end();
     }
 

@@ -127,6 +127,7 @@ impl Service {
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         let notes = &*self.world.notes;
         if let Err(error) = self.group.failed()
+            && !matches!(error, Error::DiskLost(_))
             && self.warnings.is_news_that_it_stopped()
         {
             let message = self.failure(&error, "").message;

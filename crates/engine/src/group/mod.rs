@@ -156,6 +156,18 @@ impl Group {
         self.core.journal.failed()
     }
 
+    /// Returns when the group has stopped, and why.
+    pub async fn stopped(&self) -> Error {
+        let stopped = self.core.journal.stopped.clone();
+        loop {
+            let turn = stopped.turn();
+            if let Err(error) = self.failed() {
+                return error;
+            }
+            stopped.changed(turn).await;
+        }
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.core.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);

@@ -153,6 +153,11 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
 /// The members of the group `name`: where its server had them, else also where it was about to have them, else wherever they
 /// are (H9).
 pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
+    find_group_but(name, &[])
+}
+
+/// The same without these, whether they are there or not.
+pub fn find_group_but(name: &str, lost: &[Uuid]) -> Result<GroupDevices, Error> {
     // What was about to join is read only if a label names more than the members: it was checked before any label named it.
     // Without that it may lie on a volume of this group, which nobody serves now.
     let notes: [fn(&str) -> Vec<PathBuf>; 2] = [members::read, members::read_joining];
@@ -160,11 +165,11 @@ pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
     let mut known = Scan::default();
     for read in notes.iter().filter(|_| is_noted) {
         known.look_at(&read(name))?;
-        if let Ok(group) = known.group(name) {
+        if let Ok(group) = known.group_but(name, lost) {
             return Ok(group);
         }
     }
-    scan()?.group(name)
+    scan()?.group_but(name, lost)
 }
 
 /// The members of a group of which any may be missing.
@@ -357,15 +362,20 @@ impl Scan {
 
     /// The members of the group `name`, when each that the group does not go on without is there exactly once.
     pub fn group(&self, name: &str) -> Result<GroupDevices, Error> {
-        self.group_with(name, false)
+        self.group_with(name, false, &[])
+    }
+
+    /// The same without these.
+    fn group_but(&self, name: &str, lost: &[Uuid]) -> Result<GroupDevices, Error> {
+        self.group_with(name, false, lost)
     }
 
     /// The same; any may be missing.
     pub fn group_without(&self, name: &str) -> Result<GroupDevices, Error> {
-        self.group_with(name, true)
+        self.group_with(name, true, &[])
     }
 
-    fn group_with(&self, name: &str, may_miss: bool) -> Result<GroupDevices, Error> {
+    fn group_with(&self, name: &str, may_miss: bool, lost: &[Uuid]) -> Result<GroupDevices, Error> {
         let of_group = |pv: &&Pv| pv.membership().is_some_and(|membership| membership.group_name == name);
         let carriers: Vec<&Pv> = self.pvs.iter().filter(of_group).collect();
         let newest = self.newest(name).ok_or_else(|| Error::NoGroup(name.to_owned()))?;
@@ -384,7 +394,7 @@ impl Scan {
         let mut missing = Vec::new();
         for uuid in &newest.members {
             // One that came back is not touched before it is taken back.
-            if newest.out.contains(uuid) {
+            if newest.out.contains(uuid) || lost.contains(uuid) {
                 paths.push(PathBuf::from(MISSING));
                 continue;
             }

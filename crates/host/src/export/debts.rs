@@ -1,6 +1,7 @@
 //! What exports tell the server: how their keepers fared, and which volumes have acknowledged what may be lost with a disk that is pulled: their users are owed an error (RT2).
 
 use super::{Exports, Target};
+use rowen_engine::disk::PvIndex;
 use std::sync::atomic::Ordering;
 
 impl Exports {
@@ -19,12 +20,17 @@ impl Exports {
         self.volumes_that(|target| target.has_unflushed())
     }
 
+    /// The same of what lies on this physical volume.
+    pub fn unflushed_on(&self, pv: PvIndex) -> Vec<u64> {
+        self.volumes_that(|target| target.has_unflushed_on(pv))
+    }
+
     /// Those that owe their users an error.
     pub fn owing(&self) -> Vec<u64> {
         self.volumes_that(|target| target.owes())
     }
 
-    fn volumes_that(&self, is_so: fn(&dyn Target) -> bool) -> Vec<u64> {
+    fn volumes_that(&self, is_so: impl Fn(&dyn Target) -> bool) -> Vec<u64> {
         let active = self.inner.active.lock();
         active
             .values()

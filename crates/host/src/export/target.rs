@@ -1,7 +1,7 @@
 //! What an export needs of a volume, so that transports can be tested without an engine.
 
 use crate::planted;
-use rowen_engine::disk::PageBuf;
+use rowen_engine::disk::{PageBuf, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::units::VolumeId;
@@ -34,6 +34,10 @@ pub trait Target: Send + Sync {
     /// Whether it has acknowledged something that no flush has been asked for since, or owes its users an error.
     fn has_unflushed(&self) -> bool {
         false
+    }
+    /// The same of what lies on this physical volume.
+    fn has_unflushed_on(&self, _: PvIndex) -> bool {
+        self.has_unflushed()
     }
     /// Whether the next flush is to fail, for what an earlier server acknowledged may be lost.
     fn owes(&self) -> bool {
@@ -86,9 +90,11 @@ impl VolumeTarget {
             return Err(libc::EIO);
         }
         self.has_unflushed.store(false, Ordering::SeqCst);
+        let wrote_to = self.volume.forget_written_to();
         let outcome = self.volume.flush().await.map_err(|e| errno_of(&e));
         // It is left to a successor, and nobody has been told.
         if outcome == Err(CLOSED) {
+            self.volume.remember_written_to(wrote_to);
             self.has_unflushed.store(true, Ordering::SeqCst);
         }
         outcome
@@ -101,7 +107,7 @@ pub fn errno_of(error: &Error) -> Errno {
         Error::NoSpace { .. } | Error::NoRoom(_) => libc::ENOSPC,
         Error::ReadOnly => libc::EROFS,
         Error::Invalid(_) => libc::EINVAL,
-        Error::Closed => CLOSED,
+        Error::Closed | Error::DiskLost(_) => CLOSED,
         _ => libc::EIO,
     }
 }
@@ -129,6 +135,11 @@ impl Target for VolumeTarget {
 
     fn has_unflushed(&self) -> bool {
         self.has_unflushed.load(Ordering::SeqCst) || self.owes()
+    }
+
+    fn has_unflushed_on(&self, pv: PvIndex) -> bool {
+        let wrote_there = self.volume.written_to().has(usize::from(pv.0));
+        self.owes() || (self.has_unflushed() && wrote_there)
     }
 
     fn owes(&self) -> bool {

@@ -95,13 +95,13 @@ fn accepted_file(group: &str) -> PathBuf {
     paths::group_dir(group).join("accepted")
 }
 
-fn write<T: Serialize>(path: &Path, what: &T) -> io::Result<()> {
+pub(super) fn write<T: Serialize>(path: &Path, what: &T) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let written = File::create(&fresh).and_then(|mut file| write_frame(&mut file, what));
     written.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match File::open(path) {
         Ok(mut file) => read_frame(&mut file),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -26,6 +26,7 @@ mod failure;
 mod left;
 mod listen;
 mod log;
+mod lost;
 mod members;
 mod moving;
 mod notes;

@@ -11,7 +11,7 @@
 //!   a volume (H1).
 
 use super::left::{self, Left, LeftPv, Unlike};
-use super::log;
+use super::{log, lost};
 use super::state::Server;
 use crate::devices::look::{self, Found};
 use crate::devices::{self, Identity};
@@ -48,7 +48,7 @@ pub fn start(server: &Arc<Server>) {
 }
 
 fn watch(server: &Weak<Server>) {
-    let mut search = Search::default();
+    let (mut search, mut lost) = (Search::default(), lost::Search::default());
     loop {
         std::thread::sleep(LOOK);
         let Some(server) = server.upgrade() else { return };
@@ -56,6 +56,7 @@ fn watch(server: &Weak<Server>) {
             return;
         }
         search.turn(&server);
+        lost.turn(&server);
     }
 }
 

@@ -9,11 +9,12 @@ use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, left, log, recorder, renaming, returns, successor, systemd, watchdog};
+use super::{LAUNCHED_BY_COMMAND, left, log, lost, recorder, renaming, returns, successor, systemd, watchdog};
 use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
+use crate::devices::GroupDevices;
 use crate::{archive, devices, harden, journal, keeper, paths, planted, programs, settings};
 use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
@@ -24,8 +25,9 @@ use rowen_control::service::{Service, document};
 use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency, Settings};
 use rowen_control::uuids;
 use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::error::Error;
 use rowen_engine::group::{Config, Group, Layout};
-use rowen_engine::units::VolumeId;
+use rowen_engine::units::{Uuid, VolumeId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use std::io;
@@ -204,7 +206,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let mut steps = Steps::begin();
     renaming::settle(name)?;
     // First: a group that is not there leaves no directory behind.
-    let mut members = devices::find_group(name)?;
+    let (mut members, lost) = find_members(name)?;
     steps.done("devices found");
     let loaded = load_settings();
     let settings = loaded.settings();
@@ -224,18 +226,19 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
     // them until just now.
     let patience = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
-    let pvs = PvSet::open_waiting(&pool, &members.paths, OpenMode::Exclusive, options.io_engine, patience)?;
-    steps.done("devices held");
-    let pvs = Arc::new(pvs);
-    for note in pvs.notes() {
-        log::warning(note);
-    }
-    if same_boot {
-        left::check(name, &members.paths)?;
-    }
-
-    let group = open_group(options, &settings, &members.paths, &pvs, &pool)?;
-    steps.done("group opened");
+    let open = |members: &GroupDevices, without: &[Uuid], steps: &mut Steps| {
+        open_group(options, &settings, members, without, &pool, same_boot, patience, steps)
+    };
+    let (pvs, group) = match open(&members, &lost, &mut steps) {
+        Err(failure) if !lost.is_empty() => {
+            // What is left is not enough: it waits for all of them, as ever.
+            log::warning(format_args!("volume group {name} cannot be opened without what failed: {}", failure.message));
+            lost::forget(name);
+            members = devices::find_group(name)?;
+            open(&members, &[], &mut steps)?
+        }
+        opened => opened?,
+    };
     group.set_no_space_timeout(settings.no_space_timeout());
     let keeper = match prepared {
         Some(keeper) => keeper.become_server(),
@@ -264,31 +267,83 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let server = Arc::new(Server { service, exports, archive, notes, pvs, pool });
     server.service.note_members();
     devices::members::Joining::forget(name);
+    heed_failures(&server);
     bring_back_nodes(&server, same_boot, steps);
     (options.reached)("taken over");
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
 }
 
-/// Opens the group on its disks, which recovers it.
+/// Where the group's disks are, without those that failed in use (LD1), and which these are. Where it cannot be told without
+/// them, it waits for all.
+fn find_members(name: &str) -> Result<(GroupDevices, Vec<Uuid>)> {
+    let lost = lost::noted(name);
+    match devices::find_group_but(name, &lost) {
+        Err(_) if !lost.is_empty() => {
+            lost::forget(name);
+            Ok((devices::find_group(name)?, Vec::new()))
+        }
+        found => Ok((found?, lost)),
+    }
+}
+
+/// Opens the group on its disks, which recovers it. `without`: those of them that failed.
+#[expect(clippy::too_many_arguments, reason = "they are what a start has by then")]
 fn open_group(
     options: &Options,
     settings: &Settings,
-    paths: &[PathBuf],
-    pvs: &Arc<PvSet>,
-    pool: &Pool,
-) -> Result<Arc<Group>> {
+    members: &GroupDevices,
+    without: &[Uuid],
+    pool: &Arc<Pool>,
+    same_boot: bool,
+    patience: Duration,
+    steps: &mut Steps,
+) -> Result<(Arc<PvSet>, Arc<Group>)> {
+    let paths = &members.paths;
+    let pvs = PvSet::open_waiting(pool, paths, OpenMode::Exclusive, options.io_engine, patience)?;
+    steps.done("devices held");
+    let pvs = Arc::new(pvs);
+    for note in pvs.notes() {
+        log::warning(note);
+    }
+    if same_boot {
+        left::check(&options.group, paths)?;
+    }
     let config = Config {
         cache_bytes: options.cache_bytes,
         rehome: settings.rehome,
-        layout: usual_layout(settings.layout, pvs),
+        layout: usual_layout(settings.layout, &pvs),
         fill_keeps: settings.fill_keeps,
         discards: settings.discards(),
+        leaves_failed_disks: true,
         ..Config::default()
     };
-    let (disks, runtime) = (recorded(options, pvs, pool), pool.runtime());
-    let opened = pool.block_on(async move { Group::open(disks, runtime, config).await });
-    opened.map_err(|error| open_failure(&options.group, paths, &error))
+    let (disks, runtime) = (recorded(options, &pvs, pool), pool.runtime());
+    let lineage = uuids::fresh().0.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
+    let is_whole = without.is_empty();
+    let opened = pool.block_on(async move {
+        match is_whole {
+            true => Group::open(disks, runtime, config).await,
+            false => Group::open_without(disks, runtime, config, lineage).await,
+        }
+    });
+    let group = opened.map_err(|error| open_failure(&options.group, paths, &error))?;
+    steps.done("group opened");
+    Ok((pvs, group))
+}
+
+/// Ends the server when a disk fails that the group can do without (MB9).
+fn heed_failures(server: &Arc<Server>) {
+    let (runtime, group) = (server.pool.runtime(), server.service.group.clone());
+    let server = Arc::downgrade(server);
+    let watch = async move {
+        if let Error::DiskLost(error) = group.stopped().await
+            && let Some(server) = server.upgrade()
+        {
+            server.service.go_on_without(error);
+        }
+    };
+    runtime.spawn("failures", Box::pin(watch));
 }
 
 fn become_the_server(name: &str) -> Result<Presence> {
@@ -670,7 +725,10 @@ fn upgrade(server: &Server) -> ! {
 fn leave_to_successor(server: &Server) -> Result<()> {
     let service = &server.service;
     let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());
-    let noted = left.note().and_then(|()| left::note_owed(&service.name, &server.exports.unflushed()));
+    let lost = service.ending.lost();
+    let owed = lost.map_or_else(|| server.exports.unflushed(), |pv| server.exports.unflushed_on(pv));
+    let noted = left.note().and_then(|()| left::note_owed(&service.name, &owed));
+    let noted = noted.and_then(|()| lost.map_or(Ok(()), |pv| lost::note(server, pv)));
     noted.map_err(|e| internal("note the disks", &service.name, e))
 }
 

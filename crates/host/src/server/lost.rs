@@ -1,0 +1,196 @@
+//! A disk that failed in use, and that the group does without (MB9): the server that saw it fail notes it, its successor opens the group
+//! without it, and takes it back when it has come back.
+//!
+//! * LD1 What is noted is left out by the next server of this boot, also where it can be read again: what it acknowledged and did not
+//!   flush may be lost, and only those who wrote that are told.
+//! * LD2 By itself it comes back only after it was away: its device was not there, or is another one now. And only as it was left
+//!   (RT1), seen twice in a row. One that fails where it is comes back when somebody says so.
+//!
+//! The note is in the run directory: it outlives servers, and no boot. After a boot somebody has to say so, too.
+
+use super::left::{self, Left};
+use super::log;
+use super::state::Server;
+use crate::devices::look::{self, Found};
+use crate::devices::{self, Identity};
+use crate::{paths, planted};
+use rowen_control::history::What;
+use rowen_control::protocol::{Caller, Outcome, Request};
+use rowen_control::uuids::lvm_text;
+use rowen_engine::disk::PvIndex;
+use rowen_engine::group::Group;
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// So many looks in a row have to find it.
+const SURE: u32 = 2;
+
+/// A disk that failed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LostPv {
+    /// How it was left: this one alone.
+    left: Left,
+    /// The device that it was.
+    device: Option<Identity>,
+}
+
+impl LostPv {
+    fn uuid(&self) -> Option<Uuid> {
+        self.left.pvs.first().map(left::LeftPv::uuid)
+    }
+}
+
+fn file(group: &str) -> PathBuf {
+    paths::group_dir(group).join("lost")
+}
+
+fn read(group: &str) -> Vec<LostPv> {
+    left::read(&file(group)).unwrap_or_default().unwrap_or_default()
+}
+
+/// The disks of the group that are to be left out (LD1).
+pub fn noted(group: &str) -> Vec<Uuid> {
+    if planted::is("lost_untold") {
+        return Vec::new();
+    }
+    read(group).iter().filter_map(LostPv::uuid).collect()
+}
+
+/// Notes one more.
+pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
+    let service = &server.service;
+    let mut left = Left::of(&service.name, &service.group, &server.pvs, false);
+    let uuid = service.group.info().pvs.get(usize::from(pv.0)).map(|pv| pv.uuid);
+    left.pvs.retain(|pv| Some(pv.uuid()) == uuid);
+    let device = server.pvs.stat(pv).and_then(|stat| Identity::of_stat(&stat));
+    let mut lost = read(&service.name);
+    lost.retain(|pv| pv.uuid() != uuid);
+    lost.push(LostPv { left, device });
+    left::write(&file(&service.name), &lost)
+}
+
+/// The group cannot be opened without them, or all of them count again.
+pub fn forget(group: &str) {
+    let _may_not_be_there = std::fs::remove_file(file(group));
+}
+
+/// Those of them that the group still does without.
+fn still_out(group: &Group, mut lost: Vec<LostPv>) -> Vec<LostPv> {
+    let info = group.info();
+    let is_out = |uuid: Option<Uuid>| info.pvs.iter().any(|pv| Some(pv.uuid) == uuid && pv.is_missing);
+    lost.retain(|pv| is_out(pv.uuid()));
+    lost
+}
+
+/// Looks for those that come back.
+#[derive(Default)]
+pub struct Search {
+    was_away: bool,
+    found: u32,
+    told: Option<String>,
+}
+
+impl Search {
+    pub fn turn(&mut self, server: &Server) {
+        let service = &server.service;
+        let noted = read(&service.name);
+        if noted.is_empty() {
+            return;
+        }
+        let lost = still_out(&service.group, noted);
+        let Some(first) = lost.first() else {
+            forget(&service.name);
+            *self = Search::default();
+            return;
+        };
+        match self.find(first) {
+            Ok(Some(path)) => self.take_back(server, first, &path),
+            Ok(None) => {}
+            Err(why) => self.tell(&why),
+        }
+    }
+
+    fn tell(&mut self, why: &str) {
+        if self.told.as_deref() != Some(why) {
+            log::event(What::PvRefused, why);
+            self.told = Some(why.to_owned());
+        }
+    }
+
+    /// Where it is, if it is to be taken back now.
+    fn find(&mut self, lost: &LostPv) -> Result<Option<PathBuf>, String> {
+        let Some(pv) = lost.left.pvs.first() else { return Ok(None) };
+        let mut paths = vec![pv.path.clone()];
+        paths.extend(devices::file_paths().into_iter().filter(|path| *path != pv.path));
+        let looked = look::look_until(&paths, Instant::now() + look::patience());
+        let (at_paths, _silent) = looked.map_err(|e| format!("a disk that failed cannot be looked for: {e}"))?;
+        let is_it = |found: &Found, path: &PathBuf| {
+            found.pv(path).is_some_and(|found| found.label().is_some_and(|label| label.pv_uuid == pv.uuid()))
+        };
+        let seen = paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?)));
+        let mut there: Vec<(PathBuf, Found)> = seen.filter(|(path, found)| is_it(found, path)).collect();
+        if there.is_empty() {
+            let all = devices::candidates_until(Instant::now() + look::patience());
+            let all = all.map_err(|e| format!("a disk that failed cannot be looked for: {e}"))?;
+            there.extend(all.into_iter().filter(|(path, found)| is_it(found, path)));
+        }
+        let mut known = Vec::new();
+        there.retain(|(_, found)| {
+            let is_new = !known.contains(&found.identity);
+            known.push(found.identity);
+            is_new
+        });
+        self.was_away |= !there.iter().any(|(_, found)| Some(found.identity) == lost.device);
+        let [(path, found)] = &there[..] else {
+            self.found = 0;
+            return match there.len() {
+                0 => Ok(None),
+                _ => Err(format!(
+                    "{} and {} are the same physical volume: detach the copy",
+                    there[0].0.display(),
+                    there[1].0.display()
+                )),
+            };
+        };
+        if !self.was_away {
+            return Ok(None);
+        }
+        let compared = lost.left.compare(&[(pv, path.clone(), Some(found.clone()))]);
+        match compared.map_err(|e| format!("a disk that failed cannot be compared: {e}"))?.first() {
+            Some(Err(why)) if !planted::is("any_lost_returns") => {
+                self.found = 0;
+                let (at, uuid) = (path.display(), lvm_text(pv.uuid()));
+                Err(format!("physical volume {at} ({uuid}) is there again, and is not taken back by itself: {why}"))
+            }
+            _ => {
+                self.found += 1;
+                Ok((self.found >= SURE).then(|| path.clone()))
+            }
+        }
+    }
+
+    fn take_back(&mut self, server: &Server, lost: &LostPv, path: &std::path::Path) {
+        let service = &server.service;
+        let request = Request::RestorePv { path: path.display().to_string() };
+        match service.handle(request, &Caller::default(), &mut |_| {}) {
+            Outcome::Ok => {
+                let uuid = lost.uuid().map(lvm_text).unwrap_or_default();
+                let line = format!(
+                    "volume group \"{}\" has physical volume {} ({uuid}) again, as it was left",
+                    service.name,
+                    path.display()
+                );
+                log::event(What::PvBack, line);
+                *self = Search::default();
+            }
+            Outcome::Error { message, .. } => {
+                self.found = 0;
+                self.tell(message.lines().next().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+}
