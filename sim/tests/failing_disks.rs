@@ -139,6 +139,8 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
         Error::DiskLost(error) => assert_eq!(error.pv, pv, "seed {seed}"),
         error => panic!("seed {seed}: {error}"),
     }
+    // A disk that is away has no bad places.
+    assert_eq!(made.client.group.bad_places(), Vec::<String>::new(), "seed {seed}");
     let (oracle, moment) = (made.client.oracle.lock().clone(), made.disks.moment());
     let mut image = moment.killed(&mut Rng::new(seed));
     image.set_size(pv, 0);
@@ -200,6 +202,11 @@ fn any_of_three_fails() {
 }
 
 #[test]
+fn a_dead_disk_that_is_taken_for_one_with_bad_places_is_found() {
+    must_be_found("dead_disk_is_a_bad_place", each_fails);
+}
+
+#[test]
 fn a_flush_that_is_acknowledged_without_the_disk_that_failed_is_found() {
     must_be_found("flushed_without_it", each_fails);
 }
@@ -225,6 +232,39 @@ fn one_that_is_needed_stops_the_group() {
 #[test]
 fn to_go_on_without_what_is_needed_is_found() {
     must_be_found("lost_whatever_it_is", needed_one_fails);
+}
+
+/// What is placed anew needs no disk that fails: who writes it gets no error, but an answer of another opening.
+fn new_places_are_elsewhere() {
+    let setup = setup(3, true);
+    for seed in 51..54 {
+        let made = made(seed, &setup);
+        // The third has no copy of the journal, and all that is new goes there.
+        for pv in 0..2 {
+            made.world.run(made.client.group.set_allocatable(PvIndex(pv), false)).unwrap();
+        }
+        made.disks.set_faults(Faults { away: Some(PvIndex(2)), ..Faults::default() });
+        // All of it is shared with the snapshot, or was never written.
+        let writes = (0..30).map(|n| {
+            let client = made.client.clone();
+            let vol = made.vols[0];
+            let op: Op = Box::pin(async move { client.write(vol, n * 50 * BLOCK, 3 * BLOCK, &[]).await });
+            op
+        });
+        for done in made.world.run(made.client.together(writes.collect())) {
+            assert!(matches!(done, Ok(()) | Err(Error::DiskLost(_))), "seed {seed}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_write_that_can_go_elsewhere_is_no_error() {
+    new_places_are_elsewhere();
+}
+
+#[test]
+fn an_error_for_what_can_go_elsewhere_is_found() {
+    must_be_found("failed_write_is_told", new_places_are_elsewhere);
 }
 
 /// Of two that fail, one after the other, the second stops what is left.

@@ -12,6 +12,11 @@ pub fn fresh() -> Uuid {
     Uuid(*uuid::Uuid::new_v4().as_bytes())
 }
 
+/// A random number that is not 0.
+pub fn random() -> u64 {
+    fresh().0.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes).max(1))
+}
+
 /// LVM's text form.
 pub fn lvm_text(uuid: Uuid) -> String {
     let mut number = u128::from_be_bytes(uuid.0);

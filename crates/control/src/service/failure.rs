@@ -121,10 +121,9 @@ impl Context<'_> {
                  \"rowen clear {group}\".",
                 self.with_devices(why)
             ),
-            Error::DiskLost(error) => format!(
-                "{} Volume group \"{group}\" goes on without it; try again.",
-                self.disk_sentence(error)
-            ),
+            Error::DiskLost(error) => {
+                format!("{} Volume group \"{group}\" goes on without it; try again.", self.disk_sentence(error))
+            }
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
             Error::MissingPv(why) if why == WHILE_MISSING => format!(
                 "Cannot change VG {group} while PVs are missing.\n\

@@ -372,7 +372,8 @@ impl Verdict {
         let next = match &pv.path {
             Some(path) if pv.is_there => format!("rowen vgextend --restoremissing {group} {path}"),
             _ => format!(
-                "attach it, and rowen vgextend --restoremissing {group} PV; if it is lost: rowen vgreduce --removemissing {group}"
+                "attach it; if it does not count again by itself: rowen vgextend --restoremissing {group} PV; if it is lost: rowen vgreduce \
+                 --removemissing {group}"
             ),
         };
         self.wrong(what, next);

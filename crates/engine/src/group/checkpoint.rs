@@ -617,6 +617,10 @@ impl Keeper for Group {
         self.core.config.leaves_failed_disks && self.is_whole_without(pv)
     }
 
+    fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        Box::pin(async move { self.repeat_superblocks(|_| {}).await })
+    }
+
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move {
             self.repeat_superblocks(|root| {

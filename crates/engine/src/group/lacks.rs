@@ -77,6 +77,7 @@ impl Group {
         let (placement, root) = (self.core.placement(), self.root.lock().written.clone());
         let lacks = Lacks { root: &root, placement: &placement, out };
         let is_any_left = (0..root.pvs.len()).any(|pv| !out.has(pv));
-        planted::is("lost_whatever_it_is") || is_any_left && lacks.journal().is_ok() && lacks.pairs(&pairs, &lengths).is_ok()
+        planted::is("lost_whatever_it_is")
+            || is_any_left && lacks.journal().is_ok() && lacks.pairs(&pairs, &lengths).is_ok()
     }
 }

@@ -1,7 +1,8 @@
 //! What is done about a frame that could not be written.
 //!
 //! No other frame is begun. When none is under way any more, the frames that failed are written once more, block by block: that
-//! tells a passing fault from a bad place. Bad places go to a superblock, and when that is durable, the first frame that lies on one
+//! tells a passing fault from a bad place. A superblock is written to tell a bad place from a disk that takes nothing any more. Bad
+//! places go to a superblock, and when that is durable, the first frame that lies on one
 //! and all behind it are written anew, in their order, around them.
 //!
 //! Why a reader finds them (J7). He knows the bad places, for the superblock was durable first. Frames that replay needs lie on none
@@ -95,6 +96,10 @@ impl Journal {
 
     async fn make_known(&self, bad: &BadPlaces) -> Result<()> {
         let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade).ok_or(Error::Closed)?;
+        // A disk that takes nothing has no bad places: it has failed.
+        if !self.planted("dead_disk_is_a_bad_place") {
+            keeper.clone().try_disks().await?;
+        }
         keeper.keep(bad.clone()).await
     }
 

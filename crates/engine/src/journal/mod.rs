@@ -67,6 +67,8 @@ pub struct Ring {
 pub trait Keeper: Send + Sync {
     /// Whether the group can go on without the physical volume (MB9).
     fn can_do_without(&self, pv: PvIndex) -> bool;
+    /// Writes something to each physical volume that counts.
+    fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Makes these bad places durable in a superblock.
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Writes to these ranges when there is room behind the disks again (U6), after a write met none.
@@ -521,6 +523,24 @@ impl Journal {
             }
         }
         Error::Poisoned(doing.map_or(error.to_string(), |doing| format!("{doing}: {error}")))
+    }
+
+    /// A volume's write failed where its blocks need not be. Whether the disk takes nothing any more, and the group ends for that
+    /// (MB9): then the next one places them elsewhere.
+    pub async fn ends_for(&self, error: &Error) -> Result<()> {
+        let Error::Disk(failed) = error else { return Ok(()) };
+        let Some(keeper) = self.keeper.lock().as_ref().and_then(Weak::upgrade) else { return Ok(()) };
+        if planted::is("failed_write_is_told") {
+            return Ok(());
+        }
+        if failed.op == DiskOpKind::Write && keeper.can_do_without(failed.pv) {
+            // Its failure stops the journal.
+            let _ = keeper.try_disks().await;
+        }
+        match self.failed() {
+            Err(error @ Error::DiskLost(_)) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Stops all promises: `doing` failed in a way that leaves the disk's state unknown (J5). By a disk that the group can do without:

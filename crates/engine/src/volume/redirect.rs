@@ -66,7 +66,7 @@ impl Volume {
             if !self.core.planted("not_taken_back") {
                 self.take_back(&plan);
             }
-            return Err(self.not_written(error, places));
+            return Err(self.not_written(error, places).await);
         }
         if extents.is_empty() {
             self.wrote(&places);
@@ -81,7 +81,7 @@ impl Volume {
             && let Err(error) = data.await
         {
             self.abort(seq, &plan).await?;
-            return Err(self.not_written(error, places));
+            return Err(self.not_written(error, places).await);
         }
         if !self.core.planted("early_ack")
             && let Err(error) = journal.written(seq).await
@@ -161,11 +161,12 @@ impl Volume {
         state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
     }
 
-    fn not_written(&self, error: DiskError, places: Segments) -> Error {
+    async fn not_written(&self, error: DiskError, places: Segments) -> Error {
         if error.is_no_room() {
             self.core.lacks_room(error, places);
         }
-        error.into()
+        let error = error.into();
+        self.core.journal.ends_for(&error).await.err().unwrap_or(error)
     }
 
     /// The buffer with whole blocks: the caller's own when the write covers them, else a copy with the edges filled in.

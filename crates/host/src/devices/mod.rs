@@ -31,8 +31,8 @@ pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize,
 pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{
-    GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, find_group_but, find_group_without, groups_under, name_of, probe, scan,
-    scan_until,
+    GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, find_group_but, find_group_without, groups_under,
+    name_of, probe, scan, scan_until,
 };
 pub(crate) use scan::{candidates_until, file_paths};
 pub use udev::properties as udev_properties;

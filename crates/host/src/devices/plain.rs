@@ -5,6 +5,7 @@ use super::{Error, handed};
 use crate::disks::OpenMode;
 use crate::disks::open::{self, Opened};
 use crate::disks::sys;
+use crate::export::loopdev::LoopDevice;
 use rowen_engine::disk::{
     Completer, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PvGeometry, PvIndex, Segment, Segments,
 };
@@ -47,6 +48,13 @@ impl Identity {
     pub fn of(path: &Path) -> Option<Identity> {
         let stat = rustix::fs::stat(path).ok()?;
         Identity::of_stat(&stat)
+    }
+
+    /// Of a block device: what tells it from all that had its numbers before, since the boot.
+    pub(crate) fn appearance(self) -> Option<u64> {
+        let Identity::Block(device) = self else { return None };
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        LoopDevice::sequence_of(major, minor)
     }
 
     /// Of an open one.

@@ -18,6 +18,9 @@ pub type Errno = i32;
 /// The volume's group is being closed. Where a successor of this process follows, the request is for that one: it is left unanswered.
 pub const CLOSED: Errno = libc::ESHUTDOWN;
 
+/// The group ends, and a successor follows for certain: the request is for that one.
+pub const HANDED_ON: Errno = libc::EOWNERDEAD;
+
 /// A volume as a transport sees it. Offsets and lengths are bytes, multiples of the sector, inside the volume:
 /// the transport checks. Requests may overlap in time.
 pub trait Target: Send + Sync {
@@ -93,7 +96,7 @@ impl VolumeTarget {
         let wrote_to = self.volume.forget_written_to();
         let outcome = self.volume.flush().await.map_err(|e| errno_of(&e));
         // It is left to a successor, and nobody has been told.
-        if outcome == Err(CLOSED) {
+        if matches!(outcome, Err(CLOSED | HANDED_ON)) {
             self.volume.remember_written_to(wrote_to);
             self.has_unflushed.store(true, Ordering::SeqCst);
         }
@@ -107,7 +110,8 @@ pub fn errno_of(error: &Error) -> Errno {
         Error::NoSpace { .. } | Error::NoRoom(_) => libc::ENOSPC,
         Error::ReadOnly => libc::EROFS,
         Error::Invalid(_) => libc::EINVAL,
-        Error::Closed | Error::DiskLost(_) => CLOSED,
+        Error::Closed => CLOSED,
+        Error::DiskLost(_) => HANDED_ON,
         _ => libc::EIO,
     }
 }

@@ -33,8 +33,10 @@ const SURE: u32 = 2;
 pub struct LostPv {
     /// How it was left: this one alone.
     left: Left,
-    /// The device that it was.
-    device: Option<Identity>,
+    /// The device that it was, and the number of its appearance.
+    device: Option<(Identity, Option<u64>)>,
+    /// The volumes that had written to any disk what was not flushed.
+    unflushed: Vec<u64>,
 }
 
 impl LostPv {
@@ -66,14 +68,27 @@ pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
     let uuid = service.group.info().pvs.get(usize::from(pv.0)).map(|pv| pv.uuid);
     left.pvs.retain(|pv| Some(pv.uuid()) == uuid);
     let device = server.pvs.stat(pv).and_then(|stat| Identity::of_stat(&stat));
+    let device = device.map(|device| (device, device.appearance()));
     let mut lost = read(&service.name);
     lost.retain(|pv| pv.uuid() != uuid);
-    lost.push(LostPv { left, device });
+    lost.push(LostPv { left, device, unflushed: server.exports.unflushed() });
     left::write(&file(&service.name), &lost)
 }
 
-/// The group cannot be opened without them, or all of them count again.
-pub fn forget(group: &str) {
+/// The group cannot be opened without them: it waits for all of its disks. Any of these may have lost something by then.
+pub fn give_up(group: &str) {
+    let mut owed = left::owed(group);
+    owed.extend(read(group).into_iter().flat_map(|lost| lost.unflushed));
+    owed.sort_unstable();
+    owed.dedup();
+    if let Err(e) = left::note_owed(group, &owed) {
+        log::warning(format_args!("it is not noted who may have lost something: {e}"));
+    }
+    forget(group);
+}
+
+/// All of them count again.
+fn forget(group: &str) {
     let _may_not_be_there = std::fs::remove_file(file(group));
 }
 
@@ -143,7 +158,8 @@ impl Search {
             known.push(found.identity);
             is_new
         });
-        self.was_away |= !there.iter().any(|(_, found)| Some(found.identity) == lost.device);
+        let is_same = |found: &Found| lost.device == Some((found.identity, found.identity.appearance()));
+        self.was_away |= !there.iter().any(|(_, found)| is_same(found));
         let [(path, found)] = &there[..] else {
             self.found = 0;
             return match there.len() {

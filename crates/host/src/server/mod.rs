@@ -30,6 +30,7 @@ mod lost;
 mod members;
 mod moving;
 mod notes;
+mod opening;
 mod partial;
 mod presence;
 mod recorder;

@@ -38,10 +38,9 @@ pub fn go_on_without(group: &str) -> Result<usize> {
     }
     let pool = Pool::start(1).map_err(|e| internal("open", e))?;
     let pvs = Arc::new(PvSet::open(&pool, &members.paths, OpenMode::Exclusive, IoEngine::default())?);
-    let lineage = uuids::fresh().0.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
     let runtime = pool.runtime();
     let opened = pool.block_on(async move {
-        let group = Group::open_without(pvs, runtime, Config::default(), lineage).await?;
+        let group = Group::open_without(pvs, runtime, Config::default(), uuids::random()).await?;
         group.close().await
     });
     let devices = |index: usize| members.paths.get(index).cloned();

@@ -11,8 +11,8 @@
 //!   a volume (H1).
 
 use super::left::{self, Left, LeftPv, Unlike};
-use super::{log, lost};
 use super::state::Server;
+use super::{log, lost};
 use crate::devices::look::{self, Found};
 use crate::devices::{self, Identity};
 use crate::{paths, processes};

@@ -4,30 +4,30 @@ use super::archive::Archive;
 use super::listen::Listener;
 use super::members::OpenMembers;
 use super::notes::ServerNotes;
+use super::opening::{self, Opening};
 use super::presence::Presence;
 use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
 use super::{LAUNCHED_BY_COMMAND, left, log, lost, recorder, renaming, returns, successor, systemd, watchdog};
-use crate::disks::{IoEngine, OpenMode, PvSet, Recorded};
+use crate::disks::IoEngine;
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
-use crate::devices::GroupDevices;
 use crate::{archive, devices, harden, journal, keeper, paths, planted, programs, settings};
 use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
-use rowen_control::service::failure::{Context, Failure, Result};
+use rowen_control::service::failure::{Failure, Result};
 use rowen_control::service::world::World;
 use rowen_control::service::{Service, document};
-use rowen_control::settings::{LayoutSetting, Loaded, ProcessorLatency, Settings};
+use rowen_control::settings::{Loaded, ProcessorLatency};
 use rowen_control::uuids;
-use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
-use rowen_engine::group::{Config, Group, Layout};
-use rowen_engine::units::{Uuid, VolumeId};
+use rowen_engine::group::Config;
+use rowen_engine::units::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use std::io;
@@ -43,6 +43,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for commands under way, and for a change that no command waits for.
 const COMMANDS: Duration = Duration::from_secs(60);
 const LAST_CHANGE: Duration = Duration::from_secs(1);
+/// The same when a disk has failed: all users of volumes wait meanwhile, and commands cannot go on in any case.
+const PATIENCE_WITHOUT_A_DISK: Duration = Duration::from_millis(100);
 /// How often the main loop looks around by itself.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 
@@ -206,7 +208,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let mut steps = Steps::begin();
     renaming::settle(name)?;
     // First: a group that is not there leaves no directory behind.
-    let (mut members, lost) = find_members(name)?;
+    let (mut members, lost) = opening::find_members(name)?;
     steps.done("devices found");
     let loaded = load_settings();
     let settings = loaded.settings();
@@ -226,19 +228,8 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
     // them until just now.
     let patience = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
-    let open = |members: &GroupDevices, without: &[Uuid], steps: &mut Steps| {
-        open_group(options, &settings, members, without, &pool, same_boot, patience, steps)
-    };
-    let (pvs, group) = match open(&members, &lost, &mut steps) {
-        Err(failure) if !lost.is_empty() => {
-            // What is left is not enough: it waits for all of them, as ever.
-            log::warning(format_args!("volume group {name} cannot be opened without what failed: {}", failure.message));
-            lost::forget(name);
-            members = devices::find_group(name)?;
-            open(&members, &[], &mut steps)?
-        }
-        opened => opened?,
-    };
+    let opening = Opening { options, settings: &settings, pool: &pool, same_boot, patience };
+    let (pvs, group) = opening.open_members(&mut members, &lost, &mut steps)?;
     group.set_no_space_timeout(settings.no_space_timeout());
     let keeper = match prepared {
         Some(keeper) => keeper.become_server(),
@@ -274,64 +265,6 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     Ok((server, presence, listener))
 }
 
-/// Where the group's disks are, without those that failed in use (LD1), and which these are. Where it cannot be told without
-/// them, it waits for all.
-fn find_members(name: &str) -> Result<(GroupDevices, Vec<Uuid>)> {
-    let lost = lost::noted(name);
-    match devices::find_group_but(name, &lost) {
-        Err(_) if !lost.is_empty() => {
-            lost::forget(name);
-            Ok((devices::find_group(name)?, Vec::new()))
-        }
-        found => Ok((found?, lost)),
-    }
-}
-
-/// Opens the group on its disks, which recovers it. `without`: those of them that failed.
-#[expect(clippy::too_many_arguments, reason = "they are what a start has by then")]
-fn open_group(
-    options: &Options,
-    settings: &Settings,
-    members: &GroupDevices,
-    without: &[Uuid],
-    pool: &Arc<Pool>,
-    same_boot: bool,
-    patience: Duration,
-    steps: &mut Steps,
-) -> Result<(Arc<PvSet>, Arc<Group>)> {
-    let paths = &members.paths;
-    let pvs = PvSet::open_waiting(pool, paths, OpenMode::Exclusive, options.io_engine, patience)?;
-    steps.done("devices held");
-    let pvs = Arc::new(pvs);
-    for note in pvs.notes() {
-        log::warning(note);
-    }
-    if same_boot {
-        left::check(&options.group, paths)?;
-    }
-    let config = Config {
-        cache_bytes: options.cache_bytes,
-        rehome: settings.rehome,
-        layout: usual_layout(settings.layout, &pvs),
-        fill_keeps: settings.fill_keeps,
-        discards: settings.discards(),
-        leaves_failed_disks: true,
-        ..Config::default()
-    };
-    let (disks, runtime) = (recorded(options, &pvs, pool), pool.runtime());
-    let lineage = uuids::fresh().0.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
-    let is_whole = without.is_empty();
-    let opened = pool.block_on(async move {
-        match is_whole {
-            true => Group::open(disks, runtime, config).await,
-            false => Group::open_without(disks, runtime, config, lineage).await,
-        }
-    });
-    let group = opened.map_err(|error| open_failure(&options.group, paths, &error))?;
-    steps.done("group opened");
-    Ok((pvs, group))
-}
-
 /// Ends the server when a disk fails that the group can do without (MB9).
 fn heed_failures(server: &Arc<Server>) {
     let (runtime, group) = (server.pool.runtime(), server.service.group.clone());
@@ -364,15 +297,6 @@ fn load_settings() -> Loaded {
     loaded
 }
 
-/// What volumes are laid out for that do not say so themselves. Disks that turn pay for each piece with a seek.
-fn usual_layout(wanted: LayoutSetting, pvs: &PvSet) -> Layout {
-    match wanted {
-        LayoutSetting::Auto if pvs.turn() => Layout::Read,
-        LayoutSetting::Read => Layout::Read,
-        LayoutSetting::Auto | LayoutSetting::Space => Layout::Space,
-    }
-}
-
 /// What the workers ask of the processors. Without it they serve as well, and slower.
 fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
     let micros = match wanted {
@@ -387,23 +311,6 @@ fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
             None
         }
     }
-}
-
-/// The disks, with a record of their I/O where one is asked for. One that cannot be made is no reason not to serve.
-fn recorded(options: &Options, pvs: &Arc<PvSet>, pool: &Pool) -> Arc<dyn Disks> {
-    let Some(path) = &options.record_io else { return pvs.clone() };
-    match Recorded::new(pvs.clone(), pool.runtime(), path) {
-        Ok(recorded) => Arc::new(recorded),
-        Err(e) => {
-            log::warning(format_args!("I/O is not recorded, cannot write {}: {e}", path.display()));
-            pvs.clone()
-        }
-    }
-}
-
-fn open_failure(name: &str, paths: &[PathBuf], error: &rowen_engine::error::Error) -> Failure {
-    let devices = |index: usize| paths.get(index).cloned();
-    Context { group: name, extent_blocks: 1, devices: &devices }.failure(error, "")
 }
 
 /// The exports that a predecessor left with the keeper go on; the other active volumes get new nodes.
@@ -581,13 +488,23 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         server.exports.stop_reading();
         service.group.end_waiting();
     }
-    let until = Instant::now() + patience_at_end();
+    if service.ending.lost().is_some() && service.any_active() {
+        // Whoever uses a volume waits from here on. The successor has to know, whatever keeps this one from its end.
+        server.exports.stop_reading();
+        if let Err(failure) = leave_to_successor(&server) {
+            log::event(What::Failed, failure.message);
+        }
+    }
+    let until = Instant::now() + service.ending.lost().map_or_else(patience_at_end, |_| PATIENCE_WITHOUT_A_DISK);
     let stuck = listener.close(until);
+    let last_change = service.ending.lost().map_or(LAST_CHANGE, |_| Duration::ZERO);
     // Before anything of the group's own goes away: the history may lie there.
     recorder::flush();
-    let Some(_change) = service.change.try_lock_until(until.max(Instant::now() + LAST_CHANGE)) else {
+    let change = service.change.try_lock_until(until.max(Instant::now() + last_change));
+    // Nothing can be changed any more in a group that has stopped: whoever is about to waits for a device, and so for the successor.
+    if change.is_none() && service.ending.lost().is_none() {
         end_at_once(&server, &stuck);
-    };
+    }
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
         server.archive.retire();

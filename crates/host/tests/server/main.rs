@@ -13,6 +13,7 @@ mod groups;
 mod history;
 mod io;
 mod life;
+mod lost;
 mod planted;
 mod returns;
 mod socket;
@@ -38,6 +39,7 @@ fn tests() -> Vec<Test> {
         history::TESTS,
         io::TESTS,
         life::TESTS,
+        lost::TESTS,
         returns::TESTS,
         socket::TESTS,
         stacks::TESTS,

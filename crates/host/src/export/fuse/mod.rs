@@ -21,7 +21,7 @@ pub mod request;
 #[cfg(test)]
 mod request_test;
 
-use super::target::{CLOSED, Errno, Target};
+use super::target::{CLOSED, Errno, HANDED_ON, Target};
 use crate::meter::{Begun, Meter, Op};
 use crate::planted;
 use crate::reactor::{REPLY_HEAD, Reply, readable, softirq_raised};
@@ -308,10 +308,15 @@ impl Connection {
         self.count(op, begun, outcome.map(|()| bytes));
     }
 
+    /// Whether the kernel is to ask the successor.
+    fn is_handed_on(&self, errno: Errno) -> bool {
+        errno == HANDED_ON || (errno == CLOSED && self.stop.is_stopped())
+    }
+
     /// Counts a request that was answered, or is left to a successor.
     fn count(&self, op: Op, begun: Begun, outcome: Result<u64, Errno>) {
         match outcome {
-            Err(CLOSED) if self.stop.is_stopped() => self.meter.withdraw(),
+            Err(errno) if self.is_handed_on(errno) => self.meter.withdraw(),
             outcome => self.meter.end(op, begun, outcome.ok()),
         }
     }
@@ -359,8 +364,7 @@ impl Connection {
 
     /// Answers with the others of this turn. `data` is what a request that went well is answered with.
     async fn answer<T: bytemuck::Pod>(&self, unique: u64, outcome: Result<(), Errno>, data: &T) {
-        if outcome == Err(CLOSED) && self.stop.is_stopped() {
-            // The kernel asks the successor.
+        if outcome.is_err_and(|errno| self.is_handed_on(errno)) {
             return;
         }
         let mut head = [0; REPLY_HEAD];

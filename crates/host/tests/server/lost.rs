@@ -1,0 +1,259 @@
+//! A disk fails under a group in use, and the group goes on without it: a volume of another group whose server and keeper are killed.
+//!
+//! Rules LD1, LD2 and MB9.
+
+use crate::Test;
+use crate::world::{MIB, Mounted, Vg, file, kill_both, run, verifying_fio, wait_for};
+use rowen_control::protocol::{ErrorKind, Outcome, PvPart, Request, StatusReport};
+use rowen_host::server;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub const TESTS: &[Test] = &[
+    ("lost::the_others_go_on_without_it", the_others_go_on_without_it),
+    ("lost::who_may_have_lost_something_is_told", who_may_have_lost_something_is_told),
+    ("lost::an_older_copy_is_not_taken_back", an_older_copy_is_not_taken_back),
+    ("lost::one_that_is_killed_meanwhile_is_followed", one_that_is_killed_meanwhile_is_followed),
+    ("lost::a_command_under_way_ends", a_command_under_way_ends),
+    ("lost::what_is_needed_is_waited_for", what_is_needed_is_waited_for),
+];
+
+/// A group of a file and of a volume of another group, which can be pulled; the journal is on both.
+struct Pair {
+    above: Vg,
+    below: Vg,
+    stays: File,
+    goes: File,
+}
+
+impl Pair {
+    fn make() -> Pair {
+        Pair::with_copies(2)
+    }
+
+    fn with_copies(copies: u8) -> Pair {
+        let below = Vg::make(&[160 * MIB]);
+        let disk = below.create("disk", rowen_control::protocol::VolumeKind::Thick, 128 * MIB, true);
+        let kept = file(256 * MIB);
+        // The one that goes is the first.
+        let above = Vg::on(&[disk.clone(), kept.clone()]);
+        if copies == 1 {
+            above.ask(Request::SetJournalCopies { copies });
+        }
+        let on = |path: &Path, extents| PvPart { path: path.display().to_string(), first_extent: 0, extents };
+        let goes = direct(&above.create_on("goes", 16 * MIB, vec![on(&disk, 12)]));
+        let stays = direct(&above.create_on("stays", 128 * MIB, vec![on(&kept, 60)]));
+        Pair { above, below, stays, goes }
+    }
+
+    fn pull(&self) {
+        kill_both(&self.below);
+    }
+
+    fn plug(&self) {
+        server::ensure_running(&self.below.name).unwrap();
+    }
+
+    fn status(&self) -> Option<StatusReport> {
+        match server::connect(&self.above.name).ok()??.ask(&Request::Status, &mut |_| {}) {
+            Outcome::Status(status) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Whether the group is served, and goes on without so many.
+    fn lacks(&self, count: usize) -> bool {
+        let report = server::connect(&self.above.name).ok().flatten();
+        match report.map(|mut client| client.ask(&Request::Report { with_use: false }, &mut |_| {})) {
+            Some(Outcome::Report(report)) => report.pvs.iter().filter(|pv| pv.is_missing).count() == count,
+            _ => false,
+        }
+    }
+
+    fn noted(&self) -> bool {
+        rowen_host::paths::group_dir(&self.above.name).join("lost").exists()
+    }
+}
+
+/// Reads and writes of the device itself.
+fn direct(node: &Path) -> File {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).unwrap()
+}
+
+fn page(byte: u8) -> rowen_engine::disk::PageBuf {
+    rowen_engine::disk::PageBuf::from_slice(&[byte; 4096])
+}
+
+fn write(device: &File, byte: u8) -> io::Result<()> {
+    device.write_all_at(page(byte).as_slice(), 4096)
+}
+
+fn holds(device: &File, byte: u8) -> bool {
+    let mut found = page(0);
+    device.read_exact_at(found.as_mut_slice(), 4096).is_ok() && found.as_slice().iter().all(|found| *found == byte)
+}
+
+/// No error above, and a short pause, on a volume that lies on the other disk; what lay on the disk is an error until it is back. It comes
+/// back by itself.
+fn the_others_go_on_without_it() {
+    let pair = Pair::make();
+    let Pair { above, stays, goes, .. } = &pair;
+    write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
+    let before = above.server();
+    let load = verifying_fio("stays", &above.node("stays"));
+    std::thread::sleep(Duration::from_secs(1));
+    pair.pull();
+    let since = Instant::now();
+    assert!(!holds(goes, 1));
+    wait_for("a successor", || pair.lacks(1));
+    eprintln!("the group goes on without the disk after {} ms", since.elapsed().as_millis());
+    assert_ne!(above.server(), before);
+    assert!(!holds(goes, 1), "what is lost is an error");
+    above.ask(Request::Snapshot { specs: vec![crate::world::snapshot("stays", "point", None)], freeze: true });
+    std::thread::sleep(Duration::from_secs(2));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::INT).unwrap();
+    let ended = load.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned() + &String::from_utf8_lossy(&ended.stdout);
+    assert!(!said.contains("verify:") && !said.contains("error") && !said.contains("rror="), "{said}");
+    let log = above.log();
+    assert!(
+        log.contains("the volume group goes on without it") && log.contains("goes on without physical volume"),
+        "{log}"
+    );
+    let server = above.server();
+    pair.plug();
+    wait_for("the disk's return", || pair.lacks(0));
+    assert_eq!(above.server(), server, "no other server is needed for that");
+    assert!(holds(goes, 1));
+    wait_for("the note's end", || !pair.noted());
+    write(goes, 3).and_then(|()| goes.sync_data()).unwrap();
+    assert!(above.log().contains("again, as it was left"));
+    // Both disks have all that is needed again: now the other way round would do, too.
+    assert_eq!(above.report().journal_copies_written, 2);
+    write(stays, 9).and_then(|()| stays.sync_data()).unwrap();
+    match above.ask(Request::Check) {
+        Outcome::Check(check) => assert_eq!(check.findings, Vec::<String>::new()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was acknowledged and not flushed on the disk may be lost: the next flush says so, once, to those whom it concerns.
+fn who_may_have_lost_something_is_told() {
+    let pair = Pair::make();
+    let Pair { above, stays, goes, .. } = &pair;
+    for device in [stays, goes] {
+        write(device, 1).and_then(|()| device.sync_data()).unwrap();
+    }
+    let kept = above.report().pvs[1].path.clone();
+    let on = PvPart { path: kept, first_extent: 0, extents: 60 };
+    let mounted = Mounted::ext4(&above.create_on("other", 32 * MIB, vec![on]));
+    fs::write(mounted.point.join("kept"), "kept").unwrap();
+    write(stays, 2).unwrap();
+    write(goes, 2).unwrap();
+    pair.pull();
+    goes.sync_data().map_err(|e| e.raw_os_error()).expect_err("its writes may be lost");
+    stays.sync_data().unwrap();
+    assert!(holds(stays, 2) && pair.lacks(1));
+    goes.sync_data().unwrap();
+    // A filesystem that had nothing there has noticed nothing.
+    fs::write(mounted.point.join("new"), "new").unwrap();
+    run("sync", &["-f", mounted.point.to_str().unwrap()]);
+}
+
+fn copy(from: &Path, to: &Path) {
+    run("cp", &["--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
+}
+
+/// A copy that was made while the group was open has the right superblock, and older contents.
+fn an_older_copy_is_not_taken_back() {
+    let pair = Pair::make();
+    let Pair { above, below, stays, goes } = &pair;
+    write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
+    let image = &below.files[0];
+    let (old, newest): (PathBuf, PathBuf) = (image.with_extension("old"), image.with_extension("newest"));
+    copy(image, &old);
+    write(goes, 2).and_then(|()| goes.sync_data()).unwrap();
+    pair.pull();
+    copy(image, &newest);
+    assert!(!holds(goes, 2));
+    fail_a_record(above);
+    wait_for("a successor", || pair.lacks(1));
+    copy(&old, image);
+    pair.plug();
+    wait_for("a refusal", || above.log().contains("is not taken back by itself"));
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(pair.lacks(1) && !holds(goes, 1));
+    pair.pull();
+    copy(&newest, image);
+    pair.plug();
+    wait_for("the disk's return", || pair.lacks(0));
+    assert!(holds(goes, 2));
+    write(stays, 2).and_then(|()| stays.sync_data()).unwrap();
+    for file in [old, newest] {
+        fs::remove_file(file).unwrap();
+    }
+}
+
+/// A command that writes a record: the first that cannot be written to the disk.
+fn fail_a_record(vg: &Vg) {
+    let spec = crate::world::snapshot("stays", "first", None);
+    vg.try_ask(Request::Snapshot { specs: vec![spec], freeze: false });
+}
+
+/// The successor, and the one after it, are killed, with their keeper, while the disk is away and after it is there again where it was.
+fn one_that_is_killed_meanwhile_is_followed() {
+    let pair = Pair::make();
+    let Pair { above, stays, goes, .. } = &pair;
+    write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
+    pair.pull();
+    fail_a_record(above);
+    wait_for("a successor", || pair.lacks(1));
+    for byte in 2..5 {
+        let dead = above.signal_server(rustix::process::Signal::KILL);
+        wait_for("another successor", || pair.lacks(1) && above.server() != dead);
+        write(stays, byte).and_then(|()| stays.sync_data()).unwrap();
+        assert!(holds(stays, byte) && !holds(goes, 1));
+    }
+    pair.plug();
+    above.signal_server(rustix::process::Signal::KILL);
+    wait_for("the disk's return", || pair.lacks(0));
+    assert!(holds(goes, 1) && holds(stays, 4));
+}
+
+/// A command that the disk's failure meets is told to try again, or done by the successor; it does not hang.
+fn a_command_under_way_ends() {
+    let pair = Pair::make();
+    pair.pull();
+    fail_a_record(&pair.above);
+    wait_for("a successor", || pair.lacks(1));
+    let names = pair.above.names();
+    let is_there = names.contains(&"first".to_owned());
+    let again = pair
+        .above
+        .try_ask(Request::Snapshot { specs: vec![crate::world::snapshot("stays", "first", None)], freeze: false });
+    match again {
+        Outcome::Error { kind, message } => assert!(is_there && kind == ErrorKind::Exists, "{message}"),
+        _ => assert!(!is_there),
+    }
+    pair.plug();
+    wait_for("the disk's return", || pair.lacks(0));
+}
+
+/// The journal is on the disk that goes, and nowhere else: the group stops, and waits for it.
+fn what_is_needed_is_waited_for() {
+    let pair = Pair::with_copies(1);
+    let Pair { above, stays, goes, .. } = &pair;
+    write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
+    write(stays, 1).and_then(|()| stays.sync_data()).unwrap();
+    let before = above.server();
+    pair.pull();
+    fail_a_record(above);
+    wait_for("its absence", || pair.status().is_some_and(|status| status.disk_wait.is_some()));
+    assert!(!pair.noted() && above.server() == before);
+    pair.plug();
+    wait_for("a successor", || pair.lacks(0) && above.server() != before);
+    assert!(holds(goes, 1) && holds(stays, 1));
+}
