@@ -87,7 +87,7 @@ impl std::fmt::Display for Failure {
 fn outcome<T>(result: &Result<T>) -> Option<bool> {
     match result {
         Ok(_) => Some(true),
-        Err(Error::Disk(_) | Error::Poisoned(_) | Error::Corrupt { .. }) => None,
+        Err(Error::Disk(_) | Error::DiskLost(_) | Error::Poisoned(_) | Error::Corrupt { .. }) => None,
         Err(_) => Some(false),
     }
 }

@@ -188,7 +188,7 @@ impl Age {
             Error::MissingPv(_) => {
                 !self.client.group.out().is_empty() && !matches!(asked, Asked::Write | Asked::Request)
             }
-            Error::Disk(_) | Error::Poisoned(_) | Error::Corrupt { .. } => {
+            Error::Disk(_) | Error::DiskLost(_) | Error::Poisoned(_) | Error::Corrupt { .. } => {
                 let faulty = self.is_faulty.load(Ordering::SeqCst);
                 // What became of a command is known when the group is opened again.
                 let goes_on = matches!((&error, asked), (Error::Disk(_), Asked::Write | Asked::Request));
@@ -712,6 +712,7 @@ fn refusal(error: &Error) -> &'static str {
         Error::NotFound(_) | Error::Closed => "refused: the volume is being removed",
         Error::Disk(_) => "refused: a disk failed",
         Error::Poisoned(_) => "refused: the group has stopped",
+        Error::DiskLost(_) => "refused: the group goes on without a disk",
         Error::Corrupt { .. } => "refused: damaged metadata",
         Error::MissingPv(_) => "refused: a physical volume is lost",
         _ => "refused: in use or makes no sense",

@@ -5,7 +5,7 @@ use super::plan::{Act, Item, What, act};
 use super::{History, Power, all, members};
 use crate::client::{BLOCK, Client, number};
 use crate::crash::{judge_group, survivors};
-use crate::disk::{Image, POLICIES, Policy, SimDisks};
+use crate::disk::{Image, Moment, POLICIES, Policy, SimDisks};
 use crate::exec::World;
 use crate::oracle::{Since, Vol};
 use crate::rng::Rng;
@@ -48,27 +48,54 @@ impl History {
         let mut rest = whole.clone();
         rest.set_size(pv, 0);
         self.refused(&rest, rng.bits())?;
+        self.goes_on_without(rest, &whole, pv, &mut rng)
+    }
+
+    /// A physical volume has failed, and the group has ended for that (MB9): others open it without it, as whatever is acknowledged
+    /// is there. What it has not flushed it may have lost. False: that cannot be told in this world.
+    pub(super) fn fails_in_use(&mut self, moment: &Moment, pv: PvIndex, seed: u64) -> Result<bool, String> {
+        let mut rng = Rng::new(seed);
+        let policy = *rng.pick(&POLICIES);
+        let rest = moment.killed(&mut rng);
+        let whole = rest.with_pv_of(pv, &moment.power_cut(policy, &mut rng));
+        let is_whole = !(self.is_harmed || self.is_misdirected || self.is_void);
+        // One that was joining or leaving.
+        let is_settled = members(&whole).is_ok_and(|known| known == whole) && all_have_joined(&whole)?;
+        if !is_whole || !is_settled || whole.count() < 2 {
+            return Ok(false);
+        }
+        self.say(|| format!("physical volume {} of {} has failed in use ({policy:?})", pv.0, whole.count()));
+        self.seen.tally.count("physical volumes that failed in use, and were left out");
+        let mut rest = rest;
+        rest.set_size(pv, 0);
+        (self.since, self.has_failed_in_use) = (Since::Death, true);
+        self.goes_on_without(rest, &whole, pv, &mut rng)
+    }
+
+    /// Lives without it, and its return, or not.
+    fn goes_on_without(&mut self, rest: Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<bool, String> {
+        let mut rest = rest;
         for life in 0..rng.range(1, 3) {
             let opened = match life {
                 0 => self.open_lost(rest.clone(), Some(rng.bits()), rng.bits())?,
                 // It may be there: nobody asks it.
-                _ if rng.one_in(2) => self.open_lost(rest.with_pv_of(pv, &whole), None, rng.bits())?,
+                _ if rng.one_in(2) => self.open_lost(rest.with_pv_of(pv, whole), None, rng.bits())?,
                 _ => self.open_lost(rest.clone(), None, rng.bits())?,
             };
             match &opened.group {
                 Ok(group) => self.are_out(group, &[pv])?,
                 // All that says of the group is on the one that is lost, if the others have just joined.
-                Err(Error::MissingPv(_) | Error::NotFound(_)) if life == 0 => {
+                Err(Error::MissingPv(_) | Error::NotFound(_)) if life == 0 && !self.has_failed_in_use => {
                     self.seen.tally.count("lost physical volumes without which a group does not open");
                     return if opened.disks.current() == rest { Ok(true) } else { Err("it was changed".into()) };
                 }
                 Err(error) => return Err(format!("it does not open without physical volume {}: {error}", pv.0)),
             }
-            rest = self.life_without(opened, pv, &mut rng)?;
+            rest = self.life_without(opened, pv, rng)?;
         }
         match rng.one_in(4) {
-            true => self.goes_for_good(&rest, &whole, pv, &mut rng),
-            false => self.comes_back(&rest, &whole, pv, &mut rng),
+            true => self.goes_for_good(&rest, whole, pv, rng),
+            false => self.comes_back(&rest, whole, pv, rng),
         }?;
         Ok(true)
     }
@@ -172,7 +199,9 @@ impl History {
         }
         let invalid = infos.iter().filter(|info| info.state == VolumeState::Invalid);
         let invalid = invalid.map(|info| (number(info.uuid), info.name.clone())).collect();
-        oracle.restart_without(survivors(&infos, found), &invalid, since);
+        // What cannot be read may be what its disk had flushed when it failed.
+        let lost_since = if std::mem::take(&mut self.has_failed_in_use) { Since::PowerLoss } else { since };
+        oracle.restart_without(survivors(&infos, found), &invalid, lost_since);
         self.since = Since::Death;
         // There is less room than there was: snapshots may have to give way.
         oracle.may_drop = true;

@@ -26,6 +26,7 @@ use faults::{FAULTS, Fault};
 use parking_lot::Mutex;
 use plan::{End, Item, Plan, What};
 use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeState};
 use rowen_engine::planted;
 use rowen_engine::runtime::Runtime;
@@ -141,6 +142,8 @@ struct History {
     is_misdirected: bool,
     /// Nothing is promised: any end is one but a panic or none.
     is_void: bool,
+    /// A physical volume failed in use, and nobody has looked since.
+    has_failed_in_use: bool,
     seen: Seen,
 }
 
@@ -161,6 +164,7 @@ impl History {
             is_harmed: false,
             is_misdirected: false,
             is_void: false,
+            has_failed_in_use: false,
             seen,
         }
     }
@@ -428,6 +432,12 @@ impl History {
     fn end(&mut self, life: usize, age: &Age, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
         let moment = age.disks.moment();
         let mut rng = Rng::new(seed);
+        if let Err(Error::DiskLost(error)) = age.client.group.failed()
+            && matches!(ending, Ending::Finished)
+            && self.fails_in_use(&moment, error.pv, seed)?
+        {
+            return Ok(());
+        }
         let stopped = age.has_stopped.load(Ordering::SeqCst);
         // A group that stopped is what its server left.
         let end = match (ending, end) {

@@ -120,6 +120,7 @@ impl Plan {
                 items.items.push(Item { number, life, what, seed: apart.bits() });
             }
         }
+        setup.config.leaves_failed_disks = Rng::new(seed.rotate_left(17)).one_in(2);
         Plan { setup, delays, lives, is_full, changes_pvs, no_space_timeout, items: items.items }
     }
 

@@ -96,7 +96,7 @@ fn perform(mut job: Job) {
         let result = transfer(job.kind, part, base);
         part.count(job.kind, job.begun, result.is_ok());
         if let Err(failed) = result {
-            error.get_or_insert(failed);
+            part.fails(failed, &mut error);
         }
     }
     job.finish(error);

@@ -1,7 +1,7 @@
 //! What exports tell the server: how their keepers fared, and which volumes have acknowledged what may be lost with a disk that is pulled: their users are owed an error (RT2).
 
 use super::{Exports, Target};
-use rowen_engine::disk::PvIndex;
+use rowen_engine::group::PvFlags;
 use std::sync::atomic::Ordering;
 
 impl Exports {
@@ -20,9 +20,9 @@ impl Exports {
         self.volumes_that(|target| target.has_unflushed())
     }
 
-    /// The same of what lies on this physical volume.
-    pub fn unflushed_on(&self, pv: PvIndex) -> Vec<u64> {
-        self.volumes_that(|target| target.has_unflushed_on(pv))
+    /// The same of what lies on these physical volumes.
+    pub fn unflushed_on(&self, pvs: PvFlags) -> Vec<u64> {
+        self.volumes_that(|target| target.has_unflushed_on(pvs))
     }
 
     /// Those that owe their users an error.

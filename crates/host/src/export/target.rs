@@ -1,9 +1,9 @@
 //! What an export needs of a volume, so that transports can be tested without an engine.
 
 use crate::planted;
-use rowen_engine::disk::{PageBuf, PvIndex};
+use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
-use rowen_engine::group::{Volume, VolumeInfo};
+use rowen_engine::group::{PvFlags, Volume, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::future::Future;
 use std::pin::Pin;
@@ -38,8 +38,8 @@ pub trait Target: Send + Sync {
     fn has_unflushed(&self) -> bool {
         false
     }
-    /// The same of what lies on this physical volume.
-    fn has_unflushed_on(&self, _: PvIndex) -> bool {
+    /// The same of what lies on these physical volumes.
+    fn has_unflushed_on(&self, _: PvFlags) -> bool {
         self.has_unflushed()
     }
     /// Whether the next flush is to fail, for what an earlier server acknowledged may be lost.
@@ -141,8 +141,8 @@ impl Target for VolumeTarget {
         self.has_unflushed.load(Ordering::SeqCst) || self.owes()
     }
 
-    fn has_unflushed_on(&self, pv: PvIndex) -> bool {
-        let wrote_there = self.volume.written_to().has(usize::from(pv.0));
+    fn has_unflushed_on(&self, pvs: PvFlags) -> bool {
+        let wrote_there = self.volume.written_to().0 & pvs.0 != 0;
         self.owes() || (self.has_unflushed() && wrote_there)
     }
 

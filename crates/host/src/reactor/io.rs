@@ -82,6 +82,15 @@ impl IoRequest {
 }
 
 impl Part {
+    /// It failed. A request has one error: the other physical volumes that it meets are known here alone.
+    pub fn fails(&self, error: DiskError, first: &mut Option<DiskError>) {
+        match first {
+            None => *first = Some(error),
+            Some(first) if first.pv == error.pv => {}
+            Some(_) => self.file.failed(&error, self.device),
+        }
+    }
+
     /// Counts a part that is answered: its file's failures are judged when the whole request is.
     pub fn count(&self, kind: DiskOpKind, begun: Begun, is_done: bool) {
         let bytes = if is_done { u64::from(self.len) } else { 0 };

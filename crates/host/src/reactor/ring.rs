@@ -374,7 +374,7 @@ impl Ring {
             }
             Progress::Failed(errno) => {
                 let offset = spec.offset + u64::from(before);
-                active.error.get_or_insert(DiskError { op: kind, pv: spec.pv, offset, errno });
+                spec.fails(DiskError { op: kind, pv: spec.pv, offset, errno }, &mut active.error);
             }
             Progress::Done => {}
         }

@@ -18,7 +18,7 @@ use rowen_control::history::What;
 use rowen_control::protocol::{Caller, Outcome, Request};
 use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
-use rowen_engine::group::Group;
+use rowen_engine::group::{Group, PvFlags};
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -59,6 +59,16 @@ pub fn noted(group: &str) -> Vec<Uuid> {
         return Vec::new();
     }
     read(group).iter().filter_map(LostPv::uuid).collect()
+}
+
+/// The disk that failed, and others that have failed a flush: nobody knows what they have kept.
+pub fn ill(server: &Server, lost: PvIndex) -> PvFlags {
+    let mut ill = PvFlags::default();
+    for at in 0..server.service.group.info().pvs.len() {
+        let index = PvIndex(u16::try_from(at).unwrap_or(u16::MAX));
+        ill.set(at, index == lost || server.pvs.faults(index).flushes > 0);
+    }
+    ill
 }
 
 /// Notes one more.
