@@ -52,7 +52,7 @@ pub trait Executor: Send + Sync {
     fn complete_and_look(&self, work: Task, look: &mut dyn FnMut());
 }
 
-/// An active volume's block device.
+/// The block device of an active volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The volume's name.
