@@ -1,5 +1,5 @@
-//! What the commands need of the world under them: devices without a server, and servers of groups. One implementation
-//! talks to the real host; tests use one in memory.
+//! The interface between the commands and the host: devices without a server, and the servers of groups. One
+//! implementation uses the real host; tests use one in memory.
 
 use crate::failure::Failure;
 use rowen_control::history::{Command, Kept};
@@ -13,18 +13,18 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A physical volume as its label tells, without a server.
+/// A physical volume as its label describes it, without a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledPv {
     pub path: String,
     pub uuid: Option<Uuid>,
     /// Bytes; 0 when it is missing.
     pub size: u64,
-    /// Bytes that a group which it joins may use.
+    /// Bytes that a group can use after it has joined.
     pub usable: u64,
     /// The group that it is a member of.
     pub group: Option<String>,
-    /// The label cannot be trusted or the device is not there; why.
+    /// Why the label cannot be trusted, or that the device is missing.
     pub trouble: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub enum End {
     Last,
 }
 
-/// A program whose words are wanted.
+/// A program whose output is collected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The file that they go to.
@@ -50,7 +50,7 @@ pub struct Probe {
     /// The program and its arguments; `rowen` is this program.
     pub words: Vec<String>,
     pub limit: Duration,
-    /// So many bytes of it are kept.
+    /// The largest number of bytes that are kept.
     pub most: usize,
     pub end: End,
 }
@@ -59,7 +59,7 @@ pub struct Probe {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     pub text: Vec<u8>,
-    /// Why it is not whole.
+    /// Why the output is incomplete.
     pub trouble: Option<String>,
 }
 
@@ -70,10 +70,10 @@ pub struct Consent {
     pub yes: bool,
 }
 
-/// Why the world did not do what was asked.
+/// Why a request to the host failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A person must agree first: the whole question, as it is printed, and what is said when the answer is no.
+    /// The user must confirm first: the whole question as it is printed, and the message after "no".
     Confirm {
         question: String,
         refused: String,
@@ -101,21 +101,21 @@ impl From<Trouble> for Failure {
 
 pub type Answer<T> = Result<T, Trouble>;
 
-/// What came of an upgrade.
+/// The result of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgraded {
     /// No server runs.
     NotRunning,
-    /// It can be done.
+    /// A check found that the upgrade is possible.
     Tried,
-    /// Done. The volumes waited for so many milliseconds.
+    /// Done. The volumes waited for this many milliseconds.
     Done { pause: Option<u64> },
 }
 
-/// A sink of [`Outcome::Progress`] and [`Outcome::Notice`].
+/// Receives [`Outcome::Progress`] and [`Outcome::Notice`].
 pub type News<'a> = &'a mut dyn FnMut(Outcome);
 
-/// Where metrics are asked for by HTTP.
+/// Where the HTTP server for metrics listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     At(SocketAddr),
@@ -123,28 +123,29 @@ pub enum Place {
     HandedOver,
 }
 
-/// Those who ask for metrics.
+/// HTTP clients that request metrics.
 pub trait Scrapes {
-    /// Waits for one.
+    /// Waits for a request.
     fn wait(&mut self) -> Answer<()>;
-    /// Answers all that wait.
+    /// Answers all waiting requests.
     fn answer(&mut self, text: &str) -> Answer<()>;
 }
-/// Tells, each time it is called, the whole lines of events that came since, by the group's identifier. None: no more can come.
+/// Each call returns the complete lines of events since the last call, by the group's identifier. None: the stream has
+/// ended.
 pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>> + Send>;
 
 /// Looks at groups from another thread, as [`Backend::look`] does.
 pub type Looker = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
 
-/// A volume group that is to be made.
+/// A volume group that is to be created.
 pub struct NewVg<'a> {
     pub name: &'a str,
     pub extent_blocks: u64,
-    /// The journal is kept twice, if a copy takes at most one in so many extents of a second physical volume.
+    /// The journal has a second copy, if this copy takes at most one in this many extents of a second physical volume.
     pub second_journal: Option<u64>,
 }
 
-/// The world under the commands.
+/// The host as the commands use it.
 pub trait Backend {
     /// The names of all groups that any label or running server names, sorted.
     fn groups(&mut self) -> Answer<Vec<String>>;
@@ -153,37 +154,40 @@ pub trait Backend {
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome>;
     /// Whether the group's server runs.
     fn is_running(&mut self, group: &str) -> Answer<bool>;
-    /// What is seen of these groups, or of all, whatever hangs; nothing is started, changed or waited for longer than 2 s.
+    /// The state of these groups, or of all. Nothing is started or changed. It takes at most 2 s even if a process or a
+    /// device hangs.
     fn survey(&mut self, groups: &[String]) -> Survey;
-    /// The same, with what servers counted.
+    /// The same, with the counters of servers.
     fn survey_with_counters(&mut self, groups: &[String]) -> Survey;
-    /// The same, as deep as it is wanted.
+    /// The same, with as many details as `depth` asks for.
     fn look(&mut self, groups: &[String], depth: Depth) -> Survey;
-    /// What looks in the same way, for a thread of its own.
+    /// A function that does the same in another thread.
     fn looker(&self) -> Looker;
-    /// What the servers of these groups, or of all that have one, counted of requests; as with [`survey`](Self::survey) nothing is
-    /// started, changed or waited for longer than 2 s.
+    /// The request counters of the servers of these groups, or of all served groups. The limits are those of
+    /// [`survey`](Self::survey).
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen>;
-    /// Listens for who asks for metrics by HTTP, there: what it returns is where that is, and who asks.
+    /// Listens for HTTP requests for metrics. Returns the address and the source of requests.
     fn listen(&mut self, at: Place) -> Answer<(String, Box<dyn Scrapes>)>;
     /// Waits.
     fn pause(&mut self, time: Duration);
     /// The groups that have a server on this machine.
     fn served_groups(&mut self) -> Vec<String>;
-    /// Replaces the server and the keeper of a group by this program; `check`: only tries whether that can be.
+    /// Replaces the server and the keeper of a group by this program. `check`: only tests whether that is possible.
     fn upgrade(&mut self, group: &str, check: bool) -> Answer<Upgraded>;
-    /// Clears away the devices of a group whose server and keeper were killed: of how many volumes. `None`: one of them lives.
+    /// Removes the devices of a group whose server and keeper were killed. Returns the number of volumes. `None`: one
+    /// of the processes is alive.
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
-    /// The disks of a group that has stopped are to be taken as they are.
+    /// Accepts the disks of a stopped group in their present state.
     fn accept_disks(&mut self, group: &str) -> Answer<()>;
-    /// Sees to it that servers open the group without the physical volumes that are missing now; how many these are.
+    /// Lets servers open the group without the physical volumes that are missing now. Returns their number.
     fn go_on_without(&mut self, group: &str) -> Answer<usize>;
-    /// Verifies a group that nothing has open.
+    /// Verifies a group that no process has open.
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;
-    /// Which format each physical volume has that is found, and the paths of devices that do not answer.
+    /// The format of each physical volume that is found, and the paths of devices that do not answer.
     fn formats(&mut self) -> Answer<(Vec<PvFormat>, Vec<String>)>;
-    /// What these programs say, in order, whatever hangs; those that found no time within `together` are left out.
+    /// The output of these programs, in order. A program that hangs is ended. Programs that do not run within
+    /// `together` are left out.
     fn gather(&mut self, probes: &[Probe], together: Duration) -> Vec<Gathered>;
     /// The system directory and the run directory.
     fn directories(&mut self) -> (String, String);
@@ -193,25 +197,25 @@ pub trait Backend {
     fn write_bundle(&mut self, file: Option<File>, path: &str, parts: Vec<(String, Vec<u8>)>) -> Answer<()>;
     /// The entries of the devices file.
     fn known(&mut self) -> Answer<Vec<(String, Uuid)>>;
-    /// Adds the physical volume at `path` to them, or only looks whether that can be done.
+    /// Adds the physical volume at `path` to the devices file, or only checks whether that is possible.
     fn know(&mut self, path: &str, really: bool) -> Answer<()>;
-    /// Removes the entry of `path`, or only looks whether there is one.
+    /// Removes the entry of `path`, or only checks whether there is one.
     fn forget(&mut self, path: &str, really: bool) -> Answer<()>;
-    /// Returns what there is to tell besides success.
+    /// Returns the messages for the user besides success.
     fn pvcreate(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
-    /// Bytes of a file that have no room yet; 0 of whatever is none.
+    /// Bytes of a file that its filesystem has not allocated; 0 for anything that is no file.
     fn without_room(&mut self, path: &str) -> u64;
-    /// Writes zeros to all of a file that has no room, and tells how far it is. Returns how many bytes that were.
+    /// Writes zeros to all holes of a file, and reports progress. Returns the number of bytes.
     fn write_out(&mut self, path: &str, tell: &mut dyn FnMut(u64, u64)) -> Answer<u64>;
-    /// Gives a physical volume of no group so many bytes of its device, or all of them.
+    /// Resizes a physical volume of no group to this many bytes, or to the size of its device.
     fn pvresize(&mut self, path: &str, bytes: Option<u64>) -> Answer<()>;
     fn pvremove(&mut self, path: &str, consent: Consent) -> Answer<Vec<String>>;
     fn vgcreate(&mut self, group: &NewVg<'_>, paths: &[String], consent: Consent) -> Answer<Vec<String>>;
-    /// Block devices that are no physical volume, with their bytes; devices of volumes are left out.
+    /// Block devices that are no physical volumes, with their sizes in bytes. Devices of volumes are left out.
     fn other_devices(&mut self) -> Answer<Vec<(String, u64)>>;
-    /// The group that is meant where none is named.
+    /// The group to use if the command line names none.
     fn default_group(&mut self) -> Option<String>;
-    /// The command that the client of ssh asked for, where another one runs in its place.
+    /// The command that the ssh client requested, if sshd runs another in its place.
     fn ssh_command(&mut self) -> Option<String>;
     /// The path from the root.
     fn absolute(&mut self, path: &str) -> String;
@@ -219,29 +223,30 @@ pub trait Backend {
     fn exists(&mut self, path: &str) -> bool;
     /// The kind of filesystem on a device, if any is found.
     fn filesystem(&mut self, device: &str) -> Answer<Option<String>>;
-    /// Where the device of these numbers is mounted.
+    /// Where the device with these numbers is mounted.
     fn mounted_at(&mut self, major: u32, minor: u32) -> Option<String>;
-    /// Runs a program on the command's own streams, to its end; its exit code.
+    /// Runs a program on the command's own streams and waits for it. Returns its exit code.
     fn run_tool(&mut self, words: &[&str]) -> Answer<i32>;
-    /// Waits until no other command has the turn in this group, whose server runs, and takes it until the value is dropped.
+    /// Takes the group's lock for commands, and holds it until the value is dropped. Waits while another command holds
+    /// it. The group's server runs.
     fn turn(&mut self, group: &str) -> Answer<Option<File>>;
-    /// A new empty directory that nobody else can enter.
+    /// A new empty directory that no other user can enter.
     fn temporary_directory(&mut self) -> Answer<String>;
     /// Removes such a directory, if it is empty.
     fn remove_directory(&mut self, path: &str);
-    /// Serves the group until told to stop; the exit code.
+    /// Serves the group until a request to stop. Returns the exit code.
     fn serve(&mut self, group: &str) -> u8;
-    /// Who runs this command: the user, the process, and an identifier that no other run has.
+    /// The caller of this command: the user, the process, and an identifier that is unique to this run.
     fn caller(&mut self) -> Caller;
-    /// Writes down what a command did to a group without its server. The time and the host are filled in.
+    /// Records in the history what a command did to a group without its server. The time and the host are filled in.
     fn note(&mut self, line: Command) -> Answer<()>;
-    /// What was written down of all groups.
+    /// The recorded history of all groups.
     fn history(&mut self) -> Vec<Kept>;
-    /// What happens to groups from now on.
+    /// Follows the events of groups from now on.
     fn follow(&mut self) -> Follow;
-    /// Says in whose name the group's servers are asked from now on.
+    /// Sets the caller of all later requests to servers.
     fn introduce(&mut self, caller: Caller);
-    /// What the files of settings say. The error is LVM's sentences.
+    /// The settings of the files. The error has LVM's messages.
     fn settings(&mut self) -> std::result::Result<Loaded, String>;
     /// Keeps a copy of the group's metadata, at `path` or, as `settings` say, in the usual place.
     fn keep_copy(&mut self, group: &str, path: Option<&str>, text: &str, settings: &Settings) -> Answer<()>;
@@ -249,15 +254,15 @@ pub trait Backend {
     fn backup_path(&mut self, group: &str) -> String;
     /// The directory of the older ones.
     fn archive_dir(&mut self) -> String;
-    /// All copies that are there, the newest last.
+    /// All existing copies, the newest last.
     fn copies(&mut self, group: &str) -> Answer<Vec<String>>;
-    /// Makes a file of this text.
+    /// Creates a file with this text.
     fn write_text(&mut self, path: &str, text: &str) -> Answer<()>;
-    /// Puts a file of this text at `path`, over the one that is there, which any user may read; it is whole at every moment.
+    /// Replaces the file at `path` by this text, atomically. All users can read the file.
     fn publish(&mut self, path: &str, text: &str) -> Answer<()>;
     fn read_text(&mut self, path: &str) -> Answer<String>;
     fn host_name(&mut self) -> String;
-    /// What udev should know about the device at `path`.
+    /// The udev properties of the device at `path`.
     fn udev_properties(&mut self, path: &str) -> Vec<(&'static str, String)>;
     /// Seconds since 1970.
     fn now(&mut self) -> u64;

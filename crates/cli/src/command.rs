@@ -1,14 +1,14 @@
-//! What the table says of one command. The table itself is in `table.rs`, above all that it names.
+//! An entry of the table of commands. The table itself is in `table.rs`, which depends on everything that it names.
 
 use crate::failure::Result;
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
 
-/// What the operands of a command name. Completion offers these names, and `LVM_VG_NAME` completes them.
+/// What the operands of a command name. Completion offers these names, and `LVM_VG_NAME` adds the group to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operands {
-    /// There are none, or they are no names.
+    /// No operands, or operands that are no names.
     Nothing,
     Groups,
     /// Physical volumes, or other files.
@@ -17,9 +17,9 @@ pub enum Operands {
     GroupAndDevices,
     /// A group and its volumes; a volume always comes with its group.
     GroupAndVolumes,
-    /// Volumes, and groups and tags that stand for theirs.
+    /// Volumes, or groups and tags that stand for their volumes.
     Volumes,
-    /// A volume, and then what belongs to it: physical volumes, or a second volume.
+    /// A volume, and then physical volumes or a second volume.
     VolumeFirst,
     /// The origin of a snapshot, or the group of a new volume.
     OriginOrGroup,
@@ -29,25 +29,25 @@ pub enum Operands {
 pub struct Command {
     pub name: &'static str,
     pub summary: &'static str,
-    /// It has LVM's name, and may be called by it.
+    /// It is a command of LVM, and can be called by LVM's name.
     pub is_lvm: bool,
-    /// What may follow the options, a form each.
+    /// The operands, one string for each form of the command.
     pub forms: &'static [&'static str],
     pub operands: Operands,
     pub options: &'static [Opt],
-    /// Each with what it does.
+    /// Examples, each with its meaning.
     pub examples: &'static [(&'static str, &'static str)],
     pub run: fn(&mut Session<'_>, &Args) -> Result,
 }
 
 impl Command {
-    /// Whether it refuses to run over settings that cannot be read, as LVM's commands do. Rowen's own that look at a
-    /// group or rescue it do not.
+    /// Whether it refuses to run if the settings cannot be read, as LVM's commands do. Rowen's own commands that
+    /// inspect or rescue a group run all the same.
     pub fn heeds_settings(&self) -> bool {
         self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
     }
 
-    /// How it is called: LVM's commands have names of their own.
+    /// How the user calls it: LVM's commands have their own names.
     pub fn called(&self) -> String {
         if self.is_lvm { self.name.to_owned() } else { format!("rowen {}", self.name) }
     }

@@ -1,30 +1,30 @@
-//! Where a command's words go, and where answers come from. Two leading blanks stand before every line, as in LVM. A
-//! reader that went away ends nothing: what cannot be written is dropped. Answers to questions, and the lines of a
-//! shell, are read from standard input, screen or not, as LVM does: `echo y | lvremove ...` works.
+//! A command's output and input. Every line begins with two blanks, as in LVM. If the reader of the output is gone, the
+//! command continues and its output is dropped. Answers to questions and the lines of a shell are read from standard
+//! input, terminal or not, as in LVM: `echo y | lvremove ...` works.
 
 use rowen_control::status::duration;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Lines of a screen that does not say how many it has.
+/// The height of a terminal that does not report one.
 const USUAL_HEIGHT: usize = 24;
 
 /// A command's standard streams; tests use buffers.
 pub struct Console<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
-    /// Answers to questions; none: nobody is there to ask.
+    /// Answers to questions. None: there is no user to ask.
     answers: Option<&'a mut dyn BufRead>,
-    /// `-qq`: nothing is said of what was done.
+    /// `-qq`: no messages about what was done.
     is_silent: bool,
-    /// Whoever read standard output has gone.
+    /// The reader of standard output is gone.
     is_unread: bool,
-    /// Whether `err` is a screen, on which a line can be written over.
+    /// Whether `err` is a terminal, on which a line can be overwritten.
     shows_progress: bool,
     progress_is_shown: bool,
-    /// When progress was shown first, and how far it was then.
+    /// When progress was first shown, and its value then.
     progress_since: Option<(Instant, u64)>,
-    /// What servers had to say besides their answers to this command.
+    /// Notices of servers that this command has printed.
     noticed: Vec<String>,
     /// Lines of the screen.
     height: usize,
@@ -33,7 +33,7 @@ pub struct Console<'a> {
     reads_terminal: bool,
 }
 
-/// How many seconds it will take at this pace. Nobody knows at the beginning.
+/// The seconds to the end at this rate. None at the beginning.
 fn seconds_left(passed: Duration, done: u64, total: u64) -> Option<u64> {
     let is_known = passed >= Duration::from_secs(3) && done > 0 && done <= total;
     is_known.then(|| (passed.as_secs_f64() * (total - done) as f64 / done as f64).ceil() as u64)
@@ -57,9 +57,9 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Shows progress where standard error is a screen, and knows how high the screen of standard output is.
+    /// Shows progress if standard error is a terminal, and finds out the height of the terminal of standard output.
     pub fn with_progress(mut self) -> Self {
-        // One that says it has hardly any lines has not been asked how many.
+        // A very small height means that the terminal's size was never set.
         let lines = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
         self.height = lines.ok().filter(|lines| *lines > 3).unwrap_or(USUAL_HEIGHT);
         self.shows_progress = io::stderr().is_terminal();
@@ -88,7 +88,7 @@ impl<'a> Console<'a> {
         self.answers.take()
     }
 
-    /// Lines of the screen on which output is shown; where it is shown on none, of a usual one.
+    /// The height of the terminal. Without a terminal, a usual height.
     pub fn height(&self) -> usize {
         self.height
     }
@@ -104,17 +104,17 @@ impl<'a> Console<'a> {
     /// Text on standard output as it is.
     pub fn raw_out(&mut self, text: &str) {
         self.clear_progress();
-        // The reader has gone, and nothing else can be done with the text.
+        // The reader is gone, and the text is dropped.
         self.is_unread |= self.out.write_all(text.as_bytes()).is_err();
     }
 
-    /// Bytes on standard output. For what a program reads: an error says that it got less than all.
+    /// Writes bytes to standard output for a program. An error means that it did not get all.
     pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.clear_progress();
         self.out.write_all(bytes)
     }
 
-    /// Sees to it that all that was put is written.
+    /// Writes all buffered bytes.
     pub fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -132,7 +132,7 @@ impl<'a> Console<'a> {
         self.noticed.clear();
     }
 
-    /// What a server had to say. A command that asks it several times tells it once.
+    /// Prints a server's notice. If several requests of a command get the same notice, it is printed once.
     pub fn notice(&mut self, message: String) {
         if !self.noticed.contains(&message) {
             self.complain(&message);
@@ -146,7 +146,7 @@ impl<'a> Console<'a> {
         let _unread = self.err.write_all(text.as_bytes());
     }
 
-    /// How far a long request is.
+    /// Shows the progress of a long request.
     pub fn progress(&mut self, done: u64, total: u64, what: &str) {
         if !self.shows_progress {
             return;
@@ -168,7 +168,8 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Asks a question (without its `[y/n]: `). Where no answer comes it is no, and the question is shown all the same.
+    /// Asks a question (given without its `[y/n]: `). Without an answer it is "no", and the question is printed all the
+    /// same.
     pub fn asks(&mut self, question: &str) -> bool {
         self.asks_exactly(&format!("{question} [y/n]: "))
     }
@@ -198,7 +199,7 @@ impl<'a> Console<'a> {
         matches!(read, Ok(1..)).then_some(line)
     }
 
-    /// Whether whoever read standard output has gone: a command that would print for ever ends then.
+    /// Whether the reader of standard output is gone. A command that prints without an end stops then.
     pub fn is_unread(&self) -> bool {
         self.is_unread
     }

@@ -1,10 +1,10 @@
-//! `LVM_VG_NAME`: the volume group that is meant where a command line names a logical volume without one, or none at all.
+//! `LVM_VG_NAME`: the volume group to use if a command line names no group.
 
 use crate::command::{Command, Operands};
 use crate::options::Opt;
 use crate::parse::Args;
 
-/// Reads the command line as if the group stood where it was left out.
+/// Adds the group to the command line where it is missing.
 pub fn apply(command: &Command, group: &str, args: &mut Args) {
     let complete = |word: &mut String| {
         if !word.is_empty() && !word.contains('/') && !word.starts_with('@') {
@@ -14,7 +14,7 @@ pub fn apply(command: &Command, group: &str, args: &mut Args) {
     match command.operands {
         Operands::Volumes => args.positionals.iter_mut().for_each(complete),
         Operands::VolumeFirst => args.positionals.iter_mut().take(1).for_each(complete),
-        // A sparse volume starts from nothing.
+        // A sparse volume has no origin.
         Operands::OriginOrGroup if args.has(Opt::Snapshot) && !args.has(Opt::VirtualSize) => {
             args.positionals.iter_mut().take(1).for_each(complete);
         }

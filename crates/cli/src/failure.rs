@@ -1,13 +1,13 @@
-//! How a command ends when it does not end well: the exit codes that LVM's clients rely on, and the sentences for stderr.
+//! Failures of a command: the exit codes that LVM's clients rely on, and the messages for standard error.
 
 /// Exit codes. Nothing else is ever returned.
 pub mod exit {
     pub const OK: u8 = 0;
-    /// `rowen status` has answered, and something is wrong.
+    /// `rowen status` has answered and found a problem.
     pub const UNHEALTHY: u8 = 1;
     /// There is no such command.
     pub const NO_COMMAND: u8 = 2;
-    /// The command line makes no sense.
+    /// The command line is invalid.
     pub const USAGE: u8 = 3;
     /// A file of settings cannot be read.
     pub const NOT_BEGUN: u8 = 4;
@@ -18,44 +18,44 @@ pub mod exit {
 /// Why a command stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// getopt's kind of error: `line` is printed as it is.
+    /// An error in the form of getopt: `line` is printed as it is.
     Getopt(String),
-    /// An option's value is not one: what is wrong with it (or nothing), and the line that names option and value.
+    /// An option's value is invalid: the reason, if any, and the line that names option and value.
     Value { why: Option<String>, line: String },
-    /// The values are fine each, but the command line is not.
+    /// Each value is valid, but the command line is not.
     Usage(Vec<String>),
     /// No form of the command fits.
     NoForm,
-    /// The command takes no operands, and was given this one.
+    /// The command takes no operands, but has this one.
     Operand(String),
-    /// The form of the command that was meant has no such option.
+    /// This form of the command does not have the option.
     OtherForm(&'static str),
     /// The settings cannot be read, so nothing was begun.
     NotBegun(Vec<String>),
-    /// The request failed; what there is to say, a line each.
+    /// The request failed: the lines of the message.
     Failed(Vec<String>),
-    /// It failed and everything has been said.
+    /// It failed, and the message has been printed.
     Told,
-    /// Nothing failed, and what was told is not good.
+    /// Nothing failed, but the reported state has problems.
     Unhealthy,
-    /// Nothing failed: help was asked for in the midst of a command line, and is all that is done.
+    /// Nothing failed: the command line has `--help`, and only the help is printed.
     Shown(Vec<String>),
 }
 
 pub type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A request that failed, with one sentence (or several, a line each).
+    /// A failed request with a message of one or more lines.
     pub fn failed(message: impl AsRef<str>) -> Failure {
         Failure::Failed(message.as_ref().lines().map(str::to_owned).collect())
     }
 
-    /// Settings that cannot be read; a line each.
+    /// Unreadable settings, with a message of one or more lines.
     pub fn not_begun(message: impl AsRef<str>) -> Failure {
         Failure::NotBegun(message.as_ref().lines().map(str::to_owned).collect())
     }
 
-    /// A command line that makes no sense, with one sentence.
+    /// An invalid command line, with a message of one line.
     pub fn usage(message: impl AsRef<str>) -> Failure {
         Failure::Usage(message.as_ref().lines().map(str::to_owned).collect())
     }
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// The lines for stderr, complete with their leading blanks.
+    /// The lines for standard error, with their leading blanks.
     pub fn lines(&self, command: &str) -> Vec<String> {
         const PARSING: &str = "  Error during parsing of command line.";
         match self {

@@ -1,4 +1,4 @@
-//! Runs programs that may hang, and keeps what they say: for a limited time, and no more of it than wanted.
+//! Runs programs that may hang, and collects their output, with limits on time and size.
 
 use crate::backend::{End, Gathered, Probe};
 use flate2::Compression;
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// So many run side by side.
+/// The number of programs that run at once.
 const AT_ONCE: usize = 6;
-/// How long one that was killed is waited for. One that hangs in the kernel is left behind.
+/// The time to wait for a killed program. One that hangs in the kernel is abandoned.
 const KILLED: Duration = Duration::from_millis(200);
 
-/// What each of them says, in order. `own` is this program, which a probe calls `rowen`.
+/// The output of each program, in order. `own` is the path of this program, which a probe calls `rowen`.
 pub fn gather(own: &Path, probes: &[Probe], together: Duration) -> Vec<Gathered> {
     let deadline = Instant::now() + together;
     let next = AtomicUsize::new(0);
@@ -53,7 +53,7 @@ pub fn write_archive(file: File, time: u64, parts: Vec<(String, Vec<u8>)>) -> io
     archive.into_inner()?.finish()?.sync_all()
 }
 
-/// What has been heard so far.
+/// The output so far.
 #[derive(Default)]
 struct Heard {
     bytes: Vec<u8>,
@@ -104,7 +104,7 @@ fn listen(mut reader: PipeReader, heard: &Mutex<Heard>, most: usize, end: End) {
     }
 }
 
-/// Ends a child that is late, and tells how it ended where that is not well.
+/// Kills a child that exceeds its time, and returns how it ended if it did not end well.
 fn end_of(mut child: Child, is_late: bool, limit: Duration) -> Option<String> {
     if is_late {
         let _may_have_ended = child.kill();
@@ -121,7 +121,7 @@ fn end_of(mut child: Child, is_late: bool, limit: Duration) -> Option<String> {
         _ if is_late => Some(format!("it did not end within {} s", limit.as_secs_f64().ceil())),
         Some(status) if !status.success() => Some(status.to_string()),
         Some(_) => None,
-        // It has closed its output, and lives.
+        // It has closed its output, but is still alive.
         None => {
             let _may_have_ended = child.kill();
             Some("it did not end".to_owned())

@@ -1,6 +1,6 @@
 //! `rowen COMMAND ...`, the same by a symlink of the command's name, and `lvm COMMAND ...`. This crate owns what a user
-//! types and reads: the table of commands, options, reports, sentences and exit codes. It decides nothing about
-//! volumes: requests go to the group's server, and devices to the host.
+//! types and reads: the table of commands, options, reports, messages and exit codes. It decides nothing about volumes:
+//! it sends requests to the group's server, and the host crate handles devices.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs one command line; `program` is what the process was called.
+/// Runs one command line; `program` is the name of the process.
 pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, program: &str, words: &[String]) -> u8 {
     let called = program.rsplit('/').next().unwrap_or(program);
     let command_line = [called].into_iter().chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
@@ -138,7 +138,7 @@ fn run_command(session: &mut Session<'_>, command: &'static command::Command, wo
             for line in failure.lines(&command.called()) {
                 session.console.raw_err(&format!("{line}\n"));
             }
-            // A command with one form prints it. If there are several, it is not known which one was meant.
+            // A command with one form prints it. If there are several, the intended one is not known.
             if let (Failure::NoForm, [form]) = (&failure, command.forms) {
                 session.console.complain("Correct command syntax is:");
                 session.console.raw_out(&format!("  {} {form}\n\n", command.called()));
@@ -149,7 +149,7 @@ fn run_command(session: &mut Session<'_>, command: &'static command::Command, wo
 }
 
 fn try_command(session: &mut Session<'_>, command: &'static command::Command, words: &[String]) -> failure::Result {
-    // Control characters have no place in a name, and would make a mess of the sentence that refuses them.
+    // Control characters are not permitted in a name, and would garble the message.
     if let Some(word) =
         words.iter().find(|word| word.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER))
     {
@@ -177,7 +177,7 @@ fn try_command(session: &mut Session<'_>, command: &'static command::Command, wo
         files.warnings.iter().for_each(|warning| session.console.complain(warning));
         settings = files.config;
     }
-    // As in LVM: what a host is, is not said on a command line.
+    // As in LVM, the properties of the host cannot be set on a command line.
     let host_tags = lists::host_tags(&settings, &session.backend.host_name());
     settings.add(std::mem::take(&mut args.config));
     args.config = settings;

@@ -1,21 +1,21 @@
-//! Every option of every command, once: its names, what value it takes and what it does. A command's entry in the table
-//! lists the options that it takes; a letter may belong to different options in different commands, as in LVM.
+//! The table of all options: names, kind of value and meaning. A command's entry in the table of commands lists its
+//! options. A letter may stand for different options in different commands, as in LVM.
 
-/// What an option's value must look like. The parser refuses anything else, so commands can rely on it.
+/// The syntax of an option's value. The parser refuses anything else, so commands can rely on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It takes no value.
     Flag,
     /// A size; the letter is the unit of a bare number.
     Size(char),
-    /// A size with a sign allowed before it.
+    /// A size, perhaps with a sign.
     Change(char),
     Extents,
     ExtentsChange,
     YesNo,
     /// A whole number, zero or more.
     Number,
-    /// The same with a sign allowed before it.
+    /// The same, perhaps with a sign.
     SignedNumber,
     /// `auto`, `none` or a number.
     ReadAhead,
@@ -26,14 +26,14 @@ pub enum Kind {
     Units,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Anything, described by this word in help.
+    /// Any text. Help calls it by this word.
     Text(&'static str),
     /// Settings in the syntax of LVM's configuration.
     Config,
 }
 
 impl Opt {
-    /// Whether it may be given more than once.
+    /// Whether the option can be repeated.
     pub fn may_repeat(self) -> bool {
         use Opt::*;
         matches!(
@@ -97,8 +97,7 @@ macro_rules! options {
     };
 }
 
-/// The kinds of volume that can be made; the others are LVM's and refused with a reason.
-/// What `--type` of lvmconfig takes.
+/// The kinds of volume that can be created. LVM's others are refused with a reason. What `--type` of lvmconfig takes.
 const CONFIG_TYPES: &[&str] = &["current", "default", "diff", "full", "list", "missing", "new"];
 
 pub const TYPES: &[&str] = &["linear", "striped", "snapshot", "thin", "thin-pool"];
@@ -368,7 +367,7 @@ options! {
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }
 
-/// What every command takes.
+/// The options of every command.
 pub const COMMON: &[Opt] = &[
     Opt::Help,
     Opt::LongHelp,

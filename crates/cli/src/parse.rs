@@ -1,6 +1,6 @@
-//! Reads a command line as getopt_long does: options after positionals, joined letters (`-prw`, `-L40960K`),
-//! `--option=value`, unique beginnings of long options, `--` before what is no option. Values are checked against their
-//! kind here.
+//! Parses a command line as getopt_long does: options after operands, joined letters (`-prw`, `-L40960K`),
+//! `--option=value`, unique prefixes of long options, `--` as the end of options. Values are checked against their kind
+//! here.
 
 use crate::failure::{Failure, Result};
 use crate::options::{COMMON, Kind, Opt, Spec};
@@ -8,12 +8,12 @@ use rowen_control::config::Config;
 use rowen_control::sizes::{Extents, Sign, Size, SizeError};
 use rowen_control::{names, units::Units};
 
-/// A command line that has been read: every value fits its option's kind.
+/// A parsed command line: every value fits its option's kind.
 #[derive(Debug, Default)]
 pub struct Args {
     options: Vec<(Opt, String)>,
     pub positionals: Vec<String>,
-    /// The settings in force: those of `--config`, over those of the files once the command runs.
+    /// The settings of `--config`, and under them those of the files once the command runs.
     pub config: Config,
 }
 
@@ -21,7 +21,7 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     Yes,
-    /// Only what is marked for autoactivation.
+    /// Only volumes with autoactivation.
     Auto,
     No,
 }
@@ -86,18 +86,18 @@ impl Args {
         &self.options
     }
 
-    /// Whether anything is named: by operands or by criteria.
+    /// Whether operands or criteria name anything.
     pub fn names_something(&self) -> bool {
         !self.positionals.is_empty() || self.has(Opt::Select)
     }
 
-    /// Whether questions are answered already.
+    /// Whether an option answers all questions.
     pub fn is_sure(&self) -> bool {
         self.has(Opt::Yes) || self.has(Opt::Force)
     }
 }
 
-/// What `--config` says, which must be something.
+/// The settings of `--config`, which must not be empty.
 fn read_config(text: &str) -> Result<Config> {
     let refused = |why: String| Failure::usage(format!("{why}\nFailed to set overridden configuration entries."));
     let config = Config::read(text).map_err(|error| refused(error.sentence("--config")))?;
@@ -116,14 +116,14 @@ fn activation(value: &str) -> Option<Activation> {
     }
 }
 
-/// What a command line is read against: the command's name, for sentences, and the options of its own.
+/// The command's name, for messages, and its own options.
 #[derive(Clone, Copy)]
 struct Grammar<'a> {
     tool: &'a str,
     options: &'a [Opt],
 }
 
-/// Reads `words`, which follow the name of the command `tool`. It takes these options and those of every command.
+/// Parses `words`, which follow the name of the command `tool`. Its options are these and those of every command.
 pub fn parse(tool: &str, options: &[Opt], words: &[String]) -> Result<Args> {
     let grammar = Grammar { tool, options };
     let mut args = Args::default();
@@ -246,7 +246,7 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
         Kind::Extents => check_extents(&value).and_then(|sign| check_sign("Extents", sign, Sign::Minus)),
         Kind::ExtentsChange => check_extents(&value).map(drop),
         Kind::Units => {
-            // LVM looks at units only once the command runs, hence the other form of refusal.
+            // LVM checks units only when the command runs, hence the other form of message.
             let is_unit = Units::parse(&value).is_some();
             return if is_unit { Ok(value) } else { Err(Failure::usage("Invalid units specification")) };
         }
@@ -261,7 +261,7 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
         Kind::Permission if value == "r" || value == "rw" => return Ok(value),
         Kind::Tag if names::tag(&value).is_some() => return Ok(value),
         Kind::Word(words) if words.contains(&value.as_str()) => return Ok(value),
-        // LVM knows of more kinds than any program makes, and warns before it refuses.
+        // LVM knows more kinds than can be created, and warns before it refuses.
         Kind::Word(_) if spec.id == Opt::Type => {
             return refused(Some(format!("WARNING: Unrecognised segment type {value}")));
         }
@@ -280,7 +280,7 @@ fn checked(spec: &Spec, value: String) -> Result<String> {
     }
 }
 
-/// Why a value is refused; there may be no words for it.
+/// Why a value is refused, if there is a reason.
 type Why = Option<String>;
 
 /// The sign of a size.
@@ -291,7 +291,7 @@ fn check_size(text: &str, unit: char) -> std::result::Result<Sign, Why> {
 /// The sign of a number of extents, or of a share.
 fn check_extents(text: &str) -> std::result::Result<Sign, Why> {
     Extents::parse(text).map(|extents| extents.sign).map_err(|why| match why {
-        // LVM leaves it at the line that names the value.
+        // LVM prints only the line that names the value.
         SizeError::NoSize => None,
         other => Some(other.to_string()),
     })
@@ -305,7 +305,7 @@ fn check_sign(what: &str, sign: Sign, refused: Sign) -> std::result::Result<(), 
     Err(Some(format!("{what} may not be {wrong}.")))
 }
 
-/// Refuses a size, or extents, with that sign, in a command where it makes no sense.
+/// Refuses a size or extents with that sign, for a command in which the sign has no meaning.
 pub fn refuse_sign(args: &Args, refused: Sign) -> Result {
     for (option, what) in [(Opt::NewSize, "Size"), (Opt::NewExtents, "Extents")] {
         let sign = match option {

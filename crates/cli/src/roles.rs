@@ -1,18 +1,18 @@
-//! What volumes are to each other in LVM's terms: pools, members, snapshots with and without a reserve. The engine
-//! knows fewer kinds; the rules by which LVM's kinds are seen in them are here, once.
+//! LVM's kinds of volumes: pools, members, snapshots with and without a reserve. The engine has fewer kinds. This
+//! module maps them to LVM's kinds.
 
 use crate::failure::{Failure, Result};
 use rowen_control::protocol::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
-/// What a volume is in LVM's terms.
+/// LVM's kind of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A named allotment for thin volumes.
+    /// A limit with a name for thin volumes.
     Pool,
-    /// In a pool, or by itself without reserved space.
+    /// In a pool, or independent without reserved space.
     Thin,
-    /// A snapshot that goes with its origin: it has a reserve, or its origin is no thin volume.
+    /// A snapshot that is activated and removed with its origin: it has a reserve, or its origin is no thin volume.
     Snapshot,
     Plain,
 }
@@ -32,8 +32,8 @@ pub fn role(volume: &VolumeReport) -> Role {
     }
 }
 
-/// The snapshots that depend on the volume: those with a size (LVM's copy-on-write snapshots), and theirs.
-/// Deepest first, which is the order of removal.
+/// The snapshots that depend on the volume: its snapshots with a size (LVM's copy-on-write snapshots), and their
+/// snapshots. The deepest come first, which is the order of removal.
 pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for snapshot in report.snapshots_of(name).filter(|volume| volume.reserve_blocks.is_some()) {
@@ -43,7 +43,7 @@ pub fn sized_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     found
 }
 
-/// The snapshots that go when the volume goes: those with a size, and one that waits to be merged into it.
+/// The snapshots that are removed with the volume: those with a size, and one that waits for its merge into it.
 pub fn dependent_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     let waiting = report.snapshots_of(name).find(|snapshot| snapshot.is_waiting_to_merge());
     let mut found = sized_snapshots(report, name);
@@ -54,7 +54,7 @@ pub fn dependent_snapshots(report: &GroupReport, name: &str) -> Vec<String> {
     found
 }
 
-/// Refuses what is done to a volume by its name, where that volume is a snapshot that waits to be merged.
+/// Refuses to act on a snapshot that waits for its merge.
 pub fn refuse_waiting(report: &GroupReport, volume: &VolumeReport) -> Result {
     match volume.is_waiting_to_merge() {
         true => Err(Failure::failed(format!("Operation not permitted on hidden LV {}/{}.", report.name, volume.name))),
@@ -62,20 +62,20 @@ pub fn refuse_waiting(report: &GroupReport, volume: &VolumeReport) -> Result {
     }
 }
 
-/// A thin volume by itself. LVM has those as snapshots of a device of zeros, and shows them so.
+/// A thin volume in no pool. LVM implements it as a snapshot of a device of zeros, and shows it so.
 pub fn is_sparse(volume: &VolumeReport) -> bool {
     role(volume) == Role::Thin && volume.attributes.pool.is_empty()
 }
 
-/// A pool whose volumes hold all that they may.
+/// A pool whose volumes use its whole size.
 pub fn is_full_pool(volume: &VolumeReport) -> bool {
     volume.is_pool() && volume.referenced_blocks >= volume.blocks
 }
 
-/// How a volume is, in LVM's words: nothing where all is well.
+/// The health of a volume in LVM's words. Empty if there is no problem.
 pub fn health(report: &GroupReport, volume: &VolumeReport) -> &'static str {
     match role(volume) {
-        // No further I/O is permitted: LVM's word for what is thin.
+        // No further I/O is permitted: LVM's word for thin volumes.
         Role::Pool | Role::Thin if report.stopped => "failed",
         _ if report.stopped => "unknown",
         _ if volume.is_partial => "partial",
@@ -116,7 +116,7 @@ pub fn extents_of(report: &GroupReport, blocks: u64) -> u64 {
     blocks.div_ceil(report.extent_blocks.max(1))
 }
 
-/// What a report shows as the volume's size, in blocks: of a snapshot with a reserve, the reserve.
+/// The size of the volume in reports, in blocks. For a snapshot with a reserve it is the reserve.
 pub fn shown_blocks(volume: &VolumeReport) -> u64 {
     match (role(volume), volume.reserve_blocks) {
         (Role::Snapshot, Some(reserve)) => reserve,

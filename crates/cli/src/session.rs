@@ -1,4 +1,4 @@
-//! What every command works with: the world, the console, and how its command line was meant. Requests that change
+//! The context of a command: the host, the console and the options that all commands share. Requests that change
 //! something go through [`Session::change`], which `--test` stops.
 
 use crate::backend::{Answer, Backend, Trouble};
@@ -16,7 +16,8 @@ use rowen_control::protocol::{Caller, ErrorKind, GroupReport, Outcome, PvPart, R
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How often space that is being freed is looked for, and how many looks without any change are enough.
+/// The interval of checks while space is being freed, and the number of checks without a change after which a command
+/// stops waiting.
 const LOOK: Duration = Duration::from_millis(5);
 const STANDSTILL: u32 = 400;
 
@@ -26,9 +27,9 @@ pub struct Session<'a> {
     pub console: Console<'a>,
     /// `--test`: nothing is changed.
     pub is_test: bool,
-    /// The group that the command changed without its server, and with what.
+    /// The group that the command changed without its server, and the change.
     pub alone: Option<(String, &'static str)>,
-    /// In whose name servers are asked.
+    /// The caller in requests to servers.
     pub caller: Caller,
     /// The command as it was typed.
     pub command_line: String,
@@ -36,11 +37,11 @@ pub struct Session<'a> {
     pub lists: Lists,
 }
 
-/// A group's free extents, and what will come to them.
+/// A group's free extents, and those that will become free.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Room {
     free: u64,
-    /// What of these can be taken.
+    /// The part of these that can be allocated.
     allocatable: u64,
     pending: u64,
     reclaim_left: u64,
@@ -61,12 +62,13 @@ impl Room {
     }
 }
 
-/// What a selection's reports must include.
+/// The details that a selection's reports must have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Detail {
-    /// All volumes of their groups, because somebody counts them; else those that have to do with the named ones.
+    /// All volumes of their groups, because the command counts them; otherwise only those that are related to the named
+    /// ones.
     pub all_volumes: bool,
-    /// Whether devices are open: a search that only who shows or heeds it asks for.
+    /// Whether devices are open. This needs a search, so only commands that show or use it request it.
     pub with_use: bool,
 }
 
@@ -74,7 +76,7 @@ pub struct Detail {
 #[derive(Debug, Default)]
 pub struct Selection {
     pub groups: Vec<SelectedGroup>,
-    /// Something that was named is not there; that has been said already.
+    /// Something that was named does not exist. The message has been printed.
     pub is_incomplete: bool,
 }
 
@@ -82,12 +84,12 @@ pub struct Selection {
 pub struct SelectedGroup {
     pub report: GroupReport,
     pub volumes: Vec<String>,
-    /// The group itself was named, rather than volumes of it.
+    /// The group itself was named, not volumes of it.
     pub is_whole: bool,
 }
 
 impl SelectedGroup {
-    /// Adds the volumes of which `wanted` says so, each once.
+    /// Adds the volumes for which `wanted` is true, without duplicates.
     fn add(&mut self, wanted: impl Fn(&VolumeReport) -> bool) {
         let known: HashSet<&String> = self.volumes.iter().collect();
         let is_new = |volume: &&VolumeReport| wanted(volume) && !known.contains(&volume.name);
@@ -96,22 +98,22 @@ impl SelectedGroup {
     }
 }
 
-/// LVM's two lines for a group that is not there.
+/// LVM's two lines for a group that does not exist.
 pub fn no_group(name: &str) -> String {
     format!("Volume group \"{name}\" not found\nCannot process volume group {name}")
 }
 
-/// LVM's line for a volume that is not there.
+/// LVM's line for a volume that does not exist.
 pub fn no_volume(group: &str, name: &str) -> String {
     format!("Failed to find logical volume \"{group}/{name}\"")
 }
 
 impl Session<'_> {
-    /// Asks a group's server; notices go to standard error.
+    /// Sends a request to a group's server. Notices go to standard error.
     pub fn ask(&mut self, group: &str, request: Request) -> Answer<Outcome> {
         match names::check_form(group) {
             Ok(()) => {}
-            // One that is too long is not there; other forms no group can have.
+            // A name that is too long does not exist. Other invalid names are impossible for a group.
             Err(names::Refusal::TooLong) => return Err(Trouble::other(ErrorKind::NotFound, no_group(group))),
             Err(_) => return Err(Trouble::other(ErrorKind::NotFound, paths::bad_group(group))),
         }
@@ -123,7 +125,7 @@ impl Session<'_> {
         })
     }
 
-    /// Asks for a change, unless this is a test.
+    /// Requests a change, unless this is a test.
     pub fn change(&mut self, group: &str, request: Request) -> Result<Outcome> {
         if self.is_test {
             return Ok(Outcome::Ok);
@@ -131,8 +133,7 @@ impl Session<'_> {
         Ok(self.ask(group, request)?)
     }
 
-    /// Asks for a change that was worked out from a report. False: what was reported is not so any more, and nothing
-    /// was done.
+    /// Requests a change that was computed from a report. False: the report is out of date, and nothing was done.
     pub fn change_unless_overtaken(&mut self, group: &str, request: Request) -> Result<bool> {
         if self.is_test {
             return Ok(true);
@@ -149,7 +150,7 @@ impl Session<'_> {
         self.report_by(group, Request::Report { with_use: false })
     }
 
-    /// The group with all volumes; `with_use`: and whether their devices are open.
+    /// The group with all volumes. `with_use`: also whether their devices are open.
     pub fn report_with(&mut self, group: &str, with_use: bool) -> Result<GroupReport> {
         self.report_by(group, Request::Report { with_use })
     }
@@ -197,7 +198,7 @@ impl Session<'_> {
         }
         let mut free = self.ask_free(report, on)?;
         if free < wanted {
-            // As much as will come back is waited for.
+            // Waits for the space that is being freed.
             self.room(report, report.extents)?;
             free = self.ask_free(report, on)?;
         }
@@ -211,7 +212,7 @@ impl Session<'_> {
         }
     }
 
-    /// The reports of the named groups, or of all; `with_use`: and whether devices are open. The second value is true
+    /// The reports of the named groups, or of all. `with_use`: also whether devices are open. The second value is true
     /// if a group could not be reported; the reason has been printed.
     pub fn reports(&mut self, names: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
         let is_all = names.is_empty();
@@ -234,7 +235,7 @@ impl Session<'_> {
         Ok((reports, is_incomplete))
     }
 
-    /// Whether a group that was found a moment ago is there no more: somebody has removed it, and nobody asked for it.
+    /// Whether a group that was just found and was not named has been removed since.
     pub fn is_gone(&mut self, group: &str) -> bool {
         self.backend.groups().is_ok_and(|all| !all.iter().any(|name| name == group))
     }
@@ -243,12 +244,12 @@ impl Session<'_> {
         self.console.complain(format!("Skipping invalid tag @{tag}."));
     }
 
-    /// The group's report, unless the group is exported: then nothing of it may be used.
+    /// The group's report, or a refusal if the group is exported.
     pub fn usable_report(&mut self, group: &str) -> Result<GroupReport> {
         unless_exported(self.report(group)?)
     }
 
-    /// The groups that have the tag. A group that cannot be asked is printed.
+    /// The groups that have the tag. A group that does not answer is printed.
     pub fn tagged_groups(&mut self, tag: &str) -> Result<Vec<String>> {
         let mut tagged = Vec::new();
         for group in self.backend.groups()? {
@@ -262,7 +263,7 @@ impl Session<'_> {
         Ok(tagged)
     }
 
-    /// Writes down what the command did to a group without asking its server, which would have done so.
+    /// Records what the command did to a group without its server, which records all other changes.
     pub fn note(&mut self, begun: Instant, outcome: &Result) {
         let Some((group, request)) = self.alone.take() else { return };
         let failure = outcome.as_ref().err().map(|failure| match failure {
@@ -286,15 +287,15 @@ impl Session<'_> {
         }
     }
 
-    /// Says why something failed and goes on.
+    /// Prints a failure; the command continues.
     pub fn tell(&mut self, failure: &Failure) {
         for line in failure.lines("") {
             self.console.raw_err(&format!("{line}\n"));
         }
     }
 
-    /// Finds the volumes that a command line names, those of them that meet its criteria; `with_use`: and whether their
-    /// devices are open.
+    /// Finds the volumes that a command line names and that meet its criteria. `with_use`: also whether their devices
+    /// are open.
     pub fn select_by(&mut self, args: &Args, with_use: bool) -> Result<Selection> {
         let criteria = Criteria::of_command(args, Kind::Volume)?;
         let detail = Detail {
@@ -303,19 +304,19 @@ impl Session<'_> {
         };
         let mut selection = self.select(&args.positionals, detail)?;
         if let Some(criteria) = criteria {
-            // Who looks among all groups asked for none of those that could not be opened.
+            // A search in all groups does not fail because of groups that could not be opened.
             selection.is_incomplete &= !args.positionals.is_empty();
             for selected in &mut selection.groups {
                 selected.volumes = criteria.taken_volumes(&selected.report, &selected.volumes);
-                // The group itself was not meant.
+                // The group itself was not named.
                 selected.is_whole = false;
             }
         }
         Ok(selection)
     }
 
-    /// Finds what the words name: groups, volumes, tags. Without words: everything.
-    /// A snapshot that waits to be merged is found by its own name alone.
+    /// Finds what the words name: groups, volumes, tags. Without words: everything. A snapshot that waits for its merge
+    /// is found only by its own name.
     pub fn select(&mut self, words: &[String], detail: Detail) -> Result<Selection> {
         let mut selection = self.select_all(words, detail)?;
         for selected in &mut selection.groups {
@@ -323,7 +324,7 @@ impl Session<'_> {
             let waiting = report.volumes.iter().filter(|volume| volume.is_waiting_to_merge());
             let hidden: HashSet<&String> =
                 waiting.map(|volume| &volume.name).filter(|name| !is_volume_named(&report.name, name, words)).collect();
-            // Most often none: then ten thousand names are not looked at one by one.
+            // Usually there is none, and the search through ten thousand names is skipped.
             if !hidden.is_empty() {
                 selected.volumes.retain(|name| !hidden.contains(name));
             }
@@ -331,7 +332,7 @@ impl Session<'_> {
         Ok(selection)
     }
 
-    /// The same, with the snapshots that wait to be merged.
+    /// The same, with the snapshots that wait for their merge.
     pub fn select_all(&mut self, words: &[String], detail: Detail) -> Result<Selection> {
         let mut selection = Selection::default();
         if words.is_empty() {
@@ -397,7 +398,7 @@ impl Session<'_> {
         Ok(selection)
     }
 
-    /// The group's index in the selection. It is reported once, and its absence printed once.
+    /// The group's index in the selection. The group is requested once, and its absence is printed once.
     fn open_selected(
         &mut self,
         group: &str,
@@ -433,8 +434,8 @@ impl Session<'_> {
         place
     }
 
-    /// The group and volume that `word` names, which must be there, with whether its device is open; `missing` words
-    /// the refusal.
+    /// The group and volume that `word` names, with whether its device is open. It must exist; `missing` makes the
+    /// message.
     pub fn one_volume(
         &mut self,
         word: &str,
@@ -472,7 +473,7 @@ pub fn unless_exported(report: GroupReport) -> Result<GroupReport> {
     Ok(report)
 }
 
-/// The volumes of the group that the words name; none where they may mean others, too.
+/// The volumes of the group that the words name. None: the words may mean others, too.
 fn volumes_of(group: &str, words: &[String]) -> Option<Vec<String>> {
     let mut volumes = Vec::new();
     for word in words {
@@ -493,7 +494,7 @@ impl Selection {
     }
 }
 
-/// The server answered something else.
+/// The server gave an unexpected answer.
 pub fn unexpected(group: &str, outcome: &Outcome) -> Failure {
     let what = match outcome {
         Outcome::Error { message, .. } => message.clone(),

@@ -1,5 +1,6 @@
-//! LVM's shell: `lvm` alone reads commands from standard input, a line each, until it ends or says so. This module owns how
-//! a line becomes words. What a command's end was, the next one does not know, and the shell ends well.
+//! LVM's shell: `lvm` without a command reads commands from standard input, one a line, until the end or `exit`. This
+//! module splits lines into words. A failed command does not affect the next one, and the shell always ends with
+//! success.
 
 use crate::failure::exit;
 use crate::session::Session;
@@ -22,7 +23,7 @@ pub fn run(session: &mut Session<'_>, run_named: RunNamed) -> u8 {
             return exit::OK;
         };
         let words = split(&line);
-        // Who writes `lvm vgs` here means vgs.
+        // `lvm vgs` in the shell means vgs.
         let words = if words.first().is_some_and(|word| word == "lvm") { &words[1..] } else { &words[..] };
         let Some((name, rest)) = words.split_first() else { continue };
         if name == "quit" || name == "exit" {
@@ -38,7 +39,8 @@ pub fn run(session: &mut Session<'_>, run_named: RunNamed) -> u8 {
     }
 }
 
-/// The words of a line: blanks part them, quotes around a word keep its blanks, `#` first on a line makes it a comment.
+/// The words of a line. Blanks separate words, quotes around a word keep its blanks, and a line that begins with `#` is
+/// a comment.
 fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

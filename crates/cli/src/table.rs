@@ -1,5 +1,5 @@
-//! The table of commands: names, forms, options, examples. Parsing, help, the list of symlinks and the dispatch come
-//! from it. So each command is here, and each has help.
+//! The table of commands: names, forms, options, examples. The parser, help, the list of symlinks and the dispatch use
+//! it. So every command is here and has help.
 
 use crate::command::{Command, Operands};
 use crate::commands::{
@@ -12,7 +12,7 @@ use crate::options::Opt::{self, *};
 use crate::parse::Args;
 use crate::session::Session;
 
-/// The options of every report, and those of one.
+/// The options of every report, and additional ones.
 macro_rules! report {
     ($($own:ident),*) => {
         &[
@@ -47,7 +47,7 @@ macro_rules! report {
     };
 }
 
-/// The options of whatever changes a size, and those of one command.
+/// The options of every command that changes a size, and additional ones.
 macro_rules! resize {
     ($($own:ident),*) => {
         &[
@@ -1307,7 +1307,7 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Commands that make help, completion and manual pages. These do not list them.
+/// Commands that generate completion and manual pages. Help and documents do not list them.
 pub const HIDDEN: &[Command] = &[
     Command {
         name: "man",
@@ -1346,7 +1346,7 @@ pub fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().chain(HIDDEN).find(|command| command.name == name)
 }
 
-/// The command `commands`: it lists the table that it stands in.
+/// The command `commands`: it lists this table.
 fn list(session: &mut Session<'_>, _args: &Args) -> Result {
     own::commands(session, COMMANDS)
 }

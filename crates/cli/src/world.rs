@@ -1,4 +1,4 @@
-//! The real world under the commands: this host's devices, and the servers of its groups.
+//! The implementation of [`Backend`] on the real host: its devices and the servers of its groups.
 
 use crate::backend::{
     Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A process that is no command: the keeper, which a server starts, or a helper. This is checked before anything else.
+/// Runs a process that is no command: the keeper, which a server starts, or a helper. Returns its exit code. This is
+/// checked before anything else.
 pub fn special_role(words: &[String]) -> Option<u8> {
     if helper::is_one(words) {
         return Some(helper::main(|_| {}));
@@ -41,11 +42,12 @@ pub fn special_role(words: &[String]) -> Option<u8> {
 /// This host.
 #[derive(Default)]
 pub struct Host {
-    /// Groups that this process has made.
+    /// Groups that this process has created.
     made: BTreeMap<String, Uuid>,
 }
 
-/// The name of the user with this number, as far as the file of users knows it: to ask directories may take long.
+/// The name of the user with this number in the file of users. Directory services are not asked, because that can take
+/// long.
 fn user_name(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     let of = |line: &str| {
@@ -56,7 +58,7 @@ fn user_name(uid: u32) -> Option<String> {
     users.lines().find_map(of)
 }
 
-/// Who is at the keyboard: the user who logged in, whoever they became since; the kernel keeps that. Else whom sudo names.
+/// The user who logged in, which the kernel keeps across changes of user. Otherwise the user that sudo names.
 fn user() -> String {
     let uid = |text: &str| text.trim().parse::<u32>().ok().filter(|uid| *uid != u32::MAX);
     let login = std::fs::read_to_string("/proc/self/loginuid").ok().and_then(|text| uid(&text));
@@ -84,7 +86,7 @@ fn no_tool(program: &str, error: &std::io::Error) -> Trouble {
     Trouble::other(ErrorKind::Internal, format!("Cannot run {program}: {error}. Is it installed?"))
 }
 
-/// How long a server may take to let go of its devices after its last answer.
+/// How long a server may take to release its devices after its last answer.
 const LAST_WORK: Duration = Duration::from_secs(60);
 
 fn server_process(group: &str) -> Option<u32> {
@@ -106,7 +108,7 @@ fn wait_for_end(group: &str, process: u32) -> Answer<()> {
     Ok(())
 }
 
-/// Why a file was not read, in LVM's words where it is not there.
+/// Why a file was not read, in LVM's words if it does not exist.
 fn unreadable(path: &str, error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => format!("{path}: stat failed: No such file or directory"),
@@ -114,7 +116,7 @@ fn unreadable(path: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// A process that has ended and only waits to be noticed holds nothing.
+/// A zombie process holds no devices.
 fn is_alive(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
@@ -125,7 +127,7 @@ impl Backend for Host {
     fn groups(&mut self) -> Answer<Vec<String>> {
         let mut names: Vec<String> =
             devices::scan().map_err(trouble)?.groups().into_iter().map(|group| group.name).collect();
-        // One whose disks are all gone may still be served: its server tells what is wrong.
+        // A group whose disks are all gone may still have a server, which reports the problem.
         names.extend(rowen_host::survey::groups_with_server());
         names.sort();
         names.dedup();
@@ -255,7 +257,7 @@ impl Backend for Host {
     fn write_bundle(&mut self, file: Option<File>, path: &str, parts: Vec<(String, Vec<u8>)>) -> Answer<()> {
         let written = file.map_or(Ok(()), |file| gather::write_archive(file, self.now(), parts));
         written.map_err(|e| {
-            // A part of an archive is of no use.
+            // An incomplete archive is useless.
             let _may_be_gone = std::fs::remove_file(path);
             Trouble::other(ErrorKind::Io, format!("{path}: write failed: {e}"))
         })
@@ -355,7 +357,7 @@ impl Backend for Host {
     fn run_tool(&mut self, words: &[&str]) -> Answer<i32> {
         let Some((program, arguments)) = words.split_first() else { return Ok(0) };
         let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
-        // A signal's number is as good a code as any that is not 0.
+        // Any code but 0 will do; this one is the signal's number.
         Ok(status.map_err(|e| no_tool(program, &e))?.code().unwrap_or(i32::from(exit::FAILED)))
     }
 
@@ -375,7 +377,7 @@ impl Backend for Host {
     }
 
     fn remove_directory(&mut self, path: &str) {
-        // Still mounted, it stays: better a directory too many than a filesystem emptied.
+        // A directory that is still mounted stays: removal must never delete files of a filesystem.
         let _ = std::fs::remove_dir(path);
     }
 
@@ -390,7 +392,7 @@ impl Backend for Host {
 
     fn note(&mut self, line: history::Command) -> Answer<()> {
         let known = self.made.get(&line.group).copied();
-        // A group that cannot be found has no history that could be told from another's; why it is not found was told.
+        // A group that cannot be found has no identifiable history. The reason has been printed.
         let Some(uuid) = known.or_else(|| Some(devices::find_group(&line.group).ok()?.uuid)) else { return Ok(()) };
         let group = line.group.clone();
         server::command_alone(uuid, line).map_err(|e| {

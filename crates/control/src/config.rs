@@ -1,6 +1,6 @@
-//! Settings by their path, `section/key`, from whatever text they come: a file, or `--config`. This module owns how texts lie
-//! over each other, and how LVM understands a value. It knows no setting by name; those that are obeyed are in
-//! [`settings`](crate::settings).
+//! Settings by their path, `section/key`, from a file or `--config`. This module owns how texts override each other,
+//! and how LVM understands a value. It knows no setting by name: [`settings`](crate::settings) has those that Rowen
+//! uses.
 
 use crate::syntax::{self, Error, Node, Section, Value};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub struct Entry {
 }
 
 impl Config {
-    /// Reads a text. Of what is given twice the last counts.
+    /// Reads a text. If a setting is given twice, the last one counts.
     pub fn read(text: &str) -> Result<Config, Error> {
         let mut config = Config::default();
         config.add_section(&syntax::parse(text)?, "");
@@ -61,7 +61,7 @@ impl Config {
         &self.entries
     }
 
-    /// Leaves out what `keep` does not want.
+    /// Removes entries for which `keep` is false.
     pub fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
         self.entries.retain(keep);
     }
@@ -91,7 +91,7 @@ impl Config {
         switch(self.value(path)?)
     }
 
-    /// The same as a list of strings; one that is no list is one of one. None: the setting is not there.
+    /// The same as a list of strings; a single value is a list of one. None: the setting does not exist.
     pub fn texts(&self, path: &str) -> Option<Vec<String>> {
         let strings = |value: &Value| match value {
             Value::Text(text) if !text.is_empty() => Some(text.clone()),
@@ -103,7 +103,7 @@ impl Config {
         }
     }
 
-    /// The names of the sections in a section, also of those that have nothing.
+    /// The names of the sections in a section, also of empty ones.
     pub fn sections(&self, above: &str) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for entry in &self.entries {
@@ -120,7 +120,7 @@ impl Config {
         names
     }
 
-    /// The whole as a text; with `path` the setting or section of that name alone, if it is there.
+    /// All settings as a text; with `path` only the setting or section of that name, if it exists.
     pub fn write(&self, path: Option<&str>) -> Option<String> {
         let mut text = String::new();
         let Some(path) = path else {
@@ -143,7 +143,7 @@ impl Config {
         Some(text)
     }
 
-    /// What lies below a path, with the path from there.
+    /// The entries below a path, with their relative paths.
     fn rows(&self, above: &str) -> Vec<(&str, Option<&Value>)> {
         let below = |entry: &'_ Entry| match above {
             "" => Some(0),
@@ -154,7 +154,7 @@ impl Config {
     }
 }
 
-/// Writes what is in a section; sections in it stand where their first setting does.
+/// Writes the contents of a section. A nested section is at the place of its first setting.
 fn write_all(to: &mut String, rows: &[(&str, Option<&Value>)], depth: usize) {
     let tabs = "\t".repeat(depth);
     let mut done: Vec<&str> = Vec::new();
@@ -178,7 +178,7 @@ fn write_all(to: &mut String, rows: &[(&str, Option<&Value>)], depth: usize) {
     }
 }
 
-/// What LVM takes for yes and no.
+/// The values that LVM takes for yes and no.
 pub fn switch(value: &Value) -> Option<bool> {
     match value {
         Value::Number(number) => Some(*number != 0),

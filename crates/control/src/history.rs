@@ -1,10 +1,10 @@
-//! What was done to a volume group ([`Command`]) and what happened to it ([`Event`]), as lines of JSON. This module owns the form
-//! of the lines and how they are understood; files are the host's.
+//! The history of a volume group: commands ([`Command`]) and events ([`Event`]), as lines of JSON. This module owns the
+//! format of the lines and their parser. The host owns the files.
 //!
-//! * HS3 A line that is damaged, too long, or not of the types that it should have costs itself only. It is counted. No line
-//!   that is read puts a control character on a screen.
+//! * HS3 A line that is damaged, too long, or of wrong types costs only itself, and is counted. No line puts a control
+//!   character on a screen.
 //!
-//! The order of lines is the order in which things were done. Times are for people: a clock may jump.
+//! Lines are in the order of the commands and events. Times are for people only: a clock may jump.
 
 use crate::names;
 use rowen_engine::planted;
@@ -13,35 +13,35 @@ use serde::{Deserialize, Serialize};
 
 /// The longest command line or sentence that is kept, in characters.
 pub const LONGEST: usize = 4096;
-/// A name of a user, a host, a request or an event is no longer.
+/// The longest name of a user, a host, a request or an event.
 const LONGEST_WORD: usize = 256;
-/// Requests of one command are looked for among so many commands: others may run beside it.
+/// Requests of one command are matched among this many commands: others may run at the same time.
 const BESIDE: usize = 64;
 
 /// The two files of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Book {
-    /// What commands did.
+    /// Commands.
     Commands,
-    /// What happened by itself.
+    /// Events.
     Events,
 }
 
-/// One request of a command, as the server that carried it out writes it down.
+/// One request of a command, as recorded by the server that carried it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Seconds since 1970, when it was done.
     pub time: u64,
     /// The group's name then.
     pub group: String,
-    /// The same for all requests of one run of a command; empty: nobody gave it one.
+    /// The same for all requests of one run of a command. Empty: unknown.
     #[serde(default)]
     pub id: String,
     pub command: String,
     /// In the protocol's words.
     #[serde(default)]
     pub request: String,
-    /// Why it failed; none: it did not.
+    /// Why it failed. None: it did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct Command {
 pub struct Event {
     pub time: u64,
     pub group: String,
-    /// The kind, a word ([`What`]); a later version may write others.
+    /// The kind, a word ([`What`]). A later version may write others.
     pub event: String,
     pub message: String,
     #[serde(default)]
@@ -90,11 +90,11 @@ macro_rules! events {
 events! {
     /// A server has opened the group.
     Started "server-started";
-    /// It goes on with the devices of a server before it.
+    /// It has taken over the devices of an earlier server.
     TakenOver "taken-over";
     /// A server has closed the group.
     Ended "server-ended";
-    /// A server ended while volumes are in use: a successor goes on.
+    /// A server ended while volumes are in use: a successor takes over.
     HandedOver "handed-over";
     /// A server of another program has taken over.
     Upgraded "upgraded";
@@ -102,23 +102,23 @@ events! {
     ServerDied "server-died";
     /// The keeper died, and the server started another, or could not.
     KeeperDied "keeper-died";
-    /// An upgrade failed, and the program of before goes on.
+    /// An upgrade failed, and the old program continues.
     UpgradeFailed "upgrade-failed";
-    /// A server could not open the group, or not close it.
+    /// A server could not open or close the group.
     Failed "server-failed";
-    /// Nothing is written any more before the group is opened again.
+    /// The group stopped: nothing is written before it is opened again.
     Stopped "stopped";
     /// A physical volume failed requests.
     PvError "pv-error";
     /// A server opened the group without a physical volume.
     PvMissing "pv-missing";
-    /// A physical volume that fails is not there any more.
+    /// A physical volume that failed has disappeared.
     PvAway "pv-away";
-    /// It is there again, as it was left, and the group goes on.
+    /// It is back unchanged, and the group continues.
     PvBack "pv-back";
-    /// It is there again, and not as it was left: it is not taken.
+    /// It is back in another state, and is refused.
     PvRefused "pv-refused";
-    /// A place of a physical volume takes no writes.
+    /// A block of a physical volume cannot be written.
     BadPlace "bad-place";
     /// A threshold of space was crossed.
     Space "space";
@@ -136,7 +136,7 @@ events! {
     Merged "merged";
     /// The group has another name, or another physical volume.
     Changed "changed";
-    /// A worker of the server does not come back.
+    /// A worker of the server hangs.
     Worker "worker";
     /// A request met a bug of the server.
     Bug "bug";
@@ -149,7 +149,7 @@ pub trait Line: Serialize + DeserializeOwned {
     const BOOK: Book;
     /// The group's name when it was written.
     fn group(&self) -> &str;
-    /// Makes all texts fit for a screen, and no longer than they may be.
+    /// Makes all texts safe for a screen, and limits their length.
     fn clean(&mut self);
 }
 
@@ -184,13 +184,13 @@ impl Line for Event {
     }
 }
 
-/// Characters that a terminal obeys, or that change the order in which others are shown.
+/// Characters that control a terminal, or change the order in which others are shown.
 fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text without such characters, which is no longer than `most` characters. What is left out is marked.
+/// A text without such characters, of at most `most` characters. An omission is marked.
 pub fn clean(text: &str, most: usize) -> String {
     let mut cleaned = String::with_capacity(text.len().min(most));
     for (at, c) in text.chars().enumerate() {
@@ -205,13 +205,13 @@ pub fn clean(text: &str, most: usize) -> String {
 
 /// A line with its end.
 pub fn write<L: Line>(line: &L) -> String {
-    // Texts, numbers: there is nothing in a line that JSON could not say.
+    // A line has only texts and numbers, which JSON can always represent.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Read<L> {
     pub lines: Vec<L>,
@@ -225,10 +225,10 @@ impl<L> Default for Read<L> {
     }
 }
 
-/// Longer lines were written by nobody: each character takes 12 bytes at most.
+/// Rowen writes no longer lines: each character takes at most 12 bytes.
 const LONGEST_LINE: usize = 2 * 12 * LONGEST + 5 * 12 * LONGEST_WORD;
 
-/// All that can be understood of some lines.
+/// All valid lines of a text.
 pub fn read<L: Line>(bytes: &[u8]) -> Read<L> {
     let mut read = Read::default();
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -251,7 +251,7 @@ fn understand<L: Line>(line: &[u8]) -> Option<L> {
     Some(read)
 }
 
-/// What is kept of one group, as it is in files.
+/// The history of one group, as in its files.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// The group's identifier, as LVM writes it.
@@ -262,7 +262,8 @@ pub struct Kept {
     pub troubles: Vec<String>,
 }
 
-/// The requests of each command as one entry. It has the time and place of the first, the time that all took, and the first failure.
+/// Joins the requests of each command into one entry. It has the time and position of the first, the total duration,
+/// and the first failure.
 pub fn merge(requests: Vec<Command>) -> Vec<Command> {
     let mut merged: Vec<Command> = Vec::with_capacity(requests.len());
     for request in requests {

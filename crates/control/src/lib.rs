@@ -1,9 +1,9 @@
-//! What an administrator can ask for, as values: the words of the control socket ([`protocol`]), names and the ways to write
-//! them ([`names`], [`paths`]), sizes and how they are read and shown ([`sizes`], [`units`]), identifiers ([`uuids`]),
-//! moments ([`time`]), what was done to a group ([`history`]), its metadata as a document ([`metadata`]) and settings ([`config`], [`settings`], [`lists`]), all
-//! in the syntax of LVM's text files ([`syntax`]).
-//! What a group's server decides about them ([`service`]), and how a group is by what was seen of it ([`status`]).
-//! Where LVM has a grammar or a sentence, it is LVM's. Nothing here opens a file, starts a process or reads a clock.
+//! Everything that an administrator can ask for, as values: the control protocol ([`protocol`]), names and paths
+//! ([`names`], [`paths`]), sizes ([`sizes`], [`units`]), identifiers ([`uuids`]), times ([`time`]), the history of a
+//! group ([`history`]), its metadata as a document ([`metadata`]) and settings ([`config`], [`settings`], [`lists`]),
+//! in the syntax of LVM's text files ([`syntax`]). [`service`] has the decisions of a group's server, [`status`] judges
+//! the state of a group. Where LVM has a grammar or a message, Rowen uses LVM's. Nothing here opens a file, starts a
+//! process or reads a clock.
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -1,21 +1,21 @@
-//! Which volumes may be activated on this host, and how: `activation/volume_list` and its like, with LVM's meaning. An
-//! item is `VG`, `VG/LV`, `@tag` (of the volume or its group), or `@*` (a tag that this host has, too).
+//! Which volumes may be activated on this host, and how: `activation/volume_list` and similar lists, with LVM's
+//! meaning. An item is `VG`, `VG/LV`, `@tag` (of the volume or its group), or `@*` (a tag that this host has, too).
 
 use crate::config::Config;
 use serde::{Deserialize, Serialize};
 
-/// The lists in force. One that is not there says nothing; one that is empty, no to all.
+/// The lists in force. A missing list allows everything; an empty one allows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lists {
-    /// What may be activated at all.
+    /// Volumes that may be activated.
     pub active: Option<Vec<String>>,
-    /// What is activated by itself (`-aay`).
+    /// Volumes that are activated automatically (`-aay`).
     pub auto: Option<Vec<String>>,
-    /// What is activated read-only, whatever its permission.
+    /// Volumes that are activated read-only, whatever their permission.
     pub read_only: Option<Vec<String>>,
-    /// The tags of this host. Where it has some and there is no list of what may be activated, only what has one of
-    /// them may.
+    /// The tags of this host. If it has some and `active` is missing, only volumes with one of these tags may be
+    /// activated.
     pub host_tags: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Lists {
         }
     }
 
-    /// Whether nothing is said.
+    /// Whether there is no list.
     pub fn is_nothing(&self) -> bool {
         *self == Lists::default()
     }
@@ -67,7 +67,7 @@ impl Lists {
         }
     }
 
-    /// Whether it may be activated by itself.
+    /// Whether it may be activated automatically.
     pub fn allow_auto(&self, volume: Subject<'_>) -> bool {
         self.auto.as_ref().is_none_or(|list| self.holds(list, volume))
     }

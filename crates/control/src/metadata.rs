@@ -1,10 +1,10 @@
-//! A group's metadata as a document that people read and programs keep: what `vgcfgbackup` writes, the archive collects
-//! and `vgcfgrestore` reads. Syntax and names are those of LVM's text format where Rowen has the same thing. LVM's
-//! stripes are left out on purpose: each redirected write moves a block, and only Rowen's maps on the physical volumes
-//! know where it is. So a document can restore names and properties, never contents.
+//! A group's metadata as a text document. `vgcfgbackup` writes it, the archive keeps it, `vgcfgrestore` reads it.
+//! Syntax and names are those of LVM's text format where Rowen has the same thing. It has no stripes: each redirected
+//! write moves a block, and only Rowen's maps on the physical volumes say where it is. So a document can restore names
+//! and properties, never contents.
 //!
-//! Promise: [`Document::read`] of [`Document::write`] gives the same document; any other text gives a document or an
-//! error with a line number.
+//! [`Document::read`] of [`Document::write`] gives the same document. Any other text gives a document or an error with
+//! a line number.
 
 use crate::protocol::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
 use crate::syntax::{self, Error, Section, wrong};
@@ -40,7 +40,7 @@ pub struct Document {
     pub volumes: Vec<Volume>,
 }
 
-/// A physical volume; where it was is a hint.
+/// A physical volume. Its path is only a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pv {
     pub uuid: Uuid,
@@ -53,7 +53,7 @@ pub struct Pv {
     pub tags: Vec<String>,
 }
 
-/// A logical volume: everything about it but its contents.
+/// A logical volume: everything about it except its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
     pub name: String,
@@ -68,13 +68,13 @@ pub struct Volume {
     pub sector: u32,
     pub chunk_blocks: u32,
     pub full: FullPolicy,
-    /// The pool that it is counted in; a pool names itself.
+    /// Its pool; a pool names itself.
     pub pool: String,
     pub origin: Option<String>,
     pub reserve_blocks: Option<u64>,
 }
 
-/// What is done when the group is full, in the text's words.
+/// The policies for a full group, in the text's words.
 const POLICIES: [(&str, FullPolicy); 3] =
     [("drop-snapshot", FullPolicy::DropSnapshot), ("hold", FullPolicy::Hold), ("fail", FullPolicy::Fail)];
 /// How extents are chosen, in the text's words.
@@ -89,7 +89,7 @@ const NO_AUTO: &str = "NOAUTOACTIVATE";
 const ALLOCATABLE: &str = "ALLOCATABLE";
 
 impl Document {
-    /// What the group is now.
+    /// The document of a group.
     pub fn of(report: &GroupReport, origin: Origin) -> Document {
         let extent = report.extent_blocks.max(1);
         let pvs = report.pvs.iter().map(|pv| Pv {
@@ -120,8 +120,8 @@ impl Document {
         text
     }
 
-    /// The part of a text that says what the group was, without its author and time. The sequence number is left out,
-    /// too: it also rises without a change.
+    /// The part of a text that describes the group, without author and time. It also leaves out the sequence number,
+    /// which rises without a change, too.
     pub fn substance(text: &str) -> &str {
         text.split_once("\n# Volume group\n").map_or(text, |(_, body)| body)
     }
@@ -250,7 +250,7 @@ impl Document {
     }
 }
 
-/// A volume whose name or identifier an earlier one has.
+/// A volume with the name or identifier of an earlier one.
 fn twin(volumes: &[Volume]) -> Option<&Volume> {
     let (mut names, mut uuids) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     volumes.iter().find(|volume| !names.insert(&volume.name) || !uuids.insert(volume.uuid.0))
@@ -266,7 +266,7 @@ fn word<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     table.iter().find(|(_, known)| known == value).map_or("", |(word, _)| *word)
 }
 
-/// The value under `key`, which must be one of the table's words; `usual` when there is no such key.
+/// The value under `key`, which must be one of the table's words; `usual` if there is no such key.
 fn value<T: Clone>(section: &Section, key: &str, table: &[(&str, T)], usual: T) -> Result<T, Error> {
     let Some(word) = section.text(key)? else { return Ok(usual) };
     let words: Vec<&str> = table.iter().map(|(word, _)| *word).collect();

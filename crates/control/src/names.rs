@@ -98,7 +98,7 @@ pub fn tag(text: &str) -> Option<&str> {
     is_tag.then_some(tag)
 }
 
-/// The name that a volume gets when none is given: `lvol` and the first number after those in use.
+/// The name of a volume without a given name: `lvol` and the first number after those in use.
 pub fn automatic<'a>(taken: impl Iterator<Item = &'a str>) -> String {
     let used = taken.filter_map(|name| name.strip_prefix("lvol")?.parse::<u32>().ok()).max();
     format!("lvol{}", used.map_or(0, |highest| u64::from(highest) + 1))

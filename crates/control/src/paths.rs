@@ -1,7 +1,7 @@
 //! The ways to write a volume group or a logical volume on a command line: `VG`, `/dev/VG`, `VG/LV`, `/dev/VG/LV`,
 //! `/dev/mapper/VG-LV` (hyphens within a name doubled) and `@TAG`; and the paths of nodes.
 
-/// What an argument names. Nothing says that it exists.
+/// What an argument names. It need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Group(String),
@@ -10,8 +10,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// What `text` names; `None` when it is a path that leads nowhere near a group ([`refusal`] says so). `VG/` is a volume
-    /// without a name, which no group has: who meant a volume and lost its name must not get the group.
+    /// What `text` names; `None` if it is a path that cannot name a group or volume ([`refusal`] says so). `VG/` is a
+    /// volume with an empty name, which no group has: a user who lost a volume's name must not get the whole group.
     pub fn parse(text: &str) -> Option<Target> {
         if let Some(tag) = text.strip_prefix('@') {
             return Some(Target::Tag(tag.to_owned()));
@@ -72,7 +72,7 @@ pub fn node_path(group: &str, volume: &str) -> String {
     format!("/dev/{group}/{volume}")
 }
 
-/// The names in a name under `/dev/mapper`: they are parted by the first hyphen that is not doubled.
+/// The two names in a name under `/dev/mapper`: the first hyphen that is not doubled separates them.
 pub fn split_mapper_name(name: &str) -> Option<(String, String)> {
     let bytes = name.as_bytes();
     let mut at = 0;

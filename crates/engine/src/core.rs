@@ -1,5 +1,5 @@
-//! What all parts of an open group share: the disks, the node cache, free space, the journal, and the gate that makes
-//! a checkpoint's capture one instant.
+//! The state that all parts of an open group share: the disks, the node cache, free space, the journal, and the gate
+//! that makes a checkpoint's capture one instant.
 //!
 //! Order of locks, outermost first: `gate`, catalog, a volume's state, `space`, `meta`, the journal's and the cache's
 //! own. None is held across an await.
@@ -59,7 +59,7 @@ pub struct Counters {
     pub volumes_invalidated: AtomicU64,
     pub copies_not_written: AtomicU64,
     pub nodes_lost: AtomicU64,
-    /// The most bytes of dirty nodes that a write, or work beside it, met.
+    /// The most bytes of dirty nodes that a write or background work has seen.
     pub dirty_most: AtomicU64,
 }
 
@@ -67,31 +67,31 @@ pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Metadata that is being made larger.
+/// Growth of the metadata area that is in progress.
 #[derive(Default)]
 struct Growth {
     is_under_way: AtomicBool,
     done: Event,
-    /// Runs taken out of free space that are not metadata yet.
+    /// Runs that were taken out of free space and are not metadata yet.
     taken: Mutex<Vec<Run>>,
 }
 
-/// What a [`SpaceFinder`] answers later.
+/// The future answer of a [`SpaceFinder`].
 pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How the parts of an open group ask the group for space. They do not know the group.
+/// How the parts of an open group, which do not know the group, ask it for space.
 pub trait SpaceFinder: Send + Sync {
-    /// Takes a checkpoint: what was freed before it becomes free.
+    /// Takes a checkpoint: blocks that were freed before it become usable.
     fn take_checkpoint(self: Arc<Self>) -> Answer<Result<()>>;
-    /// Waits for space that comes back soon; false: none will.
+    /// Waits for space that will be freed soon. False: there is none.
     fn wait_for_space(self: Arc<Self>) -> Answer<Result<bool>>;
-    /// Removal is in progress, so that space may come by waiting.
+    /// Removal is in progress: waiting may give space.
     fn is_removing(&self) -> bool;
     /// The oldest snapshot of the volume that may be dropped.
     fn droppable_snapshot(&self, volume: VolumeId) -> Option<VolumeId>;
     /// A volume that is being received, and holds space.
     fn being_received(&self) -> Option<VolumeId>;
-    /// Gives up a snapshot: its space comes back, its name stays.
+    /// Drops a snapshot: its space is freed, its name stays.
     fn invalidate_snapshot(self: Arc<Self>, snapshot: VolumeId) -> Answer<Result<()>>;
     /// What the volumes of a pool may still take, measured now.
     fn pool_left(&self, pool: &str) -> PoolLeft;
@@ -103,7 +103,7 @@ pub trait SpaceFinder: Send + Sync {
 
 pub struct Core {
     pub disks: Arc<dyn Disks>,
-    /// The same, with those that are out.
+    /// The same disks, with the knowledge which of them are out.
     pub members: Arc<Members>,
     pub runtime: Arc<dyn Runtime>,
     pub config: Config,
@@ -113,7 +113,7 @@ pub struct Core {
     pub cache: NodeCache,
     pub meta: Mutex<MetaSpace>,
     pub space: Mutex<Space>,
-    /// Nothing is locked while this is.
+    /// A leaf lock: take no other lock while you hold it.
     pub pools: Mutex<Pools>,
     pub no_space_timeout: NoSpaceTimeout,
     /// Writes that wait for room, by volume.
@@ -125,20 +125,20 @@ pub struct Core {
     /// The checkpoint generation that changes belong to now.
     pub generation: AtomicU64,
     pub counters: Counters,
-    /// Space came back, a checkpoint ended, a removal went on, or the group stopped.
+    /// Space was freed, a checkpoint ended, a removal made a step, or the group stopped.
     pub space_event: Arc<Event>,
     pub closed: AtomicBool,
-    /// Nobody waits for room any more: see [`Group::end_waiting`](crate::group::Group::end_waiting).
+    /// No write waits for room any more: see [`Group::end_waiting`](crate::group::Group::end_waiting).
     pub waits_no_more: AtomicBool,
     /// Bytes written since the last marker was asked for in the background.
     pub unproven: AtomicU64,
     /// Nodes whose first copy is bad.
     to_repair: Mutex<BTreeSet<(NodeRef, u8)>>,
-    /// Metadata is being made larger ahead of its need.
+    /// Metadata grows ahead of its need.
     is_growing: AtomicBool,
     growth: Growth,
     pub backing: Backing,
-    /// What is to be given back to the disks.
+    /// Blocks that are to be discarded on the disks.
     pub discards: Wishes,
     space_finder: Mutex<Option<Weak<dyn SpaceFinder>>>,
     /// This core, for tasks that must not keep it open.
@@ -217,17 +217,17 @@ impl Core {
         cfg!(feature = "planted") && self.config.planted == Some(bug) || crate::planted::is(bug)
     }
 
-    /// For tests: recovery takes a checkpoint before each record and in the middle of records, whatever room there is.
+    /// For tests: recovery takes a checkpoint before each record and in the middle of records, even if there is room.
     pub fn replays_in_small_parts(&self) -> bool {
         cfg!(feature = "planted") && self.config.planted.is_some_and(|bug| bug.starts_with("small_parts"))
     }
 
-    /// Runs that a part of what frees much may free (M2).
+    /// How many runs one part of a large free may free (M2).
     pub fn runs_together(&self) -> usize {
         if self.replays_in_small_parts() { 1 } else { RUNS_TOGETHER }
     }
 
-    /// What the free tree needs to be changed now.
+    /// The context for a change of the free tree.
     pub fn alloc_context(&self) -> AllocContext<'_> {
         AllocContext { cache: &self.cache, meta: &self.meta, generation: self.generation(), keep: 0 }
     }

@@ -1,8 +1,8 @@
-//! Dead blocks: those that a tree's parent maps and the tree no longer does, counted by birth.
+//! Dead blocks: blocks that a tree's parent maps and the tree no longer maps, counted by birth.
 //!
-//! * N1 Nobody asks for less than the sum between the epochs of two points above the tree: merges and reports compare births with such
-//!   epochs alone. Births between which no point's epoch lies therefore share one counter, that of the next point's epoch. What is asked
-//!   for stays the same when a point goes, because points above a tree only become fewer.
+//! * N1 Merges and reports compare births only with the epochs of points above the tree. So births with no point's
+//!   epoch between them share one counter, that of the next point's epoch. The sums stay right when a point goes,
+//!   because the points above a tree only become fewer.
 //! * N2 At a checkpoint a tree has no more counters than there are points in the group, however many there were.
 
 use crate::units::Epoch;
@@ -25,8 +25,8 @@ pub fn above(dead: &Dead, lower: Epoch) -> u64 {
     dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum()
 }
 
-/// So many of the blocks that are younger than `lower`, the epoch of a point, are mapped by the parent no more. A count that is too low, as
-/// a damaged group may have it, ends at zero.
+/// The parent no longer maps this many of the blocks that are younger than `lower`, the epoch of a point. A counter
+/// that is too low, as in a damaged group, stops at zero.
 pub fn take(dead: &mut Dead, lower: Epoch, mut blocks: u64) {
     for (_, count) in dead.iter_mut().filter(|(birth, _)| *birth > lower) {
         let part = blocks.min(*count);
@@ -36,7 +36,7 @@ pub fn take(dead: &mut Dead, lower: Epoch, mut blocks: u64) {
     dead.retain(|(_, count)| *count > 0);
 }
 
-/// Gives births between which none of these epochs lies one counter (N1). They rise.
+/// Merges the counters of births with none of these epochs between them (N1). `epochs` rise.
 pub fn fold(dead: &mut Dead, epochs: &[Epoch]) {
     for (birth, _) in dead.iter_mut() {
         *birth = next(epochs, *birth);
@@ -55,7 +55,7 @@ fn next(epochs: &[Epoch], birth: Epoch) -> Epoch {
 
 /// The epochs of all points of a group.
 pub struct Points {
-    /// In order. Points that were made together have the same one.
+    /// In order. Points that were made together have the same epoch.
     epochs: RwLock<Vec<Epoch>>,
     /// A point has gone since counters were folded.
     have_gone: AtomicBool,
@@ -68,9 +68,9 @@ impl Points {
         Points { epochs: RwLock::default(), have_gone: AtomicBool::new(true), folds }
     }
 
-    /// A point is made, before anything is dead to its children.
+    /// A point was made. Its children have no dead blocks yet.
     pub fn came(&self, epoch: Epoch) {
-        // Of a tree that was a head, and is nobody's parent.
+        // The tree was a head, and has no children.
         if epoch == Epoch(0) {
             return;
         }
@@ -87,7 +87,7 @@ impl Points {
         }
     }
 
-    /// Whether a point has gone since this was asked last.
+    /// Whether a point has gone since the last call.
     pub fn take_gone(&self) -> bool {
         self.have_gone.swap(false, Ordering::Relaxed) && self.folds
     }
@@ -165,7 +165,7 @@ mod tests {
             points.revive(&mut counters, Epoch(birth), 1);
         }
         assert_eq!(counters, dead(&[(3, 4), (7, 4), (9, 4)]));
-        // One that was counted while a point was there that has gone since.
+        // Counted while a point existed that has gone since.
         let mut counters = dead(&[(5, 2), (7, 2)]);
         points.revive(&mut counters, Epoch(6), 2);
         assert_eq!(above(&counters, Epoch(3)), 2);

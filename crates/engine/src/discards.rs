@@ -1,17 +1,18 @@
-//! What a group gives back to its disks: blocks that are free are discarded there ([`DiskOp::Discard`]), so that a sparse file becomes
-//! smaller, and a thin device or a flash disk learns what nobody needs. What is to be given back, and when, is decided in
-//! `group/discards.rs`.
+//! Discards of free blocks on the disks ([`DiskOp::Discard`]): a sparse file becomes smaller, and a thin device or a
+//! flash disk learns which blocks are unused. `group/discards.rs` decides which blocks to discard, and when.
 //!
-//! * DC1 Only what a durable checkpoint says is free, and what is free at that moment, is discarded; and places of a thick volume that
-//!   hold nothing, by a durable checkpoint and at that moment. That is found out in the critical section in which the discard begins:
-//!   who takes such blocks comes later.
-//! * DC2 Nothing is written, or gets room, where a discard is under way: it waits.
-//! * DC3 A discard is under way only while checkpoints are kept out. So no extent moves meanwhile, no physical volume leaves, and a
-//!   group that is closed has none.
-//! * DC4 A discard that fails is nobody's error. Its physical volume gets no more of them until the group is opened again.
-//! * DC5 A group that gives nothing back pays nothing for it.
+//! * DC1 A block is discarded only if it is free both in a durable checkpoint and at that moment. The same holds for
+//!   unwritten blocks of a thick volume. The check is in the critical section in which the discard begins, so an
+//!   allocation of the block comes later.
+//! * DC2 Writes, and requests for room, wait while a discard of their blocks is in flight.
+//! * DC3 No checkpoint runs while a discard is in flight. So no extent moves and no physical volume leaves meanwhile,
+//!   and a closed group has no discard in flight.
+//! * DC4 A failed discard is not an error for any request. Its physical volume gets no more discards until the group is
+//!   opened again.
+//! * DC5 A group without discards has no cost from them.
 //!
-//! What is to be discarded is a wish, held in memory: a crash, or too many wishes, lose it, and `rowen trim` finds what is free.
+//! Pending discards are wishes, held in memory. A crash, or too many wishes, lose them; `rowen trim` then finds the
+//! free blocks.
 
 use crate::disk::{Completer, DiskError, DiskOp, Disks, PvIndex, Segments};
 pub use crate::model::DiscardPolicy as Policy;
@@ -24,19 +25,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Runs of blocks that are kept to be discarded, at the most.
+/// The most runs of blocks that wait for a discard.
 const MOST_RUNS: usize = 1 << 16;
 
-/// A part of a volume that somebody discarded.
+/// A part of a volume that a user discarded.
 pub type Part = (VolumeId, Range<u64>);
 
-/// What is wished to be discarded.
+/// The blocks that wait for a discard.
 #[derive(Default)]
 pub struct Wishes {
     policy: Mutex<Policy>,
-    /// Something was discarded on a volume, or is to be: a group without that takes no other lock.
+    /// There are wishes. A group without wishes takes no other lock.
     any: AtomicBool,
-    /// A checkpoint will be asked for.
+    /// A checkpoint will be requested.
     pub is_settling: AtomicBool,
     state: Mutex<State>,
 }
@@ -53,12 +54,12 @@ struct State {
     runs: BTreeMap<u64, u64>,
 }
 
-/// One thing to be given back.
+/// One wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// What is free of these blocks.
+    /// The free ones of these blocks.
     Free(Range<u64>),
-    /// What holds nothing of this part of a volume.
+    /// The unwritten blocks of this part of a volume.
     Unwritten(Part),
 }
 
@@ -78,7 +79,7 @@ impl Wishes {
         }
     }
 
-    /// Somebody discarded this part of a volume, and so these blocks became free, or hold nothing.
+    /// A user discarded this part of a volume, so these blocks became free or unwritten.
     pub fn ask(&self, part: Part, runs: impl IntoIterator<Item = Run>) {
         let mut state = self.state.lock();
         let room = MOST_RUNS.saturating_sub(state.asked_runs.len());
@@ -105,7 +106,8 @@ impl Wishes {
         }
     }
 
-    /// That checkpoint is durable, and what it freed is usable. `freed`: that. True: something is to be done.
+    /// The checkpoint is durable, and the blocks that it freed (`freed`) are usable. True: there is something to
+    /// discard.
     pub fn durable(&self, freed: &[Run]) -> bool {
         if !self.has_any() {
             return false;
@@ -120,7 +122,7 @@ impl Wishes {
         !state.is_empty()
     }
 
-    /// Whether what is freed is wished back.
+    /// Whether all freed blocks are to be discarded.
     pub fn wants_freed(&self) -> bool {
         self.has_any() && self.policy().freed
     }
@@ -144,7 +146,7 @@ impl Wishes {
         self.state.lock().is_empty()
     }
 
-    /// Whether something waits for a checkpoint.
+    /// Whether a wish waits for a checkpoint.
     pub fn is_awaited(&self) -> bool {
         let state = self.state.lock();
         !state.asked.is_empty() || !state.captured.is_empty()
@@ -156,7 +158,7 @@ impl State {
         self.runs.is_empty() && self.parts.is_empty()
     }
 
-    /// Joins what touches.
+    /// Joins runs that touch.
     fn add(&mut self, mut run: Range<u64>) {
         while let Some((start, end)) = self.runs.range(..=run.end).next_back().map(|(start, end)| (*start, *end)) {
             if end < run.start {
@@ -171,12 +173,12 @@ impl State {
     }
 }
 
-/// The discard that is under way, and what waits for its end (DC2).
+/// The discard that is in flight, and the requests that wait for its end (DC2).
 #[derive(Default)]
 pub struct UnderWay {
     is_active: AtomicBool,
     state: Mutex<Waiting>,
-    /// Physical volumes that took none (DC4).
+    /// Physical volumes that failed a discard (DC4).
     refused: AtomicU64,
     errors: Mutex<Vec<DiskError>>,
     discarded: AtomicU64,
@@ -204,7 +206,7 @@ impl Waiting {
 }
 
 impl UnderWay {
-    /// A discard of these places begins. To be called where it is known that nobody has them (DC1).
+    /// A discard of these places begins. Call it where it is known that they are unused (DC1).
     pub fn begin(&self, segments: Segments) {
         let mut state = self.state.lock();
         debug_assert!(state.segments.is_empty(), "DC3: one discard at a time");
@@ -212,7 +214,7 @@ impl UnderWay {
         self.is_active.store(true, Ordering::Release);
     }
 
-    /// It has ended: what waited goes on.
+    /// The discard has ended: waiting requests continue.
     pub fn end(&self, disks: &dyn Disks) {
         let waited = {
             let mut state = self.state.lock();
@@ -223,7 +225,7 @@ impl UnderWay {
         waited.rooms.into_iter().for_each(|(segments, done)| disks.back(segments, done));
     }
 
-    /// A write that has to wait, if it is one (DC2).
+    /// Takes a write if it has to wait (DC2). Otherwise returns it.
     pub fn pass(&self, op: DiskOp, done: Completer) -> Option<(DiskOp, Completer)> {
         if !self.is_active.load(Ordering::Acquire) || planted::is("written_while_discarded") {
             return Some((op, done));
@@ -238,7 +240,7 @@ impl UnderWay {
         }
     }
 
-    /// The same of who wants room there.
+    /// The same for a request for room.
     pub fn pass_room(&self, segments: Segments, done: Completer) -> Option<(Segments, Completer)> {
         if !self.is_active.load(Ordering::Acquire) {
             return Some((segments, done));
@@ -266,12 +268,12 @@ impl UnderWay {
         }
     }
 
-    /// Another disk is at this place, or nobody knows which.
+    /// Another disk may be at this place now.
     pub fn forget_refusals(&self) {
         self.refused.store(0, Ordering::Release);
     }
 
-    /// Why physical volumes get no more of them, each once.
+    /// Why physical volumes get no more discards. Each error is returned once.
     pub fn take_errors(&self) -> Vec<DiskError> {
         std::mem::take(&mut *self.errors.lock())
     }
@@ -280,7 +282,7 @@ impl UnderWay {
         self.discarded.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes given back since the group was opened.
+    /// Bytes discarded since the group was opened.
     pub fn discarded(&self) -> u64 {
         self.discarded.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! The contract with the disks below the engine.
 //!
-//! A [`Disks`] is the set of a group's physical volumes. It takes [`DiskOp`]s, several at a time and in any
-//! number, and completes each exactly once through its [`Completer`].
+//! A [`Disks`] is the set of a group's physical volumes. It takes any number of concurrent [`DiskOp`]s, and completes
+//! each exactly once through its [`Completer`].
 //!
 //! What a disk promises, and what it may do:
 //!
@@ -9,9 +9,9 @@
 //! * Until then power loss may drop it, keep it, tear it at sector boundaries, or keep a later write and
 //!   drop an earlier one.
 //! * Requests in flight together may be carried out in any order, also when they overlap.
-//! * A read of what was written and completed returns it, or fails.
-//! * A disk may rot or lie: every metadata block names itself and carries a checksum.
-//! * A disk may be missing when a group is opened, and come back older than it should be (rules MB1 to MB6).
+//! * A read of a completed write returns its data, or fails.
+//! * A disk may return wrong data. So every metadata block names itself and has a checksum.
+//! * A disk may be missing when a group is opened, and come back with older contents (rules MB1 to MB6).
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -89,14 +89,14 @@ pub enum DiskOp {
     Read { segments: Segments, buf: PageBuf },
     /// Writes the named parts of `buf`. The disk drops its reference before it completes the request.
     Write { segments: Segments, buf: Arc<PageBuf> },
-    /// Makes all writes that completed before durable, on every physical volume.
+    /// Makes all writes that completed before it durable, on every physical volume.
     Flush,
-    /// The contents of these ranges are not needed any more: a disk may drop them, or not. One that fails has changed nothing that
-    /// matters. Nothing is written there while it is under way.
+    /// The contents of these ranges are not needed any more: a disk may drop them, or not. A failure is harmless. The
+    /// engine writes nothing there while the request is in flight.
     Discard { segments: Segments },
 }
 
-/// Which request a [`DiskError`] is about.
+/// The kind of request that a [`DiskError`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskOpKind {
     Read,
@@ -141,7 +141,7 @@ impl fmt::Display for DiskError {
 impl std::error::Error for DiskError {}
 
 impl DiskError {
-    /// Whether nothing is broken: what the physical volume lies on (a filesystem, a quota, a thin device) is full.
+    /// The disk is not broken: the filesystem, quota or thin device below it is full.
     pub fn is_no_room(&self) -> bool {
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
@@ -152,7 +152,7 @@ impl DiskError {
 /// Outcome of a request: reads give their buffer back.
 pub type DiskResult = Result<Option<PageBuf>, DiskError>;
 
-/// What the engine needs to know of one physical volume.
+/// What the engine needs to know about one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PvGeometry {
     /// Usable size in bytes.
@@ -161,12 +161,13 @@ pub struct PvGeometry {
     pub sector: u32,
 }
 
-/// What discards of a physical volume come to.
+/// What discards do on a physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscardLimits {
-    /// What is smaller, or lies across such a boundary, stays. In bytes: a power of two, a multiple of the sector. 0: it takes none.
+    /// The unit of discards in bytes: a power of two, a multiple of the sector. Smaller parts are not discarded. 0:
+    /// discards are not supported.
     pub granularity: u32,
-    /// It has all of its room now, and is to keep it: a file without holes. Only who asks for it gives that up.
+    /// All of its room is allocated: a file without holes. It stays so unless a user asks for discards.
     pub is_whole: bool,
 }
 
@@ -181,19 +182,20 @@ pub trait Disks: Send + Sync {
     /// Number of physical volumes.
     fn count(&self) -> usize;
     fn geometry(&self, pv: PvIndex) -> PvGeometry;
-    /// There is nothing at this place: the physical volume is lost, or out of the group. A disk of no bytes stands for one.
+    /// There is no disk at this place: the physical volume is lost, or out of the group. A disk of size 0 stands for
+    /// it.
     fn is_missing(&self, pv: PvIndex) -> bool {
         self.geometry(pv).size == 0
     }
-    /// What discards come to there. They are hints: what was discarded may be read as what was there, as zeros, or as anything, until it is
-    /// written again, also after power loss.
+    /// What discards do there. They are hints: a discarded range may read as old data, as zeros, or as anything until
+    /// it is written again, also after power loss.
     fn discards(&self, _: PvIndex) -> DiscardLimits {
         DiscardLimits::default()
     }
     /// Starts a request. `done` must be completed exactly once, from any thread, also on failure.
     fn submit(&self, op: DiskOp, done: Completer);
-    /// Gets room for these ranges, so that no later write there fails for want of it. Their contents stay as they are. For
-    /// physical volumes that are sparse files; by default a disk has all of its room.
+    /// Allocates room for these ranges, so that no later write there fails for lack of it. Their contents do not
+    /// change. For sparse files; by default a disk has all of its room.
     fn back(&self, segments: Segments, done: Completer) {
         drop(segments);
         done.complete(Ok(None));
@@ -206,7 +208,8 @@ enum Slot {
     Taken,
 }
 
-/// The disk's end of a request. Dropped without an answer, it fails the request: a completion cannot be forgotten.
+/// The disk's end of a request. If it is dropped without an answer, the request fails, so a completion cannot be
+/// forgotten.
 pub struct Completer {
     slot: Option<Arc<Mutex<Slot>>>,
 }
@@ -267,7 +270,7 @@ pub fn back(disks: &dyn Disks, segments: Segments) -> Completion {
     completion
 }
 
-/// Submits a request and returns the future of its outcome. The request is under way when this returns.
+/// Submits a request and returns the future of its outcome. The request is in flight when this returns.
 pub fn start(disks: &dyn Disks, op: DiskOp) -> Completion {
     let (completer, completion) = completion();
     disks.submit(op, completer);

@@ -1,5 +1,5 @@
-//! Errors: three kinds that are never mixed. A programmer's error asserts; corruption is
-//! typed (what was expected, what was found, where); everything else tells the caller what to do.
+//! Errors: three kinds that are never mixed. A programming error fails an assert. Corruption is a typed error (what was
+//! expected, what was found, where). All other errors tell the caller what to do.
 
 use crate::disk::DiskError;
 use std::fmt;
@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A disk refused or failed a request.
     Disk(DiskError),
-    /// What a physical volume lies on has no room for a write. Nothing is broken.
+    /// The filesystem or device below a physical volume has no room for a write. The disk is not broken.
     NoRoom(DiskError),
     /// Metadata is damaged: `what` is the structure, `place` where it lies, `detail` what was expected and found.
     Corrupt { what: &'static str, place: String, detail: String },
@@ -29,14 +29,14 @@ pub enum Error {
     ReadOnly,
     /// The snapshot outgrew its reserve and is invalid; its contents are gone.
     InvalidSnapshot,
-    /// An earlier flush or journal write failed: nothing more is promised until the group is reopened.
+    /// An earlier flush or journal write failed: nothing is acknowledged until the group is opened again.
     Poisoned(String),
     /// A physical volume failed, and the group can go on without it (MB9): whoever opens the group next does. Who asked is answered
     /// by that one.
     DiskLost(DiskError),
     /// Two volumes have no snapshot in common, so that there is nothing to compare them by.
     Unrelated,
-    /// A volume that is being compared is not what it was when the comparison began.
+    /// A volume changed its tree since the comparison began.
     Moved,
     /// The on-disk format has features that this program does not know.
     Unsupported(String),

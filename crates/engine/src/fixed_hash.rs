@@ -1,6 +1,6 @@
-//! Hash maps with a fixed, fast hash: the engine's order of work must not depend on a random seed.
+//! Hash maps with a fixed, fast hash, because the engine's order of work must not depend on a random seed.
 
-// The one place that may name them: here they get a hasher without a seed.
+// The only place that may name the standard maps: here they get a hasher without a seed.
 #![allow(clippy::disallowed_types)]
 
 use std::collections::{HashMap, HashSet};

@@ -1,19 +1,22 @@
-//! Extents on their way to another place, as the disks see it.
+//! Extents that are being moved, below the maps.
 //!
-//! Everything that goes to the disks passes here while a run of extents is moved. The run is copied from its beginning to its end, in
-//! windows. What is written to the part that was copied goes to both places. So the table of zones can change at any moment after
-//! the last window: either place has all that was written.
+//! All requests to the disks pass here while a run of extents is moved. The run is copied from its beginning to its
+//! end, in windows. A write to the copied part goes to both places. So the table of zones can change at any moment
+//! after the last window: both places have all writes.
 //!
-//! * PM1 From the moment at which a window is copied until the run is moved or given up, every write to it goes to both places, and
-//!   is answered when both have it.
-//! * PM2 No write to a window is under way while it is copied: those that were are waited for, those that come wait.
-//! * PM3 Two writes of the same bytes are not under way at once: the places would differ if each carried them out in another order.
-//! * PM4 A write that the new place has not taken gives the run up, unless the table that names that place may be on the disk by
-//!   then: it fails.
-//! * PM5 The old place has another use only when nothing is under way there. The same is true of the new place of a run that is given
-//!   up: a copy that a disk carries out late would be written over what lies there by then.
-//! * PM8 From the moment at which the table may be on the disk both places are written until blocks are found by the new one. If
-//!   that table's checkpoint fails, nobody knows which one counts: then they are until the group is opened again.
+//! * PM1 From the copy of a window until the run is moved or abandoned, every write to the window goes to both places,
+//!   and is answered when both have it.
+//! * PM2 No write to a window is in flight while it is copied: the copy waits for earlier writes, and later writes wait
+//!   for the copy.
+//! * PM3 Two writes to the same bytes are never in flight at once: the two places could carry them out in different
+//!   orders.
+//! * PM4 If a write fails at the new place, the run is abandoned. If the table that names the new place may already be
+//!   on the disk, the write fails instead.
+//! * PM5 The old place is used again only when no request to it is in flight. The same holds for the new place of an
+//!   abandoned run: otherwise a late copy could overwrite the next user's data.
+//! * PM8 From the moment at which the table may be on the disk, both places are written until blocks are looked up in
+//!   the new table. If that table's checkpoint fails, it is unknown which place counts: then both are written until the
+//!   group is opened again.
 
 use crate::disk::{Completer, Completion, DiskError, DiskOp, DiskResult, Disks, PvIndex, Segment, Segments, start};
 use crate::event::Event;
@@ -32,10 +35,10 @@ use std::task::{Context, Poll, Waker};
 /// Bytes of the source that a request touches.
 type Touched = SmallVec<[Range<u64>; 2]>;
 
-/// What is moved, if anything is.
+/// The current move, if any.
 #[derive(Default)]
 pub struct Moving {
-    /// Groups in which nothing is moved pay for no lock.
+    /// Without a move no lock is taken.
     is_active: AtomicBool,
     state: Mutex<State>,
     changed: Event,
@@ -44,23 +47,23 @@ pub struct Moving {
 #[derive(Default)]
 struct State {
     runtime: Option<Arc<dyn Runtime>>,
-    /// The physical volume that is moved from.
+    /// The physical volume from which extents move.
     source: u16,
     next: u64,
-    /// Requests under way on the source.
+    /// Requests in flight on the source.
     in_flight: BTreeMap<u64, UnderWay>,
     run: Option<MovingRun>,
     /// Writes that wait.
     held: Vec<(DiskOp, Completer)>,
 }
 
-/// A request under way on the source.
+/// A request in flight on the source.
 struct UnderWay {
     touched: Touched,
     writes: bool,
-    /// It is under way at the new place of the run, too.
+    /// It is in flight at the new place of the run, too.
     is_copied: bool,
-    /// Who waits for the new place.
+    /// The task that waits for the new place.
     waker: Option<Waker>,
 }
 
@@ -73,11 +76,11 @@ struct MovingRun {
     to_offset: u64,
     /// Bytes that were copied.
     copied: u64,
-    /// Bytes behind them that are being copied.
+    /// Bytes after them that are being copied.
     window: u64,
     /// The table that names the new place may be on the disk.
     is_committed: bool,
-    /// It stays where it is.
+    /// It is abandoned: its extents stay where they are.
     is_given_up: bool,
     /// The new place did not take a write.
     failed: Option<DiskError>,
@@ -86,11 +89,11 @@ struct MovingRun {
 impl MovingRun {
     fn in_window(&self, range: &Range<u64>) -> bool {
         let start = self.from.start + self.copied;
-        // A range that reaches over the end of what was copied is in no window while there is none.
+        // A range that crosses the end of the copied part is in no window while there is no window.
         self.window > 0 && range.start < start + self.window && start < range.end
     }
 
-    /// Where a write goes beside its own place (PM1).
+    /// The second place of a write (PM1).
     fn copies_of(&self, segments: &Segments, source: u16) -> Segments {
         if self.is_given_up {
             return Segments::new();
@@ -110,7 +113,7 @@ impl MovingRun {
     }
 }
 
-/// A window of a run: where it is, and where it goes.
+/// A window of a run: its place, and its new place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub from: Segment,
@@ -122,7 +125,7 @@ impl Moving {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// From now on what goes to this physical volume is watched.
+    /// From now on requests to this physical volume are tracked.
     pub fn begin(&self, source: PvIndex, runtime: Arc<dyn Runtime>) {
         let mut state = self.state.lock();
         debug_assert!(state.run.is_none() && state.held.is_empty(), "one move at a time");
@@ -132,7 +135,7 @@ impl Moving {
         self.is_active.store(true, Ordering::Release);
     }
 
-    /// Nothing is moved any more, unless both places of a run count until the group is opened again (PM8).
+    /// The move ends, unless both places of a run count until the group is opened again (PM8).
     pub fn end(&self) {
         if self.state.lock().run.is_none() {
             self.is_active.store(false, Ordering::Release);
@@ -154,7 +157,8 @@ impl Moving {
         self.state.lock().run = Some(run);
     }
 
-    /// The next window of the run, of at most so many bytes; none: all was copied. Returns when no write to it is under way (PM2).
+    /// The next window of the run, of at most `most` bytes. None: everything was copied. Returns when no write to the
+    /// window is in flight (PM2).
     ///
     /// # Errors
     /// The new place did not take a write.
@@ -192,12 +196,12 @@ impl Moving {
         }
     }
 
-    /// Bytes of the run that were copied and are not counted as moved yet.
+    /// Bytes of the run that were copied and do not count as moved yet.
     pub fn copied_bytes(&self) -> u64 {
         self.state.lock().run.as_ref().map_or(0, |run| run.copied)
     }
 
-    /// The window was copied; what waited for it goes on, to both places.
+    /// The window was copied. Writes that waited for it continue, to both places.
     pub fn copied(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         if let Some(run) = self.state.lock().run.as_mut() {
             run.copied += run.window;
@@ -206,7 +210,7 @@ impl Moving {
         self.retry(disks);
     }
 
-    /// From now on the new place counts as much as the old one (PM4). False: the run was given up.
+    /// From now on the new place counts as much as the old one (PM4). False: the run was abandoned.
     ///
     /// # Errors
     /// It did not take a write.
@@ -223,7 +227,7 @@ impl Moving {
         }
     }
 
-    /// Waits until nothing is under way at the old place of the run (PM5).
+    /// Waits until no request is in flight at the old place of the run (PM5).
     pub async fn quiet(&self) {
         loop {
             let turn = self.changed.turn();
@@ -242,7 +246,7 @@ impl Moving {
         }
     }
 
-    /// Copies nothing more, unless both places count already (PM8). Writers do not wait for the new place any more.
+    /// Stops the copy, unless both places count already (PM8). Writes no longer wait for the new place.
     pub fn stop_copying(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         let mut state = self.state.lock();
         if let Some(run) = state.run.as_mut().filter(|run| !run.is_committed) {
@@ -255,8 +259,8 @@ impl Moving {
         self.retry(disks);
     }
 
-    /// The run stays where it is. Returns when nothing is under way at its new place (PM5). False: it is too late, both places count
-    /// until the group is opened again (PM8).
+    /// Abandons the run. Returns when no request is in flight at its new place (PM5). False: it is too late, and both
+    /// places count until the group is opened again (PM8).
     pub async fn give_up(self: &Arc<Self>, disks: &Arc<dyn Disks>) -> bool {
         self.stop_copying(disks);
         loop {
@@ -276,7 +280,7 @@ impl Moving {
         }
     }
 
-    /// The run is moved: only its own place is written from now on.
+    /// The run is moved: from now on only its new place is written.
     pub fn end_run(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         self.state.lock().run = None;
         self.retry(disks);
@@ -290,7 +294,7 @@ impl Moving {
         self.changed.notify();
     }
 
-    /// Carries out a request. It is under way, or waits, when this returns.
+    /// Carries out a request. It is in flight, or waits, when this returns.
     pub fn submit(self: &Arc<Self>, disks: &Arc<dyn Disks>, op: DiskOp, done: Completer) {
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments }) = &op
         else {
@@ -353,7 +357,7 @@ impl Moving {
         runtime.spawn("moving", Box::pin(both));
     }
 
-    /// The outcome at the new place. None: the run was given up, and the request is still under way there, and nowhere else.
+    /// The outcome at the new place. None: the run was abandoned, and the request is in flight only there.
     fn copied_or_given_up(&self, cx: &mut Context<'_>, id: u64, copy: &mut Completion) -> Poll<Option<DiskResult>> {
         if let Poll::Ready(outcome) = Pin::new(copy).poll(cx) {
             return Poll::Ready(Some(outcome));
@@ -374,7 +378,7 @@ impl Moving {
         self.state.lock().in_flight.remove(&id);
     }
 
-    /// What is answered to who wrote to both places.
+    /// The answer to a write to both places.
     fn judge(&self, own: DiskResult, copy: DiskResult) -> DiskResult {
         let Err(error) = copy else { return own };
         let mut state = self.state.lock();

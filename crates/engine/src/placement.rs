@@ -1,8 +1,8 @@
 //! Placement: converts VG blocks to a physical volume and a byte on it.
 //!
-//! Each physical volume has a range of the group's address space, its home. Between the ranges there may be gaps, in which there
-//! are no blocks: where a physical volume left or shrank, and the room that each has to grow. Extents that were moved lie where
-//! the table of zones says ([`zones`]).
+//! Each physical volume has a range of the group's address space, its home. Between the ranges there may be gaps
+//! without blocks: a physical volume left or shrank there, or has room to grow. The table of zones says where moved
+//! extents lie ([`zones`]).
 
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::codec::RECORD_LIMIT;
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// VG blocks that follow each other on one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedRun {
-    /// Its first VG block, and the one behind it.
+    /// Its first VG block, and the block behind its last.
     pub start: u64,
     pub end: u64,
     pub pv: u16,
@@ -23,7 +23,7 @@ pub struct PlacedRun {
 }
 
 impl PlacedRun {
-    /// Whether the other one goes on where this one ends, on the physical volume, too.
+    /// Whether `next` continues this run, both in numbers and on the physical volume.
     fn goes_on(&self, next: &PlacedRun) -> bool {
         self.end == next.start && self.pv == next.pv && self.at + (self.end - self.start) == next.at
     }
@@ -67,7 +67,7 @@ impl Placement {
         Placement::with_zones(root.extent_blocks, root.pvs.clone(), &root.zones.zones)
     }
 
-    /// The same with these zones, if they go with the root (Z1, Z2) and all that it names is there.
+    /// The same with these zones, if they fit the root (Z1, Z2) and all blocks that it names exist.
     pub fn checked(root: &GroupRoot, zones: &[Zone]) -> Option<Placement> {
         let homes: Vec<Range<u64>> = root.pvs.iter().map(|pv| pv.first_extent..pv.first_extent + pv.extents).collect();
         if !zones::are_sound(zones, &homes, (RECORD_LIMIT - 1) / root.extent_blocks) {
@@ -79,7 +79,8 @@ impl Placement {
         named.all(|(start, len)| placement.holds(start, len)).then_some(placement)
     }
 
-    /// The bad places of the journal's ring in words, one for each run. Of two copies, one has it; the other is passed over there, too.
+    /// Describes the bad runs of the journal's ring, one text for each. If there are two copies, a run is bad in one
+    /// and skipped in both.
     pub fn bad_places(&self, root: &GroupRoot) -> Vec<String> {
         let place = |run: &Range<u64>, start: u64| {
             let mut segments = Segments::new();
@@ -98,7 +99,7 @@ impl Placement {
         root.bad.runs().iter().filter_map(words).collect()
     }
 
-    /// With the zones of a table, which is sound.
+    /// With the zones of a valid table.
     pub fn with_zones(extent_blocks: u64, pvs: Vec<PvEntry>, zones: &[Zone]) -> Placement {
         let run = |extents: Range<u64>, pv: u16, first_pe: u64| PlacedRun {
             start: extents.start * extent_blocks,
@@ -131,7 +132,7 @@ impl Placement {
         Placement { extent_blocks, pvs, runs, has_gaps }
     }
 
-    /// The zones that say the same with this table of physical volumes.
+    /// The zones that describe this placement with its table of physical volumes.
     pub fn zones(&self) -> Vec<Zone> {
         let extents = |blocks: u64| blocks / self.extent_blocks;
         let is_home = |run: &PlacedRun| {
@@ -144,7 +145,7 @@ impl Placement {
             place: Some(ZonePlace { pv: run.pv, first_pe: extents(run.at) }),
         });
         let mut zones: Vec<Zone> = away.collect();
-        // Numbers of a home range that nothing has.
+        // Numbers of a home range without blocks.
         for pv in &self.pvs {
             let home = pv.first_extent..pv.first_extent + pv.extents;
             let mut at = home.start;
@@ -166,7 +167,7 @@ impl Placement {
         zones
     }
 
-    /// The same, with two runs of as many VG blocks exchanged: each lies where the other one did.
+    /// The same with two runs of equal length exchanged: each lies where the other one was.
     #[must_use]
     pub fn exchanged(&self, one: Range<u64>, other: Range<u64>) -> Placement {
         debug_assert_eq!(one.end - one.start, other.end - other.start, "Z2");
@@ -201,8 +202,8 @@ impl Placement {
         Placement::of_runs(self.extent_blocks, pvs, runs.collect())
     }
 
-    /// The same with another table of as many physical volumes or more: those that became smaller lose the blocks that lay there,
-    /// what is new of them has its home number.
+    /// The same with another table, of as many physical volumes or more. A physical volume that shrank loses the blocks
+    /// at its end; new blocks have their home numbers.
     #[must_use]
     pub fn with_table(&self, pvs: Vec<PvEntry>) -> Placement {
         let mut runs: Vec<PlacedRun> = Vec::new();
@@ -229,19 +230,19 @@ impl Placement {
         self.runs.last().map_or(0, |run| run.end)
     }
 
-    /// The end of all numbers that are given to something, in extents.
+    /// The end of all extent numbers in use.
     pub fn numbers_end(&self) -> u64 {
         let homes = self.pvs.last().map_or(0, |pv| pv.first_extent + pv.extents);
         homes.max(self.blocks() / self.extent_blocks)
     }
 
-    /// All blocks that there are, gaps not counted.
+    /// The number of blocks, without gaps.
     pub fn count(&self) -> u64 {
         self.pvs.iter().map(|pv| pv.extents).sum::<u64>() * self.extent_blocks
     }
 
-    /// How many blocks there are before `block`, which is on a physical volume. What [`holds`](Self::holds) says yes to has
-    /// consecutive numbers.
+    /// The number of blocks before `block`, which is on a physical volume. Blocks for which [`holds`](Self::holds) is
+    /// true have consecutive numbers.
     pub fn number_of(&self, block: u64) -> u64 {
         let mut before = 0;
         for run in &self.runs {
@@ -282,7 +283,7 @@ impl Placement {
         ranges
     }
 
-    /// What lies on these extents of a physical volume, in their order.
+    /// The runs on these extents of a physical volume, in their order.
     pub fn runs_at(&self, pv: PvIndex, extents: &Range<u64>) -> Vec<PlacedRun> {
         let blocks = extents.start.saturating_mul(self.extent_blocks)..extents.end.saturating_mul(self.extent_blocks);
         let on = self.runs.iter().filter(|run| run.pv == pv.0);
@@ -295,7 +296,7 @@ impl Placement {
         &self.runs[self.runs.partition_point(|run| run.end <= block)]
     }
 
-    /// The physical volume that holds `block`, which one does, and the end of the run of blocks that follow it there.
+    /// The physical volume of `block`, and the end of the run of blocks that follow it there. The block must exist.
     pub fn pv_of(&self, block: VgBlock) -> (PvIndex, u64) {
         let run = self.run_of(block.0);
         (PvIndex(run.pv), run.end)

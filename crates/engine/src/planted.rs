@@ -1,5 +1,5 @@
-//! Bugs that are put in on purpose, for the tests that must find them: in the engine's own tests, and with the feature `planted`.
-//! Elsewhere there is none.
+//! Planted bugs, for the tests that must find them. They exist only in the engine's own tests, and with the feature
+//! `planted`.
 
 #[cfg(any(test, feature = "planted"))]
 mod chosen {
@@ -17,13 +17,13 @@ mod chosen {
     }
 }
 
-/// What this thread does of the engine has that bug from now on, or none.
+/// From now on the engine has that bug in this thread, or none.
 #[cfg(any(test, feature = "planted"))]
 pub fn plant(bug: Option<&'static str>) {
     chosen::BUG.set(bug);
 }
 
-/// Runs a test with that bug, in a thread of its own, and panics if the test passes.
+/// Runs a test with that bug, in its own thread, and panics if the test passes.
 ///
 /// # Panics
 /// If the test does not find the bug.

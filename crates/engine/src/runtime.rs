@@ -1,4 +1,4 @@
-//! What the engine needs of whatever runs it: tasks and pauses. Under test both are seeded and virtual.
+//! What the engine needs from its runtime: tasks and pauses. In tests both are seeded and virtual.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,8 +14,8 @@ pub trait Runtime: Send + Sync {
     fn sleep(&self, pause: Duration) -> Task;
 }
 
-/// Lets other tasks run: long work in the background does so every few tens of microseconds, or requests would wait
-/// for it.
+/// Lets other tasks run. Long background work calls it every few tens of microseconds, so that requests do not wait for
+/// it.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {

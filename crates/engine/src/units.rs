@@ -1,4 +1,4 @@
-//! The engine's units. A bare number never says what it counts; these do.
+//! The engine's units: numbers whose type says what they count.
 
 use std::fmt;
 

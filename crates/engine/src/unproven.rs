@@ -1,13 +1,13 @@
-//! Blocks of which nobody knows whether they hold what the journal says.
+//! Unproven blocks: their data was never compared with their journal record.
 //!
-//! Recovery compares the data of a record that no marker covers with the record's checksum (rule R6). It cannot where that data
-//! lies on a physical volume that is out.
+//! Recovery compares the data of a record that no marker covers with the record's checksum (rule R6). It cannot do that
+//! if the data lies on a physical volume that is out.
 //!
-//! * MB7 Such a record is believed: a flush may have covered it, and what was there before it must not come back. Its blocks are
-//!   *unproven*: an error to whoever reads them, whichever physical volume they are on. They are compared when the disk is taken
-//!   back, and are blocks like others if they hold the record's data. If not, they stay an error until something else is there.
-//!   Until then no write goes to them in place: it goes elsewhere, as it does for a block that is shared. Each checkpoint has the
-//!   list of them.
+//! * MB7 Recovery applies such a record: a flush may have covered it, and then older data must not come back. Its
+//!   blocks are *unproven*: a read of them fails, on any physical volume. They are compared when the disk returns. If
+//!   they hold the record's data, they become normal blocks. If not, they stay an error until they are written again.
+//!   Until then no write goes to them in place: it goes to another block, as for a shared block. Each checkpoint has
+//!   the list of unproven blocks.
 
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::superblock::DATA_OFFSET;
@@ -26,21 +26,21 @@ pub struct UnprovenRun {
     pub start: u64,
     /// In blocks.
     pub len: u64,
-    /// The CRC-32C that its data should have. None: it is known to be something else, or cannot be compared any more.
+    /// The CRC-32C that its data should have. None: the data is known to be wrong, or cannot be compared any more.
     pub crc: Option<u32>,
 }
 
 /// The runs, by where they are: the physical volume, and the byte there.
 type Runs = BTreeMap<(u16, u64), UnprovenRun>;
 
-/// Blocks of a part: 512 MiB, which one segment can name.
+/// Blocks of a part: 512 MiB, the limit of one segment.
 const MOST_BLOCKS: u64 = 1 << 17;
 
 /// All unproven blocks of a group.
 #[derive(Default)]
 pub struct Unproven {
     runs: RwLock<Runs>,
-    /// How many blocks they have together: most groups have none, and pay for no lock.
+    /// The number of unproven blocks. Most groups have none, and then take no lock.
     blocks: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Unproven {
         self.runs.read().values().copied().collect()
     }
 
-    /// Adds a run. One that lies on two physical volumes can never be compared, as it will be read in two parts.
+    /// Adds a run. A run on two physical volumes can never be compared, because its parts are read separately.
     pub fn add(&self, placement: &Placement, run: UnprovenRun) {
         let parts = parts_of(placement, run.start, run.len);
         let crc = run.crc.filter(|_| parts.len() == 1);
@@ -86,7 +86,7 @@ impl Unproven {
         self.first_of(&segments).is_some()
     }
 
-    /// Something else is written there.
+    /// Other data is written there.
     pub fn forget(&self, segments: &Segments) {
         if self.blocks() > 0 {
             let mut runs = self.runs.write();
@@ -101,7 +101,7 @@ impl Unproven {
         }
     }
 
-    /// These VG blocks leave the group: nothing is there.
+    /// These VG blocks leave the group.
     pub fn forget_range(&self, range: &Range<u64>) {
         let mut runs = self.runs.write();
         let within = |((pv, offset), run): (&(u16, u64), &UnprovenRun)| {
@@ -116,7 +116,7 @@ impl Unproven {
         }
     }
 
-    /// A checkpoint frees these runs of VG blocks, which do not overlap: nobody has them any more.
+    /// A checkpoint frees these runs of VG blocks, which do not overlap.
     pub fn forget_freed(&self, freed: &[(u64, u64)]) {
         if self.blocks() == 0 {
             return;
@@ -136,7 +136,7 @@ impl Unproven {
         runs.range((pv.0, 0)..=(pv.0, u64::MAX)).map(|(_, run)| *run).filter(|run| run.crc.is_some()).collect()
     }
 
-    /// What a comparison of a run came to.
+    /// The result of a comparison of a run.
     pub fn compared(&self, placement: &Placement, run: UnprovenRun, is_right: bool) {
         match is_right {
             true => self.forget_blocks(placement, run.start, run.len),
@@ -144,7 +144,7 @@ impl Unproven {
         }
     }
 
-    /// Takes a place out of the list. What is left of a run that is cut can no longer be compared.
+    /// Takes a place out of the list. The rest of a cut run can no longer be compared.
     fn remove(&self, runs: &mut Runs, segment: &Segment) {
         let cut: Vec<(u64, UnprovenRun)> = overlapping(runs, segment).collect();
         let (from, to) = blocks_of(segment.offset, u64::from(segment.len));
@@ -163,7 +163,7 @@ impl Unproven {
     }
 }
 
-/// Where VG blocks are, in parts of any number: each one's first VG block, and its place.
+/// The places of VG blocks, in parts: the first VG block of each part, and its place.
 fn parts_of(placement: &Placement, start: u64, len: u64) -> SmallVec<[(u64, Segment); 2]> {
     let (mut at, end, mut parts) = (start, start + len, SmallVec::new());
     while at < end {

@@ -1,13 +1,13 @@
 //! The files that hold copies of groups' metadata: `backup/VG`, the newest, and `archive/VG_NNNNN-R.vg`, what was in it
 //! before, both below the system directory. The documents themselves are [`rowen_control::metadata`]'s.
 //!
-//! * A1 `backup/VG` is a whole document at every moment, also after power loss: it is replaced, never written to.
-//! * A2 What is replaced goes to the archive first, without being copied.
+//! * A1 `backup/VG` is always a complete document, also after power loss: it is replaced, never written to.
+//! * A2 The old document goes to the archive first, without a copy.
 //! * A3 The archive of a group is bounded in files and bytes, whatever the settings say ([`MOST_FILES`], [`MOST_BYTES`]).
-//! * A4 A server waits for none of these files for longer than it says: they may lie on its own volumes. A helper looks at them
+//! * A4 A server waits for these files only for a limited time, because they may lie on its own volumes. A helper reads
 //!   and writes them ([`ask`]).
-//! * A5 A helper whose asker has given up, or has died, leaves the newest copy as it is: a newer one may be there by then. One
-//!   helper at a time writes.
+//! * A5 If the asker has given up or died, its helper does not change the newest copy: a newer one may exist by then.
+//!   One helper writes at a time.
 
 use crate::helper::{self, Job};
 use crate::{paths, planted};
@@ -26,7 +26,7 @@ pub const MOST_FILES: usize = 100;
 /// Their bytes, at most, where there are more files than `retain_min`.
 pub const MOST_BYTES: u64 = 32 << 20;
 
-/// Who may read a file: this user; or all, and only this user writes it.
+/// Modes of files: only this user can read and write it; or all can read it, and only this user can write it.
 const PRIVATE: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
@@ -58,12 +58,12 @@ pub(crate) enum Work {
     Retire { group: String, retention: Retention },
 }
 
-/// Has a helper do it, and waits for it for this long at most (A4).
+/// Asks a helper, and waits for at most this long (A4).
 pub(crate) fn ask(work: Work, limit: Duration) -> io::Result<u32> {
     helper::ask_apart(&Job::Archive(work), "archive", limit)
 }
 
-/// In a helper: does it. `is_wanted` says whether who asked still waits.
+/// In a helper: does it. `is_wanted` says whether the asker still waits.
 pub(crate) fn obey(work: Work, is_wanted: &dyn Fn() -> bool) -> io::Result<u32> {
     let is_wanted = &|| is_wanted() || planted::is("archived_for_nobody");
     match work {
@@ -99,7 +99,7 @@ fn still(is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
     if is_wanted() { Ok(()) } else { Err(io::Error::other("nobody waits for it any more")) }
 }
 
-/// Whether the newest copy describes the same state. One that is not there, or is no text, does not.
+/// Whether the newest copy describes the same state. False if there is none, or if it is not a text.
 fn says_the_same(group: &str, text: &str) -> bool {
     let newest = fs::read_to_string(backup_path(group));
     newest.is_ok_and(|newest| Document::substance(&newest) == Document::substance(text))
@@ -187,7 +187,7 @@ pub fn retire(group: &str, retention: Retention) -> io::Result<()> {
 fn archive(group: &str, only: bool) -> io::Result<()> {
     paths::make_private_dir(&archive_dir())?;
     let newest = backup_path(group);
-    // Taken only when two put a file there at once.
+    // The name is taken only if two processes put a file there at once.
     for _ in 0..100 {
         let next = numbered(group)?.last().map_or(0, |(number, _)| number + 1);
         let path = archive_dir().join(format!("{group}_{next:05}-{}.vg", random()));
@@ -218,7 +218,7 @@ pub fn publish(path: &Path, text: &str) -> io::Result<()> {
     replace_if(path, text, PUBLIC, &|| true)
 }
 
-/// As [`replace`], for those whom `mode` lets; nothing is replaced where nobody wants it when all is written.
+/// As [`replace`], with this mode. Replaces nothing if `is_wanted` is false when everything is written.
 fn replace_if(path: &Path, text: &str, mode: u32, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
     if planted::is("written_in_place") {
         return fs::write(path, text);
@@ -235,7 +235,7 @@ fn replace_if(path: &Path, text: &str, mode: u32, is_wanted: &dyn Fn() -> bool) 
         .write(true)
         .truncate(true)
         .mode(mode)
-        // What somebody else made a link of is not written to.
+        // A link that somebody else made is not written to.
         .custom_flags(libc::O_NOFOLLOW)
         .open(&temporary)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))

@@ -1,5 +1,5 @@
-//! What systemd hands to the process that it starts (sd_listen_fds(3)): a socket that it made and listens at, or descriptors that an
-//! earlier process of the service has given to it.
+//! Descriptors that systemd passes to the process that it starts (sd_listen_fds(3)): a listening socket, or descriptors
+//! that an earlier process of the service stored.
 
 use rustix::io::FdFlags;
 use std::io;

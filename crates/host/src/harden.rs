@@ -1,8 +1,8 @@
-//! Keeping a process that serves block devices alive and out of its own way.
+//! Protects a process that serves block devices from memory pressure.
 //!
-//! A server's I/O may be what the kernel needs in order to free memory. So it must not wait for memory to be freed, not
-//! be paged out, and not be the one that is killed when memory runs out. Where the kernel refuses (a container without
-//! the capability), the process runs on with less: each refusal is a warning, never a failure.
+//! The kernel may need a server's I/O to free memory. So the server must not wait for free memory, not be paged out,
+//! and not be killed when memory runs out. If the kernel refuses a setting (a container without the capability), that
+//! is a warning, never a failure.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,7 +23,7 @@ fn exempt_from_oom_killer() -> std::io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "-1000")
 }
 
-/// As many open files as the system lets us have: each volume needs some.
+/// Raises the limit of open files to the maximum: each volume needs some.
 pub fn raise_file_limit() -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)

@@ -1,13 +1,12 @@
-//! The files that keep what was done to groups and what happened to them: `history/UUID.commands` and `history/UUID.events` below
-//! the system directory, by the group's identifier, and `....old`, what was in them before. What their lines say is
-//! [`rowen_control::history`]'s.
+//! The files of the history of groups: `history/UUID.commands` and `history/UUID.events` below the system directory, by
+//! the group's identifier, and the older `....old`. [`rowen_control::history`] has the format of their lines.
 //!
-//! * HS1 A server waits for none of these files: they may lie on its own volumes. A helper writes them ([`record`]), and who
-//!   asks it waits for a limited time.
-//! * HS2 They are bounded: [`MOST_BYTES`] in a file, two files of each kind for a group, [`MOST_GROUPS`] groups. Of more groups,
-//!   those go that were written to least lately.
-//! * HS4 A file is opened only where it is a regular file of this user's, and no link: what somebody else put there is neither
-//!   written to nor read, nor waited for.
+//! * HS1 A server never waits for these files, because they may lie on its own volumes. A helper writes them
+//!   ([`record`]), and the asker waits for a limited time.
+//! * HS2 They are bounded: [`MOST_BYTES`] in a file, two files of each kind for a group, [`MOST_GROUPS`] groups. Beyond
+//!   that, the groups that were written to least recently are removed.
+//! * HS4 A file is opened only if it is a regular file of this user, and not a link: foreign files are neither written
+//!   nor read, and never waited for.
 
 use crate::helper::{self, Job, has_name};
 use crate::{paths, planted};
@@ -27,7 +26,7 @@ use std::time::{Duration, SystemTime};
 pub const MOST_BYTES: u64 = 1 << 20;
 /// So many groups have files, at most.
 pub const MOST_GROUPS: usize = 64;
-/// What nobody of us wrote may have made a file longer: no more of its end is read.
+/// A foreign writer may have made a file longer: no more of its end is read.
 const TAIL: u64 = MOST_BYTES + (64 << 10);
 /// A file that others rotate meanwhile is read again.
 const TRIES: usize = 5;
@@ -72,7 +71,7 @@ fn older(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Has a helper write the lines down, which are all there when this returns (HS1).
+/// Asks a helper to write the lines. All of them are written when this returns (HS1).
 pub(crate) fn record(lines: Lines, limit: Duration) -> io::Result<()> {
     helper::ask_apart(&Job::Record(lines), "history", limit).map(drop)
 }
@@ -102,11 +101,11 @@ fn append(path: &Path, text: &[u8]) -> io::Result<()> {
         file = locked(path)?;
         length = file.metadata()?.len();
     }
-    // A line that was cut short, by a crash or a full disk, ends here: what follows is not a part of it.
+    // Ends a line that a crash or a full disk has cut short, so that the next line is separate.
     let joint: &[u8] = if ends_in_a_line(&file, length)? { b"" } else { b"\n" };
     let written = file.write_all(&[joint, text].concat()).and_then(|()| file.sync_data());
     if written.is_err() {
-        // What was written in part is no line. Where that fails as well, the next line begins on its own.
+        // A partial line is removed. If that fails, too, the next line still begins separately.
         let _ = file.set_len(length);
     }
     written
@@ -173,7 +172,7 @@ fn groups() -> BTreeMap<String, SystemTime> {
     found
 }
 
-/// Makes place for the files of another group (HS2). What cannot be removed is tried again with the next group.
+/// Makes room for the files of another group (HS2). Files that cannot be removed are tried again with the next group.
 fn forget_oldest() {
     let groups = groups();
     let mut by_age: Vec<(&SystemTime, &String)> = groups.iter().map(|(uuid, written)| (written, uuid)).collect();
@@ -187,7 +186,7 @@ fn forget_oldest() {
     }
 }
 
-/// What is kept of all groups. Nothing is changed, and nothing waited for.
+/// The history of all groups. It changes nothing and waits for nothing.
 pub fn read() -> Vec<Kept> {
     groups().into_keys().map(kept).collect()
 }
@@ -256,7 +255,7 @@ fn tail(mut file: &File, told: &mut BTreeSet<String>) -> Vec<u8> {
     })
 }
 
-/// What is added to a file from now on, also when it becomes the older one.
+/// Follows the lines that are added to a file, also when it becomes the older one.
 #[derive(Default)]
 pub struct Follower {
     files: BTreeMap<String, Followed>,
@@ -281,7 +280,7 @@ impl Follower {
         follower
     }
 
-    /// The whole lines that came since the last look, of each group that has some.
+    /// The complete lines since the last call, for each group that has some.
     pub fn look(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut news = Vec::new();
         for uuid in groups().into_keys() {

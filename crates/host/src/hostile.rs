@@ -1,5 +1,5 @@
-//! What others may hand to a server, a keeper, a helper or a command: functions that take any bytes, for the tests of hostile
-//! bytes (the crate `rowen-fuzz`). Each says in words what it made of them, and panics where a promise does not hold.
+//! Input of a server, a keeper, a helper or a command: functions that take any bytes, for the tests of hostile bytes
+//! (the crate `rowen-fuzz`). Each describes what it read, and panics if a rule is broken.
 
 use crate::devices::file;
 use crate::export::fuse::request::{self, Args, Request};

@@ -1,11 +1,12 @@
-//! Lines for the log of a server, its keeper and its helpers: where they go, and what systemd's journal learns of each.
+//! Log lines of a server, its keeper and its helpers: where they go, and their fields in systemd's journal.
 //!
-//! The journal takes datagrams of fields (systemd.journal-fields(7)): a line has a priority and names the group, and where it is
-//! about one, the volume or the physical volume (`ROWEN_VG`, `ROWEN_LV`, `ROWEN_PV`). Standard error is the journal or a file.
+//! The journal takes datagrams of fields (systemd.journal-fields(7)). A line has a priority and the group and, if any,
+//! the volume or the physical volume (`ROWEN_VG`, `ROWEN_LV`, `ROWEN_PV`). Standard error is the journal or a file.
 //!
-//! * If it is the journal, a line goes there as a datagram, else as text with its priority, else to the file. The journal has the time.
+//! * If it is the journal, a line goes there as a datagram; if that fails, as text with its priority; if that fails, to
+//!   the file. The journal adds the time.
 //! * If it is a file, as with servers that the keeper or a command starts, a line goes to the file with its time, and to the journal.
-//! * Nobody waits for the journal, which may be full, stopped, or on a volume. A file of the log is in /run.
+//! * No process waits for the journal, which may be full, stopped, or on a volume. The log file is in /run.
 
 use crate::paths;
 use parking_lot::RwLock;
@@ -59,7 +60,7 @@ pub fn group() -> String {
     OURS.read().clone()
 }
 
-/// A line of a server or a helper. A log that cannot be written stops nobody.
+/// Logs a line of a server or a helper. A log that cannot be written is ignored.
 pub fn say(priority: Priority, about: &[Field<'_>], text: &str) {
     let group = group();
     let sent = send(priority, &group, about, text);
@@ -81,7 +82,7 @@ pub fn say(priority: Priority, about: &[Field<'_>], text: &str) {
     }
 }
 
-/// Something went wrong in code that commands run as well: a command tells its user.
+/// Logs a warning. In a command, prints it for the user.
 pub fn warn(text: impl Display) {
     if group().is_empty() {
         eprintln!("{text}");
@@ -98,7 +99,7 @@ pub fn events_to(note: fn(What, &str)) {
     let _is_set_once = EVENTS.set(note);
 }
 
-/// Something happened to the group. Where nobody keeps its events, it is a warning.
+/// An event of the group. Without a recorder of events, it is a warning.
 pub fn happened(what: What, text: &str) {
     match EVENTS.get() {
         Some(note) => note(what, text),
@@ -164,8 +165,8 @@ fn add(message: &mut Vec<u8>, name: &str, value: &str) {
     message.push(b'\n');
 }
 
-/// Opens a log for appending. One that has grown past `bound` is set aside, over the one that was set aside before: what was written
-/// last is always there, however often a server fails.
+/// Opens a log for appending. A log larger than `bound` replaces the old `.old` file first. So the last lines always
+/// exist, however often a server fails.
 pub fn open(path: &Path, bound: u64) -> io::Result<File> {
     if std::fs::metadata(path).is_ok_and(|meta| meta.len() > bound) {
         let mut aside = path.as_os_str().as_bytes().to_vec();

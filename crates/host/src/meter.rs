@@ -1,7 +1,8 @@
-//! Counters of requests to a volume or a disk: how many, how much, how long, how many are under way.
+//! Counters of requests to a volume or a disk: number, bytes, latencies, requests in flight.
 //!
-//! They are on the data path: no lock, no allocation, one look at the clock when a request begins and one when it ends. A
-//! disk's requests come from all workers, so it has counters for each of some threads, which are summed when somebody asks.
+//! They are on the data path: no lock, no allocation, one read of the clock when a request begins and one when it ends.
+//! A disk's requests come from all workers, so it has separate counters for several threads, which are summed on
+//! demand.
 
 use rowen_control::protocol::{BUCKETS, IoCounts, OpCounts, bucket_of};
 use rowen_engine::disk::DiskOpKind;

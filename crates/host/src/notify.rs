@@ -1,4 +1,4 @@
-//! What a service tells the service manager, over the socket that it was given (sd_notify(3)).
+//! Notifications to the service manager, over its socket (sd_notify(3)).
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use std::ffi::OsString;

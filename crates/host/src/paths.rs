@@ -1,8 +1,8 @@
-//! Where Rowen keeps its files. Two directories, and both may be moved by the environment, so that several worlds
-//! (tests, a container, a rescue system) can live on one host without seeing each other:
+//! The paths of Rowen's files. There are two directories. The environment can move both, so that several instances
+//! (tests, a container, a rescue system) can run on one host without seeing each other:
 //!
-//! * [`system_dir`], `/etc/rowen` or `ROWEN_SYSTEM_DIR`: what survives a reboot (the devices file);
-//! * [`run_dir`], `/run/rowen` or `ROWEN_RUN_DIR`: what does not: sockets, locks, logs, the mounts of exports.
+//! * [`system_dir`], `/etc/rowen` or `ROWEN_SYSTEM_DIR`: files that survive a reboot (the devices file);
+//! * [`run_dir`], `/run/rowen` or `ROWEN_RUN_DIR`: files that do not: sockets, locks, logs, the mounts of exports.
 
 use rustix::fs::FlockOperation;
 use std::io;

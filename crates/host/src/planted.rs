@@ -1,5 +1,5 @@
-//! Bugs that are put in on purpose, for the tests that must find them (feature `planted`, for tests alone). Without the feature there
-//! is none.
+//! Planted bugs, for the tests that must find them (feature `planted`, only for tests). Without the feature there are
+//! none.
 
 #[cfg(feature = "planted")]
 mod chosen {

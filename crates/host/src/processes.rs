@@ -1,4 +1,4 @@
-//! Other processes, as /proc shows them. Only what can be read of a process that hangs is read, of other users' above all.
+//! Other processes, from /proc. Reads only files that can be read even if the process hangs.
 
 use crate::paths;
 use rowen_control::status::Process;

@@ -1,4 +1,4 @@
-//! Programs as descriptors: what runs can be started again, whatever has taken its file's place meanwhile.
+//! Programs as descriptors: a running program can be started again, even if its file was replaced.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs;

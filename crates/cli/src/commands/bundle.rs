@@ -1,5 +1,5 @@
-//! All that a stranger needs to know to help, in one file: what commands and logs say, and how the host is. Nothing of what is in
-//! volumes. Each part has a time limit, and what was left out is told.
+//! The support bundle: one file with what a helper needs to know. It has the output of commands, logs and the state of
+//! the host. It has no contents of volumes. Each part has a time limit, and the command reports what it left out.
 
 use crate::backend::{End, Gathered, Probe};
 use crate::failure::{Failure, Result};
@@ -10,12 +10,12 @@ use rowen_control::status::ServerSeen;
 use rowen_control::{names, time};
 use std::time::Duration;
 
-/// How long a part may take, and all of them together.
+/// The time limits for one part and for all parts together.
 const LIMIT: Duration = Duration::from_secs(10);
 const TOGETHER: Duration = Duration::from_secs(120);
 /// The longest part, in bytes.
 const MOST: usize = 1 << 20;
-/// Of the newest copy of the metadata, which grows with the group.
+/// The limit for the newest copy of the metadata, which grows with the group.
 const MOST_METADATA: usize = 8 << 20;
 
 fn probe(name: impl Into<String>, words: &[&str]) -> Probe {
@@ -23,17 +23,17 @@ fn probe(name: impl Into<String>, words: &[&str]) -> Probe {
     Probe { name: name.into(), words, limit: LIMIT, most: MOST, end: End::First }
 }
 
-/// The end of what a program says.
+/// The end of a program's output.
 fn last(name: impl Into<String>, words: &[&str]) -> Probe {
     Probe { end: End::Last, ..probe(name, words) }
 }
 
-/// The end of a file; one that is not there is no trouble.
+/// The end of a file. A missing file is no error.
 fn file(name: impl Into<String>, path: &str) -> Probe {
     last(name, &["tail", "-c", &MOST.to_string(), "--", path])
 }
 
-/// What is asked of the host.
+/// The parts about the host.
 fn of_host() -> Vec<Probe> {
     vec![
         probe("host/uname.txt", &["uname", "-a"]),
@@ -49,7 +49,7 @@ fn of_host() -> Vec<Probe> {
         file("host/partitions.txt", "/proc/partitions"),
         probe("host/loop-devices.txt", &["losetup", "--list", "--all"]),
         probe("host/block-devices.txt", &["lsblk", "-o", "NAME,MAJ:MIN,SIZE,RO,ROTA,TYPE,FSTYPE,MOUNTPOINT,MODEL"]),
-        // Of other programs nothing is told: their command lines may have secrets.
+        // Only Rowen's processes: command lines of other programs may contain secrets.
         probe("host/processes.txt", &["ps", "-C", "rowen", "-o", "pid,ppid,stat,wchan:32,etimes,rss,args"]),
         last("host/kernel-log.txt", &["dmesg"]),
         last("host/journal.txt", &["journalctl", "--no-pager", "-n", "5000", "-u", "rowen*"]),
@@ -57,7 +57,7 @@ fn of_host() -> Vec<Probe> {
     ]
 }
 
-/// What Rowen says without a server.
+/// The output of Rowen's commands that need no server.
 fn of_rowen(system: &str, run: &str) -> Vec<Probe> {
     vec![
         probe("rowen/version.txt", &["rowen", "version"]),
@@ -75,7 +75,7 @@ fn of_rowen(system: &str, run: &str) -> Vec<Probe> {
     ]
 }
 
-/// What there is of one group.
+/// The parts about one group.
 fn of_group(group: &str, is_served: bool, system: &str, run: &str) -> Vec<Probe> {
     let name = |file: &str| format!("groups/{group}/{file}");
     let mut probes = vec![
@@ -91,7 +91,7 @@ fn of_group(group: &str, is_served: bool, system: &str, run: &str) -> Vec<Probe>
         .map(str::to_owned)
         .to_vec();
     probes.push(metadata);
-    // To ask a group that nobody serves would open it.
+    // A request to a group without a server would open the group.
     if is_served {
         probes.push(probe(name("report.txt"), &["rowen", "fullreport", group]));
         probes.push(probe(name("tree.txt"), &["rowen", "tree", group]));
@@ -117,7 +117,7 @@ pub fn support_bundle(session: &mut Session<'_>, args: &Args) -> Result {
     let host: String = session.backend.host_name().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     let title = format!("rowen-support-{host}-{stamp}");
     let path = args.text(Opt::Output).map_or_else(|| format!("{title}.tar.gz"), str::to_owned);
-    // First: what cannot be written need not be gathered.
+    // The file comes first: if it cannot be written, there is no need to collect.
     let file = session.backend.new_bundle(&path)?;
     let survey = session.backend.survey(&[]);
     let mut probes = of_host();

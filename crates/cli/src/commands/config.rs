@@ -1,4 +1,5 @@
-//! lvmconfig, dumpconfig and config: the settings in force, and what there is to set, as text that can be a file of settings.
+//! lvmconfig, dumpconfig and config: the settings in force, and all known settings, as text that is a valid file of
+//! settings.
 
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -13,7 +14,7 @@ pub fn show(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::usage("Only one of --type and --list permitted."));
     }
     if args.has(Opt::Validate) {
-        // What could not be valid was refused before anything else.
+        // Invalid settings were refused before this point.
         session.console.say("LVM configuration valid.");
         return Ok(());
     }
@@ -36,7 +37,7 @@ pub fn show(session: &mut Session<'_>, args: &Args) -> Result {
     if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// The settings that a type is about.
+/// The settings that `--type` selects.
 fn chosen(kind: &str, current: &Config) -> Config {
     let mut usual = defaults();
     let mut current = current.clone();
@@ -54,13 +55,13 @@ fn chosen(kind: &str, current: &Config) -> Config {
             current.retain(|entry| usual.value(&entry.path) != entry.value.as_ref());
             current
         }
-        // Since when each is there is not kept.
+        // The version that introduced a setting is not known.
         "new" => Config::default(),
         _ => current,
     }
 }
 
-/// The text of these settings, and the names that are not there.
+/// The text of these settings, and the names that do not exist.
 fn written(config: &Config, names: &[String]) -> (String, Vec<String>) {
     if names.is_empty() {
         return (config.write(None).unwrap_or_default(), Vec::new());
@@ -75,7 +76,7 @@ fn written(config: &Config, names: &[String]) -> (String, Vec<String>) {
     (text, missing)
 }
 
-/// Each setting behind a `#`, as LVM shows what holds where nothing is set.
+/// Each setting after a `#`, as LVM shows defaults.
 fn as_comments(text: &str) -> String {
     let is_setting = |line: &str| line.contains('=');
     let comment = |line: &str| match line.trim_start_matches('\t') {

@@ -54,7 +54,7 @@ impl Page {
     }
 }
 
-/// Of options that show the same in different ways only one may be there; those of columns need columns.
+/// At most one of the exclusive options is permitted. Options about columns need `--columns`.
 fn check_forms(args: &Args, exclusive: &[(Opt, Opt, &str)]) -> Result {
     for (one, other, sentence) in exclusive {
         if args.has(*one) && args.has(*other) {
@@ -119,7 +119,7 @@ fn volume_colons(lv: &Lv<'_>) -> String {
     let is_active = is_active(volume);
     // Readable; writable; made read-only by activation.
     let access = match (volume.read_only, is_active) {
-        // LVM's device of a pool is there to hold it, not to be written.
+        // In LVM a pool's device only reserves the pool; nobody writes to it.
         _ if role(volume) == Role::Pool => 7,
         (false, _) if volume.node.read_only => 5,
         (false, _) => 3,
@@ -408,7 +408,7 @@ pub fn pvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
             continue;
         }
         let pv = group.and_then(|group| group.pvs.iter().find(|pv| Some(pv.uuid) == label.uuid));
-        // Its server may know it by a path where it is no more.
+        // The server may know it by an old path.
         let pv = pv.map(|pv| PvReport { path: label.path.clone(), ..pv.clone() });
         match (group, pv) {
             (Some(group), Some(pv)) => {
@@ -491,7 +491,7 @@ fn pv_maps(page: &mut Page, group: &Indexed<'_>, pv: &PvReport) {
     page.line(" ");
 }
 
-/// A physical volume that belongs to no group, or to one that cannot be asked.
+/// A physical volume that belongs to no group, or to a group that does not answer.
 fn free_pv_page(page: &mut Page, args: &Args, label: &LabelledPv) {
     const WIDTH: usize = 21;
     let size = page.size(label.usable);

@@ -1,5 +1,5 @@
-//! Commands that make documents from the tables, for `make man`, `make docs` and packages. They are not in the list of
-//! commands: nobody who manages volumes needs them.
+//! Commands that generate documents from the tables, for `make man`, `make docs` and packages. The list of commands
+//! does not show them, because users do not need them.
 
 use crate::command::Command;
 use crate::documents;

@@ -1,4 +1,4 @@
-//! All that is shown of groups, as one document: once, or again and again into a file for `rowen-web`.
+//! The state of all groups as one document: printed once, or written to a file for `rowen-web` periodically.
 
 use super::groups::known_group;
 use crate::backend::Follow;
@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Between two looks.
+/// The time between two documents.
 const EVERY: Duration = Duration::from_secs(10);
-/// Rates of a single document are of so long.
+/// The interval over which a single document measures rates.
 const SECOND: Duration = Duration::from_secs(1);
 
 pub fn facts(session: &mut Session<'_>, args: &Args) -> Result {
@@ -58,13 +58,13 @@ fn once(session: &mut Session<'_>, wanted: Vec<String>) -> Result {
     if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// Until it is ended. A group that is not there now may be there at the next look.
+/// Runs until the process is ended. A group that is missing now may exist later.
 fn again_and_again(session: &mut Session<'_>, path: &str, wanted: Vec<String>) -> Result {
     let mut collector = collector(session, &wanted, EVERY);
     if let Ok(Ok(before)) = facts::read(Path::new(path)) {
         collector.go_on(&before, facts::uptime());
     }
-    // Before what is there is read: nothing that comes in between is missed.
+    // Follows before it reads the existing events, so that no event is missed.
     let news = follow(session.backend.follow());
     read_events(session, &mut collector);
     let mut eye = Eye::lasting(wanted);
@@ -79,10 +79,10 @@ fn again_and_again(session: &mut Session<'_>, path: &str, wanted: Vec<String>) -
 
 type News = Vec<(String, Vec<u8>)>;
 
-/// Looks for events in a thread of its own: their files may lie where nothing answers, and the rest goes on.
+/// Follows events in its own thread: their files may be on a device that hangs, and the rest must continue.
 fn follow(mut next: Follow) -> Receiver<News> {
     let (say, hear) = channel();
-    // Without the thread there are the events of before.
+    // Without the thread the document has only the earlier events.
     let _events_stand_still = std::thread::Builder::new().name("rowen-events".into()).spawn(move || {
         while let Some(news) = next() {
             if !news.is_empty() && say.send(news).is_err() {

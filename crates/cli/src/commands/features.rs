@@ -1,4 +1,4 @@
-//! Which features of the format groups have, and whether this program can open them.
+//! The format features of groups, and whether this program can open the groups.
 
 use super::groups::known_group;
 use crate::backend::PvFormat;
@@ -13,7 +13,7 @@ use rowen_engine::format::superblock::VERSION;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The widest name, with two blanks behind it.
+/// The width of the longest name and two blanks.
 const NAME: usize = 14;
 
 pub fn features(session: &mut Session<'_>, args: &Args) -> Result {
@@ -54,7 +54,7 @@ pub fn features(session: &mut Session<'_>, args: &Args) -> Result {
     if is_well { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// What this program knows.
+/// The features that this program knows.
 fn known(session: &mut Session<'_>, as_json: bool) {
     if as_json {
         let features: Vec<Value> =
@@ -68,7 +68,8 @@ fn known(session: &mut Session<'_>, as_json: bool) {
     }
 }
 
-/// The formats of the groups of this name, as the newest superblock of each has it. A name that two groups have stands for both.
+/// The formats of the groups with this name, from the newest superblock of each. If two groups have the name, both are
+/// returned.
 fn groups(seen: &[PvFormat], name: &str) -> Vec<FormatSeen> {
     let newest = |uuid| {
         let of_group = seen.iter().map(|pv| &pv.format).filter(|format| format.group_uuid == uuid);
@@ -79,7 +80,7 @@ fn groups(seen: &[PvFormat], name: &str) -> Vec<FormatSeen> {
     uuids.into_iter().filter_map(newest).filter(|format| format.group == name).collect()
 }
 
-/// Bits, each as a number from 0.
+/// The numbers of the bits that are set, from 0.
 fn bits(features: u64) -> Vec<u32> {
     (0..u64::BITS).filter(|bit| features & (1 << bit) != 0).collect()
 }

@@ -1,6 +1,5 @@
-//! The filesystem on a volume, resized with it: ext2/3/4, xfs and btrfs, by their own tools, in the order that loses nothing.
-//! Grown, the volume comes first and the filesystem follows; reduced, the filesystem goes first. A filesystem that
-//! is not mounted is checked before either.
+//! Resizes the filesystem on a volume together with the volume: ext2/3/4, xfs and btrfs, by their own tools. To grow,
+//! the volume comes first. To shrink, the filesystem comes first. An unmounted filesystem is checked before.
 
 use crate::backend::Backend;
 use crate::failure::{Failure, Result};
@@ -22,17 +21,17 @@ enum Kind {
 pub struct Filesystem {
     kind: Kind,
     device: String,
-    /// Where it is mounted.
+    /// The mount point, if it is mounted.
     point: Option<String>,
 }
 
-/// Whether the command line asks for the filesystem to be resized, too.
+/// Whether the command line asks to resize the filesystem.
 pub fn is_wanted(args: &Args) -> bool {
     args.has(Opt::ResizeFs) || args.text(Opt::FilesystemMode).is_some_and(|mode| mode != "ignore")
 }
 
 impl Filesystem {
-    /// The one on this volume, which must be one that can be resized.
+    /// The filesystem on this volume. One that cannot be resized is refused.
     pub fn on(session: &mut Session<'_>, report: &GroupReport, volume: &VolumeReport) -> Result<Filesystem> {
         let device = mapper_path(&report.name, &volume.name);
         if !volume.node.active {
@@ -56,12 +55,12 @@ impl Filesystem {
         Ok(Filesystem { kind, device, point })
     }
 
-    /// What is done before the volume grows.
+    /// The steps before the volume grows.
     pub fn before_growth(&self, session: &mut Session<'_>, args: &Args) -> Result {
         self.check(session, args)
     }
 
-    /// The filesystem takes the volume's new end.
+    /// Grows the filesystem to the volume's new size.
     pub fn grow(&self, session: &mut Session<'_>) -> Result {
         match self.kind {
             Kind::Ext => self.tool(session, &["resize2fs", &self.device]),
@@ -72,7 +71,7 @@ impl Filesystem {
         }
     }
 
-    /// The filesystem gives up what lies beyond `bytes`.
+    /// Shrinks the filesystem to `bytes`.
     pub fn shrink(&self, session: &mut Session<'_>, args: &Args, bytes: u64) -> Result {
         match (self.kind, &self.point) {
             (Kind::Xfs, _) => Err(Failure::failed(format!(
@@ -97,13 +96,13 @@ impl Filesystem {
         }
     }
 
-    /// `--nofsck` leaves it out; so does a mounted filesystem, which cannot be checked.
+    /// `--nofsck` skips the check. A mounted filesystem cannot be checked.
     fn check(&self, session: &mut Session<'_>, args: &Args) -> Result {
         if self.point.is_some() || args.has(Opt::NoFsck) {
             return Ok(());
         }
         match self.kind {
-            // 1: errors were found and mended.
+            // 1: errors were found and repaired.
             Kind::Ext => self.tool_ending_with(session, &["e2fsck", "-f", "-p", &self.device], &[0, 1]),
             Kind::Xfs => Ok(()),
             Kind::Btrfs => self.tool(session, &["btrfs", "check", &self.device]),
@@ -114,7 +113,7 @@ impl Filesystem {
         })
     }
 
-    /// Some filesystems are resized by their mount point: one that has none gets one for a moment.
+    /// Some filesystems are resized by their mount point. One that is not mounted is mounted for the resize.
     fn mounted(&self, session: &mut Session<'_>, act: impl FnOnce(&mut Session<'_>, &str) -> Result) -> Result {
         if let Some(point) = &self.point {
             return act(session, point);
@@ -139,7 +138,7 @@ impl Filesystem {
         if session.is_test {
             return Ok(());
         }
-        // What was said so far stands before what the tool says.
+        // The output so far must come before the output of the tool.
         session.console.flush();
         let code = Backend::run_tool(session.backend, words)?;
         match good.contains(&code) {

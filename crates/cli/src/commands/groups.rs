@@ -1,4 +1,4 @@
-//! Which groups a command line names, and how a command goes through them.
+//! The groups that a command line names, and the loop over them.
 
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -16,7 +16,7 @@ pub fn group_name(word: &str) -> Result<String> {
     }
 }
 
-/// The group that a word names, where groups are looked up.
+/// The group that a word names, for commands that look the group up.
 pub fn known_group(word: &str) -> Result<String> {
     let name = word.strip_prefix("/dev/").unwrap_or(word);
     match Target::parse(word) {
@@ -26,7 +26,7 @@ pub fn known_group(word: &str) -> Result<String> {
     }
 }
 
-/// The groups that are named, each once.
+/// The named groups, without duplicates.
 pub fn known_groups(args: &Args) -> Result<Vec<String>> {
     let mut groups = Vec::with_capacity(args.positionals.len());
     for word in &args.positionals {
@@ -38,12 +38,12 @@ pub fn known_groups(args: &Args) -> Result<Vec<String>> {
     Ok(groups)
 }
 
-/// Whether volumes that have lost something are to be activated, too.
+/// Whether volumes that lost data are activated, too.
 pub fn is_partial(args: &Args) -> bool {
     args.has(Opt::Partial) || args.text(Opt::ActivationMode) == Some("partial")
 }
 
-/// Groups of which a physical volume is missing are opened without it, if the command says so.
+/// If the command line says so, opens groups without their missing physical volumes.
 pub fn open_anyway(session: &mut Session<'_>, args: &Args, groups: &[String]) -> Result {
     if is_partial(args) {
         session.console.complain("PARTIAL MODE. Incomplete logical volumes will be processed.");
@@ -56,7 +56,7 @@ pub fn open_anyway(session: &mut Session<'_>, args: &Args, groups: &[String]) ->
     }
 }
 
-/// The group is opened without what is missing, from now on.
+/// From now on the group is opened without the missing physical volumes.
 pub fn go_on_without(session: &mut Session<'_>, group: &str) -> Result {
     let missing = session.backend.go_on_without(group).map_err(Failure::from)?;
     if missing > 0 {
@@ -65,7 +65,7 @@ pub fn go_on_without(session: &mut Session<'_>, group: &str) -> Result {
     Ok(())
 }
 
-/// Refuses what is to be a physical volume and is not there, by the name that it was given.
+/// Refuses paths that do not exist, by the name that the user gave.
 pub fn refuse_missing(session: &mut Session<'_>, paths: &[String]) -> Result {
     for path in paths {
         let full = session.backend.absolute(path);
@@ -76,8 +76,8 @@ pub fn refuse_missing(session: &mut Session<'_>, paths: &[String]) -> Result {
     Ok(())
 }
 
-/// Whether /dev/NAME, where a group's devices will be, is there already. What a group of that name left which is gone
-/// with its disks is cleared away.
+/// Whether /dev/NAME, the directory of a group's devices, exists already. Remains of a group of that name whose disks
+/// are gone are removed.
 pub fn has_nodes(session: &mut Session<'_>, name: &str) -> Result<bool> {
     let nodes = format!("/dev/{name}");
     if session.backend.exists(&nodes) && !session.is_test {
@@ -86,7 +86,7 @@ pub fn has_nodes(session: &mut Session<'_>, name: &str) -> Result<bool> {
     Ok(session.backend.exists(&nodes))
 }
 
-/// Each of the groups that the command line stands for in turn; one that fails does not stop the others.
+/// Acts on each group that the command line names. A failure does not stop the others.
 pub fn each(
     session: &mut Session<'_>,
     args: &Args,
@@ -108,7 +108,7 @@ pub fn each(
     end
 }
 
-/// The groups that the command line names, those of them that meet its criteria.
+/// The groups that the command line names and that meet its criteria.
 pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
     let criteria = Criteria::of_command(args, Kind::Group)?;
     let names = named_groups(session, &args.positionals)?;

@@ -1,4 +1,4 @@
-//! What was done to groups, and what happened to them, as it was written down. No server is asked, and none is started.
+//! The recorded commands and events of groups. No server is asked or started.
 
 use super::groups::known_group;
 use crate::backend::Follow;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often it is looked for new events.
+/// The interval of looking for new events.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is known of a group that has, or had, a name.
+/// The history of a group that has, or had, a name.
 struct Group {
     name: String,
     uuid: String,
@@ -24,13 +24,13 @@ struct Group {
     troubles: Vec<String>,
 }
 
-/// The name in the last line, whatever a clock said.
+/// The name in the last line. Clocks do not matter.
 fn last_name<L: Line>(read: &Read<L>) -> Option<&str> {
     read.lines.last().map(Line::group)
 }
 
 impl Group {
-    /// None: nothing of it can be understood, and nothing is to be told of it.
+    /// None: no line can be read, and there is nothing to report.
     fn of(kept: Kept) -> Option<Group> {
         let Kept { uuid, commands, events, troubles } = kept;
         let (commands, events) = (read::<Command>(&commands), read::<Event>(&events));
@@ -44,25 +44,25 @@ impl Group {
         is_told.then_some(Group { name, uuid, commands, events, troubles })
     }
 
-    /// When it is first heard of.
+    /// The time of its first line.
     fn first(&self) -> Option<u64> {
         let command = self.commands.lines.first().map(|line| line.time);
         command.into_iter().chain(self.events.lines.first().map(|line| line.time)).min()
     }
 
-    /// Whether its last name is this one, or was at the end of either file: after a rename one of them may not know it yet.
+    /// Whether this is its last name in either file. After a rename one of the files may not have the new name yet.
     fn is_called(&self, name: &str) -> bool {
         self.name == name || last_name(&self.commands) == Some(name) || last_name(&self.events) == Some(name)
     }
 
-    /// How it is headed: several groups may have had one name.
+    /// The heading: several groups may have had the same name.
     fn heading(&self) -> String {
         let name = if self.name.is_empty() { "a group without a name" } else { &self.name };
         format!("{name} ({}):", self.uuid)
     }
 }
 
-/// The groups that were named, or all; true: something that was named is not known.
+/// The named groups, or all. True: a named group is unknown.
 fn groups(session: &mut Session<'_>, args: &Args) -> Result<(Vec<Group>, bool)> {
     let wanted = args.positionals.iter().map(|word| known_group(word)).collect::<Result<Vec<String>>>()?;
     let mut groups: Vec<Group> = session.backend.history().into_iter().filter_map(Group::of).collect();
@@ -78,7 +78,7 @@ fn groups(session: &mut Session<'_>, args: &Args) -> Result<(Vec<Group>, bool)> 
     Ok((groups, is_missing))
 }
 
-/// What could not be read, on standard error.
+/// Prints to standard error what could not be read.
 fn tell_damage(session: &mut Session<'_>, group: &Group, damaged: u64) {
     group.troubles.iter().for_each(|trouble| session.console.complain(format!("WARNING: {trouble}.")));
     if damaged > 0 {
@@ -145,7 +145,7 @@ fn by(entry: &Command) -> String {
 }
 
 pub fn events(session: &mut Session<'_>, args: &Args) -> Result {
-    // Before what is there is read: nothing that comes in between is missed.
+    // Follows before it reads the existing events, so that no event is missed.
     let next = args.has(Opt::Follow).then(|| session.backend.follow());
     let (groups, is_missing) = groups(session, args)?;
     let mut printer = Printer { form: TimeFormat::default(), is_json: args.has(Opt::Json), names: BTreeMap::new() };
@@ -163,7 +163,7 @@ pub fn events(session: &mut Session<'_>, args: &Args) -> Result {
         group.events.lines.iter().for_each(|event| printer.print(session, &group.uuid, event));
     }
     let Some(next) = next else { return end(is_missing) };
-    // Groups that come later are followed where none was named.
+    // If no group was named, new groups are followed, too.
     let wanted: Vec<String> =
         if args.positionals.is_empty() { Vec::new() } else { groups.into_iter().map(|group| group.uuid).collect() };
     if is_missing && wanted.is_empty() {
@@ -173,7 +173,7 @@ pub fn events(session: &mut Session<'_>, args: &Args) -> Result {
     end(is_missing)
 }
 
-/// Prints events as they come, until nobody reads them.
+/// Prints events as they come, until the reader is gone.
 fn follow(session: &mut Session<'_>, printer: &Printer, wanted: &[String], mut next: Follow) {
     session.console.flush();
     while let Some(news) = next().filter(|_| !session.console.is_unread()) {
@@ -187,7 +187,7 @@ fn follow(session: &mut Session<'_>, printer: &Printer, wanted: &[String], mut n
     }
 }
 
-/// Prints one event after the other.
+/// Prints events.
 struct Printer {
     form: TimeFormat,
     is_json: bool,

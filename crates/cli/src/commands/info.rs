@@ -1,4 +1,4 @@
-//! What `lvm` reports about itself and this host: kinds of volume, formats, tags. Rowen's lists are short.
+//! What `lvm` reports about itself and this host: segment types, formats, tags.
 
 use crate::failure::Result;
 use crate::options::TYPES;

@@ -7,9 +7,9 @@ use crate::roles::{Role, refuse_waiting, role};
 use crate::session::{SelectedGroup, Session, is_volume_named};
 use rowen_control::protocol::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
 
-/// What is accepted and asks for no change.
+/// Options that are accepted and change nothing.
 const DOES_NOTHING: &[Opt] = &[Opt::Refresh, Opt::Monitor, Opt::Poll, Opt::Resync, Opt::SyncAction, Opt::Rebuild];
-/// The same, but reported as a change.
+/// Options that change nothing and are reported as a change.
 const CHANGES_NOTHING: &[Opt] = &[
     Opt::Alloc,
     Opt::Contiguous,
@@ -23,7 +23,7 @@ const CHANGES_NOTHING: &[Opt] = &[
 
 /// What the command line asks for besides activation.
 struct Change {
-    /// What writes do when the group is full: a pool's property.
+    /// What writes do when the group is full. This is a property of pools.
     full: Option<FullPolicy>,
     read_only: Option<bool>,
     attributes: AttributeChange,
@@ -110,7 +110,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     selection.end()
 }
 
-/// Changes all but snapshots that wait to be merged, and reports each of these.
+/// Removes snapshots that wait for their merge from the selection, and reports each.
 fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
     let report = &selected.report;
     let (hidden, others): (Vec<String>, Vec<String>) =
@@ -119,8 +119,8 @@ fn refuse_hidden(selected: &mut SelectedGroup) -> Result {
     hidden.iter().filter_map(|name| report.volume(name)).try_for_each(|volume| refuse_waiting(report, volume))
 }
 
-/// A device is as its volume is, but for what lists make read-only; and a merge that waited for the origin to be closed
-/// can be made good.
+/// A device already matches its volume, apart from volumes that the settings make read-only. A merge that waited for
+/// the origin to be closed can start.
 pub fn refresh(session: &mut Session<'_>, selected: &SelectedGroup) -> Result {
     let active = selected.volumes.iter().filter_map(|name| selected.report.volume(name)).filter(|v| v.node.active);
     let waiting = active.flat_map(|origin| selected.report.snapshots_of(&origin.name));
@@ -140,7 +140,7 @@ fn change_all(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, 
     let mut end = Ok(());
     let group = &selected.report.name;
     for volume in selected.volumes.iter().filter_map(|name| selected.report.volume(name)) {
-        // As LVM: a pool that was meant with others is passed over.
+        // As in LVM, a pool that was not named itself is skipped.
         if volume.is_pool() && change.read_only.is_some() {
             let full = format!("{group}/{}", volume.name);
             session.console.complain(format!("Command on LV {full} uses options invalid with LV type thinpool."));
@@ -208,7 +208,7 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     let is_pool = |name: &String| selected.report.volume(name).is_some_and(VolumeReport::is_pool);
     let mut names: Vec<String> = selected.volumes.iter().filter(|name| !is_pool(name)).cloned().collect();
     let mut end = Ok(());
-    // Who names the group means all of it.
+    // The name of a group stands for all its volumes.
     if !selected.is_whole && !args.has(Opt::Yes) {
         names.retain(|name| {
             let goes = changes_nothing(&selected.report, name, activation)
@@ -232,8 +232,8 @@ fn activate(session: &mut Session<'_>, args: &Args, selected: &SelectedGroup, ac
     end
 }
 
-/// What is active is not activated again. LVM asks all the same; programs that make sure of a state, and have nobody to
-/// ask, fail there.
+/// An active volume is not activated again. LVM asks its question all the same, and so fails for programs that run
+/// without a user.
 fn changes_nothing(report: &GroupReport, name: &str, activation: Activation) -> bool {
     let Some(volume) = report.volume(name) else { return false };
     let is_origin_active =
@@ -241,8 +241,8 @@ fn changes_nothing(report: &GroupReport, name: &str, activation: Activation) -> 
     !matches!(activation, Activation::No) && volume.node.active && is_origin_active
 }
 
-/// A snapshot that goes with its origin (it has a size) takes that, and the origin's other such snapshots, along: asks
-/// whether that is meant. One whose origin was named, too, is not asked about.
+/// A snapshot with a size is activated and deactivated together with its origin and the origin's other snapshots with a
+/// size. Asks for confirmation. There is no question if the origin was named, too.
 fn agrees_to_all(session: &mut Session<'_>, report: &GroupReport, name: &str, named: &[String]) -> bool {
     let follows = |volume: &&VolumeReport| role(volume) == Role::Snapshot && volume.reserve_blocks.is_some();
     let Some(volume) = report.volume(name).filter(follows) else { return true };

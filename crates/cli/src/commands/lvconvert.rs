@@ -1,5 +1,6 @@
-//! lvconvert: merging snapshots, and the conversions that have a meaning where snapshots have no stores and pools no data
-//! of their own. What a conversion destroys in LVM it destroys here, after the same question; the others are refused.
+//! lvconvert: merges snapshots and converts volumes. Here snapshots have no stores and pools have no data of their own,
+//! so only some of LVM's conversions have a meaning. The others are refused. A conversion that destroys data in LVM
+//! destroys it here, after the same question.
 
 use super::lvcreate;
 use crate::failure::{Failure, Result};
@@ -53,7 +54,7 @@ fn full(report: &GroupReport, volume: &VolumeReport) -> String {
     format!("{}/{}", report.name, volume.name)
 }
 
-/// The volume that the command line names at this place; those after the first need not say their group again.
+/// The volume that the command line names at this place. Volumes after the first need no group.
 fn one(session: &mut Session<'_>, args: &Args, place: usize) -> Result<(GroupReport, VolumeReport)> {
     let word = args.positionals.get(place).ok_or(Failure::NoForm)?;
     session.one_volume(word, no_volume)
@@ -97,7 +98,7 @@ fn permit(report: &GroupReport, volume: &VolumeReport, roles: &[Role]) -> Result
     )))
 }
 
-/// A volume whose contents are about to go must be closed, and nobody's origin.
+/// A volume whose contents are destroyed must be closed and must not be an origin.
 fn permit_destruction(report: &GroupReport, volume: &VolumeReport) -> Result {
     permit(report, volume, &[Role::Plain])?;
     let full = full(report, volume);
@@ -112,7 +113,7 @@ fn permit_destruction(report: &GroupReport, volume: &VolumeReport) -> Result {
     }
 }
 
-/// Warns of what is lost, and asks.
+/// Warns about the loss and asks for confirmation.
 fn confirm(session: &mut Session<'_>, args: &Args, warning: &str, what: &str) -> Result {
     session.console.complain(format!(
         "WARNING: Converting {warning}\nTHIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)"
@@ -148,10 +149,10 @@ fn merge_all(session: &mut Session<'_>, args: &Args) -> Result {
     end
 }
 
-/// The origins that the command has merged a snapshot into, each with its group: a second one would undo the first.
+/// The origins into which this command has merged a snapshot, with their groups. A second merge would undo the first.
 type Origins = BTreeSet<(String, String)>;
 
-/// The snapshots among what a group's name or a tag stands for.
+/// The snapshots among the volumes of a group or a tag.
 fn merge_of(session: &mut Session<'_>, word: &String, origins: &mut Origins) -> Result {
     let selection = session.select(std::slice::from_ref(word), Detail { all_volumes: true, ..Detail::default() })?;
     let mut end = selection.end();
@@ -222,7 +223,7 @@ fn merge(session: &mut Session<'_>, report: &GroupReport, snapshot: &VolumeRepor
 
 // ---- conversions --------------------------------------------------------------------------------------------
 
-/// In LVM what is split off is the store, which can be attached again.
+/// LVM splits off the store, which can be attached again.
 fn split(session: &mut Session<'_>, args: &Args) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Snapshot])?;
@@ -232,7 +233,7 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
     )))
 }
 
-/// What is one image already stays so, and that is a success in LVM.
+/// A volume with one image does not change, which LVM reports as success.
 fn linear(session: &mut Session<'_>, args: &Args) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Plain])?;
@@ -242,7 +243,7 @@ fn linear(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// A volume becomes a pool of its size; its contents, and the volume given for the pool's metadata, go.
+/// A volume becomes a pool of the same size. Its contents and the volume given for the pool's metadata are removed.
 fn pool(session: &mut Session<'_>, args: &Args) -> Result {
     let word = match (args.positionals.first(), args.text(Opt::ThinPool)) {
         (Some(word), None) => word.as_str(),
@@ -290,7 +291,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// A volume becomes a snapshot of another, with its size set aside: LVM's store that is attached, empty.
+/// A volume becomes a snapshot of another, and its size becomes the reserve. In LVM the volume becomes an empty store.
 fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let [origin_word, store_word] = &args.positionals[..] else { return Err(Failure::NoForm) };
     let no_origin = |group: &str, name: &str| format!("Couldn't find origin volume {name} in Volume group {group}.");
@@ -315,7 +316,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let warning = format!("logical volume {group}/{name} to snapshot exception store.");
     confirm(session, args, &warning, &format!("{group}/{name}"))?;
     session.change(group, Request::Remove { names: vec![name.clone()] })?;
-    // What the volume held is given back in the background.
+    // The space of the old contents is freed in the background.
     let now = session.report(group)?;
     session.free_extents(&now, extents_of(&now, store.blocks))?;
     let mut spec = lvcreate::new_snapshot(session, args, &origin, name.clone(), Some(store.blocks), chunk_blocks);
@@ -325,7 +326,8 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// A volume becomes a thin one in a pool. What it held stays, read-only, in a volume of another name: its external origin.
+/// A volume becomes a thin volume in a pool. Its contents stay in a read-only volume with another name, its external
+/// origin.
 fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     let Some(pool) = args.text(Opt::ThinPool) else { return Err(Failure::NoForm) };
     let (report, volume) = one(session, args, 0)?;
@@ -365,7 +367,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// Gives the volume another name, and its name to a snapshot of it. What fails is undone.
+/// Renames the volume and gives its name to a snapshot of it. If a step fails, the earlier steps are undone.
 fn replace_by_snapshot(
     session: &mut Session<'_>,
     group: &str,
@@ -387,7 +389,7 @@ fn replace_by_snapshot(
     ];
     for (done, step) in steps.into_iter().enumerate() {
         let Err(failure) = session.change(group, step) else { continue };
-        // From the last step that was done backwards: its undoing is as far from the end of `undo`.
+        // Undoes the steps from the last one backwards.
         for request in undo.into_iter().rev().take(done).rev() {
             let is_idle = matches!(request, Request::Activate { .. }) && !volume.node.active;
             if !is_idle && let Err(also) = session.change(group, request) {

@@ -1,8 +1,7 @@
 //! lvcreate: plain volumes, snapshots, thin pools and thin volumes.
 //!
-//! What LVM calls a thin pool is here a named allotment: thin volumes are counted in it, and together they hold no more
-//! than its size. It holds no space back from the group. A snapshot without a size shares the group's free space, of
-//! thick volumes too; where LVM would refuse, this is the better way.
+//! A thin pool is here only a limit with a name: its thin volumes together use at most its size. It reserves no space.
+//! A snapshot without a size uses the group's free space, also the snapshot of a thick volume, which LVM refuses.
 
 use super::places;
 use crate::failure::{Failure, Result};
@@ -21,11 +20,11 @@ use rowen_control::units::{Units, sentence};
 use rowen_engine::units::BLOCK_SIZE;
 use std::fs::File;
 
-/// As many as LVM counts.
+/// LVM's maximum.
 const MOST_EXTENTS: u64 = u32::MAX as u64;
 const LEAST_CHUNK: u64 = 4 << 10;
 const MOST_CHUNK: u64 = 512 << 10;
-/// Neighbours of a redirected write are placed next to it within this much, unless `-c` says otherwise.
+/// The chunk size without `-c`: redirected writes within one chunk are placed next to each other.
 const DEFAULT_CHUNK: u64 = 64 << 10;
 
 /// What the command line asks for.
@@ -33,7 +32,7 @@ enum What {
     Plain,
     Snapshot,
     Pool,
-    /// With the pool that it goes into, if any; the pool is made first when its size is given.
+    /// A thin volume, perhaps in a pool. If the command line gives the pool's size, the pool is created first.
     Thin,
 }
 
@@ -70,7 +69,8 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     }
 }
 
-/// A name is made up from those that there are: nobody else is to do so in this group until the volume is there.
+/// A generated name depends on the existing names. The lock keeps other commands from generating one in this group
+/// until the volume exists.
 fn naming_turn(session: &mut Session<'_>, args: &Args) -> Result<Option<File>> {
     let words = args.positionals.first().map(String::as_str).into_iter().chain(args.text(Opt::ThinPool));
     let groups = words.filter_map(|word| match Target::parse(word) {
@@ -78,7 +78,7 @@ fn naming_turn(session: &mut Session<'_>, args: &Args) -> Result<Option<File>> {
         Some(Target::Tag(_)) | None => None,
     });
     match groups.collect::<Vec<_>>().first() {
-        // A missing group is reported later, by the code that needs it.
+        // The code that needs the group reports a missing one later.
         Some(group) if !session.is_test && session.report_of(group, Vec::new()).is_ok() => {
             Ok(session.backend.turn(group)?)
         }
@@ -93,15 +93,15 @@ fn what(args: &Args) -> Result<What> {
     Ok(match args.text(Opt::Type) {
         Some("thin-pool") if has_size && !has_virtual => What::Pool,
         Some("thin") if has_virtual => What::Thin,
-        // Of a volume of any kind: it becomes a snapshot that is counted in the pool.
+        // A snapshot of a volume of any kind. The pool counts its space.
         Some("thin") if has_origin(args) => What::Snapshot,
         None if args.has(Opt::Thin) && !has_size && !has_virtual && !args.positionals.is_empty() => What::Snapshot,
         _ if is_snapshot && has_virtual && names_volume(args) => {
             return Err(Failure::failed("Please either create snapshot or thin volume."));
         }
-        // LVM's snapshot with a store, which is so large; -s makes one that needs none.
+        // LVM's snapshot with a store of this size; -s alone makes one without a store.
         Some("snapshot") if !has_size && !has_virtual => return Err(Failure::NoForm),
-        // A sparse volume: LVM makes it as a snapshot of nothing.
+        // A sparse volume: in LVM a snapshot without an origin.
         _ if is_snapshot && has_virtual => What::Thin,
         _ if is_snapshot => What::Snapshot,
         _ if has_virtual => What::Thin,
@@ -112,7 +112,7 @@ fn what(args: &Args) -> Result<What> {
     })
 }
 
-/// Whether a volume is named to start from.
+/// Whether the command line names an origin.
 fn has_origin(args: &Args) -> bool {
     let is_pool_named = args.has(Opt::ThinPool) || args.text(Opt::Type) == Some("thin");
     is_pool_named && names_volume(args)
@@ -124,12 +124,12 @@ fn names_volume(args: &Args) -> bool {
     matches!(volume, Some(Target::Volume { .. }))
 }
 
-/// Whether a snapshot is asked for; with a virtual size and without an origin that is a sparse volume, in no pool.
+/// Whether a snapshot is asked for. With a virtual size and without an origin it is a sparse volume in no pool.
 fn is_snapshot(args: &Args) -> bool {
     args.has(Opt::Snapshot) || args.text(Opt::Type) == Some("snapshot")
 }
 
-/// A name that may say its group: `LV`, `VG/LV`, `/dev/VG/LV`.
+/// A volume's name, perhaps with its group: `LV`, `VG/LV`, `/dev/VG/LV`.
 fn split_name(text: &str) -> (Option<String>, String) {
     match Target::parse(text) {
         Some(Target::Volume { group, volume }) => (Some(group), volume),
@@ -137,7 +137,7 @@ fn split_name(text: &str) -> (Option<String>, String) {
     }
 }
 
-/// The group and the name of the new volume; the name is `None` when one is to be made up.
+/// The group and the name of the new volume. `None`: a name must be generated.
 fn place(args: &Args, positional: Option<&str>) -> Result<(String, Option<String>)> {
     let (named_group, name) = match args.text(Opt::Name) {
         Some(text) => {
@@ -168,7 +168,7 @@ pub fn check_name(group: &str, name: &str) -> Result {
     names::pair_too_long(group, name).map_or(Ok(()), |told| Err(Failure::failed(told)))
 }
 
-/// What making a volume has to know of the group: about the volumes named, or about all where a name is to be made up.
+/// The report that the creation needs: of the named volumes, or of all volumes to generate a name.
 fn report_for(
     session: &mut Session<'_>,
     group: &str,
@@ -182,7 +182,7 @@ fn report_for(
     unless_exported(session.report_of(group, others)?)
 }
 
-/// The name, if it is free; a made-up one if none was given.
+/// The name, if it is free, or a generated one if none was given.
 fn free_name(report: &GroupReport, name: Option<String>) -> Result<String> {
     let Some(name) = name else {
         return Ok(names::automatic(report.volumes.iter().map(|volume| volume.name.as_str())));
@@ -201,7 +201,7 @@ fn single(args: &Args) -> Option<&str> {
     args.positionals.first().map(String::as_str)
 }
 
-/// Bytes as extents, rounded up; says so when asked.
+/// Bytes as extents, rounded up. Reports the rounding if asked to.
 fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> Result<u64> {
     let extent = extent_bytes(report);
     let extents = bytes.div_ceil(extent);
@@ -220,14 +220,14 @@ fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> Resul
     Ok(extents)
 }
 
-/// What `%ORIGIN` is taken of.
+/// The base of `%ORIGIN`.
 struct OriginExtents {
     extents: u64,
     /// The most that a snapshot of it can use.
     most_useful: u64,
 }
 
-/// The size of what is made, in extents. Of a share, as much as the places have where space is taken from.
+/// The size of the new volume in extents. A percentage is limited to the free space of the chosen places.
 fn size_in_extents(
     session: &mut Session<'_>,
     args: &Args,
@@ -251,7 +251,7 @@ fn size_in_extents(
             }
             wanted.min(free).min(session.free_on(report, on, wanted)?)
         }
-        // More than all of what is free is all of it.
+        // A percentage above 100 of the free space means all of it.
         (Some(ShareOf::Free), _) => {
             let free = session.free_extents(report, report.extents)?;
             sizes::share(extents.count, free).min(session.free_on(report, on, report.extents)?)
@@ -260,7 +260,7 @@ fn size_in_extents(
             let free = session.free_on(report, on, report.extents)?;
             sizes::share(extents.count, if on.is_empty() { report.extents } else { free }).min(free)
         }
-        // The share is of the contents; the table of what is where needs its room besides.
+        // The percentage is of the contents. The store's table needs additional space.
         (Some(ShareOf::Origin), Some(origin)) => {
             sizes::share_up(extents.count, origin.extents).saturating_add(origin.most_useful - origin.extents)
         }
@@ -302,19 +302,19 @@ fn pv_words(args: &Args) -> &[String] {
     args.positionals.get(1..).unwrap_or_default()
 }
 
-/// Where the space of a thick volume is taken from.
+/// The physical volumes or extents that a thick volume uses.
 fn chosen(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result<Vec<PvPart>> {
     let parts = places::named(session, report, pv_words(args))?;
     places::usable(session, report, parts)
 }
 
-/// Refuses to choose physical volumes for what takes its blocks as it is written to.
+/// Refuses a choice of physical volumes for volumes that allocate blocks when they are written.
 fn refuse_choice(session: &mut Session<'_>, args: &Args, report: &GroupReport, what: &str) -> Result {
     let parts = places::named(session, report, pv_words(args))?;
     places::refuse_choice(report, &parts, what)
 }
 
-/// What LVM would place by stripes is linear; that is said, and what makes no sense is refused.
+/// A striped volume is made linear, with a warning. Invalid stripes are refused.
 fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result {
     let stripes = args.number(Opt::Stripes).unwrap_or(1);
     let pvs = report.pvs.len() as u64;
@@ -329,8 +329,8 @@ fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) ->
     Ok(())
 }
 
-/// The chunk size of a thin pool, in blocks. LVM's may be much larger, and any multiple of 64 KiB (of a RAID's stripe,
-/// say); nothing is copied here, so the largest power of two that is not larger will do.
+/// The chunk size of a thin pool, in blocks. LVM permits larger ones, and any multiple of 64 KiB. Nothing is copied
+/// here, so the next smaller power of two is good enough.
 pub fn pool_chunk_blocks(args: &Args) -> Result<u32> {
     const LEAST: u64 = 64 << 10;
     match args.size(Opt::ChunkSize).map(|size| size.bytes) {
@@ -382,12 +382,12 @@ fn becomes_active(args: &Args, attributes: &Attributes) -> bool {
     wanted && (!attributes.skip_activation || args.has(Opt::IgnoreSkip))
 }
 
-/// A volume that is to be made, as the lists of what may be activated look at it.
+/// The new volume as the activation lists see it.
 fn subject<'a>(report: &'a GroupReport, name: &'a str, attributes: &'a Attributes) -> Subject<'a> {
     Subject { group: &report.name, group_tags: &report.attributes.tags, volume: name, tags: &attributes.tags }
 }
 
-/// What would have to be active while it is made, and may not be.
+/// The refusal of a volume that must be active while it is created, but may not be activated.
 fn masked(report: &GroupReport, name: &str, what: &str) -> Failure {
     Failure::failed(format!(
         "Volume {}/{name} is not active locally (volume_list activation filter?).\nAborting. Failed to wipe {what}.",
@@ -395,8 +395,8 @@ fn masked(report: &GroupReport, name: &str, what: &str) -> Failure {
     ))
 }
 
-/// Whether a thick volume gets a device now. As in LVM, one that may not have one cannot be made: its beginning is
-/// wiped through it, unless nobody wants that.
+/// Whether a thick volume gets a device now. The device is needed to wipe the volume's beginning. So, as in LVM, a
+/// volume that may not be activated cannot be created, unless wiping is off.
 fn activate_thick(
     session: &mut Session<'_>,
     args: &Args,
@@ -421,7 +421,7 @@ fn activate_thick(
     Ok(is_allowed)
 }
 
-/// The same of a thin volume, or a snapshot that is one.
+/// The same for a thin volume, or for a snapshot that is one.
 fn activate_thin(
     session: &mut Session<'_>,
     args: &Args,
@@ -434,7 +434,7 @@ fn activate_thin(
     becomes_active(args, attributes) && session.lists.allow(volume) && (!is_auto || session.lists.allow_auto(volume))
 }
 
-/// Refuses a volume of a pool that may not be activated here. One of which a volume is active already is in use here.
+/// Refuses a volume of a pool that may not be activated here. A pool with an active volume is accepted.
 fn refuse_masked_pool(session: &mut Session<'_>, report: &GroupReport, pool: &str) -> Result {
     let Some(found) = report.volume(pool) else { return Ok(()) };
     let of_pool = Subject {
@@ -454,7 +454,7 @@ fn refuse_masked_pool(session: &mut Session<'_>, report: &GroupReport, pool: &st
     Err(Failure::failed(format!("Cannot activate thin pool {group}/{pool}, perhaps skipped in lvm.conf volume_list?")))
 }
 
-/// Makes a volume: read-only before its device is there, where that is asked for.
+/// Creates a volume. A read-only one becomes read-only before it gets its device.
 fn create(
     session: &mut Session<'_>,
     args: &Args,
@@ -529,7 +529,7 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
     refuse_choice(session, args, report, "a thin pool")?;
     warn_stripes(session, args, report)?;
     let extents = size_in_extents(session, args, report, None, &[])?;
-    // The pool holds nothing back, but one that could never be filled is a mistake.
+    // A pool reserves nothing, but a pool larger than the group is a mistake.
     check_room(session, report, extents, &[])?;
     let mut attributes = attributes(session, args, false);
     if !session.lists.allow(subject(report, name, &attributes)) {
@@ -577,7 +577,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
         check_name(&group, name)?;
     }
     let report = match &pool {
-        // It may have to be given a name that no volume has.
+        // Its name may have to be generated.
         None => session.usable_report(&group)?,
         Some(pool) => report_for(session, &group, name.as_ref(), vec![pool.clone()], args)?,
     };
@@ -696,8 +696,8 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     let reserve = if has_size { Some(reserve(session, args, &report, origin)?) } else { None };
     let mut spec = new_snapshot(session, args, origin, name.clone(), reserve, chunk_blocks);
     if let Some(pool) = pool {
-        // A thin volume of its own in that pool, whatever its origin is: active at once but for a snapshot of a thin
-        // one.
+        // An independent thin volume in that pool, whatever its origin is. It is activated at once unless it is a
+        // snapshot of a thin volume.
         spec.attributes.pool = pool;
     }
     refuse_full_pool(&report, &spec.attributes.pool)?;
@@ -722,12 +722,12 @@ fn named_pool(report: &GroupReport, pool: &str) -> Result<String> {
     }
 }
 
-/// Bytes of a chunk of LVM's store: its table has an entry for each of its own default size when none is given.
+/// Bytes of a chunk of LVM's store, whose table has an entry for each chunk. Without an option it is LVM's default.
 pub fn store_chunk(args: &Args) -> u64 {
     args.size(Opt::ChunkSize).map_or(LEAST_CHUNK, |size| size.bytes)
 }
 
-/// Blocks to set aside for a snapshot: what was asked for, up to what can be used.
+/// The reserve of a snapshot in blocks: the requested size, but not more than the snapshot can use.
 fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin: &VolumeReport) -> Result<u64> {
     let chunk = store_chunk(args);
     let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
@@ -744,7 +744,7 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
     blocks(report, extents)
 }
 
-/// Refuses a snapshot that no change of its origin would fit into, as LVM does.
+/// Refuses a snapshot that is too small for any change of its origin, as LVM does.
 pub fn check_least(report: &GroupReport, extents: u64, chunk: u64) -> Result {
     const LEAST_CHUNKS: u64 = 3;
     let (least, extent) = (LEAST_CHUNKS * chunk, extent_bytes(report));
@@ -758,7 +758,7 @@ pub fn check_least(report: &GroupReport, extents: u64, chunk: u64) -> Result {
     )))
 }
 
-/// A snapshot as the command line wants it.
+/// A snapshot as the command line describes it.
 pub fn new_snapshot(
     session: &mut Session<'_>,
     args: &Args,
@@ -772,7 +772,8 @@ pub fn new_snapshot(
     if is_thin {
         attributes.pool = origin.attributes.pool.clone();
     }
-    // A mark on a snapshot that goes with its origin counts from the next activation, as in LVM.
+    // The skip flag of a snapshot that is activated with its origin has an effect from the next activation on, as in
+    // LVM.
     let activate = if is_thin { becomes_active(args, &attributes) } else { args.activation() != Some(Activation::No) };
     SnapshotSpec {
         origin: origin.name.clone(),

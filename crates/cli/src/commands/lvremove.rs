@@ -1,6 +1,5 @@
-//! lvremove: removes volumes, and what LVM removes with them. An origin takes its snapshots with a size, and one that
-//! waits to be merged. A pool takes its volumes. Other snapshots without a size stay whole when their origin is
-//! removed.
+//! lvremove: removes volumes, and the volumes that LVM removes with them. With an origin go its snapshots with a size
+//! and a snapshot that waits for its merge. With a pool go its volumes. Other snapshots without a size stay complete.
 
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
@@ -32,7 +31,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     selection.end()
 }
 
-/// The names of what goes with `volume`, and its own name last.
+/// The names of the volumes that are removed with `volume`, and its own name last.
 pub fn with_dependents(report: &GroupReport, volume: &VolumeReport) -> Vec<String> {
     let mut names = Vec::new();
     if role(volume) == Role::Pool {
@@ -64,7 +63,7 @@ fn remove_one(
             _ => format!("Can't remove merging snapshot logical volume {full}."),
         }));
     }
-    // What is in use is refused whatever the answer, so nobody is asked first.
+    // A volume in use is refused whatever the answer is, so there is no question.
     let is_free = names.iter().all(|name| report.volume(name).is_none_or(|volume| !volume.node.open));
     if !args.is_sure() && is_free {
         let others = names.len() - 1;

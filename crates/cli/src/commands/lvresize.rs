@@ -36,7 +36,7 @@ pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
-    // A pool's metadata grows by itself: to ask for that alone is to ask for nothing.
+    // A pool's metadata grows by itself. A request for that alone changes nothing.
     let names_pvs = args.positionals.len() > 1 && direction != Direction::Down && !args.has(Opt::MorePoolMetadata);
     let has_size = args.has(Opt::NewSize) || args.has(Opt::NewExtents) || names_pvs;
     match direction {
@@ -64,7 +64,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     super::redundancy::refuse(args)?;
     let asked = if has_size { Asked::Size } else { Asked::Nothing };
     let wish = Wish { args, direction, word, pvs, asked };
-    // The filesystem's tools work on what the volume was found to be: nobody else is to change both meanwhile.
+    // The filesystem's tools rely on the size that was read. The lock keeps other commands from resizing meanwhile.
     let _turn = match has_size && filesystem::is_wanted(args) && !session.is_test {
         true => {
             let (report, _) = session.one_volume(word, missing)?;
@@ -75,7 +75,7 @@ fn run(session: &mut Session<'_>, args: &Args, direction: Direction) -> Result {
     wish.come_true(session)
 }
 
-/// `--use-policies`: the settings say how much larger it is to be, if at all.
+/// `--use-policies`: the settings decide whether it grows, and by how much.
 fn by_policy(session: &mut Session<'_>, args: &Args) -> Result {
     let Some((word, pvs)) = args.positionals.split_first() else { return Err(Failure::NoForm) };
     if [Opt::NewSize, Opt::NewExtents, Opt::MorePoolMetadata].into_iter().any(|option| args.has(option)) {
@@ -88,18 +88,18 @@ fn missing(group: &str, name: &str) -> String {
     format!("Logical volume {name} not found in volume group {group}.")
 }
 
-/// What became of a size that was worked out from what the volume was found to be.
+/// The result of a size that was computed from the volume's old size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     Done,
-    /// Somebody else has resized the volume meanwhile: nothing was done.
+    /// Another caller has resized the volume meanwhile, and nothing was done.
     Overtaken,
 }
 
 /// How often a size is computed again. If several callers resize one volume at once, one succeeds in each round.
 const ATTEMPTS: usize = 1000;
 
-/// How a command line says how large a volume is to be.
+/// How the command line gives the new size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -127,7 +127,7 @@ impl Wish<'_> {
         Err(Failure::failed(format!("Logical volume {word} is being resized by others all the time; try again.")))
     }
 
-    /// `is_again`: what is said about the size has been said.
+    /// `is_again`: the messages about the size have been printed.
     fn carry_out(&self, session: &mut Session<'_>, is_again: bool) -> Result<Attempt> {
         let Wish { args, direction, word, pvs, asked } = *self;
         let (report, volume) = session.one_volume(word, missing)?;
@@ -177,7 +177,7 @@ impl Wish<'_> {
                 Role::Snapshot if volume.reserve_blocks.is_some() => {
                     Request::SetReserve { name, blocks: Some(blocks), seen: volume.reserve_blocks }
                 }
-                // The user has agreed, by answer or by option.
+                // The user has confirmed, by answer or by option.
                 _ => {
                     let on = if new > old { on } else { Vec::new() };
                     Request::Resize { name, blocks, force: new < old, on, seen: Some(volume.blocks) }
@@ -206,7 +206,7 @@ fn too_large(full: &str) -> Failure {
     Failure::failed(format!("The new size of logical volume {full} is too large."))
 }
 
-/// The places that a thick volume is to grow in.
+/// The physical volumes or extents on which a thick volume grows.
 fn chosen(
     session: &mut Session<'_>,
     report: &GroupReport,
@@ -233,7 +233,7 @@ fn wanted_extents(
     old: u64,
     on: &[PvPart],
 ) -> Result<u64> {
-    /// What physical volumes alone ask for.
+    /// The meaning of physical volumes without a size.
     const ALL_OF_THEM: Extents = Extents { sign: Sign::Plus, count: 100, of: Some(ShareOf::Pvs) };
     let full = format!("{}/{}", report.name, volume.name);
     let (sign, amount) = if let Some(size) = args.size(Opt::NewSize) {
@@ -247,7 +247,7 @@ fn wanted_extents(
     } else {
         let extents = args.extents(Opt::NewExtents).unwrap_or(ALL_OF_THEM);
         let amount = share_of(session, report, volume, &extents, on)?;
-        // A share of more than the places have is all that they have.
+        // A percentage above the free space of the places means all of it.
         let is_share = matches!(extents.of, Some(ShareOf::Group | ShareOf::Free | ShareOf::Pvs));
         match extents.sign {
             Sign::Plus if extents.of == Some(ShareOf::Free) => {
@@ -308,8 +308,8 @@ fn share_of(
     })
 }
 
-/// How much of the group's free extents the volume can grow by. A pool has a claim on them already: by as much as its
-/// volumes do not hold yet of its size.
+/// By how many of the group's free extents the volume can grow. A pool counts the part of its size that its volumes do
+/// not use yet.
 fn room_for(report: &GroupReport, volume: &VolumeReport, free: u64) -> u64 {
     match role(volume) {
         Role::Pool => {
@@ -320,8 +320,8 @@ fn room_for(report: &GroupReport, volume: &VolumeReport, free: u64) -> u64 {
     }
 }
 
-/// By how many extents the volume can grow in these places, or anywhere if there are none. As many as are `wanted` are
-/// waited for.
+/// By how many extents the volume can grow in these places, or anywhere if there are none. Waits until `wanted` extents
+/// are free, if space is being freed.
 fn can_grow_by(
     session: &mut Session<'_>,
     report: &GroupReport,
@@ -343,7 +343,7 @@ fn most_useful(report: &GroupReport, volume: &VolumeReport) -> u64 {
     sizes::most_useful_reserve(volume.blocks.saturating_mul(BLOCK_SIZE), BLOCK_SIZE, extent_bytes(report))
 }
 
-/// A reserve never grows over what can be used of it.
+/// A reserve never grows beyond what the snapshot can use.
 fn capped(
     session: &mut Session<'_>,
     is_again: bool,
@@ -377,7 +377,7 @@ fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) ->
     Err(Failure::failed(told))
 }
 
-/// Room is the engine's to give; this says no in LVM's words before it is asked.
+/// The engine decides about space. This check gives LVM's message first.
 fn check_room(
     session: &mut Session<'_>,
     report: &GroupReport,
@@ -387,7 +387,7 @@ fn check_room(
 ) -> Result {
     match role(volume) {
         Role::Thin => Ok(()),
-        // A pool holds nothing back, but what could never be filled is a mistake.
+        // A pool reserves nothing, but a pool larger than the group is a mistake.
         Role::Plain | Role::Snapshot | Role::Pool => {
             places::refuse_more(more, can_grow_by(session, report, volume, on, more)?)
         }

@@ -1,10 +1,10 @@
-//! How far a transfer is, for who waits for it.
+//! Progress of a transfer for the user.
 
 use crate::session::Session;
 use rowen_engine::units::BLOCK_SIZE;
 use std::time::Instant;
 
-/// How far something is, and when it will be done.
+/// Progress, and the expected time to the end.
 pub struct Meter {
     begun: Instant,
     what: String,

@@ -1,5 +1,5 @@
-//! What each command does with a command line that has been read. A command asks for a report, decides, says what it
-//! rounds or reduces, asks the user where data is at stake, and sends one request.
+//! The commands. A command gets a parsed command line. It asks for a report and decides, prints what it rounds or
+//! reduces, asks for confirmation if data could be lost, and sends one request.
 
 pub mod bundle;
 pub mod config;

@@ -1,4 +1,4 @@
-//! The commands that LVM has not.
+//! The commands that LVM does not have.
 
 use super::groups::group_name;
 use super::lvcreate::{chunk_blocks, new_snapshot};
@@ -43,7 +43,7 @@ fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
     } else {
         session.console.progress(0, 0, &format!("Checking {group}"));
         match session.backend.check_closed(&group, repair) {
-            // A server is just being started, as when one was killed.
+            // A server is just starting, for instance after one was killed.
             Err(Trouble::Other { kind: ErrorKind::InUse, .. }) => None,
             checked => {
                 let is_there = !matches!(checked, Err(Trouble::Other { kind: ErrorKind::NotFound, .. }));
@@ -164,7 +164,7 @@ pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
         }
         _ => source.clone(),
     };
-    // It may be of another family than the target.
+    // The source may have another origin than the target, so it has its own report.
     if session.report_of(group, vec![source.clone()])?.volume(&source).is_none() {
         return Err(Failure::failed(no_volume(group, &source)));
     }
@@ -200,7 +200,7 @@ pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
     let group = only_group(args)?;
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
     match session.backend.clear_remains(&group)? {
-        // One that was just killed is followed by another.
+        // After a kill another server starts.
         None => {
             session.change(&group, Request::Stop)?;
             session.console.say(format!("The server of volume group \"{group}\" has ended."));
@@ -213,7 +213,7 @@ pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// Opens a group again that has stopped. Its devices wait until it is open.
+/// Opens a stopped group again. Its devices wait until it is open.
 pub fn clear(session: &mut Session<'_>, args: &Args) -> Result {
     let group = only_group(args)?;
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
@@ -260,7 +260,7 @@ pub fn serve(session: &mut Session<'_>, args: &Args) -> Result {
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
     match session.backend.serve(&group) {
         0 => Ok(()),
-        // The server has said why.
+        // The server has printed the reason.
         _ => Err(Failure::Told),
     }
 }
@@ -281,7 +281,7 @@ pub fn commands(session: &mut Session<'_>, commands: &[Command]) -> Result {
     Ok(())
 }
 
-/// The version of LVM's commands that these behave like; clients look at it.
+/// The version of LVM whose behaviour these commands have. Clients read it.
 const LVM_VERSION: &str = "2.03.16(2) (2022-05-18)";
 
 pub fn version(session: &mut Session<'_>, _args: &Args) -> Result {

@@ -1,13 +1,13 @@
-//! Physical volumes, or extents of them, that the command line names to take space from: `PV[:PE[-PE]]...` and `@Tag`,
-//! with LVM's sentences. A thick volume's extents are then taken from nowhere else. What takes its blocks as it is
-//! written to (thin volumes, snapshots) takes them where the group has room: for such a volume a choice is refused,
-//! unless it leaves none.
+//! Physical volumes, or extents of them, that the command line names as the place for a volume: `PV[:PE[-PE]]...` and
+//! `@Tag`, with LVM's messages. A thick volume's extents are then only there. Thin volumes and snapshots get their
+//! blocks anywhere in the group when they are written. For them a choice is refused, unless it names all allocatable
+//! physical volumes.
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
 use rowen_control::protocol::{GroupReport, PvPart, PvReport};
 
-/// What the words name, in their order. Unknown physical volumes and impossible extents are refused.
+/// The extents that the words name, in their order. Unknown physical volumes and impossible extents are refused.
 pub fn named(session: &mut Session<'_>, report: &GroupReport, words: &[String]) -> Result<Vec<PvPart>> {
     let mut parts: Vec<PvPart> = Vec::new();
     for word in words {
@@ -28,7 +28,7 @@ pub fn named(session: &mut Session<'_>, report: &GroupReport, words: &[String]) 
             Some(mut ranges) => loop {
                 let end = ranges.find(':').unwrap_or(ranges.len());
                 let (range, rest) = ranges.split_at(end);
-                // LVM shows all of what it could not read.
+                // LVM's message has the whole word.
                 let bad = |from: &str| Failure::failed(format!("Physical extent parsing error at {from}{rest}."));
                 let (first, last) = extents(range).map_err(bad)?;
                 let whole = pv.extents.saturating_sub(1);
@@ -52,7 +52,7 @@ fn nothing_usable() -> Failure {
     Failure::failed("No specified PVs have space available.")
 }
 
-/// The path, and what follows its first colon. A backslash takes a colon or an at sign for a letter.
+/// The path, and the text after its first colon. A backslash escapes a colon or an at sign.
 fn split(word: &str) -> (String, Option<&str>) {
     let mut path = String::with_capacity(word.len());
     let mut letters = word.char_indices().peekable();
@@ -68,8 +68,8 @@ fn split(word: &str) -> (String, Option<&str>) {
     (path, None)
 }
 
-/// The first and the last extent of `PE`, `PE-PE`, `PE+Count`, `-PE`, `PE-`; no last one: to the end. The error is what
-/// cannot be read.
+/// The first and the last extent of `PE`, `PE-PE`, `PE+Count`, `-PE`, `PE-`. No last one: to the end. The error is the
+/// unreadable text.
 fn extents(range: &str) -> std::result::Result<(u64, Option<u64>), &str> {
     let digits = |text: &str| text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let number = |text: &str| text.parse::<u32>().map(u64::from).ok();

@@ -1,5 +1,5 @@
-//! What `lvextend --use-policies` does to a snapshot with a size or a thin pool. LVM's settings, and the share that is
-//! in use, decide by how much it grows. The server follows the same settings by itself.
+//! `lvextend --use-policies` for a snapshot with a size or a thin pool. LVM's settings and the percentage in use decide
+//! by how much it grows. The server applies the same settings by itself.
 
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
@@ -8,8 +8,8 @@ use crate::session::Session;
 use rowen_control::protocol::{GroupReport, VolumeReport, VolumeState};
 use rowen_control::settings::{Autoextend, Settings};
 
-/// By how many percent of its size the volume is to grow; none: it has room, or is not to grow by itself. `is_again`:
-/// what is said about the settings has been said.
+/// By how many percent of its size the volume must grow. None: it has enough space, or does not grow automatically.
+/// `is_again`: the messages about the settings have been printed.
 pub fn growth(
     session: &mut Session<'_>,
     args: &Args,
@@ -33,7 +33,7 @@ pub fn growth(
             volume.snapshot_used_blocks,
             reserve,
         ),
-        // It has no size that it could fill.
+        // It has no limit that it could reach.
         (Role::Snapshot, None) => return Ok(None),
         (Role::Thin | Role::Plain, _) => {
             return Err(Failure::failed(

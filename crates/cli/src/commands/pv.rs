@@ -12,7 +12,7 @@ pub fn consent(args: &Args) -> Consent {
     Consent { force: u8::try_from(args.count(Opt::Force)).unwrap_or(u8::MAX), yes: args.has(Opt::Yes) }
 }
 
-/// Does something that may need a yes: asks, and does it again with the answer.
+/// Runs an action that may need confirmation: asks, and runs it again with the answer.
 pub fn with_questions<T>(
     session: &mut Session<'_>,
     mut consent: Consent,
@@ -30,7 +30,7 @@ pub fn with_questions<T>(
     }
 }
 
-/// Each of the paths in turn; one that fails does not stop the others.
+/// Acts on each path. A failure does not stop the others.
 fn each(session: &mut Session<'_>, args: &Args, act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
     if args.positionals.is_empty() {
         return Err(Failure::NoForm);
@@ -77,7 +77,7 @@ fn tell_sparse(session: &mut Session<'_>, path: &str) {
     }
 }
 
-/// The physical volume is made by then: it can be used whatever becomes of this.
+/// The physical volume exists by then and can be used, even if this fails.
 fn write_out(session: &mut Session<'_>, path: &str) -> Result {
     let what = format!("Writing out {path}");
     let console = &mut session.console;
@@ -117,7 +117,7 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
     })
 }
 
-/// lvmdevices: which files and devices are looked at. Devices are found by their labels as well, files are not.
+/// lvmdevices: the devices file. Devices are also found by their labels; files are found only by this list.
 pub fn devices(session: &mut Session<'_>, args: &Args) -> Result {
     if !args.positionals.is_empty() || (args.has(Opt::AddDev) && args.has(Opt::DelDev)) {
         return Err(Failure::NoForm);

@@ -13,18 +13,18 @@ use crate::session::Session;
 use rowen_control::protocol::Request;
 use rowen_control::units::sentence;
 
-/// What became of each of several physical volumes, counted for the last line.
+/// Counts of results for the last line.
 #[derive(Default)]
 struct Tally {
     done: usize,
     failed: usize,
-    /// It was so already.
+    /// It had the property already.
     unchanged: usize,
-    /// Something that was named is not there.
+    /// Something that was named does not exist.
     is_incomplete: bool,
 }
 
-/// How it went with one of them.
+/// The result for one physical volume.
 enum Done {
     Changed,
     Nothing,
@@ -54,7 +54,7 @@ fn each(
     for path in paths {
         let label = match label_at(session, path) {
             Ok(label) => label,
-            // What is not there is not counted.
+            // Missing ones are not counted.
             Err(failure) => {
                 session.tell(&failure);
                 tally.is_incomplete = true;
@@ -78,7 +78,7 @@ fn end(tally: &Tally) -> Result {
     if tally.failed > 0 || tally.is_incomplete { Err(Failure::Told) } else { Ok(()) }
 }
 
-/// What is to become of a physical volume.
+/// A change of a physical volume.
 struct PvChange {
     add: Vec<String>,
     remove: Vec<String>,
@@ -224,7 +224,7 @@ pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
     end(&tally)
 }
 
-/// Part of the device is to be nobody's.
+/// The physical volume will use less than its device.
 fn confirm_less(session: &mut Session<'_>, args: &Args, label: &LabelledPv, limit: u64) -> Result {
     const SECTOR: u64 = 512;
     let LabelledPv { path, size, .. } = label;

@@ -1,5 +1,5 @@
-//! pvmove: extents move to other physical volumes while they are in use. The server moves them; the command shows how far it is, and
-//! need not run until the end.
+//! pvmove: moves extents to other physical volumes while they are in use. The server moves them. The command shows the
+//! progress and need not run until the end.
 
 use super::pv_edit::label_at;
 use crate::failure::{Failure, Result};
@@ -10,7 +10,7 @@ use rowen_control::paths::Target;
 use rowen_control::protocol::{GroupReport, MoveReport, Outcome, PvPart, Request};
 use std::time::{Duration, Instant};
 
-/// How often the progress is a line of its own, as in LVM.
+/// The interval of progress lines, as in LVM.
 const INTERVAL: u64 = 15;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
@@ -67,7 +67,7 @@ fn wanted(
     let mut to = super::places::named(session, report, targets)?;
     let on_source = |part: &&PvPart| part.path == path;
     if to.iter().any(|part| on_source(&part)) && args.text(Opt::Alloc) != Some("anywhere") {
-        // As LVM does: what is on the source already need not be moved there.
+        // As in LVM, the source is no target.
         to.retain(|part| part.path != path);
         if to.is_empty() {
             return Err(Failure::failed(format!(
@@ -103,7 +103,7 @@ fn wanted(
     Ok(Request::MoveExtents { path, extents, to, volume })
 }
 
-/// Does something for each group in which extents move.
+/// Acts on each group in which extents move.
 fn each_moving(session: &mut Session<'_>, act: impl Fn(&mut Session<'_>, &str) -> Result) -> Result {
     let (reports, is_incomplete) = session.reports(&[], false)?;
     for report in reports {
@@ -143,7 +143,7 @@ impl Watch {
         Watch { interval: args.number(Opt::MoveInterval).unwrap_or(INTERVAL) }
     }
 
-    /// Shows how far it is until it has ended.
+    /// Shows the progress until the move has ended.
     fn until_the_end(&self, session: &mut Session<'_>, group: &str) -> Result {
         let (mut last, mut waits): (Option<MoveReport>, Option<String>) = (None, None);
         let mut next = Instant::now();

@@ -1,10 +1,10 @@
-//! Options and types of LVM that keep data in more than one place, or before another: all of them are refused.
+//! LVM's options and types for redundancy and caches. All of them are refused.
 
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, TYPES};
 use crate::parse::Args;
 
-/// Kinds of volume that are not there, and their options.
+/// Kinds of volume that Rowen does not have, and their options.
 const NOT_THERE: &[(&str, &[Opt])] = &[
     (
         "are no caches",
@@ -23,8 +23,8 @@ const NOT_THERE: &[(&str, &[Opt])] = &[
     ("is no VDO", &[Opt::Compression, Opt::Deduplication, Opt::VdoSettings, Opt::VdoPool]),
 ];
 
-/// Refuses kinds of volume that keep data in more than one place, or before another: to make one that does not would be
-/// to lose data that the caller believes safe.
+/// Refuses redundant and cached kinds of volume. A volume without the redundancy would endanger data that the caller
+/// believes to be safe.
 pub fn refuse(args: &Args) -> Result {
     if let Some(kind) = args.text(Opt::Type).filter(|kind| !TYPES.contains(kind)) {
         return Err(Failure::failed(format!(

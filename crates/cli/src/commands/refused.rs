@@ -1,4 +1,4 @@
-//! LVM's commands that cannot be done here, each with the reason: a caller learns why, and what to do instead.
+//! LVM's commands that Rowen refuses. Each message has the reason and the alternative.
 
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
@@ -8,7 +8,7 @@ fn refused(why: &str) -> Result {
     Err(Failure::failed(why))
 }
 
-/// The same, where something is asked for at all.
+/// The same, if the command line names something.
 fn refused_if_named(args: &Args, why: &str) -> Result {
     if args.positionals.is_empty() { Err(Failure::NoForm) } else { refused(why) }
 }

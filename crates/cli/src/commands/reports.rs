@@ -1,5 +1,5 @@
-//! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report is about. What it shows of them is the
-//! report module's.
+//! pvs, vgs, lvs and fullreport: which groups, volumes and devices a report shows. The module `report` decides what it
+//! shows of them.
 
 use super::groups::known_group;
 use crate::backend::LabelledPv;
@@ -18,14 +18,14 @@ fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {
     if args.has(Opt::Segments) { parts } else { whole }
 }
 
-/// Shows text, unless only the command's log is wanted: that is empty.
+/// Prints the text, unless only the command log is wanted, which is empty.
 fn show(session: &mut Session<'_>, args: &Args, text: &str) {
     if !args.has(Opt::LogOnly) {
         session.console.raw_out(text);
     }
 }
 
-/// Where the blocks of the group's volumes are, if that is shown.
+/// The places of the blocks of the group's volumes, if the report shows them.
 pub fn places(session: &mut Session<'_>, group: &str, is_needed: bool) -> Result<Vec<VolumePlaces>> {
     if !is_needed {
         return Ok(Vec::new());
@@ -41,7 +41,7 @@ fn all_places(session: &mut Session<'_>, reports: &[&GroupReport], is_needed: bo
     reports.iter().map(|report| places(session, &report.name, is_needed)).collect()
 }
 
-/// The groups' indexes, with where their blocks are.
+/// The groups' indexes, with the places of their blocks.
 fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> Vec<Indexed<'a>> {
     let indexed = reports.iter().zip(places).map(|(report, places)| {
         let mut group = Indexed::new(report);
@@ -51,9 +51,9 @@ fn indexed<'a>(reports: &[&'a GroupReport], places: &'a [Vec<VolumePlaces>]) -> 
     indexed.collect()
 }
 
-/// The result of a command that only shows. A named object that does not exist is a failure. If the command lists all
-/// groups, one that cannot be opened is reported and is no failure, as in LVM: programs that list everything must not
-/// lose their own groups over a disk that another group misses.
+/// The result of a reporting command. A named object that does not exist is a failure. If the command lists all groups,
+/// a group that cannot be opened is reported and is no failure, as in LVM. A missing disk of one group must not hide
+/// the others from programs that list everything.
 pub fn end_of_query(args: &Args, is_incomplete: bool) -> Result {
     match is_incomplete && args.positionals.iter().any(|word| !word.starts_with('@')) {
         true => Err(Failure::Told),
@@ -82,8 +82,8 @@ fn of_volumes(session: &mut Session<'_>, shape: &Shape, selected: &[SelectedGrou
     Ok(shape.render(shape.rows(volumes)))
 }
 
-/// The reports of the named groups, sorted, and whether something was missing; `with_use`: they say whether devices are
-/// open.
+/// The reports of the named groups, sorted, and whether something was missing. `with_use`: they include whether devices
+/// are open.
 pub fn named_reports(session: &mut Session<'_>, words: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
     let mut names = Vec::new();
     for word in words {
@@ -116,9 +116,9 @@ pub fn vgs(session: &mut Session<'_>, args: &Args) -> Result {
 pub struct Devices {
     pub labels: Vec<LabelledPv>,
     pub reports: Vec<GroupReport>,
-    /// Something was named and is not there, or could not be read; that has been said.
+    /// Something that was named does not exist or could not be read. The message has been printed.
     pub is_incomplete: bool,
-    /// A group of these devices could not be opened; that has been said.
+    /// A group of these devices could not be opened. The message has been printed.
     pub has_closed_groups: bool,
 }
 
@@ -129,8 +129,8 @@ impl Devices {
     }
 }
 
-/// The devices that the words name, by path or by the tag of a physical volume; without words all of them. `with_use`:
-/// the reports of their groups say whether volumes' devices are open.
+/// The devices that the words name, by path or by the tag of a physical volume; without words all devices. `with_use`:
+/// the reports of their groups include whether the volumes' devices are open.
 pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> Result<Devices> {
     let mut labels = session.backend.labels()?;
     labels.sort_by(|a, b| a.path.cmp(&b.path));
@@ -142,7 +142,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     for (path, word) in paths.iter().zip(words) {
         if !labels.iter().any(|label| &label.path == path) {
             let told = match session.backend.exists(path) {
-                // Where LVM knows of no physical volume at all, it says it so.
+                // LVM has this message if there is no physical volume at all.
                 false if labels.is_empty() => format!("Failed to find device \"{word}\"."),
                 false => format!("Cannot use {word}: device not found"),
                 true if args.has(Opt::Fields) => format!("No physical volume label read from {path}."),
@@ -158,7 +158,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     let mut failed: Vec<String> = Vec::new();
     let mut names: Vec<String> = labels.iter().filter_map(|label| label.group.clone()).collect();
     if is_all || !tags.is_empty() {
-        // Of which no label can be read any more: their servers tell of them. None is started for it.
+        // Devices whose label cannot be read any more: their servers report them. No server is started for that.
         names.extend(session.backend.served_groups());
     }
     for name in names {
@@ -200,8 +200,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     Ok(devices)
 }
 
-/// Physical volumes that a group goes on without have no label that counts, and those that were pulled have none that can be read.
-/// They get LVM's name for them.
+/// Missing physical volumes have no valid or readable label. They get LVM's name for missing ones.
 fn show_missing(reports: &[GroupReport], labels: &mut Vec<LabelledPv>, is_all: bool) {
     for report in reports {
         let is_labelled = |pv: &PvReport| labels.iter().any(|label| label.uuid == Some(pv.uuid));
@@ -236,7 +235,7 @@ pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
     end_of_query(args, devices.is_incomplete)
 }
 
-/// Everything of each group, part by part; then the devices that belong to none.
+/// All parts of each group, then the devices that belong to no group.
 pub fn full(session: &mut Session<'_>, args: &Args) -> Result {
     const PARTS: [Kind; 5] = [Kind::Group, Kind::Pv, Kind::Volume, Kind::Piece, Kind::Segment];
     let shapes: Vec<(Kind, Shape)> =

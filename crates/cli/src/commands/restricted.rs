@@ -1,10 +1,10 @@
-//! `rowen receive --restrict`, which stands behind `command=` in authorized_keys: sshd runs it whatever a client asks for, and tells it
-//! what that was.
+//! `rowen receive --restrict`, for `command=` in authorized_keys. sshd runs it instead of the command that the client
+//! requests, and passes that command to it.
 //!
 //! Invariants
 //!
-//! * RS1 A client gets nothing done but to receive into the group or volume that is named: no other command, group, volume or setting.
-//!   No shell reads what it asked for.
+//! * RS1 A client can only receive into the named group or volume. It can use no other command, group, volume or
+//!   setting. No shell reads its command.
 
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -13,7 +13,7 @@ use crate::session::Session;
 use rowen_control::paths::Target;
 use rowen_engine::planted;
 
-/// The options that a client may give.
+/// The options that a client can use.
 const ALLOWED: &[Opt] = &[
     Opt::SnapshotName,
     Opt::ReceiveThin,
@@ -25,7 +25,7 @@ const ALLOWED: &[Opt] = &[
     Opt::Test,
 ];
 
-/// What the client asked for, where `args` restrict it (RS1); none: they do not.
+/// The client's command line, if `args` restrict it (RS1). None: there is no restriction.
 pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Args>> {
     let Some(allowed) = args.text(Opt::Restrict) else { return Ok(None) };
     let Some(allowed @ (Target::Group(_) | Target::Volume { .. })) = Target::parse(allowed) else {
@@ -55,7 +55,7 @@ pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Args>> {
     Ok(Some(asked))
 }
 
-/// The client's command, or why it is refused.
+/// The client's command, or the reason of the refusal.
 fn read(command: &str, allowed: &Target) -> std::result::Result<Args, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " /_.+-=:@".contains(c);
     if !command.chars().all(is_plain) {

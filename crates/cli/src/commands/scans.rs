@@ -1,5 +1,5 @@
-//! lvscan, vgscan and pvscan: one line for each volume, group or device. Rowen keeps no cache to fill, so these only
-//! print. `pvscan --cache -aay` also activates a group that is complete, as udev rules ask.
+//! lvscan, vgscan and pvscan: one line for each volume, group or device. Rowen has no cache, so these only print.
+//! `pvscan --cache -aay` also activates a complete group, for udev rules.
 
 use super::reports::{Devices, end_of_query, named_devices, named_reports};
 use crate::failure::{Failure, Result};
@@ -84,7 +84,7 @@ pub fn pvscan(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usize]) {
-    /// LVM makes room for the name of its own group of orphans.
+    /// LVM's column has the width of the name of its orphan group.
     const LEAST_GROUP: usize = 13;
     if wanted.is_empty() {
         return session.console.say("No matching physical volumes found");
@@ -138,7 +138,7 @@ fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usi
     ));
 }
 
-/// `--cache`: which devices are there; with `-aay` the groups that they complete are activated.
+/// `--cache`: reports devices. With `-aay`, activates the groups that they complete.
 fn online(session: &mut Session<'_>, args: &Args) -> Result {
     let devices = named_devices(session, args, false)?;
     let process = std::process::id();

@@ -1,4 +1,4 @@
-//! What `rowen send` is to send: snapshots, and the ones from which they go on, by the identities of their contents.
+//! What `rowen send` sends: snapshots and their base snapshots, by the identities of their contents.
 
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -11,21 +11,21 @@ use rowen_engine::units::Uuid;
 use rowen_transfer::{MAX_VOLUMES, MarkPlace, Token};
 use std::collections::HashSet;
 
-/// A snapshot, and its contents' identity.
+/// A snapshot and the identity of its contents.
 pub struct Point {
     pub name: String,
-    /// What the stream calls it: the name that it had when it was sent first.
+    /// Its name in the stream: the name that it had when it was first sent.
     pub sent_as: String,
     pub point: Uuid,
 }
 
-/// What is to be sent.
+/// What the command sends.
 pub struct Chosen {
     /// The group with these volumes and their origins.
     pub report: GroupReport,
-    /// Snapshots, each with the one from which it goes on.
+    /// Snapshots, each with its base.
     pub pairs: Vec<(Option<Point>, Point)>,
-    /// The mark at which the stream goes on.
+    /// The mark from which the stream continues.
     pub continues: Option<MarkPlace>,
 }
 
@@ -59,7 +59,7 @@ pub fn chosen(session: &mut Session<'_>, args: &Args) -> Result<Chosen> {
     Ok(Chosen { pairs: vec![(old, new)], report, continues: None })
 }
 
-/// The snapshot that a stream goes on from, which is in the same group.
+/// The base of a stream, which is in the same group.
 fn base_of(group: &str, word: &str) -> Result<String> {
     match Target::parse(word) {
         Some(Target::Volume { group: of, volume }) if of == group => Ok(volume),
@@ -71,7 +71,8 @@ fn base_of(group: &str, word: &str) -> Result<String> {
     }
 }
 
-/// All snapshots of a group that `rowen snapshot --suffix` made at one moment, each with the one of its origin from which it goes on.
+/// All snapshots of a group that one `rowen snapshot --suffix` made, each with its base, an older snapshot of the same
+/// origin.
 fn of_group(session: &mut Session<'_>, args: &Args, suffix: &str) -> Result<Chosen> {
     let group = match &args.positionals[..] {
         [word] => match Target::parse(word) {
@@ -123,7 +124,7 @@ fn of_group(session: &mut Session<'_>, args: &Args, suffix: &str) -> Result<Chos
     Ok(Chosen { pairs, report, continues: None })
 }
 
-/// What a token says: the word itself, or a file that has it.
+/// The contents of a token: the word is the token or the path of its file.
 fn token(session: &mut Session<'_>, word: &str) -> Result<Token> {
     let text = if word.contains('/') { session.backend.read_text(word)? } else { word.to_owned() };
     Token::of_word(text.trim()).map_err(|error| {
@@ -133,7 +134,7 @@ fn token(session: &mut Session<'_>, word: &str) -> Result<Token> {
     })
 }
 
-/// The same snapshots again, found by their identities: whatever they are called now.
+/// The same snapshots again, found by their identities. Their names may have changed.
 fn resumed(session: &mut Session<'_>, args: &Args, word: &str) -> Result<Chosen> {
     if args.has(Opt::SendFrom) || args.has(Opt::Suffix) {
         return Err(Failure::usage("With --resume the token says what is sent: give no other snapshot."));
@@ -174,7 +175,7 @@ pub fn volume<'r>(report: &'r GroupReport, name: &str) -> Result<&'r VolumeRepor
     report.volume(name).ok_or_else(|| Failure::failed(no_volume(&report.name, name)))
 }
 
-/// What is sent, or what it goes on from.
+/// A snapshot that is sent, or a base.
 fn point(report: &GroupReport, name: &str) -> Result<Point> {
     let (group, volume) = (&report.name, volume(report, name)?);
     let fail = |why: String| {

@@ -1,4 +1,4 @@
-//! Whether everything is all right.
+//! `rowen status`: the state of groups and their problems.
 
 use super::groups::known_group;
 use crate::failure::{Failure, Result};
@@ -8,7 +8,7 @@ use crate::session::{Session, no_group};
 use rowen_control::status::{GroupStatus, Problem, PvState, Status, duration, judge};
 use rowen_control::units::sentence;
 
-/// The widest label, with its colon.
+/// The width of the longest label with its colon.
 const LABEL: usize = 8;
 
 pub fn status(session: &mut Session<'_>, args: &Args) -> Result {
@@ -109,7 +109,7 @@ pub fn runs(group: &GroupStatus) -> Option<String> {
     }
 }
 
-/// Physical volumes in columns: texts begin below each other, numbers end so.
+/// Physical volumes in columns: text is aligned left, numbers right.
 fn table(pvs: &[PvState]) -> Vec<String> {
     if pvs.is_empty() {
         return Vec::new();

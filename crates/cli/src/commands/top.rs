@@ -1,4 +1,4 @@
-//! A full-screen view of the groups, or one frame of it as text.
+//! `rowen top`: a full-screen view of the groups, or one frame of it as text.
 
 use super::groups::known_group;
 use super::tree::is_utf8;
@@ -14,11 +14,11 @@ use rowen_control::names;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Rates of `--once` are of so long.
+/// The interval over which `--once` measures rates.
 const SECOND: Duration = Duration::from_secs(1);
-/// Columns of a page that no terminal shows.
+/// The columns of output that does not go to a terminal.
 const USUAL: usize = 80;
-/// A page has so many at most, whatever the environment says.
+/// The maximum of columns, whatever the environment says.
 const MOST: usize = 1000;
 
 pub fn top(session: &mut Session<'_>, args: &Args) -> Result {
@@ -49,7 +49,7 @@ pub fn top(session: &mut Session<'_>, args: &Args) -> Result {
     run::run(session.backend.looker(), face, host, wanted)
 }
 
-/// One frame with all views, from two looks.
+/// One frame with all views, from two samples.
 fn once(session: &mut Session<'_>, host: String, wanted: Vec<String>) -> Result {
     let columns = crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
     let columns = columns.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);

@@ -1,4 +1,4 @@
-//! Which volume came from which, and what each of them holds.
+//! `rowen tree`: volumes below their origins, and the space of each.
 
 use super::reports::end_of_query;
 use crate::failure::{Failure, Result};
@@ -21,22 +21,22 @@ struct Group<'a> {
     size_bytes: u64,
     free_bytes: u64,
     metadata_bytes: u64,
-    /// Those that came from a volume follow it.
+    /// The snapshots of a volume follow it.
     volumes: Vec<Row<'a>>,
 }
 
-/// A volume, where it is in the tree.
+/// A volume in the tree.
 pub struct Row<'a> {
     pub name: &'a str,
     /// The volume or pool below which it stands.
     pub parent: Option<&'a str>,
     pub depth: usize,
-    /// The last one below its parent, and so of each of those above it, from the top.
+    /// Whether the volume is the last one below its parent, and the same for each of its ancestors, from the top.
     is_last: Vec<bool>,
     pub size_bytes: u64,
-    /// What it maps, shared space included.
+    /// Bytes that it maps, shared space included.
     pub referenced_bytes: u64,
-    /// What was written to it since its last snapshot; of that volume alone.
+    /// Bytes that only this volume has: written since its last snapshot.
     pub own_bytes: u64,
     pub freed_if_removed_bytes: u64,
     /// Seconds since 1970.
@@ -44,7 +44,7 @@ pub struct Row<'a> {
     pub state: Vec<String>,
 }
 
-/// How branches are drawn: to one that others follow, to the last, past those that follow, and past none.
+/// The characters of branches: to a child that is not the last, to the last one, past later siblings, and past none.
 struct Lines([&'static str; 4]);
 
 const ASCII: Lines = Lines(["|-", "`-", "| ", "  "]);
@@ -54,7 +54,7 @@ pub fn tree(session: &mut Session<'_>, args: &Args) -> Result {
     let detail = Detail { all_volumes: true, with_use: false };
     let mut selection = session.select_all(&args.positionals, detail)?;
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
-    // Of a group of which nothing is meant, as by a tag that none of its volumes has, there is nothing to show.
+    // A group without a selected volume is not shown, for instance if no volume has the tag.
     let is_meant = |selected: &&SelectedGroup| selected.is_whole || !selected.volumes.is_empty();
     let groups: Vec<Group<'_>> = selection.groups.iter().filter(is_meant).map(group).collect();
     if args.has(Opt::Json) {
@@ -101,7 +101,7 @@ impl Row<'_> {
     }
 }
 
-/// Whether the terminal's characters are Unicode's, as locale(7) says which variable counts.
+/// Whether the terminal uses Unicode. locale(7) says which variable decides.
 pub fn is_utf8() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
     set.is_some_and(|locale| {
@@ -133,7 +133,7 @@ pub fn rows(report: &GroupReport) -> Vec<Row<'_>> {
     tree.rows(&tree.roots)
 }
 
-/// A group's volumes by their places in the report, in the order in which they were made.
+/// A group's volumes by their index in the report, in the order of creation.
 struct Tree<'a> {
     report: &'a GroupReport,
     parents: Vec<Option<usize>>,
@@ -148,7 +148,8 @@ impl<'a> Tree<'a> {
             volumes.iter().enumerate().map(|(at, volume)| (volume.name.as_str(), at)).collect();
         let mut order: Vec<usize> = (0..volumes.len()).collect();
         order.sort_by_key(|at| volumes[*at].id);
-        // What came from a volume shares space with it, also where it is in a pool and its origin is not.
+        // A snapshot shares space with its origin, even if it is in a pool and its origin is not. So it stands below
+        // its origin.
         let parent = |volume: &VolumeReport| match &volume.origin {
             Some(origin) => places.get(origin.as_str()).copied(),
             None if volume.is_pool() => None,
@@ -165,7 +166,7 @@ impl<'a> Tree<'a> {
         Tree { report, parents, children, roots }
     }
 
-    /// The tops of what the named volumes belong to: the first volume that they came from, without its pool.
+    /// The first ancestors of the named volumes, without their pools.
     fn families(&self, names: &[String]) -> Vec<usize> {
         let wanted: HashSet<&String> = names.iter().collect();
         let mut tops = BTreeSet::new();
@@ -173,7 +174,7 @@ impl<'a> Tree<'a> {
             if !wanted.contains(&volume.name) {
                 continue;
             }
-            // A report of another make may have a circle.
+            // A report of another program version may have a cycle.
             for _ in 0..self.parents.len() {
                 match self.parents[at].filter(|parent| !self.report.volumes[*parent].is_pool()) {
                     Some(parent) => at = parent,
@@ -185,11 +186,11 @@ impl<'a> Tree<'a> {
         tops.into_iter().map(|(_, at)| at).collect()
     }
 
-    /// What stands below these, each after what it came from.
+    /// The rows below these volumes, each after its origin.
     fn rows(&self, roots: &[usize]) -> Vec<Row<'a>> {
         let mut rows = Vec::with_capacity(self.report.volumes.len());
         let mut left: Vec<(usize, usize, Vec<bool>)> = roots.iter().rev().map(|at| (*at, 0, Vec::new())).collect();
-        // In a circle, too, each volume comes once.
+        // Each volume comes once, even in a cycle.
         let mut shown = vec![false; self.report.volumes.len()];
         while let Some((at, depth, is_last)) = left.pop() {
             if std::mem::replace(&mut shown[at], true) {
@@ -226,7 +227,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// What is worth a word of a volume.
+/// The state of a volume in a few words.
 fn state(volume: &VolumeReport, parent: Option<&VolumeReport>) -> Vec<String> {
     let pool = volume.attributes.pool.as_str();
     let is_elsewhere =
@@ -270,7 +271,7 @@ fn drawn(group: &Group<'_>, units: Units, lines: &Lines) -> Vec<String> {
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
     let cell = |(at, text): (usize, &String)| {
         let width = widths[at];
-        // Texts begin below each other, numbers end so.
+        // Text is aligned left, numbers right.
         if matches!(at, 1..=4) { format!("{text:>width$}") } else { format!("{text:<width$}") }
     };
     let line =
@@ -283,7 +284,7 @@ fn drawn(group: &Group<'_>, units: Units, lines: &Lines) -> Vec<String> {
 fn branch(row: &Row<'_>, lines: &Lines) -> String {
     let Lines([to_next, to_last, past, nothing]) = lines;
     let Some((own, above)) = row.is_last.split_last() else { return String::new() };
-    // A volume at the top has no line, and so has none past it.
+    // A volume at the top has no line.
     let mut text: String = above.iter().map(|is_last| if *is_last { *nothing } else { *past }).collect();
     text.push_str(if *own { to_last } else { to_next });
     if row.depth > DEEPEST {

@@ -1,4 +1,4 @@
-//! rowen trim: what is free in a group is discarded on its physical volumes.
+//! rowen trim: discards a group's free space on its physical volumes.
 
 use super::groups::known_groups;
 use crate::failure::{Failure, Result};
@@ -12,7 +12,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if groups.is_empty() {
         return Err(Failure::usage("Please specify the volume group's name."));
     }
-    // Each group by itself: one that fails does not keep the others from it.
+    // A failure in one group does not stop the others.
     let mut end = Ok(());
     for group in groups {
         if let Err(failure) = trim(session, &group) {

@@ -1,4 +1,4 @@
-//! This program takes the place of running servers and keepers.
+//! rowen upgrade: replaces running servers and keepers by this program.
 
 use super::groups::known_groups;
 use crate::backend::Upgraded;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Each group by itself: one that fails does not keep the others from it.
+/// A failure in one group does not stop the others.
 pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
     let mut groups = known_groups(args)?;
     if groups.is_empty() {
@@ -30,7 +30,7 @@ pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
                 let failure = Failure::from(trouble);
                 session.tell(&failure);
                 if !check {
-                    // A server that was told to end has written that down; this adds what came of it.
+                    // The old server has recorded that it was asked to end. This adds the result.
                     session.alone = Some((group, "upgrade"));
                     session.note(begun, &Err(failure));
                 }

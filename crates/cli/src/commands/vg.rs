@@ -102,7 +102,7 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
     })
 }
 
-/// All volumes, what depends on another before it.
+/// All volumes, dependent ones before those on which they depend.
 fn in_order_of_removal(report: &GroupReport) -> Vec<String> {
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
@@ -141,9 +141,8 @@ pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// The server joins a device to a group without asking, and so refuses one that holds something. With `-y` the user has
-/// agreed to lose that, so such devices become physical volumes first. Members of any group are left to the server's
-/// refusal.
+/// The server adds a device to a group without asking, so it refuses a device with contents. With `-y` the user has
+/// agreed to lose them, and such devices become physical volumes first. The server refuses members of any group.
 fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
     let labels = session.backend.labels()?;
     for path in paths.iter().filter(|path| !labels.iter().any(|label| label.path == **path)) {
@@ -155,7 +154,7 @@ fn label_plain_devices(session: &mut Session<'_>, paths: &[String]) -> Result {
     Ok(())
 }
 
-/// `--alloc` as it is kept: `inherit` becomes `normal`.
+/// The stored value of `--alloc`: `inherit` becomes `normal`.
 fn alloc(args: &Args) -> Option<AllocPolicy> {
     Some(match args.text(Opt::Alloc)? {
         "contiguous" => AllocPolicy::Contiguous,
@@ -165,7 +164,7 @@ fn alloc(args: &Args) -> Option<AllocPolicy> {
     })
 }
 
-/// What LVM can change of a group and Rowen cannot.
+/// The refusal of changes that only LVM has.
 fn refused_change(args: &Args) -> Option<&'static str> {
     if args.has(Opt::NewUuid) {
         return Some("The identifier of a volume group cannot be changed: its blocks carry it.");
@@ -176,7 +175,7 @@ fn refused_change(args: &Args) -> Option<&'static str> {
     args.has(Opt::SystemId).then_some("Volume groups have no system ID.")
 }
 
-/// LVM's sentences for a change to what is already so.
+/// LVM's messages for a change that changes nothing.
 fn refuse_no_change(report: &GroupReport, change: &GroupChange) -> Result {
     let (name, now) = (&report.name, &report.attributes);
     if let Some(wanted) = change.autoactivate.filter(|wanted| *wanted == now.autoactivate) {
@@ -266,7 +265,7 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
     })
 }
 
-/// How many copies of the journal are asked for. LVM's words for "as many as there are places" mean two.
+/// The requested number of copies of the journal. LVM's words for "as many as possible" mean two.
 fn journal_copies(args: &Args) -> Option<u8> {
     let asked = args.text(Opt::VgMetadataCopies).or_else(|| args.text(Opt::GroupMetadataCopies))?;
     Some(if asked == "1" { 1 } else { 2 })
@@ -288,7 +287,7 @@ fn keep_journal(session: &mut Session<'_>, name: &str, copies: u8) -> Result {
 /// Activates or deactivates all volumes of a group, and prints how many are active then.
 fn switch(session: &mut Session<'_>, args: &Args, report: &GroupReport, activation: Activation) -> Result {
     let name = &report.name;
-    // A group that is not to be activated at boot is passed over, without a word.
+    // A group without autoactivation is skipped without a message.
     if activation == Activation::Auto && !report.attributes.autoactivate {
         return Ok(());
     }

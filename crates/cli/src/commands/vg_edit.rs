@@ -8,7 +8,7 @@ use crate::session::{Detail, Session, unexpected, unless_exported};
 use rowen_control::names;
 use rowen_control::protocol::{GroupChange, GroupReport, Outcome, Request};
 
-/// vgrename refuses names of this length, as in LVM; vgcreate takes longer ones.
+/// vgrename refuses names of this length or more, as in LVM. vgcreate accepts longer ones.
 const LONGEST_NEW_NAME: usize = 121;
 
 pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
@@ -44,7 +44,7 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// The groups that the words name, or all with `-a`, of which there must be words or that.
+/// The groups that the words name, or all with `-a`. One of the two is required.
 fn chosen(session: &mut Session<'_>, args: &Args) -> Result<Vec<String>> {
     match (args.positionals.is_empty(), args.has(Opt::AllGroups)) {
         (true, false) => Err(Failure::NoForm),
@@ -150,7 +150,7 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
         };
         match outcome {
             Ok(()) => session.console.say(format!("Removed \"{path}\" from volume group \"{name}\"")),
-            // With -a, those that are used stay, and that is no failure.
+            // With -a, used ones stay, and that is no failure.
             Err(failure) if all && failure == still_in_use(&path) => {}
             Err(failure) => {
                 session.tell(&failure);
@@ -161,8 +161,8 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
     end
 }
 
-/// Takes physical volumes that are missing out of the group for good, one after the other. With `--force` the volumes go first that
-/// have lost something, and what depends on them.
+/// Removes missing physical volumes from the group, one after the other. With `--force` the volumes that lost data are
+/// removed first, with those that depend on them.
 fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result {
     if !session.is_test {
         go_on_without(session, name)?;
@@ -189,7 +189,7 @@ fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result 
         if session.is_test {
             break;
         }
-        // The group's next server has it no more.
+        // The group's next server does not have it any more.
         session.report(name)?;
     }
     if !session.is_test && session.report(name)?.missing().next().is_some() {
@@ -199,7 +199,7 @@ fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result 
     Ok(())
 }
 
-/// The words, with the group's physical volumes of a tag in place of the tag.
+/// The words, with each tag replaced by the group's physical volumes that have it.
 fn without_tags(report: &GroupReport, words: &[String]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for word in words {
@@ -222,7 +222,7 @@ fn still_in_use(path: &str) -> Failure {
 }
 
 fn all_but_used(report: &GroupReport) -> Vec<String> {
-    // The last first: the group keeps what it began with.
+    // The last one first, so that the group keeps its oldest physical volume.
     report.pvs.iter().rev().map(|pv| pv.path.clone()).collect()
 }
 
@@ -231,7 +231,7 @@ fn reduce_by(session: &mut Session<'_>, report: &GroupReport, path: &str) -> Res
     if session.change(name, Request::RemovePv { path: path.to_owned() })? != Outcome::HandsOver {
         return Ok(());
     }
-    // Between the answer and the server's end something may have come to lie on it.
+    // Between the answer and the server's end, data may have been placed on it.
     match session.report(name)?.pvs.iter().any(|pv| pv.path == path) {
         true => Err(still_in_use(path)),
         false => Ok(()),

@@ -1,6 +1,5 @@
-//! vgcfgbackup and vgcfgrestore. A document holds names and properties, never contents, so restoring gives back what a
-//! document can truthfully give back: it says what it cannot, and refuses where contents that the document speaks of
-//! are gone.
+//! vgcfgbackup and vgcfgrestore. A document has names and properties, but no contents. A restore gives back names and
+//! properties, and reports what it cannot restore. It refuses if a volume of the document has lost its contents.
 
 use super::groups::group_name;
 use crate::failure::{Failure, Result};
@@ -77,7 +76,7 @@ pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// The copies there are of the group's metadata, as LVM lists them.
+/// Lists the copies of the group's metadata, as LVM does.
 fn list(session: &mut Session<'_>, group: &str, file: Option<&str>) -> Result {
     let paths = match file {
         Some(path) => vec![path.to_owned()],
@@ -102,18 +101,18 @@ fn list(session: &mut Session<'_>, group: &str, file: Option<&str>) -> Result {
     Ok(())
 }
 
-/// One change, and the sentence that reports it.
+/// One change and its message.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     request: Request,
     told: String,
 }
 
-/// What restoring takes, in order.
+/// The changes of a restore, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     steps: Vec<Step>,
-    /// What stays as it is although the document says otherwise.
+    /// Differences from the document that the restore does not change.
     notes: Vec<String>,
 }
 
@@ -162,8 +161,8 @@ impl Plan {
         self.steps.push(Step { request, told: told.into() });
     }
 
-    /// Gives the volumes their names. One whose name another still has waits for that one; of those that wait for each
-    /// other, one steps aside.
+    /// Renames the volumes. If another volume still has the name, that one is renamed first. In a cycle one volume gets
+    /// a temporary name.
     fn rename(
         &mut self,
         report: &GroupReport,
@@ -302,8 +301,8 @@ fn difference(now: &[String], then: &[String]) -> (Vec<String>, Vec<String>) {
     (missing(now, then), missing(then, now))
 }
 
-/// The pool that the volume is to be counted in, where it is counted in another now. Pools that are renamed take their
-/// volumes along, so it is their identity that is compared.
+/// The volume's pool in the document, if the volume is in another pool now. Identities are compared, because a renamed
+/// pool keeps its volumes.
 fn other_pool(document: &Document, report: &GroupReport, now: &VolumeReport, then: &Volume) -> Option<String> {
     let pool_now = report.volume(&now.attributes.pool).map(|pool| pool.uuid);
     let pool_then = document.volumes.iter().find(|volume| volume.name == then.pool).map(|pool| pool.uuid);

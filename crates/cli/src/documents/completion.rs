@@ -6,7 +6,7 @@ use crate::options::Kind;
 use crate::report::fields;
 use std::fmt::Write;
 
-/// The script's word for what a command's operands are.
+/// The script's word for the kind of a command's operands.
 fn operands(command: &Command) -> &'static str {
     match command.operands {
         Operands::Nothing => "nothing",
@@ -47,7 +47,7 @@ pub fn bash(commands: &[Command]) -> String {
                 Kind::Flag => continue,
                 _ if !values.is_empty() => values.join(" "),
                 _ if matches!(spec.long, "options" | "sort") => "@fields".to_owned(),
-                // Something must be said, or the next word is taken for an operand.
+                // The entry is needed, or the script takes the next word for an operand.
                 _ => "@any".to_owned(),
             };
             let _infallible = writeln!(text, "    {0}:--{1}{short}) echo '{line}' ;;", command.name, spec.long);

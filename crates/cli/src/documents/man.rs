@@ -44,12 +44,12 @@ impl Roff {
         self.macro_line(&format!(".SH {title}"));
     }
 
-    /// Text as it is; what roff would take for its own is escaped.
+    /// Plain text, with roff's special characters escaped.
     fn text(&mut self, text: &str) {
         self.macro_line(&escaped(text));
     }
 
-    /// A term, bold, and what it means.
+    /// A term in bold, and its meaning.
     fn term(&mut self, term: &str, meaning: &str) {
         self.macro_line(".TP");
         self.macro_line(&format!("\\fB{}\\fR", escaped(term)));
@@ -169,7 +169,7 @@ fn overview(commands: &[Command]) -> Page {
     Page { file: "rowen.8".to_owned(), text: page.0 }
 }
 
-/// The page in the browser, whose program has no commands.
+/// The manual page of `rowen-web`, which has no commands.
 fn of_web() -> Page {
     let mut page = Roff::new("rowen-web", web::SUMMARY);
     page.section("SYNOPSIS");

@@ -1,4 +1,4 @@
-//! `docs/lvm.md`: which of LVM's commands Rowen has, which it does not have and why, and where it differs.
+//! `docs/lvm.md`: LVM's commands that Rowen has, those that it does not have and why, and the differences.
 
 use super::notes::{DIFFERENCES, REFUSED};
 use crate::command::Command;
@@ -72,7 +72,7 @@ fn commands(text: &mut String, all: &[Command], is_lvm: bool) {
     }
 }
 
-/// Options by what they are there for: those that do something, and those that are taken for the sake of programs.
+/// Options in two groups: those that have an effect, and those that are accepted and ignored, for scripts.
 fn options(command: &Command) -> String {
     let of = |is_accepted: bool| {
         let specs = command.options.iter().map(|option| option.spec());

@@ -1,5 +1,6 @@
-//! Documents made from the tables of commands, options and fields: manual pages, shell completion and `docs/lvm.md`. What a
-//! table does not say is in [`notes`]. Nothing here is written by hand twice, so none of it can be stale.
+//! Documents generated from the tables of commands, options and fields: manual pages, shell completion and
+//! `docs/lvm.md`. Facts that no table has are in [`notes`]. Each fact is written once, so the documents cannot be
+//! stale.
 
 mod completion;
 mod man;

@@ -1,4 +1,5 @@
-//! What the tables do not say: letters of attributes, what Rowen does not have and why, where Rowen differs from LVM.
+//! Facts that the tables do not have: letters of attributes, what Rowen does not have and why, and differences from
+//! LVM.
 
 /// A list of terms with their meaning, under a heading of a command's page.
 pub struct Note {
@@ -91,7 +92,7 @@ pub const NOTES: &[Note] = &[
     },
 ];
 
-/// What LVM has and Rowen does not have, and why.
+/// Features of LVM that Rowen does not have, and why.
 pub const REFUSED: &[(&str, &str)] = &[
     (
         "striped, mirror, raid, cache, writecache, vdo, integrity types",
@@ -133,7 +134,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("`and`, `or` as words in `-S`", "LVM does not accept them either: use `&&` or `,`, and `||` or `#`."),
 ];
 
-/// Where Rowen differs.
+/// Differences from LVM.
 pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "a snapshot copies a chunk on its first write (`-c`)",

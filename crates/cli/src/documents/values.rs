@@ -1,4 +1,4 @@
-//! What documents say of a command's options: which it takes, and the words that a value can be.
+//! The options of a command for documents, and the words that a value can be.
 
 use crate::command::Command;
 use crate::options::{COMMON, Kind, Opt, Spec};
@@ -8,7 +8,7 @@ pub fn options(command: &Command) -> impl Iterator<Item = &'static Spec> {
     command.options.iter().chain(COMMON).map(|option: &Opt| option.spec())
 }
 
-/// The words that an option's value can be, where there are few.
+/// The words that an option's value can be, if there are few.
 pub fn words(kind: Kind) -> Vec<&'static str> {
     match kind {
         Kind::YesNo => vec!["y", "n"],

@@ -5,7 +5,7 @@ use rowen_control::history::{Event, read};
 use rowen_web::facts;
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many are kept of a group.
+/// The number of events kept for a group.
 const KEPT: usize = 30;
 
 /// By the group's identifier.
@@ -13,17 +13,17 @@ const KEPT: usize = 30;
 pub struct Events(BTreeMap<String, VecDeque<Event>>);
 
 impl Events {
-    /// Takes lines of a group in, in the order in which they were written.
+    /// Adds lines of a group, in the order in which they were written.
     pub fn add(&mut self, uuid: &str, lines: &[u8]) {
         let kept = self.0.entry(uuid.to_owned()).or_default();
         kept.extend(read::<Event>(lines).lines);
         kept.drain(..kept.len().saturating_sub(KEPT));
     }
 
-    /// Those of the group that had this name last, the newest first.
+    /// The events of the group that had this name last, the newest first.
     pub fn of(&self, group: &str, form: &TimeFormat) -> Vec<facts::Event> {
         let is_it = |kept: &&VecDeque<Event>| kept.back().is_some_and(|last| last.group == group);
-        // Others may have had its name before.
+        // Other groups may have had its name before.
         let newest = self.0.values().filter(is_it).max_by_key(|kept| kept.back().map(|last| last.time));
         let told = |event: &Event| facts::Event {
             time: event.time,

@@ -1,5 +1,5 @@
-//! How long requests took in the last hour, a point for each minute. Servers count from their start; a point is the difference of
-//! two looks.
+//! Latencies of the last hour, one point for each minute. Servers count from their start; a point is the difference of
+//! two samples.
 
 use crate::commands::iostat::Before;
 use crate::top::model::Group;
@@ -7,7 +7,7 @@ use rowen_control::protocol::{IoReport, Latency, OpCounts};
 use rowen_web::facts::{self, Facts, HOUR, POINT, Point};
 use std::collections::BTreeMap;
 
-/// Of less than this, in seconds, the minute under way is not told: it would be of chance.
+/// Seconds. The current minute is not reported before, because so few requests say nothing.
 const LEAST: f64 = 5.0;
 
 #[derive(Default)]
@@ -19,9 +19,9 @@ pub struct Latencies {
 #[derive(Default)]
 struct Course {
     points: Vec<Point>,
-    /// What was counted when the minute under way began, and when that was.
+    /// The counters at the beginning of the current minute, and the time.
     begin: Option<(Before, f64)>,
-    /// The minute under way, as far as it was seen.
+    /// The point of the current minute up to now.
     begun: Option<Point>,
 }
 
@@ -29,7 +29,7 @@ impl Latencies {
     pub fn go_on(&mut self, before: &Facts, uptime: f64) {
         for group in &before.groups {
             let mut points = group.latency.clone();
-            // What is of the time after now is of another start of the host. The last minute may have been under way.
+            // Points after the present time are from an earlier boot of the host. The last minute may be incomplete.
             points.retain(|point| point.uptime <= uptime && point.seconds >= POINT);
             self.groups.insert(group.name.clone(), Course { points, ..Course::default() });
         }
@@ -43,7 +43,7 @@ impl Latencies {
         for course in self.groups.values_mut() {
             course.points.retain(|point| uptime - point.uptime <= HOUR);
         }
-        // Groups that are gone, or were renamed, are forgotten after an hour.
+        // Removed and renamed groups are dropped after an hour.
         self.groups
             .retain(|name, course| !course.points.is_empty() || groups.iter().any(|group| group.status.name == *name));
     }
@@ -59,7 +59,7 @@ impl Latencies {
 impl Course {
     fn see(&mut self, counted: &Before, uptime: f64) {
         let begin = self.begin.take();
-        // Another server counts from zero: the minute begins again.
+        // A new server counts from zero, so the minute begins again.
         let done = begin.and_then(|(before, at)| Some((before.since(counted.pid, &counted.io)?, before, at)));
         let now = || (Before { pid: counted.pid, io: counted.io.clone() }, uptime);
         self.begun = None;

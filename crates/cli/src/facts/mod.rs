@@ -1,5 +1,5 @@
-//! What `rowen facts` tells: one document about all groups, made of looks as `rowen top` takes them. [`Collector`] is without a
-//! clock and a file; the command has these.
+//! The document of `rowen facts` about all groups, made from the same samples as `rowen top`. [`Collector`] uses no
+//! clock and no file; the command has these.
 
 mod events;
 mod latency;
@@ -20,18 +20,18 @@ use rowen_engine::units::BLOCK_SIZE;
 use rowen_web::facts::{self, Facts};
 use std::collections::{BTreeMap, HashMap};
 
-/// More volumes of a group are not told: who wants them asks `rowen tree`.
+/// The largest number of volumes of a group in the document. `rowen tree` shows all.
 const VOLUMES: usize = 1000;
 
-/// Makes facts of looks.
+/// Makes the document from samples.
 pub struct Collector {
     model: Model,
     latencies: Latencies,
     pub events: Events,
-    /// When a group's volumes were told last.
+    /// When a group's volumes were last read.
     volumes_at: BTreeMap<String, f64>,
     form: TimeFormat,
-    /// Seconds between two looks.
+    /// Seconds between two samples.
     every: u64,
 }
 
@@ -48,12 +48,12 @@ impl Collector {
         }
     }
 
-    /// Goes on where another one ended, as far as it left facts of this host's present start.
+    /// Continues the document of an earlier collector, if that is from the host's present boot.
     pub fn go_on(&mut self, before: &Facts, uptime: f64) {
         self.latencies.go_on(before, uptime);
     }
 
-    /// Takes a look in, which was taken so long after the host was started.
+    /// Adds a sample that was taken this long after the host's boot.
     pub fn see(&mut self, look: Look, uptime: f64) {
         for group in look.groups.iter().filter(|group| group.volumes.is_some()) {
             self.volumes_at.insert(group.status.name.clone(), uptime);
@@ -63,7 +63,7 @@ impl Collector {
         self.latencies.see(&self.model.groups, uptime);
     }
 
-    /// Groups that were named and are not known.
+    /// Named groups that are unknown.
     pub fn missing(&self) -> impl Iterator<Item = &String> {
         self.model.missing()
     }
@@ -110,7 +110,7 @@ impl Collector {
         }
     }
 
-    /// The volumes of a group, and how many are left out.
+    /// The volumes of a group, and the number of those left out.
     fn volumes(&self, report: &GroupReport) -> (Vec<facts::Volume>, u64) {
         let tags: HashMap<&str, &Vec<String>> =
             report.volumes.iter().map(|volume| (volume.name.as_str(), &volume.attributes.tags)).collect();
@@ -124,7 +124,7 @@ impl Collector {
             referenced_bytes: row.referenced_bytes,
             own_bytes: row.own_bytes,
             freed_if_removed_bytes: row.freed_if_removed_bytes,
-            // To the minute: the year comes first.
+            // The date and the time to the minute.
             created: self.form.show(row.created).get(..16).unwrap_or_default().to_owned(),
             tags: tags.get(row.name).map(|tags| (*tags).clone()).unwrap_or_default(),
             state: row.state,

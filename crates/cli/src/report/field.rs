@@ -1,10 +1,10 @@
-//! A field of a report: its section, name, heading, type, least width, meaning, and where its value comes from.
+//! A field of a report: its section, name, heading, type, least width, meaning, and the function of its value.
 
 use super::row::Row;
 use super::value::{Type, Value};
 use rowen_engine::units::BLOCK_SIZE;
 
-/// A group of fields. It has a title in the list of fields, and decides what a row must be about.
+/// A section of fields. It has a title in the list of fields, and decides what a row must describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     Volume,
@@ -21,7 +21,7 @@ pub enum Section {
     Special,
 }
 
-/// What a row is about, from coarse to fine.
+/// What a row describes, from coarse to fine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     Group,
@@ -66,7 +66,7 @@ impl Section {
         }
     }
 
-    /// The name that stands for all fields of the section (and its sisters).
+    /// The name that stands for all fields of the section and of related ones.
     pub fn all_name(self) -> Option<&'static str> {
         match self {
             Section::Volume | Section::VolumeDevice | Section::VolumeStatus | Section::VolumeCombined => Some("lv_all"),
@@ -101,13 +101,13 @@ pub struct Field {
     pub name: &'static str,
     pub heading: &'static str,
     pub kind: Type,
-    /// Columns are at least this wide.
+    /// The least width of the column.
     pub width: usize,
     pub help: &'static str,
     pub value: for<'r> fn(&Row<'r>) -> Value<'r>,
 }
 
-/// A section's fields. A value is a function of what `$of` finds in the row.
+/// A section's fields. `$of` finds the object in the row, and the value is a function of it.
 macro_rules! fields {
     ($table:ident: $section:ident, $of:path; $($name:literal, $heading:literal, $kind:ident $width:literal, $help:literal, $value:expr;)*) => {
         pub const $table: &[$crate::report::field::Field] = &[$($crate::report::field::Field {
@@ -129,7 +129,7 @@ pub fn blocks(blocks: u64) -> Value<'static> {
 }
 
 impl Field {
-    /// Its value in a row. Of a physical volume in no group, what counts something of a group is 0, as in LVM.
+    /// Its value in a row. For a physical volume in no group, counts of a group are 0, as in LVM.
     pub fn of<'r>(&self, row: &Row<'r>) -> Value<'r> {
         let is_in_no_group = row.group.is_none() && row.label.is_some_and(|label| label.group.is_none());
         match self.kind {
@@ -139,7 +139,7 @@ impl Field {
         }
     }
 
-    /// Whether its value is about all volumes of a group, whichever are shown.
+    /// Whether its value depends on all volumes of a group, not only on the shown ones.
     pub fn counts_all(&self) -> bool {
         ["lv_count", "snap_count"].contains(&self.name)
     }
@@ -149,7 +149,7 @@ impl Field {
         ["lv_attr", "lv_device_open"].contains(&self.name)
     }
 
-    /// Whether its value needs to know where blocks are.
+    /// Whether its value needs the places of blocks.
     pub fn needs_places(&self) -> bool {
         const NAMES: &[&str] = &[
             "seg_count",

@@ -1,4 +1,4 @@
-//! A group's report with where its volumes' blocks are. Reports that show no such thing do not ask for it.
+//! A group's report with the places of its volumes' blocks. Only reports that show the places request them.
 
 use crate::roles::is_origin;
 use rowen_control::protocol::{GroupReport, PvReport, VolumePlaces, VolumeReport};
@@ -7,27 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where a volume's blocks are on one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The physical volume's place in the group.
+    /// The index of the physical volume in the group.
     pub pv: usize,
-    /// The extent there that holds the first of the volume's blocks there.
+    /// The extent with the first of the volume's blocks there.
     pub first_extent: u64,
     pub extents: u64,
 }
 
-/// Who has extents of a physical volume.
+/// What uses extents of a physical volume.
 #[derive(Clone, Copy, Debug)]
 pub enum Occupant<'a> {
     Volume(&'a VolumeReport),
-    /// A volume that no report has: one that is being received.
+    /// A volume that is being received, which no report shows.
     Hidden,
     Nobody,
 }
 
-/// A group, and where its volumes are, if that was asked for.
+/// A group, and the places of its volumes if they were requested.
 #[derive(Debug)]
 pub struct Indexed<'a> {
     pub report: &'a GroupReport,
-    /// The snapshots that wait to be merged: seldom any.
+    /// The snapshots that wait for their merge.
     waiting: BTreeSet<&'a str>,
     shares: BTreeMap<&'a str, Vec<Share>>,
 }
@@ -61,7 +61,7 @@ impl<'a> Indexed<'a> {
         is_origin(self.report, name)
     }
 
-    /// Takes in where the volumes' blocks are.
+    /// Adds the places of the volumes' blocks.
     pub fn place(&mut self, places: &'a [VolumePlaces]) {
         for volume in places {
             let shares = volume.shares.iter().map(|share| Share {
@@ -71,7 +71,8 @@ impl<'a> Indexed<'a> {
             });
             self.shares.insert(&volume.name, shares.collect());
         }
-        // A volume without any block yet is where the group begins: programs drop a volume that is on no device.
+        // A volume without blocks gets the group's first physical volume, because programs ignore a volume that is on
+        // no device.
         for volume in self.report.volumes.iter().filter(|_| !places.is_empty() && !self.report.pvs.is_empty()) {
             let shares = self.shares.entry(&volume.name).or_default();
             if shares.is_empty() {
@@ -85,7 +86,7 @@ impl<'a> Indexed<'a> {
         self.shares.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// What lies on a physical volume, in the order of extents. What nothing uses comes last.
+    /// The users of a physical volume's extents, in the order of extents. Unused extents come last.
     pub fn pieces(&self, pv: &PvReport) -> Vec<(Share, Occupant<'a>)> {
         let at = self.report.pvs.iter().position(|member| member.uuid == pv.uuid);
         let mut pieces: Vec<(Share, Occupant<'a>)> = Vec::new();

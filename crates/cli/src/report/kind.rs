@@ -1,4 +1,4 @@
-//! The kinds of report, and what each is called where.
+//! The kinds of report and their names.
 
 use super::field::About;
 
@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In JSON, and for `--configreport`.
+    /// The name in JSON and for `--configreport`.
     pub fn key(self) -> &'static str {
         match self {
             Kind::Volume => "lv",
@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    /// What a field's name may leave out.
+    /// The prefix that a field's name can omit.
     pub fn prefix(self) -> &'static str {
         match self {
             Kind::Volume => "lv_",
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// The command's, which words the refusal of fields that do not go together.
+    /// The command's name in the message about incompatible fields.
     pub fn family(self) -> &'static str {
         match self {
             Kind::Volume | Kind::Segment => "lv",
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// What its rows are about when no field asks for more.
+    /// What its rows describe if no field needs finer ones.
     pub fn about(self) -> About {
         match self {
             Kind::Volume => About::Volume,
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// As settings of its columns and its order name it.
+    /// Its name in settings for columns and order.
     pub fn setting(self) -> &'static str {
         match self {
             Kind::Volume => "lvs",

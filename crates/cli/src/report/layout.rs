@@ -10,11 +10,11 @@ pub enum Form {
     Text,
     /// All values are strings.
     Json,
-    /// Numbers, lists and nulls are what they are.
+    /// Numbers, lists and nulls have their JSON types.
     JsonTyped,
 }
 
-/// What is between headings and values.
+/// The headings of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headings {
     None,
@@ -30,13 +30,13 @@ pub struct Layout {
     pub headings: Headings,
     pub separator: String,
     pub is_aligned: bool,
-    /// Columns become lines.
+    /// Columns are printed as rows.
     pub is_turned: bool,
     /// `NAME=` before each value, and whether values are quoted.
     pub prefixes: Option<bool>,
-    /// Columns without any value are left out: these, or all.
+    /// The columns that are left out if they have no value: these, or all.
     pub compact: Option<Vec<&'static Field>>,
-    /// Widths are known from the first row only.
+    /// Only the first row determines widths.
     pub is_streamed: bool,
 }
 
@@ -45,8 +45,7 @@ pub struct Part {
     text: String,
 }
 
-/// The cells of all rows, one after the other: with ten thousand rows a text for each would take longer than all the
-/// rest.
+/// The cells of all rows in one buffer. With ten thousand rows, a string for each cell would take most of the time.
 pub struct Cells {
     rows: usize,
     columns: usize,
@@ -55,7 +54,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// For this number of rows, which exist even without columns.
+    /// For this number of rows. Rows exist even without columns.
     pub fn new(rows: usize, columns: usize) -> Cells {
         Cells { rows, columns, text: String::new(), ends: Vec::with_capacity(rows * columns) }
     }
@@ -94,13 +93,13 @@ fn pad(text: &mut String, mut blanks: usize) {
     text.push_str(&BLANKS[..blanks]);
 }
 
-/// How many columns of a screen a text takes.
+/// The columns that a text takes on a terminal.
 fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
 impl Layout {
-    /// A report that stands by itself.
+    /// A single report.
     pub fn report(&self, key: &str, fields: &[&Field], cells: &Cells) -> String {
         let part = self.part(key, fields, cells);
         if self.form == Form::Text { part.text } else { self.join(vec![vec![part]]) }
@@ -130,7 +129,7 @@ impl Layout {
     }
 
     fn text(&self, fields: &[&Field], cells: &Cells) -> String {
-        // Without rows there is no heading either.
+        // Without rows there is no heading.
         if cells.rows == 0 {
             return String::new();
         }
@@ -151,7 +150,7 @@ impl Layout {
                 .iter()
                 .zip(&widths)
                 .map(|((_, field), width)| match width {
-                    // LVM cuts a heading that is wider than all values.
+                    // LVM truncates a heading that is wider than all values.
                     Some(width) => format!("{:<width$.width$}", self.heading(field)),
                     None => self.heading(field).to_owned(),
                 })
@@ -182,7 +181,7 @@ impl Layout {
         if self.headings == Headings::Names { field.name } else { field.heading }
     }
 
-    /// The width of each column; none where columns are not aligned.
+    /// The width of each column. None: columns are not aligned.
     fn widths(&self, fields: &[(usize, &Field)], cells: &Cells) -> Vec<Option<usize>> {
         let measured = if self.is_streamed { 1 } else { usize::MAX };
         let of_column = |(at, field): &(usize, &Field)| {

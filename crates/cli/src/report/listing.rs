@@ -1,4 +1,4 @@
-//! The list of fields, as `-o help` shows it and as a wrong name brings it up; and with types, for `-S help`.
+//! The list of fields, for `-o help` and for messages about unknown fields, and with types for `-S help`.
 
 use super::field::Section;
 use super::fields;
@@ -38,7 +38,7 @@ pub fn typed_fields() -> Vec<String> {
     list(true)
 }
 
-/// What criteria can say: operands, words that stand for values, operators.
+/// The grammar of criteria: operands, words for values, operators.
 pub fn grammar() -> Vec<String> {
     const LINES: &[&str] = &[
         "Selection operands",

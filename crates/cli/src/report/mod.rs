@@ -1,5 +1,5 @@
-//! Reports: which columns and which rows, in what order and form. What a field holds is in [`fields`], what is chosen
-//! in [`select`], the text is made in [`layout`]; all of it as LVM has it.
+//! Reports: columns, rows, order and form, as in LVM. [`fields`] has the values of fields, [`select`] the selection and
+//! [`layout`] the text.
 
 pub mod field;
 pub mod fields;
@@ -27,14 +27,14 @@ use settings::{Extent, Settings};
 use std::cmp::Ordering;
 use value::{Style, Value};
 
-/// Which options a report obeys: those of a command with one report, or those of a part of a full report.
+/// Whose options a report uses: those of a command with one report, or those of a part of a full report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     One,
     Full,
 }
 
-/// The form that the command line asks for.
+/// The form of the report by the command line.
 pub struct Shape {
     kind: Kind,
     fields: Vec<&'static Field>,
@@ -75,7 +75,7 @@ impl Shape {
                 (Some('+'), Some(rest)) => add_fields(kind, rest, &mut fields)?,
                 (Some('-'), Some(rest)) => {
                     let mut unwanted = Vec::new();
-                    // Who takes away what is not known has it taken away already.
+                    // An unknown field that is to be removed is not shown anyway.
                     for name in names(rest) {
                         let _unknown = add_fields(kind, name, &mut unwanted);
                     }
@@ -107,7 +107,7 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Volumes and physical volumes do not share rows, except where a physical volume's runs do.
+    /// No row has both a volume and a physical volume, except rows about a physical volume's segments.
     fn check(&self) -> Result {
         let used: Vec<About> = self.used().map(|field| field.section.about()).collect();
         let has = |about: &[About]| used.iter().any(|used| about.contains(used));
@@ -126,7 +126,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Every field that is shown, sorted by or chosen by.
+    /// Every field that is shown, or used to sort or select.
     fn used(&self) -> impl Iterator<Item = &'static Field> + '_ {
         self.shown().chain(self.criteria.iter().flat_map(Criteria::fields))
     }
@@ -135,7 +135,7 @@ impl Shape {
         self.fields.iter().copied().chain(self.sort.iter().map(|(field, _)| *field))
     }
 
-    /// Whether where blocks are has to be asked for.
+    /// Whether the places of blocks are needed.
     pub fn needs_places(&self) -> bool {
         self.knows_segments() || self.rows_about() == About::Piece || self.about(self.used()) == About::Piece
     }
@@ -150,7 +150,7 @@ impl Shape {
         self.used().any(Field::tells_use)
     }
 
-    /// What its rows are about: as fine as the finest field that is shown.
+    /// What its rows describe: the finest object of all shown fields.
     fn rows_about(&self) -> About {
         self.about(self.shown())
     }
@@ -160,7 +160,7 @@ impl Shape {
         let has = |about: About| used.contains(&about);
         let is_of_pvs = self.kind.family() == "pv";
         match () {
-            // A physical volume's volumes are those of its runs.
+            // The volumes of a physical volume are those of its segments.
             () if is_of_pvs && (has(About::Volume) || has(About::Segment)) => About::Piece,
             () if has(About::Piece) => About::Piece,
             () if has(About::Segment) && self.knows_segments() => About::Segment,
@@ -175,7 +175,7 @@ impl Shape {
         self.kind == Kind::Segment || self.used().any(Field::needs_places)
     }
 
-    /// The rows that the report shows of these, each with whether it meets the criteria.
+    /// The rows that the report makes from these, each with whether it meets the criteria.
     pub fn rows<'a>(&self, coarse: impl IntoIterator<Item = Row<'a>>) -> Vec<Row<'a>> {
         let about = self.rows_about();
         let mut fine: Vec<Row<'a>> = Vec::new();
@@ -191,10 +191,10 @@ impl Shape {
         fine
     }
 
-    /// What the row is about is chosen when any part of it is.
+    /// An object is selected if any part of it is.
     fn is_met(&self, row: Row<'_>) -> bool {
         let Some(criteria) = &self.criteria else { return true };
-        // For who asks about `selected` itself.
+        // For criteria about `selected` itself.
         let row = Row { is_selected: true, ..row };
         rows::refine(row, self.about(self.used())).iter().any(|part| criteria.is_met(part))
     }
@@ -219,7 +219,7 @@ impl Shape {
         let is_typed = self.layout.form == Form::JsonTyped;
         let places = self.in_order(&rows);
         let mut cells = Cells::new(places.len(), self.fields.len());
-        // Of thousands of volumes most have the size of the one above: figures are made into text when they change.
+        // Most of thousands of volumes have the size of the one above, so a number is formatted only when it changes.
         let mut above: Vec<Value<'_>> = vec![Value::None; self.fields.len()];
         for at in places {
             for (field, above) in self.fields.iter().zip(&mut above) {
@@ -238,10 +238,10 @@ impl Shape {
         cells
     }
 
-    /// The rows' places, in the order of the report.
+    /// The indexes of the rows, in the order of the report.
     fn in_order(&self, rows: &[Row<'_>]) -> Vec<usize> {
-        // Each row's keys once, not for each comparison; and none that are the same in all rows, as often the group's
-        // name.
+        // Keys are computed once for each row, not for each comparison. Keys that are the same in all rows are skipped,
+        // often the group's name.
         let mut keys: Vec<(Vec<Value<'_>>, bool)> = Vec::with_capacity(self.sort.len());
         for (field, is_reversed) in &self.sort {
             let column: Vec<Value<'_>> = rows.iter().map(|row| field.of(row)).collect();
@@ -266,8 +266,8 @@ impl Shape {
     }
 }
 
-/// The options that are about the fields of one kind of report, in order. What follows `--configreport` is about
-/// that kind alone; what comes before it is about a command's one report.
+/// The options about the fields of one kind of report, in order. Options after `--configreport` are for that kind only;
+/// those before it are for a command's one report.
 fn given(args: &Args, kind: Kind, is_only: bool) -> Vec<(Opt, String)> {
     let is_own = |key: &str| match kind {
         Kind::Volume | Kind::Segment if is_only => key == "lv" || key == "seg",
@@ -279,7 +279,7 @@ fn given(args: &Args, kind: Kind, is_only: bool) -> Vec<(Opt, String)> {
     for (option, value) in args.given() {
         match option {
             Opt::ConfigReport => is_about_it = is_own(value),
-            // Criteria hold for every part of a full report that does not have its own.
+            // Criteria apply to every part of a full report that has none of its own.
             Opt::Select if !args.has(Opt::ConfigReport) => own.push((*option, value.clone())),
             Opt::Fields | Opt::Sort | Opt::Select if is_about_it => own.push((*option, value.clone())),
             _ => {}
@@ -329,7 +329,7 @@ fn sort_keys(kind: Kind, list: &str) -> Result<Vec<(&'static Field, bool)>> {
     Ok(keys)
 }
 
-/// A field that is not there: the list of those that are, and then the sentence.
+/// An unknown field: prints the list of fields and then the message.
 fn unknown(sentence: String) -> Failure {
     let mut lines = listing::fields();
     lines.push(sentence);

@@ -1,4 +1,4 @@
-//! What a report has a line about.
+//! A row of a report.
 
 use super::index::{Indexed, Share};
 use crate::backend::LabelledPv;
@@ -10,11 +10,11 @@ pub struct Segment {
     /// Where in the volume it begins, in extents.
     pub start: u64,
     pub extents: u64,
-    /// Where it lies; nothing for what LVM would not place either.
+    /// Its place. None for kinds that have no place in LVM.
     pub share: Option<Share>,
 }
 
-/// What a row can draw on.
+/// The objects of a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row<'a> {
     pub group: Option<&'a Indexed<'a>>,

@@ -1,4 +1,4 @@
-//! Which rows there are: a row about a group or a volume becomes as many as what the columns ask for has parts.
+//! The rows of a report. A row about a group or a volume becomes one row for each part that the columns need.
 
 use super::field::About;
 use super::fields::{Lv, segments};
@@ -15,7 +15,7 @@ pub fn of_group<'a>(group: &'a Indexed<'a>) -> Row<'a> {
 /// One row for each of the volumes named.
 pub fn of_volumes<'a>(group: &'a Indexed<'a>, names: &'a [String]) -> impl Iterator<Item = Row<'a>> {
     let all = &group.report.volumes;
-    // Most often they are all, as they come: none has to be looked for.
+    // Usually these are all volumes in order, and no search is needed.
     let named = names.iter().enumerate().filter_map(|(at, name)| match all.get(at) {
         Some(volume) if volume.name == *name => Some(volume),
         _ => group.volume(name),
@@ -41,7 +41,7 @@ pub fn of_kind<'a>(kind: Kind, group: &'a Indexed<'a>) -> Vec<Row<'a>> {
     }
 }
 
-/// Whether the row has no parts of that kind but itself.
+/// Whether the row is as fine as that kind.
 pub fn is_fine(row: &Row<'_>, about: About) -> bool {
     match about {
         _ if row.group.is_none() => true,
@@ -72,7 +72,7 @@ fn of_segments(row: Row<'_>) -> Vec<Row<'_>> {
     segments(&Lv { group, volume }).into_iter().map(|segment| Row { segment: Some(segment), ..row }).collect()
 }
 
-/// What lies on a physical volume, in the order of extents, and then what is free.
+/// The used extents of a physical volume in order, and then the free ones.
 fn of_pieces(row: Row<'_>) -> Vec<Row<'_>> {
     let (Some(group), Some(pv)) = (row.group, row.pv) else { return vec![row] };
     group

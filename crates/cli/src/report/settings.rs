@@ -1,5 +1,4 @@
-//! What the command line says about a report's form: its options, and those settings that are about reports, of `--config` and
-//! of the files. An option comes before a setting.
+//! The form of a report by options and by settings, of `--config` and of files. An option overrides a setting.
 
 use super::field::Field;
 use super::fields;
@@ -14,7 +13,7 @@ use rowen_control::config::Config;
 use rowen_control::settings::default_text;
 use rowen_control::units::Units;
 
-/// How much a report shows of itself.
+/// How many columns a report shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     Usual,
@@ -51,7 +50,7 @@ impl<'a> Settings<'a> {
         self.is_on("report/buffered") == Some(false)
     }
 
-    /// The columns of a report that does not name them.
+    /// The columns of a report without `-o`.
     pub fn columns(&self, kind: Kind, extent: Extent) -> String {
         let extent = match extent {
             Extent::Usual => "",
@@ -61,7 +60,7 @@ impl<'a> Settings<'a> {
         self.list(&format!("report/{}_cols{extent}", kind.setting()))
     }
 
-    /// The fields that it is sorted by.
+    /// The fields by which it is sorted.
     pub fn order(&self, kind: Kind, extent: Extent) -> String {
         let extent = if extent == Extent::Full { "_full" } else { "" };
         self.list(&format!("report/{}_sort{extent}", kind.setting()))
@@ -137,7 +136,8 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The fields that are left out where no row has them: all, or those that the command line names, or else the setting.
+    /// The fields that are left out if no row has a value: all, those that the command line names, or else those of the
+    /// setting.
     fn compact(&self, named: Option<Vec<&'static Field>>) -> Option<Vec<&'static Field>> {
         if self.is_on("report/compact_output") == Some(true) {
             return Some(Vec::new());

@@ -1,4 +1,4 @@
-//! Moments as reports show them: in the machine's time zone and the form of `report/time_format`.
+//! Times in reports: in the machine's time zone and in the format of `report/time_format`.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 /// LVM's form: `2026-11-20 18:13:34 +0000`.
 const USUAL: &str = "%Y-%m-%d %T %z";
 
-/// The form of times in a report, which [`TimeFormat::parse`] has tried.
+/// The format of times in a report. [`TimeFormat::parse`] has checked it.
 #[derive(Clone, Debug)]
 pub struct TimeFormat {
     form: String,
@@ -26,12 +26,12 @@ pub fn zone() -> TimeZone {
 }
 
 fn moment(seconds: u64) -> Timestamp {
-    // A clock gone mad shows the end of the calendar.
+    // A time beyond the calendar is shown as its end.
     i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or(Timestamp::MAX)
 }
 
 impl TimeFormat {
-    /// A form in the letters of strftime.
+    /// Parses a format of strftime.
     pub fn parse(form: &str) -> Option<TimeFormat> {
         let format = TimeFormat { form: form.to_owned(), zone: zone() };
         strtime::format(form, &moment(0).to_zoned(format.zone.clone())).ok().map(|_| format)
@@ -59,7 +59,7 @@ mod tests {
         ] {
             assert_eq!(usual.show(seconds), expected);
         }
-        // A clock gone mad gives the last day of the calendar, not a panic.
+        // A time beyond the calendar gives its last day, not a panic.
         assert!(usual.show(u64::MAX / 2).starts_with("9999-"));
     }
 

@@ -1,12 +1,12 @@
-//! What a field holds, how it is shown and how rows are ordered by it. A value that is not there is [`Value::None`]: blank
-//! in a report, last in an order, and chosen by no comparison.
+//! Values of fields, their text and their order. A missing value is [`Value::None`]: blank in a report, last in an
+//! order, and false in every comparison.
 
 use super::time::TimeFormat;
 use rowen_control::units::{Units, percent};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// The kind of a field's values: how they are aligned and what they can be compared with.
+/// The type of a field's values. It decides their alignment and their comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     Text,
@@ -15,7 +15,7 @@ pub enum Type {
     Size,
     Percent,
     Time,
-    /// Set or not: shown as a word or as 1 and 0.
+    /// A flag: shown as a word or as 1 and 0.
     Flag,
 }
 
@@ -24,7 +24,7 @@ impl Type {
         matches!(self, Type::Number | Type::Size | Type::Flag)
     }
 
-    /// Whether values have an order that `<` and `>` can ask for.
+    /// Whether `<` and `>` can compare the values.
     pub fn is_ordered(self) -> bool {
         !matches!(self, Type::Text | Type::List)
     }
@@ -46,7 +46,7 @@ impl Type {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     None,
-    /// Most often what the group's report has: with ten thousand rows copies of all names would take long.
+    /// Usually borrowed from the group's report: with ten thousand rows, copies of all names would take too long.
     Text(Cow<'a, str>),
     List(Vec<String>),
     Number(i64),
@@ -95,12 +95,12 @@ impl<'a> Value<'a> {
         Value::Flag(Some(is_set), word)
     }
 
-    /// Whether it takes some work to make it into text.
+    /// Whether its formatting takes noticeable time.
     pub fn is_figure(&self) -> bool {
         matches!(self, Value::Size(_) | Value::Percent(..) | Value::Time(_))
     }
 
-    /// Appends what a report shows.
+    /// Appends the text that a report shows.
     pub fn show_to(&self, style: &Style, to: &mut String) {
         match self {
             Value::None => {}
@@ -130,7 +130,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// In JSON with types of its own: a number without quotes, a list as an array, nothing as null.
+    /// The value in typed JSON: a number without quotes, a list as an array, a missing value as null.
     pub fn show_typed(&self, style: &Style) -> String {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         match self {
@@ -147,15 +147,15 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Of a percentage, in ten-thousandths.
+    /// A percentage in ten-thousandths.
     pub fn ten_thousandths(part: u64, whole: u64) -> u64 {
         percent(part, whole).replace('.', "").parse().unwrap_or(10_000)
     }
 
-    /// The order of rows. What is not there, or below zero, comes last.
+    /// The order of rows. Missing and negative values come last.
     pub fn order(&self, other: &Value<'_>) -> Ordering {
         match (self, other) {
-            // A hidden name's bracket is no part of it.
+            // The bracket of a hidden name does not count.
             (Value::Text(a), Value::Text(b)) => a.trim_start_matches('[').cmp(b.trim_start_matches('[')),
             (Value::List(a), Value::List(b)) => a.is_empty().cmp(&b.is_empty()).then_with(|| a.cmp(b)),
             _ => self.rank().cmp(&other.rank()),
@@ -169,7 +169,7 @@ impl<'a> Value<'a> {
             Value::Percent(part, whole) => Value::ten_thousandths(*part, *whole),
             Value::Time(seconds) => *seconds,
             Value::Flag(Some(is_set), _) => u64::from(*is_set),
-            // Where some rows have text and others nothing, as with units of time: text first.
+            // If only some rows have text, those come first.
             Value::Text(_) | Value::List(_) => 0,
             Value::None | Value::Flag(None, _) => u64::MAX,
         }

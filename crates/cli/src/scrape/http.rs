@@ -1,5 +1,5 @@
-//! The front: metrics by HTTP for Prometheus, in a process without rights. [`rowen_web::http`] has the limits for those who ask
-//! slowly, much, or nonsense.
+//! The front: an HTTP server for Prometheus in an unprivileged process. [`rowen_web::http`] has the limits against
+//! slow, frequent and invalid requests.
 
 use rowen_web::http::{self, Asked, Bytes, CONNECTIONS, Reply};
 use rustix::event::{PollFd, PollFlags};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// What is younger is told again: each look costs the host the same, however many ask.
+/// Younger metrics are sent again, so many clients cost no more than one.
 const FRESH: Duration = Duration::from_millis(500);
-/// A look has its own limit below 2 s. This is for a host that does not even look.
+/// The collection has its own limit below 2 s. This limit is for a process that does not answer at all.
 const ANSWER: Duration = Duration::from_millis(1900);
-/// So many bytes of metrics are not believed.
+/// The largest accepted size of metrics in bytes.
 const MOST: usize = 1 << 30;
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -38,7 +38,7 @@ fn ask(mut socket: &UnixStream) -> io::Result<Bytes> {
     Ok(text.into())
 }
 
-/// Answers until the process at the other end of `socket` is gone.
+/// Answers until the process at the other end of `socket` has ended.
 pub fn serve(listener: std::net::TcpListener, socket: UnixStream) -> io::Result<()> {
     let watched = socket.try_clone()?;
     std::thread::Builder::new().name("rowen-end".into()).spawn(move || {
@@ -50,7 +50,7 @@ pub fn serve(listener: std::net::TcpListener, socket: UnixStream) -> io::Result<
     http::serve(listener, move |asked| answer(asked, asking.clone()))
 }
 
-/// Asks once for all that wait: also for those who came while it was asked.
+/// Asks once for all waiting requests, also for those that arrive while it asks.
 fn ask_for_all(socket: &UnixStream, mut asked: mpsc::Receiver<oneshot::Sender<Bytes>>) {
     let mut last: Option<(Instant, Bytes)> = None;
     while let Some(first) = asked.blocking_recv() {

@@ -1,6 +1,7 @@
-//! `rowen metrics --listen`: two processes. The front ([`http`]) speaks HTTP and has no rights: it runs as nobody, and holds the
-//! listening socket and a socket to the other one. The other one is root, as only root may ask the servers. All that it ever reads
-//! is a byte, which means "now", and it answers with the metrics. So a fault in the front costs no disk.
+//! `rowen metrics --listen`: two processes. The front ([`http`]) is an unprivileged HTTP server. It runs as nobody and
+//! has only the listening socket and a socket to the other process. The other process runs as root, because only root
+//! can ask the servers. It reads single bytes, each a request, and answers with the metrics. So an attacker who takes
+//! over the front cannot reach the disks.
 
 mod http;
 
@@ -17,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The front's hidden argument.
 const ROLE: &str = "metrics-front";
-/// The user and the group that own nothing.
+/// The user and the group nobody.
 const NOBODY: u32 = 65534;
 
 fn trouble(what: &str, error: &io::Error) -> Trouble {
@@ -38,21 +39,21 @@ pub fn listen(at: Place) -> Answer<(String, Box<dyn Scrapes>)> {
     command.arg(ROLE).current_dir("/").env_clear();
     command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::from(OwnedFd::from(theirs)));
     if rustix::process::geteuid().is_root() {
-        // Supplementary groups go with it.
+        // This also drops supplementary groups.
         command.uid(NOBODY).gid(NOBODY);
     }
     let front = command.spawn().map_err(|e| trouble("start the process that answers", &e))?;
     Ok((address, Box::new(Front { socket, front })))
 }
 
-/// The front, seen from the process with rights.
+/// The front as the privileged process sees it.
 struct Front {
     socket: UnixStream,
     front: Child,
 }
 
 impl Front {
-    /// Without it nobody asks any more.
+    /// Without the front there are no more requests.
     fn ended(&mut self, error: &io::Error) -> Trouble {
         let how = self.front.try_wait().ok().flatten().map_or_else(|| error.to_string(), |status| status.to_string());
         Trouble::other(ErrorKind::Io, format!("The process that answers HTTP ended ({how})."))
@@ -72,13 +73,13 @@ impl Scrapes for Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // It ends when the socket does, too.
+        // The front also ends when the socket closes.
         let _may_have_ended = self.front.kill();
         let _reaped = self.front.wait();
     }
 }
 
-/// Whether this process was started as a front: nobody at a terminal is.
+/// Whether this process was started as a front. A user cannot start one.
 pub fn is_front(words: &[String]) -> bool {
     let is_socket = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_socket();
     matches!(words, [role] if role == ROLE) && rustix::fs::fstat(io::stdin()).is_ok_and(is_socket)

@@ -1,4 +1,4 @@
-//! Frames of the model: what is wrong comes first.
+//! Draws frames of the model. Problems come first.
 
 use super::face::{Tone, shorten, width, wrap};
 use super::model::{Group, Model, Shown};
@@ -15,7 +15,7 @@ use rowen_control::time;
 use rowen_engine::units::BLOCK_SIZE;
 use std::ops::Range;
 
-/// Below so many lines there is nothing but the title and rows.
+/// With fewer lines there are only the title and rows.
 const LOW: usize = 8;
 
 const HELP: &[(&str, &str)] = &[
@@ -38,9 +38,9 @@ const HELP: &[(&str, &str)] = &[
     ("More", "rowen status, rowen iostat -l, rowen tree, man rowen-top"),
 ];
 
-/// Where things are on the screen.
+/// The parts of the screen.
 struct Parts {
-    /// All above the rows.
+    /// Everything above the rows.
     top: Vec<Line<'static>>,
     /// Lines for the table, headings included.
     rows: usize,
@@ -74,7 +74,7 @@ pub fn frame(model: &Model, buffer: &mut Buffer) {
     }
 }
 
-/// What the frame shows of the view: for keys that depend on it.
+/// What the frame shows of the view, for keys that depend on it.
 pub fn shown(model: &Model) -> Shown {
     let table = views::table(model, model.view);
     let (across, down) = (usize::from(model.size.0), usize::from(model.size.1));
@@ -87,7 +87,7 @@ pub fn shown(model: &Model) -> Shown {
     }
 }
 
-/// All views one below the other, as text.
+/// All views in sequence, as text.
 pub fn once(model: &Model, across: usize) -> String {
     let (left, right) = title_words(model);
     let mut lines = vec![Line::raw(left), Line::raw(right)];
@@ -96,7 +96,7 @@ pub fn once(model: &Model, across: usize) -> String {
         lines.push(Line::default());
         lines.extend(problems);
     }
-    // What may be long comes last.
+    // Long text comes last.
     for view in [View::Groups, View::Work, View::Disks, View::Volumes, View::Snapshots] {
         let table = views::table(model, view);
         let order = model.chosen[view as usize].order;
@@ -122,7 +122,7 @@ fn parts(model: &Model, (across, down): (usize, usize)) -> Parts {
         top.extend(problems(model, across, down / part));
         top.push(tabs(model, across));
         if let Some(group) = model.opened_group() {
-            // The table keeps a third.
+            // The table gets at least a third.
             top.extend(details(model, group, across).into_iter().take((down * 2 / 3).saturating_sub(top.len())));
         }
     }
@@ -131,7 +131,7 @@ fn parts(model: &Model, (across, down): (usize, usize)) -> Parts {
     Parts { rows: down - top.len() - usize::from(has_foot), top, has_foot }
 }
 
-/// The program and the verdict; the time and how often groups are looked at.
+/// The program and the state; the time and the interval of samples.
 fn title_words(model: &Model) -> (String, String) {
     let all = model.groups.len();
     let ill = model.groups.iter().filter(|group| !group.status.healthy).count() + model.missing().count();
@@ -177,7 +177,7 @@ fn title(model: &Model, across: usize) -> Line<'static> {
     Line::styled(text, model.face.style(tone).add_modifier(Modifier::REVERSED))
 }
 
-/// What is wrong and what to do about it, in no more lines than this.
+/// Problems and what to do about them, in at most this many lines.
 fn problems(model: &Model, across: usize, most: usize) -> Vec<Line<'static>> {
     let mut all: Vec<(Tone, Vec<Line<'static>>)> = Vec::new();
     for group in model.shown() {
@@ -200,7 +200,7 @@ fn problems(model: &Model, across: usize, most: usize) -> Vec<Line<'static>> {
     for (number, (_, of_one)) in all.into_iter().enumerate() {
         let is_last = number + 1 == count;
         if lines.len() + of_one.len() + usize::from(!is_last) > most {
-            // Of the first one at least the begin is shown.
+            // At least the beginning of the first one is shown.
             let begun = if number == 0 { most.saturating_sub(usize::from(!is_last)) } else { 0 };
             lines.extend(of_one.into_iter().take(begun));
             let rest = count - number - usize::from(begun > 0);
@@ -217,7 +217,7 @@ fn problems(model: &Model, across: usize, most: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The problems of a group, with its state where no problem says it.
+/// The problems of a group, with its state if no problem implies it.
 fn told(group: &Group) -> Vec<(String, Option<&str>)> {
     let status = &group.status;
     let name = &status.name;
@@ -281,7 +281,7 @@ fn tabs(model: &Model, across: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What is known of a group that is shown alone.
+/// Details of a group that is shown alone.
 fn details(model: &Model, group: &Group, across: usize) -> Vec<Line<'static>> {
     let status = &group.status;
     let mut lines = Vec::new();
@@ -317,7 +317,7 @@ fn details(model: &Model, group: &Group, across: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The rows around the one that is chosen.
+/// The rows around the selected one.
 fn rows(model: &Model, table: &Table, across: usize, room: usize) -> Vec<Line<'static>> {
     if room == 0 {
         return Vec::new();
@@ -327,13 +327,13 @@ fn rows(model: &Model, table: &Table, across: usize, room: usize) -> Vec<Line<'s
     table.lines((across, model.face), chosen.order, page(at, table.rows.len(), room - 1), at)
 }
 
-/// Where the groups leave room: what waits and works, the busiest volumes, the disks.
+/// Below the groups, if there is room: background work, the busiest volumes, the disks.
 fn below(model: &Model, across: usize, mut room: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let disks = views::table(model, View::Disks);
     for view in [View::Work, View::Volumes, View::Disks] {
         let table = views::table(model, view);
-        // The disks keep some lines.
+        // The disks get at least some lines.
         let kept = if view == View::Disks { 0 } else { (disks.rows.len() + 2).min(room / 2) };
         let most = table.rows.len().min(room.saturating_sub(2 + kept));
         if most == 0 {
@@ -346,7 +346,7 @@ fn below(model: &Model, across: usize, mut room: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// Which rows of so many have room, so that the one that is chosen is in the middle where that can be.
+/// The visible rows. The selected one is in the middle if possible.
 fn page(at: Option<usize>, rows: usize, room: usize) -> Range<usize> {
     let first = at.unwrap_or(0).saturating_sub(room / 2).min(rows.saturating_sub(room));
     first..(first + room).min(rows)

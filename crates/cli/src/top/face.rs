@@ -1,9 +1,9 @@
-//! How things look: tones, and the characters that frames are drawn with.
+//! The look of the screen: tones, and the characters of frames.
 
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Span;
 
-/// What a text is to say at first sight.
+/// The importance of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
     #[default]
@@ -23,7 +23,7 @@ pub struct Face {
 }
 
 impl Face {
-    /// Colours are never all that tells: without them what matters is bold, and wrong rows have their mark.
+    /// Colours are never the only sign: important text is also bold, and rows with a problem have a mark.
     pub fn style(self, tone: Tone) -> Style {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let coloured = |style: Style, colour| if self.has_colours { style.fg(colour) } else { style };
@@ -41,7 +41,7 @@ impl Face {
         if self.is_utf8 { unicode } else { ascii }
     }
 
-    /// Stands where a text was cut off.
+    /// The sign of truncated text.
     pub fn cut(self) -> &'static str {
         self.pick("…", "~")
     }
@@ -58,7 +58,7 @@ impl Face {
         self.pick("↑↓", "jk")
     }
 
-    /// A bar of which this share is full.
+    /// A bar with this share filled.
     pub fn bar(self, share: f64, width: usize) -> String {
         let full = ((share.clamp(0.0, 1.0) * width as f64).round() as usize).min(width);
         let (on, off) = if self.is_utf8 { ("█", "░") } else { ("#", "-") };
@@ -66,12 +66,12 @@ impl Face {
     }
 }
 
-/// Columns that a text takes on the screen.
+/// The columns that a text takes on the screen.
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { Span::raw(text).width() }
 }
 
-/// Takes characters from the begin or the end of the text until it has no more columns than this.
+/// Removes characters at the beginning or the end of the text until it has at most this many columns.
 pub fn shorten(text: &str, most: usize, face: Face, keeps_end: bool) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -95,7 +95,8 @@ pub fn shorten(text: &str, most: usize, face: Face, keeps_end: bool) -> String {
     }
 }
 
-/// The text in lines of no more columns than this, broken between words where that can be; all but the first begin with blanks.
+/// The text in lines of at most this many columns, broken between words if possible. All lines but the first are
+/// indented.
 pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
     let indent = indent.min(most.saturating_sub(1));
     let (mut lines, mut line, mut is_begun) = (Vec::new(), String::new(), false);
@@ -107,7 +108,7 @@ pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
             lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
         }
         is_begun = true;
-        // A word that is wider than a line goes on in the next one.
+        // A word that is wider than a line continues in the next line.
         while width(&line) + width(word) > most && most > indent {
             let room = most.saturating_sub(width(&line)).max(1);
             let at = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);

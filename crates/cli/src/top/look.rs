@@ -1,26 +1,26 @@
-//! A look at the groups: what was seen of each, and the verdict on it.
+//! A sample of the groups: the data of each and its state.
 
 use rowen_control::protocol::{GroupReport, IoReport, StatusReport};
 use rowen_control::status::{GroupStatus, LostPv, MembersSeen, Problem, Seen, ServerSeen, Survey, judge};
 use std::collections::BTreeMap;
 
-/// What one look found.
+/// One sample.
 #[derive(Debug, Default)]
 pub struct Look {
     pub groups: Vec<GroupLook>,
-    /// What is wrong with no group in particular.
+    /// Problems that belong to no group.
     pub problems: Vec<Problem>,
     /// Seconds since 1970.
     pub time: u64,
 }
 
-/// What it found of one group.
+/// The sample of one group.
 #[derive(Debug)]
 pub struct GroupLook {
     pub status: GroupStatus,
-    /// What its server says of itself, if it answered.
+    /// The status of its server, if it answered.
     pub report: Option<Box<StatusReport>>,
-    /// What the server of this number counted.
+    /// The process number of the server, and its counters.
     pub counted: Option<(u32, IoReport)>,
     pub volumes: Option<Box<GroupReport>>,
 }
@@ -44,8 +44,8 @@ fn more(seen: &mut Seen) -> More {
     (report, seen.counters.take().map(|counters| (pid, counters.io)), seen.report.take())
 }
 
-/// What the labels of devices said when they were looked at last. A disk that hangs takes the one that looks at it with it, so
-/// that not every look is at devices, too.
+/// The labels of devices when they were last read. A disk that hangs also blocks its reader, so only some samples read
+/// devices.
 #[derive(Default)]
 pub struct Labels {
     /// Of each group, and where its server's log is.
@@ -56,7 +56,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// From a look at devices.
+    /// The labels in a sample that read devices.
     pub fn of(survey: &Survey) -> Labels {
         let member = |seen: &Seen| (seen.name.clone(), (seen.members.clone(), seen.log.clone()));
         let is_known = |seen: &&Seen| !matches!(seen.members, MembersSeen::Unknown);
@@ -68,7 +68,7 @@ impl Labels {
         }
     }
 
-    /// Adds this to a look that was not at devices.
+    /// Adds the labels to a sample that did not read devices.
     pub fn add_to(&self, survey: &mut Survey) {
         for (name, (members, log)) in &self.members {
             match survey.groups.iter_mut().find(|seen| seen.name == *name) {
@@ -107,7 +107,7 @@ mod tests {
         let torn = Seen { name: "vg0".into(), members: MembersSeen::Found(vec![lost]), ..Seen::default() };
         let first = Survey { groups: vec![torn, whole], silent_devices: vec!["/dev/sdx".into()], ..Survey::default() };
         let labels = Labels::of(&first);
-        // No server runs, and devices were not looked at.
+        // No server runs, and devices were not read.
         let mut second = Survey::default();
         labels.add_to(&mut second);
         let look = Look::new(second, 0);

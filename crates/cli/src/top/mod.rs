@@ -1,12 +1,12 @@
 //! The full-screen view of `rowen top`.
 //!
-//! [`look`] turns what was seen of the groups into what is known of them, [`model`] holds what is known and what the user chose,
-//! and changes only by events. [`views`] make tables of the model, [`table`] fits and sorts them, [`draw`] makes a frame of
-//! them: all of it without a clock, a terminal or a thread, so that tests see every frame. [`screen`] has the terminal, and
-//! [`run`] the threads that bring the events.
+//! [`look`] takes samples of the groups. [`model`] has the state and the user's choices; only events change it.
+//! [`views`] make tables of the model, [`table`] fits and sorts them, and [`draw`] makes a frame of them. These modules
+//! use no clock, terminal or thread, so tests see every frame. [`screen`] owns the terminal, and [`run`] the threads
+//! that send events.
 //!
-//! * TO1 Nothing that hangs holds up the keys: the thread that draws waits for events alone.
-//! * TO2 The terminal is as it was, however the command ends or is stopped.
+//! * TO1 Keys work even if a group or device hangs: the thread that draws waits only for events.
+//! * TO2 The terminal gets its old state back, however the command ends or is stopped.
 
 pub mod draw;
 pub mod face;

@@ -1,4 +1,4 @@
-//! What is known and what the user chose. It changes by [`Model::update`] alone.
+//! The state of the groups and the user's choices. Only [`Model::update`] changes it.
 
 use super::face::Face;
 use super::keys::Key;
@@ -12,12 +12,12 @@ use rowen_control::status::{GroupStatus, Problem, State};
 use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeMap;
 
-/// Seconds between two looks that can be chosen.
+/// The intervals between samples that the user can choose, in seconds.
 const INTERVALS: [u64; 6] = [1, 2, 5, 10, 30, 60];
 /// The first of them.
 const USUAL: usize = 1;
 
-/// Long work of which looks tell how far it is.
+/// Long work whose progress samples show.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     Removal,
@@ -29,13 +29,13 @@ pub enum Work {
 /// What is known of a group.
 pub struct Group {
     pub status: GroupStatus,
-    /// What its server said, if it answered.
+    /// The report of its server, if it answered.
     pub report: Option<Box<StatusReport>>,
-    /// What was counted up to now...
+    /// The counters up to now...
     pub counted: Option<Before>,
-    /// ... and since the look before.
+    /// ... and since the previous sample.
     pub done: Option<IoReport>,
-    /// Its volumes when they were last asked for.
+    /// Its volumes when they were last requested.
     pub volumes: Option<Box<GroupReport>>,
     pub paces: BTreeMap<Work, Pace>,
 }
@@ -44,38 +44,38 @@ pub struct Group {
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
     pub order: Order,
-    /// The row that is chosen, by its name.
+    /// The selected row, by its name.
     pub row: Option<String>,
 }
 
-/// What moves the model.
+/// What changes the model.
 pub enum Event {
     Key(Key),
-    /// Groups were looked at; so many seconds passed since the view began.
+    /// A sample was taken this many seconds after the start of the view.
     Looked {
         look: Look,
         at: f64,
     },
-    /// A look has been under way for so many seconds.
+    /// A sample has taken this many seconds and is not finished.
     Waits(u64),
     Resized(u16, u16),
 }
 
-/// What is left to do after an event.
+/// What the caller must do after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Draw,
     Redraw,
     Quit,
     Suspend,
-    /// Groups are looked at without waiting for the interval.
+    /// Takes a sample without waiting for the interval.
     LookNow,
 }
 
 pub struct Model {
     pub face: Face,
     pub host: String,
-    /// The groups that were named; none: all.
+    /// The named groups. Empty: all.
     pub wanted: Vec<String>,
     pub view: View,
     /// The group that is shown alone.
@@ -88,7 +88,7 @@ pub struct Model {
     pub is_paused: bool,
     pub shows_help: bool,
     pub size: (u16, u16),
-    /// For how long the look has been under way, in seconds.
+    /// How long the present sample has taken, in seconds.
     pub waits: u64,
     interval: usize,
 }
@@ -105,7 +105,7 @@ impl Model {
             time: None,
             groups: Vec::new(),
             problems: Vec::new(),
-            // By name, by requests, by what removal frees, by name, by name.
+            // By name, by requests, by the space that a removal frees, by name, by name.
             chosen: [ordered(0, false), ordered(2, true), ordered(2, true), ordered(0, false), ordered(0, false)],
             is_paused: false,
             shows_help: false,
@@ -134,13 +134,13 @@ impl Model {
         self.groups.iter().find(|group| group.status.name == *name)
     }
 
-    /// Groups that were named and are not known.
+    /// Named groups that are unknown.
     pub fn missing(&self) -> impl Iterator<Item = &String> {
         let is_known = |name: &&String| self.groups.iter().any(|group| group.status.name == **name);
         self.wanted.iter().filter(move |name| self.time.is_some() && !is_known(name))
     }
 
-    /// `shown` tells what the view shows of the model.
+    /// `shown` returns what the view shows of the model.
     pub fn update(&mut self, event: Event, shown: &dyn Fn(&Model) -> Shown) -> Effect {
         match event {
             Event::Key(key) => return self.pressed(key, shown),
@@ -159,7 +159,7 @@ impl Model {
             Key::Quit => return Effect::Quit,
             Key::Suspend => return Effect::Suspend,
             Key::Redraw => return Effect::Redraw,
-            // Any other key ends the help.
+            // Any other key closes the help.
             _ if self.shows_help => self.shows_help = false,
             Key::Help => self.shows_help = true,
             Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::First | Key::Last => {
@@ -188,7 +188,7 @@ impl Model {
     fn move_to(&mut self, key: Key, shown: &Shown) {
         let Some(last) = shown.ids.len().checked_sub(1) else { return };
         let at = shown.at(self.chosen());
-        // The first step of all chooses the first row.
+        // The first step selects the first row.
         let to = match (key, at) {
             (Key::First, _) | (Key::Down | Key::Up, None) => 0,
             (Key::Last, _) => last,
@@ -201,7 +201,7 @@ impl Model {
         self.chosen[self.view as usize].row = shown.ids.get(to.min(last)).cloned();
     }
 
-    /// Opens the group of the row that is chosen, or of the first one.
+    /// Opens the group of the selected row, or of the first one.
     fn open(&mut self, shown: &Shown) {
         let at = shown.at(self.chosen()).unwrap_or(0);
         let Some(id) = shown.ids.get(at) else { return };
@@ -231,7 +231,7 @@ impl Model {
         let at = shown.columns.iter().position(|(column, _)| *column == order.column);
         let next = at.map_or(0, |at| (at + 1) % shown.columns.len().max(1));
         if let Some((column, is_number)) = shown.columns.get(next) {
-            // Of numbers the largest come first.
+            // Numbers are sorted with the largest first.
             *order = Order { column: *column, is_reversed: *is_number };
         }
     }
@@ -254,9 +254,9 @@ impl Model {
 pub struct Shown {
     /// The names of its rows, in their order.
     pub ids: Vec<String>,
-    /// The columns that have room, and whether they have numbers.
+    /// The columns that fit, and whether they have numbers.
     pub columns: Vec<(usize, bool)>,
-    /// Rows that have room.
+    /// The number of rows that fit.
     pub page: usize,
 }
 
@@ -281,7 +281,7 @@ impl Group {
         if let Some(report) = &report {
             see_work(&mut paces, report, at);
         }
-        // Of a server that is silent for a moment what it said before is still the best that is known.
+        // If a server does not answer for a moment, its last report is kept.
         let is_silent = status.state == State::NotAnswering;
         let is_served = report.is_some() || is_silent;
         Group {

@@ -1,17 +1,17 @@
-//! How long work takes that is seen only as what is left of it, from look to look.
+//! Estimates the rate of work from the remaining amount in each sample.
 
-/// How much a rate counts that was seen just now.
+/// The weight of the newest rate.
 const WEIGHT: f64 = 0.3;
 
-/// Work of which looks tell what is left.
+/// Work whose remaining amount each sample has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// The most that was left, with what came to it since.
+    /// The largest remaining amount, and the work that was added since.
     whole: u64,
     left: u64,
-    /// When that was seen, in seconds.
+    /// The time of the last sample, in seconds.
     at: f64,
-    /// What is done in a second.
+    /// The work done in a second.
     rate: Option<f64>,
 }
 
@@ -20,10 +20,10 @@ impl Pace {
         Pace { whole: left, left, at, rate: None }
     }
 
-    /// So much is left now, and the whole may be known.
+    /// Adds a sample: the remaining amount, and the whole if it is known.
     pub fn see(&mut self, left: u64, whole: Option<u64>, at: f64) {
         let time = at - self.at;
-        // More work came: what was done in between is not known.
+        // Work was added, so the work done in between is unknown.
         let done = self.left.checked_sub(left);
         match done {
             Some(done) if time > 0.0 => {
@@ -41,17 +41,17 @@ impl Pace {
         self.left
     }
 
-    /// The share that is done, as far as it was seen.
+    /// The share that is done, as far as known.
     pub fn share(&self) -> Option<f64> {
         (self.whole > 0).then(|| 1.0 - self.left as f64 / self.whole.max(self.left) as f64)
     }
 
-    /// What is done in a second, once two looks were taken.
+    /// The work done in a second, after two samples.
     pub fn rate(&self) -> Option<f64> {
         self.rate
     }
 
-    /// Seconds to the end at this rate; none: it is not known, or nothing is done.
+    /// Seconds to the end at this rate. None: the rate is unknown or zero.
     pub fn seconds_left(&self) -> Option<u64> {
         let rate = self.rate.filter(|rate| *rate > 0.0)?;
         Some((self.left as f64 / rate).ceil() as u64).filter(|seconds| *seconds < 100 * 86_400)
@@ -77,7 +77,7 @@ mod tests {
             (pace.share(), pace.rate(), pace.seconds_left()),
             (Some(1.0 - 1600.0 / 1800.0), Some(100.0), Some(16))
         );
-        // It stands still, and the rate forgets.
+        // There is no progress, and the rate falls.
         for second in 14..80 {
             pace.see(1600, None, f64::from(second));
         }

@@ -1,5 +1,5 @@
-//! The loop and its threads: one waits for keys, one for signals, one looks at groups when it is asked. What they find comes
-//! through one channel, and the loop waits for nothing else (TO1).
+//! The main loop and its threads. One thread waits for keys, one for signals, and one takes samples on request. All
+//! send to one channel, and the loop waits only for that channel (TO1).
 
 use super::draw;
 use super::face::Face;
@@ -19,19 +19,19 @@ use signal_hook::low_level::emulate_default_handler;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Rates need two looks: the second follows the first soon.
+/// Rates need two samples, so the second follows the first soon.
 const SOON: Duration = Duration::from_secs(1);
-/// How often devices are looked at, and how often groups are asked for all of their volumes.
+/// The interval of reading devices, and of requesting all volumes of groups.
 const LABELS_EVERY: Duration = Duration::from_secs(10);
 const LASTING_LABELS_EVERY: Duration = Duration::from_secs(60);
 const VOLUMES_EVERY: Duration = Duration::from_secs(5);
-/// How often the frame says that a look is still under way.
+/// The interval at which the frame shows that a sample is not finished.
 const TICK: Duration = Duration::from_secs(1);
 
-/// So long after a signal the program ends by it, whatever it waits for.
+/// The program ends at most this long after a signal, whatever it waits for.
 const UNHEARD: Duration = Duration::from_secs(2);
 
-/// What the threads bring.
+/// What the threads send.
 enum News {
     Terminal(crossterm::event::Event),
     Looked(Look),
@@ -39,11 +39,11 @@ enum News {
     Ends(i32),
     Suspends,
     Continues,
-    /// The terminal can be read no more.
+    /// The terminal cannot be read any more.
     Gone,
 }
 
-/// Looks at groups, and remembers what need not be looked at each time.
+/// Takes samples, and keeps the data that need not be read each time.
 pub struct Eye {
     wanted: Vec<String>,
     labels: Labels,
@@ -58,7 +58,7 @@ impl Eye {
         Eye { wanted, labels, labels_every: LABELS_EVERY, labels_at: None, volumes_at: None }
     }
 
-    /// One that looks for as long as the host runs: devices are to sleep if nobody else wants them.
+    /// For samples over a long time: it must not keep idle devices from sleeping.
     pub fn lasting(wanted: Vec<String>) -> Eye {
         Eye { labels_every: LASTING_LABELS_EVERY, ..Eye::new(wanted) }
     }
@@ -92,7 +92,7 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> Failure {
 /// Shows the view until the user ends it.
 pub fn run(mut looker: Looker, face: Face, host: String, wanted: Vec<String>) -> Result {
     let size = crossterm::terminal::size().map_err(failed("The size of the terminal cannot be read"))?;
-    // From here on signals come as news: none of them ends the program with the terminal taken.
+    // From here on the thread receives signals, so that none of them ends the program with the terminal in raw mode.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]);
     let signals = signals.map_err(failed("Signals cannot be waited for"))?;
     give_back_on_panic();
@@ -122,7 +122,7 @@ pub fn run(mut looker: Looker, face: Face, host: String, wanted: Vec<String>) ->
     let ended = top.run();
     drop(top);
     if let Some(signal) = ended.map_err(failed("The terminal cannot be written to"))? {
-        // Whoever sent it is to see that the program ended by it.
+        // The sender must see that the signal ended the program.
         emulate_default_handler(signal).map_err(failed("The signal cannot be obeyed"))?;
     }
     Ok(())
@@ -132,7 +132,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// A panic of any thread ends the program, with the terminal as it was.
+/// A panic of any thread restores the terminal and ends the program.
 fn give_back_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -164,7 +164,8 @@ fn bring_signals(mut signals: Signals, say: &Sender<News>) {
             return;
         }
         if is_end {
-            // The terminal may take no more text, and whoever draws waits for it. The modes can be put back all the same.
+            // The terminal may accept no more text, and the thread that draws waits for it. The modes can be restored
+            // all the same.
             std::thread::sleep(UNHEARD);
             let _may_be_gone = crossterm::terminal::disable_raw_mode();
             let _not_refused = emulate_default_handler(signal);
@@ -178,14 +179,14 @@ struct Top {
     hear: Receiver<News>,
     ask: Sender<()>,
     begun: Instant,
-    /// When the look that is under way began.
+    /// When the present sample began.
     asked: Option<Instant>,
     /// When the next one is due.
     next: Instant,
 }
 
 impl Top {
-    /// Until the user ends it, or a signal does.
+    /// Runs until the user or a signal ends it.
     fn run(&mut self) -> std::io::Result<Option<i32>> {
         self.draw()?;
         loop {
@@ -200,7 +201,7 @@ impl Top {
                 Ok(News::Gone) | Err(RecvTimeoutError::Disconnected) => Effect::Quit,
                 Ok(News::Suspends) => Effect::Suspend,
                 Ok(News::Continues) => {
-                    // Whoever had the terminal meanwhile may have changed it.
+                    // Another program may have changed the terminal meanwhile.
                     self.screen.take_again()?;
                     Effect::Redraw
                 }
@@ -274,7 +275,7 @@ impl Top {
         Duration::from_secs(self.model.interval())
     }
 
-    /// Stops as the shell's Ctrl-Z stops a program, and goes on where it was.
+    /// Stops as Ctrl-Z stops a program, and continues later.
     fn suspend(&mut self) -> std::io::Result<()> {
         screen::give_back();
         emulate_default_handler(SIGTSTP)?;

@@ -1,5 +1,4 @@
-//! The terminal: taken, drawn on, given back (TO2). What it was is kept by crossterm, so that it can be given back from
-//! wherever the command ends.
+//! The terminal and its modes (TO2). crossterm keeps the old state, so it can be restored wherever the command ends.
 
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
@@ -12,20 +11,20 @@ use rowen_engine::planted;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the terminal is taken: it is given back once.
+/// Whether the terminal's modes are changed. They are restored once.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Puts the terminal back as it was.
+/// Restores the terminal.
 pub fn give_back() {
     if IS_TAKEN.swap(false, Ordering::AcqRel) && !planted::is("terminal_kept") {
-        // Of a terminal that has gone nothing can be put back.
+        // A terminal that is gone cannot be restored.
         let _may_be_gone =
             execute!(io::stdout(), ResetColor, SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
         let _may_be_gone = terminal::disable_raw_mode();
     }
 }
 
-/// The terminal while it is taken.
+/// The terminal while its modes are changed.
 pub struct Screen {
     out: BufWriter<Stdout>,
     /// What it shows.
@@ -39,7 +38,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// After it was given back, or after somebody else may have changed it.
+    /// For the time after it was restored, or after another program may have changed it.
     pub fn take_again(&mut self) -> io::Result<()> {
         terminal::disable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::Release);
@@ -49,12 +48,12 @@ impl Screen {
         Ok(())
     }
 
-    /// What it shows is not known: the next frame is drawn whole.
+    /// The shown text is unknown, so the next frame is drawn completely.
     pub fn forget(&mut self) {
         self.shown = Buffer::empty(Rect::ZERO);
     }
 
-    /// Shows the frame: what differs from the one before is written.
+    /// Shows the frame: writes the differences from the previous one.
     pub fn show(&mut self, frame: &Buffer) -> io::Result<()> {
         if self.shown.area() != frame.area() {
             self.shown = Buffer::empty(*frame.area());
@@ -81,7 +80,7 @@ fn write_cells(out: &mut impl Write, cells: &[(u16, u16, &Cell)]) -> io::Result<
         if next != Some((*x, *y)) {
             queue!(out, MoveTo(*x, *y))?;
         }
-        // Behind a wide character the place is not known: it is said again.
+        // After a wide character the cursor's position is unknown, so it is set again.
         next = cell.symbol().is_ascii().then_some((x + 1, *y));
         if style != Some(cell.style()) {
             set_style(out, cell)?;

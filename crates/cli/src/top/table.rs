@@ -1,4 +1,5 @@
-//! Tables that fit the screen: columns leave by their rank until the rest has room, rows are sorted, those that are wrong first.
+//! Tables that fit the screen. Columns are dropped by rank until the rest fits. Rows are sorted, those with a problem
+//! first.
 
 use super::face::{Face, Tone, shorten, width};
 use ratatui_core::style::{Modifier, Style};
@@ -6,19 +7,19 @@ use ratatui_core::text::{Line, Span};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Between two columns.
+/// The blanks between two columns.
 const GAP: usize = 2;
-/// Before the first column: the mark of what is wrong.
+/// Before the first column: the mark of a problem.
 const MARK: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A name: as wide as there is room, cut at its end.
+    /// A name: as wide as possible, truncated at its end.
     Name,
-    /// The same, cut at its beginning.
+    /// The same, truncated at its beginning.
     Path,
     Text,
-    /// A text that takes what is left.
+    /// A text that gets the remaining width.
     Rest,
     Number,
 }
@@ -27,11 +28,11 @@ pub enum Form {
 pub struct Column {
     pub title: &'static str,
     pub form: Form,
-    /// The column with the highest rank leaves first.
+    /// The column with the highest rank is dropped first.
     pub rank: u8,
 }
 
-/// By what cells are compared.
+/// The key by which cells are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Key {
     Text(String),
@@ -47,7 +48,7 @@ pub struct Cell {
 
 impl Cell {
     pub fn text(text: impl Into<String>) -> Cell {
-        // A path may have any characters; those that steer the terminal are not drawn.
+        // A path can have any characters. Control characters are not drawn.
         let text: String = text.into().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         Cell { key: Key::Text(text.clone()), text, tone: Tone::Plain }
     }
@@ -57,7 +58,7 @@ impl Cell {
         Cell { text: text.into(), key: Key::Number(key), tone }
     }
 
-    /// What nobody knows.
+    /// An unknown value.
     pub fn unknown() -> Cell {
         Cell { text: "-".into(), key: Key::Number(-1.0), tone: Tone::Dim }
     }
@@ -75,7 +76,7 @@ impl Cell {
 pub struct Row {
     /// Finds the row again when it has moved.
     pub id: String,
-    /// How much is wrong with it: [`Tone::Bad`], [`Tone::Warn`], or else nothing.
+    /// How serious its problem is: [`Tone::Bad`], [`Tone::Warn`], or no problem.
     pub tone: Tone,
     pub cells: Vec<Cell>,
 }
@@ -84,13 +85,13 @@ pub struct Row {
 pub struct Table {
     pub columns: &'static [Column],
     pub rows: Vec<Row>,
-    /// What is said where there is no row.
+    /// The text if there is no row.
     pub empty: String,
-    /// Columns of which nothing is known leave first.
+    /// Columns without any known value are dropped first.
     pub is_sparse: bool,
 }
 
-/// By which column rows are sorted, and whether the other way round.
+/// The column by which rows are sorted, and whether in reverse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     pub column: usize,
@@ -105,7 +106,7 @@ pub struct Fitted {
 }
 
 impl Table {
-    /// Rows that are wrong come first, whatever the order.
+    /// Rows with a problem come first in any order.
     pub fn sort(&mut self, order: Order) {
         let compare = |one: &Row, other: &Row| {
             let wrong = other.tone.max(Tone::Strong).cmp(&one.tone.max(Tone::Strong));
@@ -119,7 +120,7 @@ impl Table {
         self.rows.sort_by(compare);
     }
 
-    /// The columns that have room, in their order. The one by which rows are sorted has a mark.
+    /// The columns that fit, in their order. The one by which rows are sorted has a mark.
     pub fn fit(&self, screen: usize, order: Order) -> Vec<Fitted> {
         let natural: Vec<usize> = (0..self.columns.len()).map(|column| self.natural(column, order)).collect();
         let least = |column: usize| match self.columns[column].form {
@@ -153,7 +154,7 @@ impl Table {
     fn natural(&self, column: usize, order: Order) -> usize {
         let Column { title, form, .. } = self.columns[column];
         let cells = self.rows.iter().filter_map(|row| row.cells.get(column)).map(|cell| width(&cell.text));
-        // Numbers change from look to look, and their columns should not.
+        // Numbers change with each sample, but the widths of their columns must not.
         let least = if form == Form::Number { 6 } else { 0 };
         let mark = usize::from(order.column == column);
         cells.max().unwrap_or(0).max(width(title) + mark).max(least)
@@ -203,7 +204,7 @@ fn compare_keys(one: &Key, other: &Key) -> Ordering {
     match (one, other) {
         (Key::Number(one), Key::Number(other)) => one.total_cmp(other),
         (Key::Text(one), Key::Text(other)) => one.cmp(other),
-        // What is not known is less than all that is.
+        // An unknown value is less than all others.
         (Key::Number(_), Key::Text(_)) => Ordering::Less,
         (Key::Text(_), Key::Number(_)) => Ordering::Greater,
     }
@@ -238,7 +239,7 @@ fn row_line(
         spans.push(Span::styled(aligned(&cell.text, *room, columns[*column].form, face), style(cell.tone)));
         used += gap + room;
     }
-    // The row that is chosen is so to the end of the line.
+    // The selected row is highlighted to the end of the line.
     spans.push(Span::styled(" ".repeat(if is_at { screen.saturating_sub(used) } else { 0 }), style(Tone::Plain)));
     Line::from(spans)
 }

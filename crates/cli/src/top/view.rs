@@ -22,7 +22,7 @@ impl View {
         View::ALL.get(number as usize).copied()
     }
 
-    /// So many further, round and round.
+    /// The view this many steps further, cyclically.
     pub fn other(self, step: usize) -> View {
         View::ALL[(self as usize + step) % View::ALL.len()]
     }

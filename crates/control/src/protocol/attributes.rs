@@ -1,4 +1,4 @@
-//! What is kept with a group and with its volumes, and how it is changed: the words that requests and reports share.
+//! The attributes of a group and of its volumes, and changes of them. Requests and reports share these types.
 
 use rowen_engine::group as engine;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ mirror!(FullPolicy { DropSnapshot, Hold, Fail });
 mirror!(VolumeState { Ok, Invalid });
 mirror!(AllocPolicy { Normal, Contiguous, Cling, Anywhere });
 
-/// Where LVM would look for space: kept and shown.
+/// LVM's allocation policy: stored and shown only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllocPolicy {
@@ -57,7 +57,7 @@ pub enum AllocPolicy {
     Anywhere,
 }
 
-/// What is kept with a group for the commands. The tags of physical volumes are with these.
+/// The attributes of a group that the commands use. The tags of physical volumes are with the physical volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupAttributes {
     pub autoactivate: bool,
@@ -84,7 +84,7 @@ impl From<engine::GroupAttributes> for GroupAttributes {
     }
 }
 
-/// A change of a group's attributes: what is `None` stays.
+/// A change of a group's attributes: `None` changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupChange {
@@ -113,7 +113,7 @@ impl GroupChange {
     }
 }
 
-/// Adding a tag that is there, or removing one that is not, changes nothing.
+/// Adding an existing tag, or removing a missing one, changes nothing.
 pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) {
     for tag in add {
         if !tags.contains(tag) {
@@ -123,7 +123,7 @@ pub fn change_tags(tags: &mut Vec<String>, add: &[String], remove: &[String]) {
     tags.retain(|tag| !remove.contains(tag));
 }
 
-/// What is kept with a volume for the commands.
+/// The attributes of a volume that the commands use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     pub autoactivate: bool,
@@ -131,10 +131,10 @@ pub struct Attributes {
     pub active: bool,
     /// Seconds since 1970.
     pub created: u64,
-    /// The thin pool that the volume is counted in. A volume that names itself *is* a pool (see [`VolumeReport::is_pool`]).
+    /// The thin pool of the volume. A volume that names itself *is* a pool (see [`VolumeReport::is_pool`]).
     pub pool: String,
     pub tags: Vec<String>,
-    /// A snapshot that its origin takes the contents of when it is next activated.
+    /// A snapshot that will be merged when its origin is next activated.
     #[serde(default)]
     pub merging: bool,
 }
@@ -153,7 +153,7 @@ impl From<Attributes> for engine::Attributes {
     }
 }
 
-/// A change of attributes: what is `None` stays.
+/// A change of attributes: `None` changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttributeChange {
@@ -178,7 +178,7 @@ impl AttributeChange {
     }
 }
 
-/// An identifier that stands in an option or a list.
+/// An identifier in an option or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HexUuid(#[serde(with = "hex")] pub rowen_engine::units::Uuid);

@@ -19,7 +19,7 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     seal(frame)
 }
 
-/// The same in the form that is shorter and faster to read, and nothing for a person's eyes.
+/// The same in the compact form, which is shorter and faster to read, but binary.
 pub fn encode_compact<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let frame = vec![0, 0, 0, 0, COMPACT];
     seal(postcard::to_extend(message, frame).map_err(io::Error::other)?)
@@ -95,7 +95,7 @@ pub fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Optio
     }
     from.read_exact(&mut prefix[1..])?;
     let length = frame_length(prefix)?;
-    // Grown as bytes arrive: a length alone makes nobody allocate.
+    // The buffer grows as bytes arrive: a length alone allocates nothing.
     let mut body = Vec::with_capacity(length.min(64 << 10));
     from.take(length as u64).read_to_end(&mut body)?;
     if body.len() < length {

@@ -1,7 +1,7 @@
-//! What a server counted of the requests to its volumes and disks, and what follows from it: rates and latencies.
+//! Counters of requests to volumes and disks, and the rates and latencies that follow from them.
 //!
-//! All counters only rise. They begin at zero when a server opens the group. The difference of two looks at one server
-//! ([`OpCounts::since`]) is what was done in between.
+//! Counters only rise. They begin at zero when a server opens the group. The difference of two samples from one server
+//! ([`OpCounts::since`]) is the work in between.
 
 use super::attributes::hex;
 use rowen_engine::units::Uuid;
@@ -19,7 +19,7 @@ pub fn bucket_of(micros: u64) -> usize {
     (bits.saturating_sub(FIRST) as usize).min(BUCKETS - 1)
 }
 
-/// The latency in microseconds that a bucket's latencies are below; the last bucket has none.
+/// The upper bound of a bucket's latencies, in microseconds; the last bucket has none.
 pub fn bucket_end(bucket: usize) -> Option<u64> {
     (bucket + 1 < BUCKETS).then(|| 1 << (bucket as u32 + FIRST))
 }
@@ -29,13 +29,13 @@ fn bucket_start(bucket: usize) -> u64 {
     bucket.checked_sub(1).and_then(bucket_end).unwrap_or(0)
 }
 
-/// What was counted of one kind of request.
+/// The counters of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpCounts {
     /// Requests that were answered, also those that failed.
     pub requests: u64,
     pub failed: u64,
-    /// Bytes of the requests that did not fail.
+    /// Bytes of successful requests.
     pub bytes: u64,
     /// The sum of all latencies.
     pub micros: u64,
@@ -46,9 +46,9 @@ pub struct OpCounts {
 /// A latency that a histogram gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Latency {
-    /// So many microseconds.
+    /// Microseconds.
     Micros(f64),
-    /// In the last bucket, which begins at so many microseconds and has no end.
+    /// In the last bucket, which begins at this many microseconds and has no end.
     From(u64),
 }
 
@@ -80,8 +80,8 @@ impl OpCounts {
         (self.requests > 0).then(|| self.micros as f64 / self.requests as f64)
     }
 
-    /// The latency that a share of the requests does not exceed. Within a bucket, latencies are taken to be spread evenly, as
-    /// Prometheus does.
+    /// The latency that a share of the requests does not exceed. Within a bucket, latencies are assumed to be spread
+    /// evenly, as in Prometheus.
     pub fn percentile(&self, share: f64) -> Option<Latency> {
         let total: u128 = self.buckets.iter().map(|count| u128::from(*count)).sum();
         if total == 0 {
@@ -114,7 +114,7 @@ fn within(bucket: usize, share: f64) -> Latency {
     }
 }
 
-/// What was counted of a volume or a disk.
+/// The counters of a volume or a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoCounts {
     pub read: OpCounts,
@@ -123,7 +123,7 @@ pub struct IoCounts {
     pub discard: OpCounts,
     /// Requests for a range to read as zeros. Disks get none.
     pub zero: OpCounts,
-    /// Requests that came and are not answered yet.
+    /// Requests in flight.
     pub under_way: u64,
 }
 
@@ -145,7 +145,7 @@ impl IoCounts {
         }
     }
 
-    /// What was done since `earlier`, and what is under way now.
+    /// The work since `earlier`, and the requests in flight now.
     pub fn since(&self, earlier: &IoCounts) -> IoCounts {
         self.with(earlier, OpCounts::since)
     }
@@ -167,7 +167,7 @@ impl IoCounts {
     }
 }
 
-/// What was counted of a physical volume.
+/// The counters of a physical volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PvIo {
     pub path: String,
@@ -176,7 +176,7 @@ pub struct PvIo {
     pub counts: IoCounts,
 }
 
-/// What was counted of a logical volume.
+/// The counters of a logical volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeIo {
     pub name: String,
@@ -186,7 +186,7 @@ pub struct VolumeIo {
     pub counts: IoCounts,
 }
 
-/// What a server counted since it opened the group. Volumes that were not active since then are left out.
+/// All counters since a server opened the group. Volumes that were not active since then are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoReport {
     /// How long the group has been open.

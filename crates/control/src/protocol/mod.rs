@@ -1,10 +1,12 @@
 //! The control protocol between commands and the server of a volume group.
 //!
-//! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON. [`Outcome::Report`], which
-//! most commands ask for, [`Outcome::Io`], [`Outcome::Diff`], [`Outcome::Data`] and [`Request::ReceiveParts`] may be long; they have a zero byte and then its compact form (postcard) instead: with ten
-//! thousand volumes JSON would take longer than all the rest of a command. The client sends [`Request::Hello`] first, and then
-//! one request at a time. The server answers each with any number of [`Outcome::Progress`] and [`Outcome::Notice`] and then
-//! exactly one other outcome. A frame over [`FRAME_CAP`] or one that cannot be read ends the connection. Names are unique within the group, so requests name volumes by name.
+//! A connection carries frames: four bytes of length (little endian), then that many bytes of JSON.
+//! [`Outcome::Report`], which most commands ask for, [`Outcome::Io`], [`Outcome::Diff`], [`Outcome::Data`] and
+//! [`Request::ReceiveParts`] may be long. They have a zero byte and then a compact form (postcard) instead: with ten
+//! thousand volumes JSON would take longer than the rest of a command. The client sends [`Request::Hello`] first, and
+//! then one request at a time. The server answers each with any number of [`Outcome::Progress`] and [`Outcome::Notice`]
+//! and then exactly one other outcome. A frame over [`FRAME_CAP`] or one that cannot be read ends the connection. Names
+//! are unique within the group, so requests name volumes by name.
 //!
 //! Counts of blocks are named `..._blocks` or `blocks` (4 KiB each), counts of extents `..._extents`, bytes `..._bytes`.
 
@@ -37,16 +39,16 @@ pub use transfer::{
     UnfinishedVolume,
 };
 
-/// The version of this protocol; both sides must have the same, but for its stable part.
+/// The version of this protocol. Both sides must have the same, except for the stable part.
 pub const VERSION: u32 = 15;
 
-/// The version of the protocol's stable part, by which a server is upgraded that speaks another version: [`Request::Hello`] and
-/// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames never change, but
-/// for fields with a default. A server of before version 10 does not know it.
+/// The version of the protocol's stable part, which can upgrade a server of another version: [`Request::Hello`] and
+/// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames
+/// never change, except for new fields with a default. A server before version 10 does not know it.
 pub const STABLE: u32 = 0;
 
-/// The version of what a server leaves in the run directory for its successor (members, what joins, the boot, frozen filesystems,
-/// renames under way), and the oldest that this program understands.
+/// The version of the files that a server leaves in the run directory for its successor (members, joining physical
+/// volumes, the boot, frozen filesystems, unfinished renames), and the oldest version that this program understands.
 pub const NOTES: u32 = 1;
 pub const OLDEST_NOTES: u32 = 1;
 

@@ -1,4 +1,4 @@
-//! What the server answers, but for the group itself ([`super::report`]).
+//! The server's answers, except the report of the group ([`super::report`]).
 
 use super::diff::DiffPage;
 use super::io::IoReport;
@@ -8,7 +8,7 @@ use super::transfer::{Bytes, Receiving, Unfinished};
 use rowen_engine::group as engine;
 use serde::{Deserialize, Serialize};
 
-/// What the server answers.
+/// An answer of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -16,7 +16,7 @@ pub enum Outcome {
         version: u32,
         group: String,
         pid: u32,
-        /// What it leaves for its successor, and the oldest of these that it understands ([`NOTES`](super::NOTES)).
+        /// The version of its files for a successor, and the oldest that it understands ([`NOTES`](super::NOTES)).
         #[serde(default)]
         notes: u32,
         #[serde(default)]
@@ -25,20 +25,20 @@ pub enum Outcome {
     Ok,
     Report(Box<GroupReport>),
     Places(Vec<VolumePlaces>),
-    /// Whole extents that are free and reserved for nobody.
+    /// Whole extents that are free and not reserved.
     Free {
         extents: u64,
     },
     Created(Vec<Created>),
-    /// A merge will be carried out when the origin is next activated: the origin or, if not that, the snapshot is in use.
+    /// A merge will be carried out when the origin is next activated, because the origin or the snapshot is in use.
     MergeWaits {
         is_origin_open: bool,
     },
-    /// The server ends and does the rest as its last act; whether it did is for the next server to tell.
+    /// The server ends, and finishes the request as its last act. The next server reports whether it did.
     HandsOver,
     Check(CheckOutcome),
     Moving(MoveReport),
-    /// All that is free was discarded.
+    /// All free blocks were discarded.
     Trimmed(TrimReport),
     Stats(StatsReport),
     Status(Box<StatusReport>),
@@ -47,13 +47,13 @@ pub enum Outcome {
     Data(Bytes),
     Receiving(Receiving),
     Receives(Vec<Unfinished>),
-    /// How far a long request is, before its last outcome. `total: 0` says that nobody knows.
+    /// Progress of a long request, before its last outcome. `total: 0`: unknown.
     Progress {
         done: u64,
         total: u64,
         what: String,
     },
-    /// Something the administrator should read (a group nearly full), before the last outcome.
+    /// A message for the administrator (a group is nearly full), before the last outcome.
     Notice {
         message: String,
     },
@@ -75,13 +75,13 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
-    /// The request makes no sense, whatever the state of the group.
+    /// The request is invalid, whatever the state of the group.
     Invalid,
     NotFound,
     Exists,
     InUse,
     NoSpace,
-    /// What the request was worked out from is not so any more: look again.
+    /// The state from which the client computed the request has changed: read it again.
     Changed,
     /// The group or a device may not be written or opened.
     Denied,
@@ -93,17 +93,17 @@ pub enum ErrorKind {
     Closed,
     /// The other side speaks another version.
     Version,
-    /// A fault of the server itself.
+    /// A bug of the server.
     Internal,
 }
 
-/// What a trim came to, in bytes.
+/// The result of a trim, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrimReport {
-    /// Free, and of that what was discarded.
+    /// Free bytes, and how many of them were discarded.
     pub free: u64,
     pub discarded: u64,
-    /// Physical volumes that take no discards.
+    /// Physical volumes that do not support discards.
     pub without: Vec<String>,
 }
 
@@ -115,15 +115,15 @@ pub struct Created {
     pub node: Option<String>,
 }
 
-/// What verification found. No findings: the group is sound.
+/// The result of a check. No findings: the group is sound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckOutcome {
     pub findings: Vec<String>,
-    /// How many of them [`Request::Repair`] mends.
+    /// How many of them [`Request::Repair`] corrects.
     pub repairable: u64,
-    /// Copies of metadata that were written anew.
+    /// Copies of metadata that were rewritten.
     pub repaired: Vec<String>,
-    /// Bad places of disks that the group does without.
+    /// Bad blocks of disks that the group avoids.
     #[serde(default)]
     pub notes: Vec<String>,
     pub nodes: u64,

@@ -1,4 +1,4 @@
-//! What commands show: a group with its physical volumes and volumes, and where their blocks are.
+//! Reports: a group with its physical volumes and volumes, and where their blocks are.
 
 use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, VolumeKind, VolumeState, hex};
 use rowen_engine::fixed_hash::{Map, Set};
@@ -17,7 +17,7 @@ pub struct GroupReport {
     pub extents: u64,
     /// Extents neither used nor reserved.
     pub free_extents: u64,
-    /// Of these, what can be taken: they are on physical volumes that are allocatable.
+    /// Of these, extents on allocatable physical volumes.
     pub allocatable_extents: u64,
     pub blocks: u64,
     pub free_blocks: u64,
@@ -28,22 +28,22 @@ pub struct GroupReport {
     pub journal_copies: u64,
     pub journal_copies_written: u64,
     pub sequence: u64,
-    /// Blocks that background removal has still to look at.
+    /// Blocks that background removal still has to examine.
     pub reclaim_left_blocks: u64,
-    /// It takes no more writes until it is opened again.
+    /// It is stopped: it takes no writes until it is opened again.
     #[serde(default)]
     pub stopped: bool,
     #[serde(default)]
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
     pub volumes: Vec<VolumeReport>,
-    /// Made by who looks something up, never sent.
+    /// Made by the reader of a report, never sent.
     #[serde(skip)]
     pub index: Index,
 }
 
-/// Where a report's volumes are, found once for all who ask. It is no part of what the report says: it is neither
-/// compared nor copied. Who changes the volumes of a report that was looked into takes a copy first.
+/// An index of a report's volumes, built once. It is not part of the report: it is neither compared nor copied. To
+/// change the volumes of a report that was used already, copy it first.
 #[derive(Debug, Default)]
 pub struct Index {
     by_name: OnceLock<Map<String, usize>>,
@@ -71,17 +71,17 @@ impl PartialEq for Index {
 impl Eq for Index {}
 
 impl GroupReport {
-    /// Physical volumes that the group goes on without.
+    /// Physical volumes that are out.
     pub fn missing(&self) -> impl Iterator<Item = &PvReport> {
         self.pvs.iter().filter(|pv| pv.is_missing)
     }
 
-    /// Those, and the ones that were pulled from a group that waits for them.
+    /// Those, and physical volumes that were pulled and for which the group waits.
     pub fn absent(&self) -> impl Iterator<Item = &PvReport> {
         self.pvs.iter().filter(|pv| pv.is_missing || pv.is_away)
     }
 
-    /// From the engine's account; `paths` are the devices in the order of the group's physical volumes, and `node` tells
+    /// From the engine's report. `paths` are the devices in the order of the group's physical volumes; `node` returns
     /// the state of each volume's node.
     pub fn new(
         info: engine::GroupInfo,
@@ -175,7 +175,7 @@ impl GroupReport {
     }
 }
 
-/// Adds a place under a name, which is copied only when it is new.
+/// Adds a position under a name, which is copied only if it is new.
 fn add(to: &mut Map<String, Vec<usize>>, name: &str, at: usize) {
     match to.get_mut(name) {
         Some(places) => places.push(at),
@@ -204,14 +204,14 @@ pub struct PvReport {
     pub tags: Vec<String>,
 }
 
-/// Where a volume's blocks are: each physical volume that has some, in the order in which the volume comes to them.
+/// The places of a volume's blocks: each physical volume that has some, in the volume's order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumePlaces {
     pub name: String,
     pub shares: Vec<PvShare>,
 }
 
-/// What a volume has on one physical volume.
+/// The blocks of a volume on one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PvShare {
     /// The physical volume's place in [`GroupReport::pvs`].
@@ -269,10 +269,10 @@ pub struct VolumeReport {
     /// Blocks of it lie on a physical volume that is missing.
     #[serde(default)]
     pub is_partial: bool,
-    /// The identity of its contents, if they are those of a point.
+    /// The identity of its contents, if it is at a point.
     #[serde(default)]
     pub point_uuid: Option<HexUuid>,
-    /// When that was: equal for snapshots that were taken at one moment.
+    /// The moment of that point: equal for snapshots that were taken together.
     #[serde(default)]
     pub moment: Option<u64>,
     pub node: NodeState,
@@ -305,14 +305,14 @@ impl VolumeReport {
         }
     }
 
-    /// A snapshot that waits to be merged into its origin. Nothing but its origin's activation or removal concerns it, so
+    /// A snapshot that waits to be merged into its origin. Only activation or removal of its origin affects it, so
     /// reports leave it out unless it is asked for.
     pub fn is_waiting_to_merge(&self) -> bool {
         self.attributes.merging && self.origin.is_some()
     }
 
-    /// A thin pool: a thin volume, never written and never activated, that names itself as its pool. Its size is what the
-    /// pool's volumes may hold together; by itself it takes no space from the group.
+    /// A thin pool: a thin volume that names itself as its pool. It is never written and never activated. Its size
+    /// limits the space of the pool's volumes; it takes no space itself.
     pub fn is_pool(&self) -> bool {
         !self.attributes.pool.is_empty() && self.attributes.pool == self.name
     }

@@ -1,4 +1,4 @@
-//! What commands ask, and what the server must know of each request besides what it asks.
+//! The requests of commands, and their traits for the server.
 
 use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, VolumeKind, hex};
 use super::diff::{DiffPlace, DiffSide};
@@ -8,7 +8,7 @@ use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 
-/// What a command asks of a group's server.
+/// A request of a command to a group's server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
@@ -18,16 +18,16 @@ pub enum Request {
         #[serde(default)]
         caller: Caller,
     },
-    /// Answered by [`Outcome::Report`]. Only `with_use` it tells whether devices are open: that search goes through all
-    /// processes of the host.
+    /// Answered by [`Outcome::Report`]. Only with `with_use` it says whether devices are open, because that needs a
+    /// search of all processes of the host.
     Report {
         #[serde(default)]
         with_use: bool,
     },
-    /// The same for commands that are about these volumes, which may not be there. Of the group's volumes it has these,
-    /// their origins and snapshots at whatever distance, and their pools: with ten thousand volumes a report of all would
-    /// take longer than all the rest of a command. `with_members` it has also the volumes of those that are pools.
-    /// `with_use` is about the devices of these volumes alone.
+    /// The same for commands on these volumes, which need not exist. The report has these volumes, all of their
+    /// ancestors and descendants, and their pools: with ten thousand volumes a report of all would take longer than the
+    /// rest of a command. With `with_members` it also has the volumes of those that are pools. `with_use` covers only
+    /// the devices of these volumes.
     ReportOf {
         volumes: Vec<String>,
         #[serde(default)]
@@ -41,8 +41,8 @@ pub enum Request {
     FreeOn {
         on: Vec<PvPart>,
     },
-    /// Answered by [`Outcome::Created`] when the node is there (with `activate`). All of its space is taken from the places
-    /// `on`, if there are any: a thick volume only.
+    /// Answered by [`Outcome::Created`] when the node exists (with `activate`). For a thick volume, `on` names the
+    /// places of its space, if it is not empty.
     CreateVolume {
         spec: VolumeSpec,
         activate: bool,
@@ -55,22 +55,23 @@ pub enum Request {
         specs: Vec<SnapshotSpec>,
         freeze: bool,
     },
-    /// Removes all of the named volumes in one step. A volume in use is refused always; an active one that nothing uses is
-    /// deactivated first.
+    /// Removes all of the named volumes in one step. A volume in use is always refused. An active volume that is not in
+    /// use is deactivated first.
     Remove {
         names: Vec<String>,
     },
-    /// Makes nodes. `names: None` is every volume. Volumes marked to skip activation are left out unless `ignore_skip`;
-    /// with `auto`, those not marked for autoactivation are left out too; and always those that the caller's lists do not allow. A snapshot with a reserve goes with its origin.
+    /// Makes nodes. `names: None` is every volume. It leaves out volumes that the caller's lists do not allow, volumes
+    /// marked to skip activation unless `ignore_skip` is set, and with `auto` volumes without autoactivation. A
+    /// snapshot with a reserve is activated with its origin.
     Activate {
         names: Option<Vec<String>>,
         ignore_skip: bool,
         auto: bool,
-        /// Also those that have blocks on a physical volume that is missing: these are errors.
+        /// Also volumes with blocks on a missing physical volume; reads of these blocks fail.
         #[serde(default)]
         partial: bool,
     },
-    /// Makes the devices of these volumes, as far as they are active, as their permission and the caller's lists have them.
+    /// Updates the devices of those volumes that are active, by their permission and the caller's lists.
     Refresh {
         names: Vec<String>,
     },
@@ -78,9 +79,9 @@ pub enum Request {
     Deactivate {
         names: Option<Vec<String>>,
     },
-    /// Grows or shrinks a volume and its device. Shrinking a volume that is mounted needs `force`. What a thick volume grows
-    /// by is taken from the places `on`, if there are any. With `seen`: only if it still has so many blocks, for the new number
-    /// was worked out from that; else [`ErrorKind::Changed`].
+    /// Grows or shrinks a volume and its device. Shrinking a mounted volume needs `force`. The new space of a thick
+    /// volume comes from the places `on`, if it is not empty. With `seen`: only if the volume still has this many
+    /// blocks, from which the client computed the new size; otherwise [`ErrorKind::Changed`].
     Resize {
         name: String,
         blocks: u64,
@@ -90,7 +91,7 @@ pub enum Request {
         #[serde(default)]
         seen: Option<u64>,
     },
-    /// Changes what is set aside for a snapshot; with `seen`: only if it still is that much.
+    /// Changes the reserve of a snapshot; with `seen`: only if it still has this size.
     SetReserve {
         name: String,
         blocks: Option<u64>,
@@ -109,7 +110,7 @@ pub enum Request {
         name: String,
         change: AttributeChange,
     },
-    /// Changes what is kept with the group.
+    /// Changes the attributes of the group.
     ChangeGroup {
         change: GroupChange,
     },
@@ -119,93 +120,93 @@ pub enum Request {
         add: Vec<String>,
         remove: Vec<String>,
     },
-    /// How many copies of the journal there shall be: 1, or 2 where another physical volume has room for one.
+    /// Sets the number of copies of the journal: 1, or 2 if another physical volume has room for one.
     SetJournalCopies {
         copies: u8,
     },
-    /// Whether space is taken from a physical volume of the group, named by its path.
+    /// Makes a physical volume of the group, named by its path, allocatable or not.
     SetAllocatable {
         path: String,
         allocatable: bool,
     },
-    /// Gives the snapshot's origin the snapshot's contents and removes the snapshot: at once, or, while one of them is in
-    /// use, when the origin is next activated.
+    /// Gives the snapshot's origin the snapshot's contents and removes the snapshot. It does so at once or, if one of
+    /// them is in use, when the origin is next activated.
     Merge {
         snapshot: String,
     },
-    /// Gives `target` the contents of `source`; snapshots of `target`, newer ones too, stay.
+    /// Gives `target` the contents of `source`. All snapshots of `target` stay.
     Revert {
         target: String,
         source: String,
     },
-    /// Adds devices as physical volumes. They must belong to no group; one without a label gets one.
+    /// Adds devices as physical volumes. They must belong to no group. A device without a label gets one.
     AddPv {
         paths: Vec<String>,
     },
-    /// Takes a physical volume that is missing out of the group for good. No volume may have blocks there.
+    /// Removes missing physical volumes from the group for good. No volume may have blocks there.
     RemoveMissing,
-    /// Takes a physical volume back that was missing, and is at this path as it left.
+    /// Takes a missing physical volume back. It must be at this path, in the state in which it left.
     RestorePv {
         path: String,
     },
-    /// Removes a physical volume on which nothing of any volume lies. Metadata and the journal move away from it.
+    /// Removes a physical volume on which no volume has blocks. Metadata and the journal move away from it.
     RemovePv {
         path: String,
     },
-    /// Discards all that is free on the physical volumes.
+    /// Discards all free blocks on the physical volumes.
     Trim,
-    /// Begins to move what volumes have on these extents to other physical volumes, or to these.
+    /// Starts to move the used ones of these extents to other physical volumes, or to the given ones.
     MoveExtents {
         path: String,
-        /// The first and how many, of each run; all if there are none.
+        /// The first extent and the length of each run. Empty: all extents.
         extents: Vec<(u64, u64)>,
         to: Vec<PvPart>,
         /// Only extents on which this volume has blocks.
         #[serde(default)]
         volume: Option<String>,
     },
-    /// How far the move of extents is. Answered when it has ended, or after a moment.
+    /// Asks for the progress of a move of extents. Answered when it has ended, or after a short time.
     MoveStatus,
-    /// Ends the move of extents. What was moved stays where it is.
+    /// Ends the move of extents. Moved extents stay moved.
     StopMove,
-    /// Gives a physical volume so many bytes of its device, or all of them.
+    /// Sets how many bytes of its device a physical volume uses. None: all of them.
     ResizePv {
         path: String,
         #[serde(default)]
         bytes: Option<u64>,
     },
-    /// Gives the group another name. The server goes on under that name, as another process.
+    /// Renames the group. A successor process continues under the new name.
     RenameGroup {
         to: String,
     },
-    /// Makes the names of active volumes that are missing under /dev.
+    /// Makes the missing names of active volumes under /dev.
     MakeNodes,
-    /// Changes what writes do when the group is full, for a volume or for a pool and its volumes.
+    /// Changes the policy for a full group, for a volume or for a pool and its volumes.
     SetFullPolicy {
         name: String,
         full: FullPolicy,
     },
     /// Verifies the group while it is in use. Answered by [`Outcome::Check`].
     Check,
-    /// The same, and damaged copies of metadata are written anew from the good ones.
+    /// The same, and repairs damaged copies of metadata from the good ones.
     Repair,
     Checkpoint,
     /// Answered by [`Outcome::Stats`].
     Stats,
-    /// Whether everything is all right. Answered by [`Outcome::Status`].
+    /// Asks for the state of the group. Answered by [`Outcome::Status`].
     Status,
-    /// What was read, written and waited for. Answered by [`Outcome::Io`].
+    /// Asks for the counters of I/O. Answered by [`Outcome::Io`].
     Io,
-    /// The blocks in which `new` differs from `old`, or those that `new` has. Answered by [`Outcome::Diff`], a page at a time; `from`
-    /// is where the page before says that this one begins.
+    /// Asks for the blocks in which `new` differs from `old`, or those that `new` maps. Answered by [`Outcome::Diff`],
+    /// a page at a time. `from` is the place that the previous page names.
     Diff {
         old: Option<String>,
         new: String,
         #[serde(default)]
         from: Option<DiffPlace>,
     },
-    /// The bytes of these blocks of a volume that is at a point. Answered by [`Outcome::Data`]; refused if it is not at the point, or
-    /// not as a list of changes names it, when they were read.
+    /// Asks for the data of these blocks of a volume at a point. Answered by [`Outcome::Data`]. Refused if, after the
+    /// read, the volume is not at the point or not the one of the list of changes.
     ReadPoint {
         name: String,
         #[serde(with = "hex")]
@@ -213,40 +214,43 @@ pub enum Request {
         side: DiffSide,
         ranges: Vec<BlockRange>,
     },
-    /// Begins to receive volumes or what changed of them, or goes on with it. Answered by [`Outcome::Receiving`].
+    /// Starts or resumes a receive of volumes or changes of them. Answered by [`Outcome::Receiving`].
     Receive(Receive),
-    /// Writes what was received: nothing that is visible.
+    /// Writes received data, which is not visible yet.
     ReceiveParts {
         by: Attempt,
         parts: Vec<Part>,
     },
-    /// All that was received is durable afterwards: so many frames of the stream, up to this mark. It goes on there.
+    /// Makes all received data durable: this many frames of the stream, up to this mark. The receive can resume there.
     ReceiveMark {
         by: Attempt,
         frames: u64,
         mark: Mark,
     },
-    /// All was received and is right: makes it visible, in one step. A target that is in use or was written to is refused.
+    /// Everything was received and verified: makes it visible, in one step. A target that is in use or was written to
+    /// is refused.
     Publish {
         by: Attempt,
     },
-    /// Gives up what was received for a target, and for the others of the same stream.
+    /// Discards the received part for a target, and for the other targets of the same stream.
     AbortReceive {
         target: String,
     },
-    /// What is being received; answered by [`Outcome::Receives`].
+    /// Asks for unfinished receives. Answered by [`Outcome::Receives`].
     Receives,
-    /// Removes the group; with `force` its volumes first, else it must have none. The server ends after answering.
+    /// Removes the group. With `force` it removes its volumes first; otherwise there must be none. The server ends
+    /// after the answer.
     Destroy {
         force: bool,
     },
-    /// Deactivates what is not in use, closes the group and ends the server. Refused while a volume is in use.
+    /// Deactivates all volumes, closes the group and ends the server. Refused while a volume is in use.
     Stop,
     /// Ends the server of a group that has stopped after a failed write, so that another one opens the group. Devices in use
     /// stay: their requests wait for the next server. Refused while the group has not stopped.
     Clear,
-    /// Ends the server, whose successor is ready, for an upgrade: answered by [`Outcome::HandsOver`]. Devices stay: their requests wait
-    /// for the successor. Of the protocol's stable part. Waits for changes under way, for a limited time.
+    /// Ends the server for an upgrade, when its successor is ready. Answered by [`Outcome::HandsOver`]. Devices stay:
+    /// their requests wait for the successor. Part of the stable protocol. Waits for running changes for a limited
+    /// time.
     Upgrade {
         /// The version that takes over, for the log.
         #[serde(default)]
@@ -254,24 +258,24 @@ pub enum Request {
     },
 }
 
-/// Whether a request looks, or changes something.
+/// Whether a request only reads, or changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Answered while changes go on.
+    /// Answered while changes run.
     Query,
-    /// Carried out alone, in the order in which they come.
+    /// Carried out one at a time, in the order of arrival.
     Change,
 }
 
-/// What the server must know of a request besides what it asks.
+/// The traits of a request that the server needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     pub kind: Kind,
-    /// It looks for a moment only, or changes nothing when it is made again: where no answer came that is done.
+    /// It is short and only reads, or a repetition changes nothing. So it is repeated if no answer came.
     pub is_look: bool,
-    /// It may change what is kept in the archive of metadata.
+    /// It may change data that the archive of metadata keeps.
     pub is_archived: bool,
-    /// It makes sense for a group that is on its way to another host.
+    /// It is allowed for an exported group.
     pub is_for_exported: bool,
     /// The group may be fuller after it.
     pub takes_space: bool,
@@ -292,12 +296,12 @@ impl Traits {
     /// A change of metadata.
     const CHANGE: Traits = Traits { kind: Kind::Change, is_archived: true, is_for_exported: false, ..Traits::QUERY };
     const TAKES_SPACE: Traits = Traits { takes_space: true, ..Traits::CHANGE };
-    /// A change of devices, which the archive does not keep.
+    /// A change of devices, which the archive does not contain.
     const DEVICES: Traits = Traits { is_archived: false, ..Traits::CHANGE };
 }
 
 impl Request {
-    /// Whether the group's history has it: what changes something, but for checkpoints, which many commands need on their way.
+    /// Whether the group's history records it: all changes except checkpoints, which many commands take.
     pub fn is_noted(&self) -> bool {
         match self {
             Request::Checkpoint => false,
@@ -315,7 +319,7 @@ impl Request {
         }
     }
 
-    /// The one list of what requests are like: a new request does not compile until it says so.
+    /// The only list of the traits of requests: a new request does not compile without an entry.
     pub fn traits(&self) -> Traits {
         use Request::*;
         match self {
@@ -331,12 +335,12 @@ impl Request {
             | ReadPoint { .. }
             | MoveStatus
             | Receives => Traits::LOOK,
-            // Nobody can see what they change, and to do the same again changes nothing.
+            // Their changes are not visible, and a repetition changes nothing.
             ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::LOOK },
-            // The same stream again goes on.
+            // The same stream again resumes.
             Receive(_) => Traits { is_look: true, takes_space: true, ..Traits::DEVICES },
             AbortReceive { .. } => Traits::DEVICES,
-            // They take long, and repairing is not looking.
+            // They take long, and repair writes.
             Check | Repair => Traits::QUERY,
             Trim => Traits { is_for_exported: false, ..Traits::QUERY },
             CreateVolume { .. }
@@ -369,22 +373,22 @@ impl Request {
     }
 }
 
-/// Who is asking, as far as the server's records want to know; and what its settings say about activation.
+/// The client, for the server's records, and its activation lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Caller {
     /// The command line, for the description of archived metadata and the group's history.
     pub command: String,
-    /// The same for all requests of one run of a command, also to several servers, and for no other: by this its requests are
-    /// one entry of the history. Empty: each is one.
+    /// The same for all requests of one run of a command, also to several servers. Requests with the same id are one
+    /// entry of the history. Empty: each request is an entry.
     pub id: String,
     /// Who runs the command, for the history.
     pub user: String,
-    /// Its process. The server believes the kernel, and not the client.
+    /// Its process. The server takes it from the kernel, not from the client.
     pub pid: u32,
     /// `--autobackup n`: no copy of the metadata is kept for the changes of this client.
     pub no_backup: bool,
-    /// Which volumes may be activated for it, and how.
+    /// Its activation lists.
     pub lists: Lists,
 }
 
@@ -396,7 +400,7 @@ pub struct PvPart {
     pub extents: u64,
 }
 
-/// A volume to make. The client makes the identifier; `attributes.active` is the server's to set.
+/// A volume to make. The client chooses the identifier; the server sets `attributes.active`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSpec {
     pub name: String,
@@ -433,7 +437,7 @@ pub struct SnapshotSpec {
     pub name: String,
     #[serde(with = "hex")]
     pub uuid: Uuid,
-    /// Blocks set aside for it; none: it shares the group's free space.
+    /// Its reserve in blocks; none: it shares the group's free space.
     pub reserve_blocks: Option<u64>,
     pub read_only: bool,
     pub chunk_blocks: u32,

@@ -1,10 +1,10 @@
-//! How a group is, as its server knows it: for `rowen status`.
+//! The state of a group, as its server knows it, for `rowen status`.
 
 use super::attributes::hex;
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 
-/// A served group. What it means is for [`crate::status`] to say.
+/// The state of a served group. [`crate::status`] judges it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusReport {
@@ -12,13 +12,13 @@ pub struct StatusReport {
     pub open_seconds: u64,
     /// Why it has stopped.
     pub stopped: Option<String>,
-    /// A physical volume that is away, or one that came back and is not taken.
+    /// A physical volume that has disappeared, or that came back and is refused.
     pub disk_wait: Option<DiskWait>,
     /// Keepers that died while this server serves.
     pub keeper_deaths: u64,
     /// Volumes whose writes wait for room.
     pub held: Vec<HeldVolume>,
-    /// Pools whose writes fail because they have waited for too long; `None`: the group.
+    /// Pools whose writes fail because they have waited too long; `None`: the group.
     pub timed_out: Vec<Option<String>>,
     pub pvs: Vec<PvStatus>,
     pub volumes: u64,
@@ -32,63 +32,63 @@ pub struct StatusReport {
     pub journal_copies: u64,
     pub journal_copies_written: u64,
     pub pools: Vec<PoolFill>,
-    /// What is above its warning threshold.
+    /// Items above their warning threshold.
     pub filling: Vec<Filling>,
     /// The physical volume behind which the journal or a checkpoint found no room, and waits for it.
     pub waits_for_room: Option<String>,
-    /// What lacks room behind the disks, a sentence each.
+    /// A sentence for each area without room behind the disks.
     pub missing_room: Vec<String>,
-    /// Snapshots that outgrew their reserve, or gave way in a full group.
+    /// Snapshots that used up their reserve, or were dropped in a full group.
     pub invalid_snapshots: Vec<String>,
     /// Snapshots that wait to be merged.
     pub merging: Vec<String>,
-    /// Blocks that removal in the background has still to look at.
+    /// Blocks that background removal still has to examine.
     pub reclaim_left_blocks: u64,
-    /// Verifications under way, and how far the one is that began last.
+    /// Running checks, and the progress of the last one.
     pub checks: u32,
     pub checked: Option<CheckedNodes>,
-    /// The volume that is brought together in the background (`server/rehome`).
+    /// The volume that is re-homed in the background (`server/rehome`).
     pub rehoming: Option<Rehoming>,
-    /// Extents that are moved (`pvmove`), or were to be and are not: how the last move of this server ended.
+    /// The running move of extents (`pvmove`), or how the last move of this server ended.
     pub moving: Option<MoveReport>,
     /// Copies of metadata that could not be written, and nodes of which both copies are damaged.
     pub copies_not_written: u64,
     pub nodes_lost: u64,
-    /// Places of the journal that take no writes.
+    /// Blocks of the journal that cannot be written.
     pub bad_places: Vec<String>,
 }
 
-/// What a group waits for that has lost a disk, and what to do.
+/// What a group waits for after it has lost a disk, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskWait {
     pub what: String,
     pub next: String,
-    /// The physical volumes that are away.
+    /// The physical volumes that have disappeared.
     #[serde(default)]
     pub away: Vec<[u8; 16]>,
 }
 
-/// A volume whose writes wait for room, and for how long they have, as far as that was seen.
+/// A volume whose writes wait for room, and for how long, as far as it was observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldVolume {
     pub name: String,
     pub seconds: u64,
 }
 
-/// How far a verification is.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedNodes {
     /// Metadata nodes that it has read.
     pub nodes: u64,
-    /// There are no more nodes than this.
+    /// An upper bound of the nodes.
     pub total: u64,
 }
 
-/// A volume whose blocks are moved to one place in the background.
+/// A volume that is re-homed in the background.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rehoming {
     pub name: String,
-    /// Blocks of the volume that were looked at, of how many.
+    /// Blocks of the volume that were searched, and all blocks.
     pub done_blocks: u64,
     pub blocks: u64,
     /// Volumes that wait for their turn.
@@ -99,26 +99,26 @@ pub struct Rehoming {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveReport {
     pub is_running: bool,
-    /// The physical volume that is emptied; empty if this server has moved nothing.
+    /// The source; empty if this server has moved nothing.
     pub path: String,
-    /// Extents that were moved, and that are to be.
+    /// Extents that were moved, and all extents to move.
     pub moved: u64,
     pub total: u64,
     /// Extents that cannot be read, and stay where they are.
     pub unreadable: u64,
-    /// Somebody stopped it.
+    /// It was stopped by a request.
     pub is_stopped: bool,
-    /// Why it ended before its end.
+    /// Why it ended early.
     pub failed: Option<String>,
-    /// A server that took over has not gone on with it yet, and why, if that is known.
+    /// A server that took over has not resumed it yet; why, if that is known.
     #[serde(default)]
     pub waits: Option<String>,
-    /// Bytes that were copied, and that are to be.
+    /// Bytes that were copied, and all bytes to copy.
     #[serde(default)]
     pub copied_bytes: u64,
     #[serde(default)]
     pub total_bytes: u64,
-    /// Seconds since this server began with it, and bytes that it copied since then.
+    /// Seconds since this server started or resumed it, and bytes that it copied since then.
     #[serde(default)]
     pub seconds: u64,
     #[serde(default)]
@@ -135,7 +135,7 @@ pub struct Filling {
     pub tenths: u64,
 }
 
-/// How much of a thin pool is taken.
+/// The use of a thin pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolFill {
     pub name: String,
@@ -143,7 +143,7 @@ pub struct PoolFill {
     pub used_blocks: u64,
 }
 
-/// A physical volume of a served group. Counters are of what failed since the server opened it.
+/// A physical volume of a served group. Counters are failures since the server opened the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PvStatus {
     pub path: String,
@@ -153,6 +153,6 @@ pub struct PvStatus {
     pub failed_reads: u64,
     pub failed_writes: u64,
     pub failed_flushes: u64,
-    /// Requests are under way, and none has been answered for so long.
+    /// Requests are in flight, and none was answered for this long.
     pub silent_seconds: Option<u64>,
 }

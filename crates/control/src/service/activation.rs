@@ -1,4 +1,4 @@
-//! Which volumes have nodes, and which of these cannot be written to.
+//! Activation: which volumes have nodes, and which nodes are read-only.
 
 use super::failure::{Failure, Result};
 use super::merge::is_waiting;
@@ -15,8 +15,8 @@ pub struct Wish {
 }
 
 impl Service {
-    /// Makes the nodes of the named volumes, or of all, after the merges that wait for it. What cannot be activated is
-    /// told; the rest is active.
+    /// Makes the nodes of the named volumes, or of all, after the merges that wait for it. Volumes that cannot be
+    /// activated are reported; all others become active.
     pub fn activate(
         &self,
         names: Option<&[String]>,
@@ -28,7 +28,7 @@ impl Service {
         let lists = self.lists.get();
         let group_tags = self.group.info().attributes.tags;
         let judge = |volume: &VolumeInfo| {
-            // A snapshot that follows its origin is there when that is, whatever its own name.
+            // A snapshot that follows its origin is active with it, even if it is not named.
             let origin = volume.origin.filter(|_| follows_origin(volume));
             let origin = origin.and_then(|origin| self.group.volume_info(origin).ok());
             let volume = origin.as_ref().unwrap_or(volume);
@@ -39,7 +39,7 @@ impl Service {
             let skipped = volume.attributes.skip_activation && !ignore_skip;
             let not_now = auto && !volume.attributes.autoactivate;
             let is_allowed = judge(volume);
-            // An invalid snapshot is an error for who names it, and nothing to wait for when all are activated.
+            // An invalid snapshot is an error if it is named, and is skipped when all volumes are activated.
             let hopeless = volume.state == VolumeState::Invalid && !by_name;
             !(is_pool(volume) || is_waiting(volume) || skipped || not_now || hopeless) && is_allowed
         });
@@ -54,19 +54,19 @@ impl Service {
         Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
     }
 
-    /// Makes devices read-only or writable, as their volumes' permission and the lists have them now.
+    /// Makes devices read-only or writable, by their volumes' permission and the lists.
     pub fn refresh(&self, names: &[String]) -> Result<Outcome> {
         let active = self.find_all(names)?.into_iter().filter(|volume| self.node(&volume.name).is_some());
         let failures: Vec<Failure> = active.filter_map(|volume| self.switch_on(&volume).err()).collect();
         Failure::join(failures).map_or(Ok(Outcome::Ok), Err)
     }
 
-    /// Takes the nodes of the named volumes away, or of all; of none when one of them is in use.
+    /// Removes the nodes of the named volumes, or of all; of none if one of them is in use.
     pub fn deactivate(&self, names: Option<&[String]>) -> Result<Outcome> {
         let chosen = self.with_relatives(names)?;
         self.switch_off_all(&chosen).map_err(|mut failure| {
             if names.is_none() && failure.kind == ErrorKind::InUse {
-                // Who used the one that was in use may have gone since.
+                // The user of the volume may have gone since.
                 let open = chosen.iter().filter(|volume| self.is_used(&volume.name)).count().max(1);
                 let whole =
                     format!("\nCan't deactivate volume group \"{}\" with {open} open logical volume(s)", self.name);
@@ -100,13 +100,13 @@ impl Service {
         !self.world.devices.active().is_empty()
     }
 
-    /// After a start: the nodes that were there when the last server of this boot ended. On a fresh boot there were
-    /// none, whatever the volumes say of the time before it.
+    /// After a start: makes the nodes that existed when the last server of this boot ended. After a reboot there are
+    /// none, whatever the volumes' attributes say.
     pub fn restore_nodes(&self, same_boot: bool) -> Vec<Failure> {
         let _change = self.change.lock();
         let marked = self.group.volumes_where(|volume| volume.attributes.active).into_iter();
         let restore = |volume: VolumeInfo| {
-            // What was taken over is as a client's lists made it.
+            // Devices that were taken over keep the state that a client's lists gave them.
             if self.node(&volume.name).is_some() {
                 Ok(())
             } else if same_boot && volume.state == VolumeState::Ok {

@@ -1,9 +1,10 @@
 //! Snapshots with a size and thin pools grow by LVM's settings before they are full: `activation/snapshot_autoextend_...` and
-//! `activation/thin_pool_autoextend_...`, unless `activation/monitoring` is off. LVM leaves this to dmeventd, which has `lvextend --use-policies` run; here the server does it
-//! whenever it looks around, which is every few seconds. What fills up faster than that is not saved by it.
+//! `activation/thin_pool_autoextend_...`, unless `activation/monitoring` is off. In LVM, dmeventd does this with
+//! `lvextend --use-policies`. Here the server does it every few seconds. It does not save a volume that fills up faster
+//! than that.
 //!
-//! Promises: nothing is ever made smaller; whoever resizes a volume at the same time is not undone; what cannot grow is told once, until
-//! it could.
+//! It never makes a volume smaller, and never undoes a concurrent resize. A volume that cannot grow is reported once,
+//! until it could.
 
 use crate::protocol::Request;
 use crate::settings::{Autoextend, Settings};
@@ -13,16 +14,16 @@ use rowen_engine::group::{VolumeInfo, VolumeState};
 use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
 
-/// The settings, and what they could not do.
+/// The settings, and the volumes that could not grow.
 pub struct Autoextension {
     pub(super) policies: Mutex<Policies>,
-    /// Volumes that could not grow, as far as that was told.
+    /// Volumes that could not grow and were reported.
     pub(super) failing: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Policies {
-    /// Whether anything grows by itself.
+    /// Whether volumes are extended automatically.
     monitoring: bool,
     snapshots: Autoextend,
     pools: Autoextend,
@@ -62,7 +63,7 @@ impl Policies {
         self.monitoring && (self.snapshots.threshold < 100 || self.pools.threshold < 100)
     }
 
-    /// What is to grow of these thin pools and snapshots with a size, by whole extents.
+    /// Which of these thin pools and snapshots with a size must grow, by whole extents.
     pub fn wanted(&self, extent_blocks: u64, pools: &[VolumeInfo], snapshots: &[VolumeInfo]) -> Vec<Growth> {
         let grown = |policy: &Autoextend, used, size: u64| {
             let extents = size.div_ceil(extent_blocks);

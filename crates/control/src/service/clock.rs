@@ -1,4 +1,4 @@
-//! What the service does by the clock: every few seconds it looks whether something fills up.
+//! Periodic work of the service: every few seconds it checks whether something fills up.
 
 use super::state::Service;
 use super::world::About;
@@ -9,7 +9,7 @@ use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
 
 impl Service {
-    /// Extends what fills up, and tells what still does.
+    /// Extends volumes that fill up, and warns of those that still do.
     pub fn look_around(&self) {
         self.extend_what_fills_up();
         self.warn(&mut |_| {});
@@ -17,7 +17,7 @@ impl Service {
         self.look_after_move();
     }
 
-    /// Extends what is fuller than its threshold.
+    /// Extends volumes above their threshold.
     fn extend_what_fills_up(&self) {
         let policies = *self.autoextension.policies.lock();
         if !policies.any() {
@@ -26,7 +26,7 @@ impl Service {
         let extent_blocks = self.group.info().extent_blocks;
         let mut failing = BTreeSet::new();
         for growth in policies.wanted(extent_blocks, &self.group.pools(), &self.group.reserved()) {
-            // A change that takes its time must not keep the server from what else it looks after.
+            // A long change must not delay the server's other periodic work.
             if self.change.is_locked() {
                 return;
             }
@@ -34,7 +34,7 @@ impl Service {
             let caller = Caller { command: format!("the extension of {full} by its policy"), ..Caller::default() };
             let size = |blocks: u64| sentence(blocks * BLOCK_SIZE);
             match self.handle(growth.request(), &caller, &mut |_| {}) {
-                // Somebody else was faster, or has taken it away.
+                // A client has resized or removed it meanwhile.
                 Outcome::Error { kind: ErrorKind::Changed | ErrorKind::NotFound, .. } => {}
                 Outcome::Error { message, .. } => {
                     if !self.autoextension.failing.lock().contains(&growth.name) {

@@ -1,4 +1,4 @@
-//! A volume gets the contents of another.
+//! Reverts: a volume gets the contents of another.
 
 use super::failure::Result;
 use super::state::Service;
@@ -6,13 +6,13 @@ use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::VolumeInfo;
 
 impl Service {
-    /// Gives `target` the contents that `source` has; every snapshot stays.
+    /// Gives `target` the contents of `source`. Every snapshot stays.
     pub fn revert(&self, target: &str, source: &str) -> Result<Outcome> {
         let (target, source) = (self.find(target)?, self.find(source)?);
         self.replace_contents(target, source, false)
     }
 
-    /// The kernel may hold pages of the old contents, so the devices are taken away around the change.
+    /// The kernel may hold pages of the old contents, so the devices are removed during the change.
     pub fn replace_contents(&self, target: VolumeInfo, source: VolumeInfo, consume: bool) -> Result<Outcome> {
         let mut touched = vec![target.clone()];
         if consume {

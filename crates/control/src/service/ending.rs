@@ -1,10 +1,10 @@
-//! A request to end, seen by who runs the service.
+//! A request to end, for the code that runs the service.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::PvIndex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the service is to end, and how.
+/// Whether the service must end, and how.
 #[derive(Default)]
 pub struct Ending {
     asked: AtomicBool,
@@ -18,7 +18,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// It is to end. `destroyed`: there is nothing to checkpoint.
+    /// The service must end. `destroyed`: there is nothing to checkpoint.
     pub(super) fn ask(&self, destroyed: bool) {
         self.destroyed.fetch_or(destroyed, Ordering::SeqCst);
         self.asked.store(true, Ordering::SeqCst);
@@ -36,7 +36,7 @@ impl Ending {
         self.ask(false);
     }
 
-    /// The same because a disk is back, and unasked.
+    /// The same because a disk is back, without a request.
     pub(super) fn go_on(&self) {
         self.goes_on.store(true, Ordering::SeqCst);
         self.reopen();
@@ -54,7 +54,7 @@ impl Ending {
         self.ask(false);
     }
 
-    /// A physical volume is to be left out of the group with that.
+    /// The close must also remove this physical volume from the group.
     pub(super) fn leave_out(&self, pv: PvIndex) {
         *self.leaving.lock() = Some(pv);
         self.ask(false);
@@ -79,7 +79,7 @@ impl Ending {
         self.reopened.load(Ordering::SeqCst)
     }
 
-    /// Another server is to open the group as nobody has asked for.
+    /// Another server is to open the group, without a request.
     pub fn is_unasked(&self) -> bool {
         self.goes_on.load(Ordering::SeqCst)
     }
@@ -94,7 +94,7 @@ impl Ending {
         *self.lost.lock()
     }
 
-    /// The physical volume that is to be left out of the group.
+    /// The physical volume to remove from the group.
     pub fn leaving(&self) -> Option<PvIndex> {
         *self.leaving.lock()
     }

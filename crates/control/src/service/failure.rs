@@ -1,5 +1,5 @@
-//! Failures as the control socket tells them: a kind for programs and a sentence for people that names the group, volume
-//! or device and, where there is something to do, what. Where LVM has a sentence, it is LVM's.
+//! Failures on the control socket: a kind for programs, and a sentence for people. The sentence names the group, volume
+//! or device, and says what to do. If LVM has a sentence for it, Rowen uses LVM's.
 
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::{DiskError, PvIndex};
@@ -21,12 +21,12 @@ impl Failure {
         Failure { kind, message: message.into() }
     }
 
-    /// LVM's sentence for a volume that is not there.
+    /// LVM's sentence for a volume that does not exist.
     pub fn no_volume(group: &str, name: &str) -> Failure {
         Failure::new(ErrorKind::NotFound, format!("Failed to find logical volume \"{group}/{name}\""))
     }
 
-    /// Several failures as one: the first one's kind and everyone's sentence.
+    /// Several failures as one: the kind of the first, and all sentences.
     pub fn join(failures: Vec<Failure>) -> Option<Failure> {
         let kind = failures.first()?.kind;
         let message = failures.into_iter().map(|failure| failure.message).collect::<Vec<_>>().join("\n");
@@ -74,7 +74,7 @@ pub fn sentence(text: &str) -> String {
     whole
 }
 
-/// What the engine's errors are about.
+/// The names for an engine's error.
 pub struct Context<'a> {
     pub group: &'a str,
     pub extent_blocks: u64,
@@ -83,7 +83,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// An engine's error about the volume `name` (or about the group, where it is empty).
+    /// An engine's error about the volume `name`, or about the group if `name` is empty.
     pub fn failure(&self, error: &Error, name: &str) -> Failure {
         let group = self.group;
         let subject = if name.is_empty() {
@@ -92,7 +92,7 @@ impl Context<'_> {
             format!("Logical volume {group}/{name}")
         };
         let message = match error {
-            // Blocks are not what is lacking: metadata grows by whole extents, two at a time.
+            // Free blocks are not the problem: metadata grows by whole extents, two at a time.
             Error::NoSpace { needed, free } if free >= needed => format!(
                 "Insufficient free space for metadata in volume group \"{group}\": what is free is in pieces that are too small. Remove \
                  volumes, or add a physical volume with vgextend."
@@ -141,13 +141,13 @@ impl Context<'_> {
         Failure { kind: engine_kind(error), message }
     }
 
-    /// What a physical volume is called.
+    /// The name of a physical volume.
     pub fn device(&self, pv: PvIndex) -> String {
         let device = (self.devices)(usize::from(pv.0));
         device.map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
     }
 
-    /// The engine's words with the devices of the physical volumes that it knows by their numbers.
+    /// The engine's message, with device names instead of the numbers of physical volumes.
     pub fn with_devices(&self, words: &str) -> String {
         const MARK: &str = "physical volume ";
         let (mut told, mut rest) = (String::new(), words);

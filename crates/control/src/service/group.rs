@@ -1,4 +1,4 @@
-//! What is kept with the group itself: tags, limits, policies, whether it is exported.
+//! The attributes of the group: tags, limits, policies, whether it is exported.
 
 use super::failure::{Failure, Result};
 use super::state::{Service, is_pool};
@@ -7,7 +7,7 @@ use crate::protocol::{ErrorKind, FullPolicy, GroupChange, Outcome};
 use rowen_engine::group::GroupAttributes;
 
 impl Service {
-    /// Changes the group's attributes. A change that changes nothing is done, too.
+    /// Changes the group's attributes, also if nothing is different.
     pub fn change_group(&self, change: &GroupChange) -> Result<Outcome> {
         check_tags(&change.add_tags)?;
         let before = self.group.info().attributes;
@@ -23,13 +23,13 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// Makes names under /dev that something else has removed.
+    /// Makes names under /dev that another program has removed.
     pub fn make_nodes(&self) -> Result<Outcome> {
         self.world.devices.make_names_of(&self.name)?;
         Ok(Outcome::Ok)
     }
 
-    /// What writes do when the group is full: of a pool, for all of its volumes.
+    /// Sets the policy for a full group; for a pool, also for all of its volumes.
     pub fn set_full_policy(&self, name: &str, full: FullPolicy) -> Result<Outcome> {
         let volume = self.find(name)?;
         let pool = is_pool(&volume);
@@ -53,7 +53,7 @@ impl Service {
         Err(Failure::new(ErrorKind::NoSpace, message))
     }
 
-    /// Refuses what an exported group does not do.
+    /// Refuses requests that an exported group does not allow.
     pub fn refuse_exported(&self) -> Result<()> {
         match self.group.info().attributes.exported {
             true => Err(Failure::new(ErrorKind::Denied, format!("Volume group \"{}\" is exported", self.name))),
@@ -62,7 +62,7 @@ impl Service {
     }
 }
 
-/// A server trusts no client with tags that others would read as something else.
+/// The server checks tags itself: it does not trust its clients.
 pub(super) fn check_tags(tags: &[String]) -> Result<()> {
     match tags.iter().find(|tag| names::tag(tag) != Some(tag.as_str())) {
         Some(bad) => Err(Failure::new(ErrorKind::Invalid, format!("Tag \"{}\" is invalid.", bad.escape_debug()))),

@@ -1,4 +1,4 @@
-//! Requests, each to what carries it out.
+//! Dispatches each request to the function that carries it out.
 
 use super::activation::Wish;
 use super::failure::{Failure, Result};
@@ -10,13 +10,13 @@ use rowen_engine::planted;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often who waits for a turn asks what others wait for.
+/// How often a request that waits for its turn checks why others wait.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long an upgrade waits for a change under way.
+/// How long an upgrade waits for a running change.
 const UPGRADE_WAITS: Duration = Duration::from_secs(20);
 
-/// One more, for as long as it lives.
+/// Increments a counter while it exists.
 struct Counted<'a>(&'a AtomicU32);
 
 impl Counted<'_> {
@@ -46,7 +46,7 @@ impl Service {
         if let Some((word, begun)) = noted {
             self.note(word, caller, begun, &outcome);
         }
-        // A request that failed may have done a part of its work.
+        // A failed request may have done a part of its work.
         let goes_on = !self.ending.is_destroyed() && !self.ending.is_renamed() && self.ending.leaving().is_none();
         if is_change && !caller.no_backup && goes_on {
             self.world.notes.changed(&caller.command);
@@ -69,7 +69,7 @@ impl Service {
         outcome
     }
 
-    /// Writes down what a request did. One that was not begun, and is made again, is not worth a line.
+    /// Records a request in the history. A request that did not start, and will be repeated, is not recorded.
     fn note(&self, word: String, caller: &Caller, begun: Duration, outcome: &Outcome) {
         let failure = match outcome {
             Outcome::Error { kind: ErrorKind::Closed | ErrorKind::Changed, .. } => return,
@@ -79,7 +79,7 @@ impl Service {
         };
         let took = self.world.notes.open_for().saturating_sub(begun);
         self.world.notes.done(Command {
-            // A group that was just renamed is called so from now on.
+            // After a rename the group has its new name.
             group: self.group.info().name,
             id: caller.id.clone(),
             command: caller.command.clone(),
@@ -92,8 +92,8 @@ impl Service {
         });
     }
 
-    /// The turn to change something. Where the journal waits for room, so does whoever has the turn: others are told.
-    /// UP8: an upgrade waits for a limited time.
+    /// The turn to change something. If the journal waits for room, the request that has the turn waits, too, and
+    /// others get an error. UP8: an upgrade waits for a limited time.
     fn turn(&self, limit: Option<Duration>) -> Result<MutexGuard<'_, ()>> {
         if planted::is("changes_side_by_side") {
             return Ok(Box::leak(Box::new(Mutex::new(()))).lock());
@@ -115,7 +115,7 @@ impl Service {
     #[expect(clippy::too_many_lines, reason = "a table of requests")]
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let traits = request.traits();
-        // SV1: one change at a time; the order in which they come is the order in which they are done.
+        // SV1: one change at a time, in the order of arrival.
         let limit = matches!(request, Request::Upgrade { .. }).then_some(UPGRADE_WAITS);
         let limit = limit.filter(|_| !planted::is("upgrade_patient"));
         let change = (traits.kind == Kind::Change).then(|| self.turn(limit)).transpose()?;
@@ -196,7 +196,7 @@ impl Service {
     }
 
     fn check(&self, repair: bool, interim: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
-        // The server ends: the next one verifies.
+        // The server ends: the next server can check.
         if self.ending.is_upgraded() {
             return Err(self.failure(&rowen_engine::error::Error::Closed, ""));
         }
@@ -210,7 +210,7 @@ impl Service {
         };
         let mut told = 0;
         let report = self.run_and_look(work, &mut || {
-            // Of several that run at once the last one's.
+            // If several run at once, the progress of the last one.
             let Some(at) = self.group.check_progress().filter(|at| at.nodes != told) else { return };
             told = at.nodes;
             let what = format!("Checking {}", self.name);

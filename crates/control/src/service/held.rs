@@ -1,18 +1,19 @@
-//! Since when volumes have writes that wait for room. The engine has no clock: this is as exact as the looks are frequent.
+//! How long volumes have had writes that wait for room. The engine has no clock, so the precision is the interval of
+//! the samples.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A write that is woken and finds no room waits again a moment later: who was not seen waiting for so long does not.
+/// A woken write that finds no room waits again soon. A volume that was not seen waiting for this long does not wait.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// Of each volume, when it was first and last seen waiting.
+/// For each volume, when it was first and last seen waiting.
 #[derive(Default)]
 pub struct Held(Mutex<BTreeMap<String, (Duration, Duration)>>);
 
 impl Held {
-    /// These volumes have writes that wait now.
+    /// A sample: these volumes have waiting writes now.
     pub fn look(&self, held: Vec<String>, now: Duration) {
         let mut seen = self.0.lock();
         seen.retain(|name, (_, last)| held.contains(name) || now.saturating_sub(*last) < MOMENT);

@@ -1,4 +1,4 @@
-//! What was counted of volumes and disks. Takes no lock that a change holds while it waits.
+//! Counters of volumes and disks. Takes no lock that a change holds while it waits.
 
 use super::state::Service;
 use crate::protocol::{IoReport, PvIo, VolumeIo};
@@ -7,7 +7,7 @@ use rowen_engine::units::{Uuid, VolumeId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl Service {
-    /// What was read, written and waited for since the group was opened.
+    /// The counters of I/O since the group was opened.
     pub fn io(&self) -> IoReport {
         let open = self.world.notes.open_for();
         let path = |at| {
@@ -25,7 +25,7 @@ impl Service {
         }
     }
 
-    /// Volumes of which something is counted, by name.
+    /// Volumes with counters, by name.
     fn volumes_io(&self) -> Vec<VolumeIo> {
         let counted = self.world.devices.io();
         let wanted: BTreeSet<VolumeId> = counted.iter().map(|(id, _)| *id).collect();

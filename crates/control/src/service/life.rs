@@ -1,4 +1,4 @@
-//! The end of a group, and of its service.
+//! The end of a group and of its service.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -8,7 +8,7 @@ use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
 use std::sync::atomic::Ordering;
 
-/// A version is no longer.
+/// The longest text of a version.
 const LONGEST_VERSION: usize = 64;
 
 impl Service {
@@ -47,7 +47,8 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// Ends the server of a group that has stopped, or has lost a disk. Only another server may write to it: it reads what the disks have kept.
+    /// Ends the server of a group that has stopped, or has lost a disk. Only another server may write to the group,
+    /// because it reads first what the disks have kept.
     pub fn clear(&self) -> Result<Outcome> {
         if self.group.failed().is_ok() && self.disk_wait.lock().is_none() {
             let message = format!("Volume group \"{}\" has not stopped: there is nothing to clear.", self.name);
@@ -58,7 +59,7 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// The same because a disk that was away is back, as it was left.
+    /// The same because a disk has returned unchanged.
     pub fn reopen_unasked(&self) {
         self.ending.go_on();
         self.announce_end();
@@ -73,7 +74,8 @@ impl Service {
         self.announce_end();
     }
 
-    /// Ends the server, whose successor is ready: devices in use stay. Refused while a verification goes on, which may take hours.
+    /// Ends the server, whose successor is ready. Devices in use stay. Refused while a check runs, which may take
+    /// hours.
     pub fn upgrade(&self, to: &str) -> Result<Outcome> {
         let group = &self.name;
         if let Err(error) = self.group.failed() {
@@ -93,20 +95,20 @@ impl Service {
         Ok(Outcome::HandsOver)
     }
 
-    /// Makes everything that was acknowledged part of the metadata proper.
+    /// Takes a checkpoint.
     pub fn checkpoint(&self) -> Result<()> {
         let group = self.group.clone();
         let done = self.run(async move { group.checkpoint().await });
         self.told(done, "")
     }
 
-    /// Closes the group, with a checkpoint: nothing is read or written any more.
+    /// Closes the group, with a checkpoint. Nothing is read or written afterwards.
     pub fn close(&self) -> Result<()> {
         let group = self.group.clone();
         self.told(self.run(async move { group.close().await }), "")
     }
 
-    /// Closes the group and leaves a physical volume out of it. Where that cannot be, it is closed all the same.
+    /// Closes the group and removes a physical volume from it. If that fails, the group is closed nevertheless.
     pub fn close_without(&self, pv: PvIndex) -> Result<()> {
         let group = self.group.clone();
         let done = self.run(async move {

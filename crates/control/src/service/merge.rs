@@ -1,12 +1,13 @@
-//! Merges: a volume gets the contents that a snapshot of it has, and the snapshot goes. While one of the two is in use the
-//! merge waits, as in LVM, for the next activation of the origin.
+//! Merges: a volume gets the contents of its snapshot, and the snapshot is removed. While one of the two is in use, the
+//! merge waits for the next activation of the origin, as in LVM.
 //!
 //! Promises
 //!
-//! * A merge that waits is a mark on the snapshot, in the journal before the answer. The merge itself is one record of the
-//!   engine and takes the mark with it: a server that is killed in between leaves the one or the other.
-//! * A volume has one merge waiting, at most.
-//! * A snapshot that waits gets no new device, and goes only with its origin.
+//! * A waiting merge is an attribute of the snapshot, which is durable before the answer. The merge itself is one
+//!   record of the engine, which also removes the attribute. So a server that is killed leaves the old state or the new
+//!   one.
+//! * A volume has at most one waiting merge.
+//! * A snapshot that waits gets no new device, and is removed only with its origin.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -22,7 +23,7 @@ pub fn is_waiting(volume: &VolumeInfo) -> bool {
 }
 
 impl Service {
-    /// LVM's merge: now, or when the origin is next activated. Asked for once more, one that waits is tried again.
+    /// LVM's merge: now, or when the origin is next activated. If a merge waits already, it is tried again.
     pub fn merge(&self, snapshot: &str) -> Result<Outcome> {
         let source = self.find(snapshot)?;
         let Some(origin) = source.origin else {
@@ -66,15 +67,15 @@ impl Service {
         self.group.snapshots_of(origin).into_iter().find(is_waiting)
     }
 
-    /// Carries out what waits for the activation of `origin`, which has no device yet, and tells how the origin is then.
-    /// While the snapshot is still in use, the merge goes on waiting: the notice says so.
+    /// Carries out the merge that waits for the activation of `origin`, which has no device yet. Returns the origin as
+    /// it is then. While the snapshot is in use, the merge continues to wait, and a notice says so.
     pub fn merge_before_activation(&self, origin: VolumeInfo, tell: &mut dyn FnMut(Outcome)) -> Result<VolumeInfo> {
         let Some(snapshot) = self.waiting_for(origin.id) else { return Ok(origin) };
         if self.node(&origin.name).is_some() {
             return Ok(origin);
         }
         if snapshot.state == VolumeState::Invalid {
-            // It outgrew its reserve while it waited: there is nothing to merge any more.
+            // It used up its reserve while it waited: there is nothing to merge any more.
             self.mark(&snapshot, false)?;
             return Ok(origin);
         }
@@ -97,7 +98,7 @@ impl Service {
         self.told(self.group.volume_info(id), &name)
     }
 
-    /// Refuses to remove snapshots that wait, other than with their origins; ends the waiting of those whose origins go
+    /// Refuses to remove waiting snapshots without their origins. Cancels the merge of those whose origins are removed
     /// without them.
     pub fn settle_merges_before_removal(&self, volumes: &[VolumeInfo]) -> Result<()> {
         let goes = |id: VolumeId| volumes.iter().any(|volume| volume.id == id);

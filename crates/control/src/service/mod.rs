@@ -1,8 +1,8 @@
-//! What the server of a volume group decides: names, limits, merges, pools, undo, who may activate. It owns the open group
-//! of the engine, and reaches devices, disks and files only through [`world`]: the server gives it the kernel, tests a world
-//! in memory.
+//! The decisions of a volume group's server: names, limits, merges, pools, undo, who may activate. It owns the open
+//! group of the engine, and uses devices, disks and files only through [`world`]. The server implements these traits
+//! with the kernel, tests in memory.
 //!
-//! Files know only what is below them:
+//! A file uses only files of the rows above its own:
 //!
 //! | | |
 //! |---|---|

@@ -14,11 +14,11 @@ use rowen_engine::units::BLOCK_SIZE;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Who asks how far a move is waits so long for its end.
+/// How long a request for the progress of a move waits for its end.
 const WAITED: Duration = Duration::from_millis(200);
 
 impl Service {
-    /// Begins to move extents of the physical volume at `path`.
+    /// Starts to move extents of the physical volume at `path`.
     pub fn move_extents(
         &self,
         path: &str,
@@ -51,7 +51,7 @@ impl Service {
         Ok(Outcome::Moving(self.move_report(self.group.move_progress())))
     }
 
-    /// Begins with a move, and notes it before (PM9). Returns how many extents it moves; 0: none, and nothing is noted.
+    /// Starts a move, and notes it before (PM9). Returns how many extents it moves; 0: none, and there is no note.
     fn begin_move(&self, note: MoveNote, wanted: NewMove) -> Result<u64> {
         self.note_move(Some(&note));
         let group = self.group.clone();
@@ -71,14 +71,14 @@ impl Service {
         Ok(total)
     }
 
-    /// A note that cannot be written costs no more than that a successor does not go on.
+    /// If the note cannot be written, a successor does not resume the move.
     fn note_move(&self, note: Option<&MoveNote>) {
         if let Err(e) = self.world.notes.moving(note) {
             self.log(&format!("a successor would not know what is being moved: {e}"));
         }
     }
 
-    /// Goes on with what a server before this one was moving, and forgets what has ended (PM9).
+    /// Resumes the move of an earlier server, and forgets a move that has ended (PM9).
     pub fn look_after_move(&self) {
         self.look_for_move();
         let (note, has_begun) = {
@@ -94,12 +94,12 @@ impl Service {
             }
             return;
         }
-        // A change that takes its time must not keep the server from what else it looks after.
+        // A long change must not delay the server's other periodic work.
         let Some(_change) = self.change.try_lock() else { return };
         self.go_on_moving(note);
     }
 
-    /// Looks once whether a server before this one has left something to move.
+    /// Checks once whether an earlier server has left a move.
     fn look_for_move(&self) {
         let mut wanted = self.wanted_move.lock();
         if wanted.is_looked_for || planted::is("move_not_resumed") {
@@ -109,7 +109,7 @@ impl Service {
         let Some(note) = self.world.notes.noted_move() else { return };
         match note.group == self.group.info().uuid.0 {
             true => wanted.note = Some(note),
-            // Another group of that name was here.
+            // The note is of another group with the same name.
             false => {
                 drop(wanted);
                 self.note_move(None);
@@ -127,7 +127,7 @@ impl Service {
         };
         let path = self.world.members.path(wanted.from).unwrap_or_default();
         if let Err(error) = self.group.may_move() {
-            // It is tried again.
+            // It will be tried again.
             self.wanted_move.lock().waits = Some(self.failure(&error, "").message);
             return;
         }
@@ -147,7 +147,7 @@ impl Service {
         }
     }
 
-    /// What is noted, by the places that physical volumes have now. None: one of them, or the volume, has left.
+    /// The noted move, with the current numbers of the physical volumes. None: one of them, or the volume, is gone.
     fn move_of(&self, note: &MoveNote) -> Option<NewMove> {
         let info = self.group.info();
         let place = |uuid: &[u8; 16]| {
@@ -179,7 +179,7 @@ impl Service {
         self.note_move(None);
     }
 
-    /// How far the move is, when it has ended or after a moment.
+    /// The progress of the move, when it has ended or after a short time.
     pub fn move_status(&self) -> MoveReport {
         self.look_for_move();
         let group = self.group.clone();
@@ -187,7 +187,7 @@ impl Service {
         self.move_report(progress)
     }
 
-    /// Ends the move under way, if there is one.
+    /// Ends the running move, if there is one.
     pub fn stop_move(&self) -> Outcome {
         self.look_for_move();
         let mut wanted = self.move_report(self.group.move_progress());
@@ -243,18 +243,18 @@ impl Service {
         }
     }
 
-    /// What is to be told of moves: one that is under way, or that ended before its end.
+    /// The move for reports: one that is running, or that ended early.
     pub(super) fn move_to_tell(&self) -> Option<MoveReport> {
         let report = self.move_report(self.group.move_progress());
         (report.is_running || report.failed.is_some() || report.is_stopped || report.unreadable > 0).then_some(report)
     }
 
-    /// Whether something is being moved, or is to be.
+    /// Whether a move is running, or waits.
     pub fn is_moving(&self) -> bool {
         self.group.is_moving() || self.wanted_move.lock().note.is_some()
     }
 
-    /// Physical volumes stay as they are while extents move.
+    /// Physical volumes must not change while extents move.
     pub(super) fn refuse_while_moving(&self) -> Result<()> {
         if !self.group.is_moving() {
             return Ok(());

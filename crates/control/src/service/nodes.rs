@@ -1,4 +1,4 @@
-//! The devices of volumes: which may be made, how, and who uses them.
+//! The devices of volumes: which may be made, how, and whether they are in use.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -20,7 +20,7 @@ impl Service {
         lists.is_nothing() || lists.allow(self.subject(&self.group.info().attributes.tags, volume, tags))
     }
 
-    /// Whether the volume's device is to be read-only: by its permission, or by the list of those that are.
+    /// Whether the volume's device must be read-only, by its permission or by the list.
     pub fn is_read_only(&self, volume: &VolumeInfo) -> bool {
         let lists = self.lists.get();
         volume.read_only
@@ -32,12 +32,12 @@ impl Service {
                 ))
     }
 
-    /// The volume's device, when it is active.
+    /// The volume's device, if it is active.
     pub fn node(&self, name: &str) -> Option<Node> {
         self.world.devices.find(name)
     }
 
-    /// LVM's sentence when something uses the volume's device.
+    /// LVM's error if the volume's device is in use.
     pub fn refuse_use(&self, name: &str) -> Result<()> {
         let Some(node) = self.node(name) else { return Ok(()) };
         match self.world.devices.lasting_user(&node)? {
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// Whether something uses the volume's device at this moment.
+    /// Whether the volume's device is in use now.
     pub fn is_used(&self, name: &str) -> bool {
         self.node(name).is_some_and(|node| !matches!(self.world.devices.user(&node), Ok(None)))
     }
@@ -60,7 +60,7 @@ impl Service {
         Failure::new(ErrorKind::InUse, format!("Logical volume {}/{name} {how}.", self.name))
     }
 
-    /// Makes the volume's node, or makes one that is there as it has to be.
+    /// Makes the volume's node, or updates an existing one.
     pub fn switch_on(&self, volume: &VolumeInfo) -> Result<Node> {
         let read_only = self.is_read_only(volume);
         if let Some(node) = self.node(&volume.name) {
@@ -82,8 +82,8 @@ impl Service {
         self.world.devices.set_read_only(name, read_only)
     }
 
-    /// LVM's sentence when something uses one of these volumes' devices. One look for all of them: of the few that seem in
-    /// use each is asked again, whether it stays.
+    /// LVM's error if one of these volumes' devices is in use. One search for all of them; the few that seem in use are
+    /// checked again.
     fn refuse_any_use(&self, volumes: &[VolumeInfo]) -> Result<()> {
         let nodes: Vec<Node> = volumes.iter().filter_map(|volume| self.node(&volume.name)).collect();
         let open = self.world.devices.open(&nodes);
@@ -97,8 +97,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes the volume's node away, if it has one. Returns whether it had. `unused`: whether its device is open was looked up
-    /// just now.
+    /// Removes the volume's node, if it has one. Returns whether it had. `unused`: it was just found not to be open.
     fn switch_off(&self, name: &str, unused: bool) -> Result<bool> {
         if self.node(name).is_none() {
             return Ok(false);
@@ -110,7 +109,7 @@ impl Service {
         }
     }
 
-    /// Writes down whether the volume is active (SV2).
+    /// Stores whether the volume is active (SV2).
     pub fn note_active(&self, volume: &VolumeInfo, active: bool) -> Result<()> {
         if volume.attributes.active == active || planted::is("activity_not_noted") {
             return Ok(());
@@ -118,9 +117,9 @@ impl Service {
         self.set_attributes(volume.id, &volume.name, Attributes { active, ..volume.attributes.clone() })
     }
 
-    /// Takes away the nodes of all these volumes or of none; those that had one come back.
+    /// Removes the nodes of all these volumes or of none. Returns the volumes that had one.
     pub fn switch_off_all<'a>(&self, volumes: &'a [VolumeInfo]) -> Result<Vec<&'a VolumeInfo>> {
-        // One that is refused needs no undoing; of several, each is asked before the first goes.
+        // A single refused removal needs no undo. Of several, each is checked before the first is removed.
         let are_many = volumes.len() > 1;
         if are_many {
             self.refuse_any_use(volumes)?;
@@ -136,7 +135,8 @@ impl Service {
         Ok(off)
     }
 
-    /// Undoes [`Service::switch_off_all`] after `failure`, which gets a sentence for each node that did not come back.
+    /// Undoes [`Service::switch_off_all`] after `failure`, which gets a sentence for each node that could not be made
+    /// again.
     pub fn switch_on_again(&self, volumes: &[&VolumeInfo], mut failure: Failure) -> Failure {
         for volume in volumes {
             if let Err(also) = self.switch_on(volume) {

@@ -1,9 +1,9 @@
-//! Which volumes may be activated, and how: the lists of the settings.
+//! The activation lists in force.
 
 use crate::lists::Lists;
 use parking_lot::Mutex;
 
-/// The lists of this server's settings and, while a request is carried out, those of its client, which come before them.
+/// The lists of this server's settings and, during a request, those of its client, which override them.
 #[derive(Default)]
 pub struct ListsInForce {
     own: Mutex<Lists>,
@@ -19,7 +19,7 @@ impl ListsInForce {
         *self.own.lock() = own;
     }
 
-    /// The client's lists are in force until the guard goes. One request at a time (SV1).
+    /// The client's lists are in force until the guard is dropped. One request at a time (SV1).
     pub fn heed(&self, client: &Lists) -> Heeded<'_> {
         *self.client.lock() = Some(client.clone());
         Heeded(self)

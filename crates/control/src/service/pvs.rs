@@ -1,4 +1,4 @@
-//! The group's physical volumes: which one is meant, how they join, change and leave.
+//! The group's physical volumes: lookup by path, and how they join, change and leave.
 
 use super::failure::{Failure, Result};
 use super::group::check_tags;
@@ -12,7 +12,7 @@ use rowen_engine::group::{LARGEST_SHARE, NewPv, PvExtents};
 use rowen_engine::units::BLOCK_SIZE;
 use std::path::{Path, PathBuf};
 
-/// A second copy of the journal that nobody asked for takes at most one in so many extents of a physical volume.
+/// A second copy of the journal that was not asked for takes at most one in this many extents of a physical volume.
 pub const SHARE_UNASKED: u64 = 16;
 
 impl Service {
@@ -58,14 +58,14 @@ impl Service {
             after.pv_tags.resize(place + 1, Vec::new());
         }
         change_tags(&mut after.pv_tags[place], add, remove);
-        // What nobody has any more is not kept: the group is then as one that never had it.
+        // Trailing empty entries are removed: the group is then like one that never had tags.
         while after.pv_tags.last().is_some_and(Vec::is_empty) {
             after.pv_tags.pop();
         }
         self.set_group_attributes(&before, after)
     }
 
-    /// Takes space from the physical volume at `path` from now on, or none any more.
+    /// Makes the physical volume at `path` allocatable or not.
     pub fn set_allocatable(&self, path: &str, allocatable: bool) -> Result<Outcome> {
         let index = self.pv_at(Path::new(path))?;
         if self.group.info().pvs[usize::from(index.0)].is_allocatable == allocatable {
@@ -89,7 +89,7 @@ impl Service {
         }
     }
 
-    /// Keeps the journal once, or twice where another physical volume has room for it.
+    /// Keeps the journal once, or twice if another physical volume has room for it.
     pub fn set_journal_copies(&self, copies: u8) -> Result<Outcome> {
         self.refuse_while_moving()?;
         let group = self.group.clone();
@@ -105,7 +105,8 @@ impl Service {
         self.told(changed, "").map(|_| Outcome::Ok)
     }
 
-    /// A group that gets its second physical volume keeps its journal on both. It goes on with one where that cannot be done.
+    /// A group that gets its second physical volume keeps its journal on both. If that fails, it continues with one
+    /// copy.
     fn keep_journal_twice(&self) {
         let group = self.group.clone();
         if let Err(error) = self.run(async move { group.add_second_journal(SHARE_UNASKED).await }) {
@@ -113,7 +114,7 @@ impl Service {
         }
     }
 
-    /// Adds physical volumes to the running group, all checks on all of them first.
+    /// Adds physical volumes to the running group, after all checks on all of them.
     pub fn add_pvs(&self, paths: &[String]) -> Result<Outcome> {
         self.refuse_more_pvs(paths)?;
         self.refuse_while_moving()?;
@@ -127,7 +128,7 @@ impl Service {
         let failed = |e| {
             Failure::new(ErrorKind::Internal, format!("Cannot note what joins volume group \"{}\": {e}.", self.name))
         };
-        // Until it is a member, or not.
+        // Held until it is a member or was refused.
         let _joining = self.world.notes.joining(&noted).map_err(failed)?;
         noted.iter().try_for_each(|path| self.refuse_own_volume(path))?;
         (self.reached)("looked below");
@@ -158,8 +159,8 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// A group on its own volumes could not be opened without being open (H1). The same is true of two groups, each on a
-    /// volume of the other.
+    /// A group on its own volumes could never be opened (H1). The same is true of two groups, each on a volume of the
+    /// other.
     fn refuse_own_volume(&self, path: &Path) -> Result<()> {
         if !self.world.members.lies_on_group(path)? {
             return Ok(());
@@ -169,7 +170,7 @@ impl Service {
         Err(Failure::new(ErrorKind::Invalid, message))
     }
 
-    /// Writes down where the physical volumes are, for a successor (H9).
+    /// Stores the paths of the physical volumes, for a successor (H9).
     pub fn note_members(&self) {
         let indexes = (0..self.group.info().pvs.len()).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
         let members: Option<Vec<_>> = indexes.map(|index| self.world.members.path(index)).collect();
@@ -190,7 +191,7 @@ impl Service {
         }
         let (group, index) = (self.group.clone(), here);
         if group.needs_closing(here) {
-            // The others' numbers change: a successor is to see it, and gets what is left.
+            // The numbers of the others change: a successor must see that, and gets the remaining ones.
             return match self.run(async move { group.vacate_pv(index).await }) {
                 Err(Error::Busy(_)) => Err(still_in_use(path)),
                 other => self.told(other, "").map(|()| {
@@ -201,10 +202,10 @@ impl Service {
             };
         }
         let done = self.run(async move { group.remove_last_pv().await });
-        // Whatever came of its label: what the group does not know any more is not held.
+        // Even if its label could not be written: it is no longer in the group, so it is released.
         if self.group.info().pvs.len() == usize::from(index.0) {
             self.world.members.pop();
-            // A successor does not look at it: it may be about to be taken away, and not answer.
+            // A successor does not open it: it may be unplugged soon, and not answer.
             self.note_members();
         }
         match done {
@@ -213,7 +214,7 @@ impl Service {
         }
     }
 
-    /// The physical volume at `path` has so many bytes of its device from now on, or all of them.
+    /// Sets how many bytes of its device the physical volume at `path` uses. None: all of them.
     pub fn resize_pv(&self, path: &str, bytes: Option<u64>) -> Result<Outcome> {
         self.refuse_while_moving()?;
         let pv = self.pv_at(Path::new(path))?;
@@ -253,7 +254,7 @@ impl Service {
         }
     }
 
-    /// In groups that were made before physical volumes had room behind them, and of one that outgrew it.
+    /// Happens in groups from before physical volumes had room behind them, and if one has used up that room.
     fn no_room_to_grow(&self, path: &str, pv: PvIndex, most: u64) -> Failure {
         let next = self.world.members.path(PvIndex(pv.0 + 1)).map(|next| format!(" before \"{}\"", next.display()));
         let group = &self.name;
@@ -266,7 +267,7 @@ impl Service {
         Failure::new(ErrorKind::Invalid, message)
     }
 
-    /// Refuses more physical volumes than the administrator's limit, or any in a group that is to stay as it is.
+    /// Refuses more physical volumes than the administrator's limit, or any in a group that is not resizeable.
     pub fn refuse_more_pvs(&self, paths: &[String]) -> Result<()> {
         let info = self.group.info();
         if !info.attributes.resizeable {

@@ -1,4 +1,4 @@
-//! The group gets another name.
+//! Renames the group.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -7,8 +7,8 @@ use crate::names;
 use crate::protocol::{ErrorKind, Outcome};
 
 impl Service {
-    /// Gives the group another name, its devices and its place in the run directory included. Names cannot change under a
-    /// process that was started with the old one: this server ends, and its successor takes the devices over.
+    /// Renames the group, its devices and its run directory. A process that was started with the old name cannot change
+    /// it. So this server ends, and its successor takes over the devices.
     pub fn rename_group(&self, to: &str) -> Result<Outcome> {
         let invalid = |why: String| Failure::new(ErrorKind::Invalid, why);
         names::check_form(to).map_err(|why| invalid(format!("{why}\nNew volume group name \"{to}\" is invalid.")))?;
@@ -37,7 +37,7 @@ impl Service {
             return Err(failure);
         }
         (self.reached)("disks renamed");
-        // From here on there is no way back: the disks say the new name.
+        // From here on the rename cannot be undone: the disks have the new name.
         self.ending.rename();
         self.announce_end();
         if let Err(failure) = self.world.devices.move_to(to, self.reached) {

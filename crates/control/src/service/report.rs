@@ -1,4 +1,4 @@
-//! The group as reports show it. Takes no lock: a report never waits for a command.
+//! Reports of the group. Takes no lock: a report never waits for a command.
 
 use super::failure::Result;
 use super::hidden::{is_hidden, shown_volumes};
@@ -30,8 +30,8 @@ pub fn document(group: &Group, members: &dyn Members, origin: Origin) -> Documen
 }
 
 impl Service {
-    /// The group with these volumes. Whether devices are open is looked up for the volumes named in `use_of`, for all, or for
-    /// none.
+    /// The group with these volumes. Whether devices are open is searched for the volumes named in `use_of`, for all,
+    /// or for none.
     pub fn report(&self, volumes: Vec<VolumeInfo>, use_of: Option<Option<&[String]>>) -> Result<Outcome> {
         let info = self.group.info();
         let paths = device_paths(&*self.world.members, info.pvs.len());
@@ -79,7 +79,7 @@ impl Service {
         family
     }
 
-    /// Where the blocks of all volumes are. A volume that is removed meanwhile has none.
+    /// The places of the blocks of all volumes. A volume that is removed meanwhile has none.
     pub fn places(&self) -> Result<Outcome> {
         let group = self.group.clone();
         let extent_blocks = group.info().extent_blocks;

@@ -1,8 +1,8 @@
-//! Snapshots of volumes that are in use. The filesystems on the origins are held still around the engine's snapshot, so
-//! that the snapshot holds a filesystem that was cleanly stopped, as LVM does it.
+//! Snapshots of volumes that are in use. The filesystems on the origins are frozen during the engine's snapshot, so
+//! that the snapshot holds a clean filesystem, as in LVM.
 //!
-//! Promise: whatever happens in between, the filesystems go on. The server has a helper process freeze them, which thaws them
-//! when it is told to or when the server dies; where the helper is killed, the server or its successor has another thaw them.
+//! Whatever happens meanwhile, the filesystems are thawed. A helper process freezes them, and thaws them on request or
+//! when the server dies. If the helper is killed, the server or its successor starts another one to thaw them.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -26,7 +26,7 @@ impl Service {
             let mut wanted = spec.activate;
             let mut made = spec.for_engine(origin.id);
             if made.reserve.is_some() && node.is_none() {
-                // It follows its origin, which is not active.
+                // It is activated with its origin, which is not active.
                 wanted = false;
             }
             wanted &= made.reserve.is_some() || self.allows(&made.name, &made.attributes.tags);
@@ -53,7 +53,7 @@ impl Service {
         hold_still: bool,
     ) -> Result<Vec<VolumeId>> {
         let names: Vec<String> = origins.iter().cloned().collect();
-        // What waits in caches cannot be written to a group that has stopped: freezing would fail, or wait.
+        // Cached data cannot be written to a group that has stopped: the freeze would fail, or wait.
         self.told(self.group.failed(), "")?;
         let held = if hold_still {
             Some(self.world.devices.freeze(&names).map_err(|failure| self.unless_stopped(failure))?)
@@ -72,7 +72,7 @@ impl Service {
         self.told(made, &name)
     }
 
-    /// A device fails because its group has stopped meanwhile: that says what to do.
+    /// If a device fails because its group has stopped, reports that, which says what to do.
     fn unless_stopped(&self, failure: DeviceError) -> Failure {
         self.group.failed().err().map_or_else(|| failure.into(), |error| self.failure(&error, ""))
     }

@@ -1,4 +1,4 @@
-//! What a service has: the open group, its devices, and one order for everything that changes metadata.
+//! The state of a service: the open group, its devices, and one order for all changes of metadata.
 //!
 //! SV1. Every change of the group or of its nodes happens under `change`; reports take no lock.
 //! SV2. A node exists exactly while its volume's `active` attribute says so, outside the span of one request and of a
@@ -34,36 +34,36 @@ pub struct Service {
     pub name: String,
     pub group: Arc<Group>,
     pub change: Mutex<()>,
-    /// Whoever writes what is received reads this; who ends a receive writes it (RX5).
+    /// Held shared to write received data, and exclusively to end a receive (RX5).
     pub receiving: RwLock<()>,
-    /// The move that somebody wants (PM9).
+    /// The requested move (PM9).
     pub wanted_move: Mutex<WantedMove>,
-    /// Of each stream that is being received the run of the command that asked last (RX6).
+    /// For each stream that is being received, the run of the command that asked last (RX6).
     pub attempts: Mutex<BTreeMap<Uuid, Uuid>>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
-    /// What is to be done about a disk that is away.
+    /// What to do about a missing disk.
     pub disk_wait: Mutex<Option<DiskWait>>,
     /// Volumes whose writes wait for room.
     pub held: Held,
-    /// Verifications under way.
+    /// The number of running checks.
     pub checks: AtomicU32,
     /// Which volumes may be activated, and how.
     pub lists: ListsInForce,
-    /// Somebody asked that the service end.
+    /// A request to end the service.
     pub ending: Ending,
-    /// Told of each step of a rename, and of a joining.
+    /// Called at each step of a rename and of a join, for tests.
     pub reached: fn(&str),
-    // Last, so that it goes last: everything above runs on it.
+    // Last, so that it is dropped last: everything above runs on it.
     pub world: World,
 }
 
-/// A thin pool: a volume that names itself as its pool. It is an allotment, never a device.
+/// A thin pool: a volume that names itself as its pool. It is a limit, never a device.
 pub fn is_pool(volume: &VolumeInfo) -> bool {
     !volume.attributes.pool.is_empty() && volume.attributes.pool == volume.name
 }
 
-/// A snapshot that lives and is activated with its origin.
+/// A valid snapshot that is activated with its origin.
 pub fn follows_origin(volume: &VolumeInfo) -> bool {
     volume.origin.is_some() && volume.reserve.is_some()
 }
@@ -92,7 +92,7 @@ impl Service {
         service
     }
 
-    /// Takes other settings from now on.
+    /// Changes the settings.
     pub fn set_settings(&self, settings: &Settings, lists: Lists) {
         self.group.set_no_space_timeout(settings.no_space_timeout());
         self.group.set_discards(settings.discards());
@@ -106,7 +106,7 @@ impl Service {
         self.run_and_look(work, &mut || {})
     }
 
-    /// The same, with looks at how far it is.
+    /// The same, with regular calls for its progress.
     pub fn run_and_look<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -128,27 +128,27 @@ impl Service {
         self.world.notes.log(line);
     }
 
-    /// Something happened: a line for the log, and one for the group's events.
+    /// An event: writes a line to the log, and one to the group's events.
     pub fn event(&self, what: What, line: &str) {
         self.world.notes.event(what, None, line);
     }
 
-    /// What the group waits for that has lost a disk; none: nothing.
+    /// Sets what the group waits for after it has lost a disk; none: nothing.
     pub fn wait_for_disk(&self, wait: Option<DiskWait>) {
         *self.disk_wait.lock() = wait;
     }
 
-    /// Has who runs the service look at how it is to end.
+    /// Notifies the code that runs the service that it must end.
     pub(super) fn announce_end(&self) {
         self.world.notes.ending();
     }
 
-    /// Tells an engine's error about the volume `name`, or about the group where it is empty.
+    /// A failure for an engine's error about the volume `name`, or about the group if `name` is empty.
     pub fn failure(&self, error: &Error, name: &str) -> Failure {
         self.in_context(|context| context.failure(error, name))
     }
 
-    /// Has something said about this group and its devices.
+    /// Calls `say` with the names of this group and its devices.
     pub fn in_context<T>(&self, say: impl FnOnce(&Context<'_>) -> T) -> T {
         let devices = |index| u16::try_from(index).ok().and_then(|index| self.world.members.path(PvIndex(index)));
         let extent_blocks = self.group.info().extent_blocks;
@@ -167,8 +167,8 @@ impl Service {
         self.told(self.group.volume_info(id), name)
     }
 
-    /// Refuses what cannot be the name of a volume of this group. Commands check too; a server trusts no client with
-    /// names that become paths.
+    /// Refuses invalid names of volumes. Commands check, too, but names become paths, so the server does not trust its
+    /// clients.
     pub fn check_name(&self, name: &str) -> Result<()> {
         names::check_volume(name).map_err(|refusal| {
             let message = format!("Logical volume name \"{}\" is invalid: {refusal}", name.escape_debug());

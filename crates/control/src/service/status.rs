@@ -1,4 +1,4 @@
-//! What the server knows of how its group is. Takes no lock that a change holds while it waits.
+//! The state of the group, as the server knows it. Takes no lock that a change holds while it waits.
 
 use super::hidden::is_hidden;
 use super::state::Service;
@@ -28,7 +28,7 @@ fn rehoming(progress: RehomeProgress) -> Rehoming {
 }
 
 impl Service {
-    /// How the group is.
+    /// The state of the group.
     pub fn status(&self) -> StatusReport {
         let (info, stats) = (self.group.info(), self.group.stats());
         let now = self.world.notes.open_for();
@@ -44,7 +44,7 @@ impl Service {
         StatusReport {
             open_seconds: now.as_secs(),
             stopped: self.group.failed().err().map(|error| self.why_stopped(error)),
-            // Only who runs the service knows.
+            // Only the code that runs the service knows it.
             keeper_deaths: 0,
             disk_wait: self.disk_wait.lock().clone(),
             held: held.into_iter().map(|(name, time)| HeldVolume { name, seconds: time.as_secs() }).collect(),
@@ -74,7 +74,7 @@ impl Service {
         }
     }
 
-    /// Without advice: that depends on who asks.
+    /// Without advice, which depends on the caller.
     fn why_stopped(&self, error: Error) -> String {
         match error {
             Error::Poisoned(why) => self.in_context(|context| context.with_devices(&why)),

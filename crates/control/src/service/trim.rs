@@ -1,4 +1,4 @@
-//! Free space is given back to the physical volumes.
+//! Discards of free space on the physical volumes.
 
 use super::failure::Result;
 use super::state::Service;
@@ -9,7 +9,7 @@ use rowen_engine::disk::PvIndex;
 use rowen_engine::units::BLOCK_SIZE;
 
 impl Service {
-    /// Discards all that is free.
+    /// Discards all free blocks.
     pub(super) fn trim(&self, interim: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let begun = self.group.start_trim();
         self.told(begun, "")?;
@@ -31,13 +31,13 @@ impl Service {
         Ok(Outcome::Trimmed(TrimReport { free: end.done * BLOCK_SIZE, discarded: end.bytes, without }))
     }
 
-    /// Physical volumes that take no discards, or failed one.
+    /// Physical volumes that do not support discards, or failed one.
     fn pvs_without_discards(&self) -> Vec<String> {
         let pvs = (0..self.group.info().pvs.len()).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
         pvs.filter(|pv| !self.group.takes_discards(*pv)).map(|pv| self.device(pv)).collect()
     }
 
-    /// A discard that fails is nobody's error; the log has it once.
+    /// A failed discard is not an error of any request. The log has it once.
     pub(super) fn tell_refused_discards(&self) {
         for error in self.group.refused_discards() {
             let device = self.device(error.pv);

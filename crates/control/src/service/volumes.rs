@@ -1,4 +1,4 @@
-//! Making, removing, resizing and renaming volumes.
+//! Creates, removes, resizes and renames volumes.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -8,7 +8,7 @@ use rowen_engine::planted;
 use rowen_engine::units::VolumeId;
 
 impl Service {
-    /// A new volume, with its node when `activate`.
+    /// A new volume, with its node if `activate`.
     pub fn create_volume(&self, spec: VolumeSpec, activate: bool, on: &[PvPart]) -> Result<Outcome> {
         self.check_name(&spec.name)?;
         self.refuse_more_volumes(1)?;
@@ -32,7 +32,7 @@ impl Service {
         Ok(format!("/dev/{}/{name}", self.name))
     }
 
-    /// Takes back volumes that were just made, because of `failure` (SV3).
+    /// Removes volumes that were just made, because of `failure` (SV3).
     pub fn unmake(&self, ids: &[VolumeId], failure: Failure) -> Failure {
         if planted::is("stays_half_made") {
             return failure;
@@ -60,7 +60,7 @@ impl Service {
         self.told(removed, name).map_err(|failure| self.switch_on_again(&off, failure))
     }
 
-    /// From the size that the client saw, if it depends on that, to another.
+    /// Resizes a volume. `seen`: the size from which the client computed the new one, if it did.
     pub fn resize(
         &self,
         name: &str,
@@ -90,7 +90,7 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// Of two who work out a new size from the same old one, the second would undo what the first did.
+    /// If two clients compute a new size from the same old one, the second would undo the first.
     fn refuse_changed(&self, name: &str, seen: Option<u64>, now: Option<u64>) -> Result<()> {
         if seen.is_none() || seen == now {
             return Ok(());

@@ -1,8 +1,8 @@
-//! The move of extents that somebody wants, until it is done, has failed or was stopped.
+//! The requested move of extents, until it is done, has failed or was stopped.
 //!
-//! * PM9 A move that was begun goes on after its server was replaced, until it has ended by itself or somebody has stopped it. What
-//!   is wanted is noted before the first extent moves, and is forgotten when the move has ended; a server that dies in between
-//!   finds nothing left to be moved.
+//! * PM9 A move continues after its server was replaced, until it has ended or was stopped. It is noted before the
+//!   first extent moves, and the note is removed after the move has ended. If a server dies in between, its successor
+//!   finds nothing left to move.
 
 use super::world::MoveNote;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use std::time::Instant;
 /// The move that is wanted.
 #[derive(Default)]
 pub struct WantedMove {
-    /// What is wanted, as it is noted.
+    /// The note of the move.
     pub note: Option<MoveNote>,
-    /// It was looked whether a server before this one has left something to move.
+    /// The service has checked whether an earlier server has left a move.
     pub is_looked_for: bool,
-    /// This server has begun with it, and when.
+    /// When this server started or resumed it.
     pub begun: Option<Instant>,
-    /// Extents that servers before this one have moved.
+    /// Extents that earlier servers have moved.
     pub before: u64,
-    /// Why it could not go on yet.
+    /// Why it could not be resumed yet.
     pub waits: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a client and the log are told of a group that fills up or fails.
+//! Warnings to clients and the log about a group that fills up or fails.
 
 use super::state::Service;
 use super::warnings::needs_free_space;
@@ -12,7 +12,7 @@ use rowen_engine::units::VolumeId;
 use std::collections::HashSet;
 
 impl Service {
-    /// What lacks room behind the group's disks, a sentence each.
+    /// A sentence for each area without room behind the group's disks.
     pub(super) fn missing_room(&self) -> Vec<String> {
         let missing = self.group.missing_room();
         let group = &self.name;
@@ -33,7 +33,7 @@ impl Service {
         [for_data, for_metadata].into_iter().flatten().collect()
     }
 
-    /// What cannot be read with all disks there (MB7).
+    /// A sentence about unproven blocks (MB7), if there are any.
     pub(super) fn unproven(&self) -> Option<String> {
         let blocks = self.group.unproven_blocks();
         (blocks > 0 && self.group.out().is_empty()).then(|| {
@@ -46,7 +46,7 @@ impl Service {
         })
     }
 
-    /// Behind which physical volume the journal or a checkpoint waits for room (U6).
+    /// The physical volume behind which the journal or a checkpoint waits for room (U6).
     pub(super) fn waits_for_room(&self) -> Option<String> {
         match self.group.has_room_for_records() {
             Err(Error::NoRoom(failed)) => Some(self.device(failed.pv)),
@@ -58,7 +58,7 @@ impl Service {
         self.world.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
     }
 
-    /// The group's physical volumes, and how they have behaved.
+    /// The group's physical volumes, with their failures.
     pub(super) fn pv_statuses(&self, info: &GroupInfo) -> Vec<PvStatus> {
         info.pvs.iter().enumerate().map(|(index, pv)| self.pv_status(index, pv)).collect()
     }
@@ -78,7 +78,7 @@ impl Service {
         }
     }
 
-    /// Places of disks that take no writes, in words.
+    /// A text for each place of a disk that cannot be written.
     pub(super) fn bad_places(&self) -> Vec<String> {
         let places = self.group.bad_places();
         self.in_context(|context| places.iter().map(|place| context.with_devices(place)).collect())
@@ -104,7 +104,7 @@ impl Service {
         }
     }
 
-    /// Where disks failed requests, one sentence for each range.
+    /// Reports the places where disks failed requests, one sentence for each range.
     fn tell_failed_places(&self, pvs: usize) {
         for pv in (0..pvs).filter_map(|index| u16::try_from(index).ok()).map(PvIndex) {
             for failed in self.world.members.new_failures(pv) {
@@ -123,7 +123,7 @@ impl Service {
         }
     }
 
-    /// Tells what is filling up, to the log and to the client.
+    /// Warns the log and the client of everything that is filling up.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
         let notes = &*self.world.notes;
         if let Err(error) = self.group.failed()

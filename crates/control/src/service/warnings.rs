@@ -1,6 +1,6 @@
-//! Early warnings: a group, a thin pool or a snapshot's reserve that is filling up. Each threshold that is crossed is told once to the
-//! log and to the administrator's program, if there is one, and again only after the share has fallen back below it. A
-//! command that takes space is told as long as the group is above a threshold.
+//! Early warnings: a group, a thin pool or a snapshot's reserve is filling up. Each crossed threshold is reported once,
+//! to the log and to the administrator's program, if there is one. It is reported again only after the share was below
+//! it. A command that allocates space is warned as long as the group is above a threshold.
 
 use super::world::{About, Notes};
 use crate::history::What;
@@ -11,25 +11,25 @@ use rowen_engine::units::VolumeId;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was told already, and what is worth a word.
+/// The thresholds, and the warnings that were given.
 pub struct Warnings {
     told: Mutex<HashMap<String, u64>>,
     settings: Mutex<Wanted>,
-    /// Pools whose writes fail, or the group (`None`), as far as that was told.
+    /// Pools whose writes fail, or the group (`None`), that were reported.
     failing: Mutex<Vec<Option<String>>>,
-    /// Bad places of disks that the log was told of.
+    /// Bad places of disks that were logged.
     bad_places: Mutex<Vec<String>>,
-    /// What lacks room behind the disks, as far as that was told.
+    /// Areas without room behind the disks that were reported.
     missing_room: Mutex<Vec<String>>,
-    /// That the group stopped was told: it does so once.
+    /// The stop of the group was reported.
     stopped: AtomicBool,
-    /// How many snapshots became invalid since the group was opened, and which are, as far as that was told.
+    /// How many snapshots became invalid since the group was opened, and the invalid snapshots that were reported.
     dropped: Mutex<(u64, HashSet<VolumeId>)>,
-    /// So is that filling ended for want of room.
+    /// It was reported that filling stopped for lack of room.
     filling_ended: AtomicBool,
 }
 
-/// The part of the settings that is ours.
+/// The settings for warnings.
 #[derive(Clone)]
 struct Wanted {
     group_steps: Vec<u64>,
@@ -54,7 +54,7 @@ pub struct Warning {
     pub volume: Option<String>,
     pub percent: f64,
     pub message: String,
-    /// Not told since it crossed its threshold.
+    /// Not reported since it crossed its threshold.
     pub is_new: bool,
 }
 
@@ -90,8 +90,9 @@ impl Warnings {
         *self.settings.lock() = settings.into();
     }
 
-    /// What is to be told: the group while it is above a threshold, and pools and snapshots that have crossed theirs since
-    /// the last look. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with a reserve.
+    /// The due warnings: the group while it is above a threshold, and pools and snapshots that have crossed theirs
+    /// since the last call. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with
+    /// a reserve.
     pub fn look(
         &self,
         group: &GroupInfo,
@@ -114,7 +115,7 @@ impl Warnings {
         warnings
     }
 
-    /// All that is above a threshold, with the threshold. Nobody is told.
+    /// Everything above a threshold, with the threshold. Reports nothing.
     pub fn levels(
         &self,
         group: &GroupInfo,
@@ -124,9 +125,9 @@ impl Warnings {
     ) -> Vec<(u64, Warning)> {
         let wanted = self.settings.lock().clone();
         let mut levels = Vec::new();
-        // What is free where no space is taken from helps nobody.
+        // Free space that is not allocatable does not count.
         let used = group.blocks.saturating_sub(group.available_blocks);
-        // A group that is full of reservations which are all used is not in danger.
+        // A group whose space is all reserved and used is not in danger.
         let full = if at_risk { percent(used, group.blocks) } else { 0.0 };
         let message = format!(
             "WARNING: Volume group \"{}\" is {full:.1}% full; remove volumes or add a physical volume.",
@@ -156,12 +157,12 @@ impl Warnings {
         levels
     }
 
-    /// Whether nobody was told yet that the group has stopped.
+    /// Whether the stop of the group was not reported yet.
     pub fn is_news_that_it_stopped(&self) -> bool {
         !self.stopped.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells the log, once each, of bad places of disks that the group does without from now on.
+    /// Logs, once each, bad places of disks that the group avoids from now on.
     pub fn tell_bad_places(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
         let mut told = self.bad_places.lock();
         for place in now.iter().filter(|place| !told.contains(place)) {
@@ -170,7 +171,7 @@ impl Warnings {
         *told = now;
     }
 
-    /// Tells the log, once, of writes that fail because they waited for room in a pool, or in the group, for too long.
+    /// Logs, once, that writes fail because they have waited too long for room in a pool or in the group.
     pub fn tell_failing(&self, notes: &dyn Notes, group: &str, now: Vec<Option<String>>) {
         let mut told = self.failing.lock();
         for full in now.iter().filter(|full| !told.contains(full)) {
@@ -185,7 +186,7 @@ impl Warnings {
         *told = now;
     }
 
-    /// The snapshots that have become invalid since the last look. `count`: how many did since the group was opened.
+    /// The snapshots that have become invalid since the last call. `count`: how many did since the group was opened.
     pub fn dropped(&self, count: u64, invalid: impl FnOnce() -> HashSet<VolumeId>) -> Vec<VolumeId> {
         let mut told = self.dropped.lock();
         if told.0 == count {
@@ -203,7 +204,7 @@ impl Warnings {
         self.dropped.lock().1 = invalid;
     }
 
-    /// Tells the log, once, that volumes laid out for reading stay in pieces. `ended`: how often filling found no room.
+    /// Logs, once, that volumes laid out for reading stay fragmented. `ended`: how often filling found no room.
     pub fn tell_filling(&self, notes: &dyn Notes, group: &str, ended: u64) {
         if ended > 0 && !self.filling_ended.swap(true, Ordering::Relaxed) {
             let message = format!(
@@ -213,7 +214,7 @@ impl Warnings {
         }
     }
 
-    /// Tells the log, once, of disks behind which room is missing, and when there is room again.
+    /// Logs, once, disks behind which there is no room, and when there is room again.
     pub fn tell_missing_room(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
         let mut told = self.missing_room.lock();
         now.iter().filter(|message| !told.contains(message)).for_each(|message| notes.event(What::Room, None, message));
@@ -224,7 +225,7 @@ impl Warnings {
         *told = now;
     }
 
-    /// Runs the administrator's program: group, whole percent, and the snapshot or pool if it is about one.
+    /// Runs the administrator's program, with the group, the whole percentage, and the snapshot or pool, if any.
     pub fn call(&self, notes: &dyn Notes, group: &str, warning: &Warning) {
         let Some(program) = self.settings.lock().command.clone() else { return };
         let percent = format!("{:.0}", warning.percent.floor());

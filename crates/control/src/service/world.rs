@@ -1,7 +1,6 @@
-//! What is under the service: block devices of volumes, the group's disks, and what is written down next to the group.
+//! The layer below the service: block devices of volumes, the group's disks, and files of the group.
 //!
-//! All calls are plain ones that return when it is done; they may wait. The server implements them with the kernel, tests
-//! in memory.
+//! All calls are synchronous, and may wait. The server implements them with the kernel, tests in memory.
 
 use super::failure::{Failure, Result, sentence};
 use crate::history::{Command, What};
@@ -53,7 +52,7 @@ pub trait Executor: Send + Sync {
     fn complete_and_look(&self, work: Task, look: &mut dyn FnMut());
 }
 
-/// An active volume's block device.
+/// The block device of an active volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The volume's name.

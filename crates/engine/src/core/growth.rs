@@ -1,4 +1,4 @@
-//! How the metadata area becomes larger.
+//! Growth of the metadata area.
 
 use super::Core;
 use crate::error::{Error, Result};
@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Core {
-    /// Makes the metadata area larger: by a pair of extents, by as many small ones as are worth the while, or by shorter runs (M9).
-    /// `Ok(false)`: there is no room for any. One at a time: who comes meanwhile takes part in what was found.
+    /// Makes the metadata area larger: by a pair of extents, by several pairs if extents are small, or by shorter runs
+    /// (M9). `Ok(false)`: there is no room. One caller at a time: callers that come meanwhile share the result.
     pub async fn grow(&self, open: OpenArenas) -> Result<bool> {
         loop {
             let (turn, free) = (self.growth.done.turn(), self.meta.lock().free());
@@ -43,8 +43,8 @@ impl Core {
         Ok(grown > 0)
     }
 
-    /// Takes pairs of runs out of free space that are to become metadata: a pair of extents if there is one; where there is
-    /// need, shorter runs (M9); and if there are few of these, either after the arenas were closed.
+    /// Takes pairs of runs out of free space for metadata: a pair of extents if there is one, otherwise shorter runs if
+    /// they are needed (M9). If there are too few, it closes the arenas and tries again.
     async fn take_for_growth(&self, open: OpenArenas) -> Result<Vec<[Run; 2]>> {
         if open == OpenArenas::Stay {
             let pair = self.with_nodes_privileged(|| self.take_pair(open)).await?;
@@ -62,10 +62,10 @@ impl Core {
         Ok(Vec::new())
     }
 
-    /// Makes pairs of runs that were taken part of the metadata area. False: there are none, or there is no room behind them.
+    /// Adds taken pairs of runs to the metadata area. False: there are none, or the disks have no room for them.
     async fn add_pairs(&self, pairs: &[[Run; 2]]) -> bool {
         let runs: Vec<Run> = pairs.iter().flatten().copied().collect();
-        // U1: there is room behind it before anybody uses it.
+        // U1: the disks allocate room for it before it is used.
         let backed = if self.planted("grow_unbacked") { Ok(()) } else { self.back(&runs).await };
         let _gate = self.gate.read();
         self.growth.taken.lock().clear();
@@ -94,7 +94,7 @@ impl Core {
                 // Another has taken one of them meanwhile.
                 Ok(false) => {}
                 Err(Error::NoSpace { .. }) => break,
-                // What was taken is not lost: whoever comes next meets the error, too.
+                // The taken runs are not lost: the next caller gets the same error.
                 Err(_) if !taken.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -127,7 +127,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Runs that are to become metadata and are not yet: to a checkpoint they are free.
+    /// Runs that will become metadata and are not metadata yet. A checkpoint counts them as free.
     pub fn growing(&self) -> Vec<Run> {
         if self.planted("growth_forgotten") {
             return Vec::new();
@@ -160,7 +160,7 @@ impl Core {
                 Ok(Some([first, second]))
             }
             outcome => {
-                // Nobody saw it: it goes straight back.
+                // It was never used: it becomes free at once.
                 if space.add_free(self.alloc_context(), first).is_err() {
                     space.free_later(first);
                 }
@@ -169,7 +169,7 @@ impl Core {
         }
     }
 
-    /// Finds room for metadata: more of it, or what the next checkpoint gives back.
+    /// Finds room for metadata: makes the area larger, or takes a checkpoint that frees some.
     pub async fn metadata_room(&self) -> Result<()> {
         self.meta.lock().end_looks();
         let grown = match self.grow(OpenArenas::Close).await {
@@ -182,8 +182,8 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until a discard that takes so many metadata blocks may change its map (M3); each that is let in ends with
-    /// [`MetaSpace::unmap_done`]. [`Error::NoSpace`]: there are not so many, and nothing has changed.
+    /// Waits until a discard that needs this many metadata blocks may change its map (M3). Each admitted discard ends
+    /// with [`MetaSpace::unmap_done`]. [`Error::NoSpace`]: there are too few, and nothing has changed.
     pub async fn admit_unmap(&self, blocks: u64) -> Result<()> {
         let mut tries = 0;
         loop {
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Begins to make metadata larger, which writes need not wait for (M5). One at a time is enough.
+    /// Starts to grow metadata in the background (M5). Writes do not wait for it.
     pub fn grow_ahead(self: &Arc<Self>) {
         if self.is_growing.swap(true, Ordering::Relaxed) {
             return;
@@ -209,7 +209,7 @@ impl Core {
         let core = Arc::downgrade(self);
         let growth = async move {
             let Some(core) = core.upgrade() else { return };
-            // Who needs more than there is tries again, and is told.
+            // Best effort. A caller that needs the space retries and gets the error.
             let _ = core.grow(OpenArenas::Stay).await;
             core.is_growing.store(false, Ordering::Relaxed);
         };
@@ -217,5 +217,5 @@ impl Core {
     }
 }
 
-/// How long is waited for what others under way have of metadata, until it is asked for again.
+/// How long to wait for metadata that requests in flight hold, before the next try.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);

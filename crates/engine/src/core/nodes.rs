@@ -1,4 +1,4 @@
-//! Nodes and blocks of the metadata: read, repaired, and steps that need them.
+//! Reads and repairs nodes and other metadata blocks, and runs steps that need them.
 
 use super::{Core, count};
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, Segments, start};
@@ -17,8 +17,8 @@ pub fn is_lost(disks: &dyn Disks, placement: &Placement, block: u64) -> bool {
 }
 
 impl Core {
-    /// Runs `step` until it has all the nodes it needs in memory, reading those that are missing, and makes room for
-    /// metadata when it has too little.
+    /// Runs `step` until all nodes that it needs are in memory. Reads missing nodes, and makes room for metadata when
+    /// there is too little.
     pub async fn with_nodes<T>(&self, mut step: impl FnMut() -> std::result::Result<T, MapError>) -> Result<T> {
         for _ in 0..3 {
             let outcome = self
@@ -35,7 +35,7 @@ impl Core {
         Err(self.no_space(1))
     }
 
-    /// The same for work that gives space back: it has the metadata reserve, and must not wait for a checkpoint.
+    /// The same for work that frees space: it may use the metadata reserve, and must not wait for a checkpoint.
     pub async fn with_nodes_privileged<T>(
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// The same for a walk that can do without a node: `Err` within is one that it did not get.
+    /// The same for a walk that can skip a node: the inner `Err` is a node that could not be read.
     pub async fn with_nodes_there<T>(
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
@@ -75,9 +75,9 @@ impl Core {
         }
     }
 
-    /// Reads a node for somebody who looks for it again afterwards, and who keeps in `in_vain` which one was asked for last and was
-    /// not there then. The tree may move on meanwhile, and the node's block may be given to a newer one: a failure counts only
-    /// when the same node is asked for once more.
+    /// Reads a node for a caller that looks it up again afterwards. `in_vain` is the node whose read failed last. The
+    /// tree may change meanwhile, and the node's block may get a newer node: so a failure counts only when the same
+    /// node is asked for twice.
     pub async fn load_again(&self, node: NodeRef, level: u8, in_vain: &mut Option<NodeRef>) -> Result<()> {
         let displaced = |()| match self.cache.is_displaced(node) && !self.planted("displaced_asked_again") {
             true => {
@@ -94,8 +94,9 @@ impl Core {
         Ok(())
     }
 
-    /// Reads a node into the cache: from its first copy, or from the second. Then the next checkpoint repairs the first (M8).
-    /// A disk's error goes before damage: the copy that could not be read may be the good one.
+    /// Reads a node into the cache, from its first copy or from the second. In the second case the next checkpoint
+    /// repairs the first copy (M8). A disk error is reported before damage: the copy that could not be read may be the
+    /// good one.
     pub async fn load(&self, node: NodeRef, level: u8) -> Result<()> {
         count(&self.counters.node_loads);
         let copies = self.meta.lock().locate(node.addr);
@@ -107,7 +108,7 @@ impl Core {
             });
         };
         let mut first = None;
-        // A node that is being replaced while it is read may still name blocks that a physical volume lost meanwhile.
+        // A node that is replaced during the read can still name blocks that no physical volume has any more.
         let there = self.placement();
         for (i, place) in copies.into_iter().enumerate() {
             let Some(read) = self.start_read(place) else { continue };
@@ -146,8 +147,8 @@ impl Core {
         }
     }
 
-    /// Writes the first copies anew of nodes that were read from their second one. Only a checkpoint does this, before it writes
-    /// anything: nothing else writes metadata then, so a second copy that is good still says what the first has to be (M8).
+    /// Rewrites the first copies of nodes that were read from their second copy. Only a checkpoint does this, before it
+    /// writes anything. No one else writes metadata then, so a good second copy still has the right contents (M8).
     pub async fn repair_copies(&self) {
         let to_repair = std::mem::take(&mut *self.to_repair.lock());
         for (node, level) in to_repair {
@@ -160,7 +161,7 @@ impl Core {
         }
     }
 
-    /// Reads many nodes into the cache, some reads under way together. False: one of them cannot be read.
+    /// Reads many nodes into the cache, with several reads in flight. False: one of them cannot be read.
     pub async fn load_together(&self, nodes: &BTreeSet<(NodeRef, u8)>) -> bool {
         let mut under_way = VecDeque::with_capacity(READS_TOGETHER);
         let mut rest = nodes.iter();
@@ -181,20 +182,20 @@ impl Core {
                     count(&self.counters.node_loads);
                     self.cache.insert_clean(decoded);
                 }
-                // Its second copy, and what follows from having to use that.
+                // Reads the second copy, and notes that the first needs repair.
                 None if self.load(node, level).await.is_ok() => {}
                 None => return false,
             }
         }
     }
 
-    /// `there`: the blocks that there were when the reading began.
+    /// `there`: the blocks that existed when the read began.
     fn decode(&self, block: &PageBuf, node: NodeRef, level: u8, there: &Placement) -> Result<Node> {
         let decoded = Node::decode(&block.as_slice()[..BLOCK_SIZE as usize], node, level, self.tag)?;
         self.plausible(node, decoded, there)
     }
 
-    /// What a node's own block cannot tell: that the bitmap knows it, and that it maps to blocks that there are.
+    /// Checks that the node's own block cannot show: the bitmap has it, and the blocks that it maps exist.
     fn plausible(&self, name: NodeRef, node: Node, there: &Placement) -> Result<Node> {
         let corrupt = |detail: String| Error::Corrupt { what: "tree node", place: name.to_string(), detail };
         if !self.meta.lock().is_used(name.addr) {
@@ -207,7 +208,7 @@ impl Core {
         }
     }
 
-    /// Whether a block that there is lies on a physical volume that is out (MB2).
+    /// Whether an existing block lies on a physical volume that is out (MB2).
     pub fn is_lost(&self, block: u64) -> bool {
         !self.members.out().is_empty() && is_lost(&*self.disks, &self.placement(), block)
     }
@@ -218,7 +219,7 @@ impl Core {
         self.read_twice(segments, PageBuf::zeroed(BLOCK_SIZE as usize)).await
     }
 
-    /// Reads, and once more if that fails: a path that broke or a drive that was reset may be there again.
+    /// Reads, and retries once: a broken path or a drive reset may be over.
     pub async fn read_twice(&self, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
         let bytes = buf.capacity();
         let read = match start(&*self.disks, DiskOp::Read { segments: segments.clone(), buf }).await {
@@ -230,7 +231,7 @@ impl Core {
         Ok(read?.expect("a read gives its buffer back"))
     }
 
-    /// `None`: the block was there when its place was looked up, and is not any more. Its physical volume has left, or is smaller now.
+    /// `None`: the block no longer exists. Its physical volume left, or shrank, after the place was looked up.
     fn start_read(&self, place: VgBlock) -> Option<Completion> {
         let placement = self.placement();
         if !placement.holds(place.0, 1) && !self.planted("reads_what_left") {
@@ -255,12 +256,12 @@ impl Core {
 pub enum Absent {
     /// Both copies were read, and neither is this node any more.
     Lost(NodeRef),
-    /// A copy that may be good cannot be read now.
+    /// A copy cannot be read now, and may be good.
     Unread(NodeRef),
 }
 
-/// Bad copies that a checkpoint writes anew, at most; the others are met again.
+/// The most bad copies that one checkpoint repairs. The others will be found again.
 const REPAIRS_TOGETHER: usize = 256;
 
-/// Nodes that are read together where many are wanted.
+/// How many node reads are in flight together.
 pub const READS_TOGETHER: usize = 32;

@@ -12,7 +12,8 @@ pub struct Ownership {
     pub merge_cursor: Option<MergeCursor>,
 }
 
-/// A parent on its way out: below `cursor` it is gone, and only what is as old as `lower` is still shared.
+/// A parent that is being merged: below `cursor` it is gone, and only blocks born in `lower` or before are still
+/// shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeCursor {
     pub cursor: u64,
@@ -38,7 +39,7 @@ pub struct TreeOwner<'a> {
     pub generation: u64,
     pub birth: Epoch,
     pub ownership: Ownership,
-    /// May use the metadata reserve: what gives space back must never fail for lack of it.
+    /// May use the metadata reserve, because work that frees space must not fail for lack of it.
     pub privileged: bool,
 }
 

@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Core {
-    /// Volumes changed, and with them perhaps what pools have left: who waits for that looks again.
+    /// Volumes changed, so the room of pools may have changed: waiting writes check again.
     pub fn volumes_changed(&self) {
         self.pools.lock().forget();
         self.space_event.notify();
     }
 
-    /// Starts a checkpoint when much is dirty or much waits to be freed.
+    /// Starts a checkpoint when there are many dirty nodes or many pending blocks.
     pub fn space_use_changed(&self) {
         let pending = self.space.lock().pending_runs();
         if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || pending > 2 * self.pending_bound() {
@@ -24,28 +24,28 @@ impl Core {
         }
     }
 
-    /// Freed runs with which removal takes a checkpoint. The foreground's bound is twice that.
+    /// The number of freed runs at which removal takes a checkpoint. For the foreground it is twice that.
     pub fn pending_bound(&self) -> usize {
         let runs = self.meta.lock().total() * PENDING_RUNS_TO_A_BLOCK;
         runs.clamp(*PENDING_RUNS.start(), *PENDING_RUNS.end()) as usize
     }
 
-    /// Whether there are too few metadata blocks for freeing as much as one part of a removal or a reduction does (M2).
+    /// Whether there are too few metadata blocks for one part of a removal or a reduction (M2).
     pub fn is_short_of_room_to_free(&self) -> bool {
         let is_short = !self.planted("frees_unbounded") && !self.meta.lock().has_room_to_free(RUNS_TOGETHER);
         is_short || self.has_no_room_to_free()
     }
 
-    /// For tests: metadata has no room until the group has taken so many checkpoints.
+    /// For tests: metadata has no room until the group has taken this many checkpoints.
     pub fn has_no_room_to_free(&self) -> bool {
         cfg!(feature = "planted")
             && self.config.planted.is_some_and(|bug| bug.starts_with("no_room_to_free"))
             && self.counters.checkpoints.load(Ordering::Relaxed) < NO_ROOM_UNTIL
     }
 
-    /// Lets others run after a step in the background, and rests now and then while there are writes: one step after the other
-    /// would take a processor and the disk's queue from them. Who waits for what the background gives back writes nothing, and it
-    /// does not rest; nor when the journal fills up.
+    /// Yields after a background step, and pauses now and then while there are writes: steps without pauses would take
+    /// a processor and the disk's queue from them. It does not pause while writes wait for space that the background
+    /// frees, nor when the journal fills up.
     pub async fn pace(&self, pace: &mut Pace) {
         yield_now().await;
         pace.steps += 1;
@@ -63,13 +63,13 @@ impl Core {
         }
     }
 
-    /// Whether changes have to wait: dirty nodes cannot leave memory before a checkpoint, and come faster than it writes
-    /// them where every write meets another leaf.
+    /// Whether changes have to wait. Dirty nodes cannot leave memory before a checkpoint. If every write dirties
+    /// another leaf, they come faster than the checkpoint writes them.
     pub fn too_dirty(&self) -> bool {
         self.dirty_bytes() > DIRTY_BOUND * self.config.dirty_bytes as u64
     }
 
-    /// Bytes of dirty nodes now. The most that was met is counted.
+    /// Bytes of dirty nodes now. Also updates the maximum.
     pub fn dirty_bytes(&self) -> u64 {
         let dirty = self.cache.dirty_bytes();
         if dirty > self.counters.dirty_most.load(Ordering::Relaxed) {
@@ -78,7 +78,7 @@ impl Core {
         dirty
     }
 
-    /// Waits while there are too many dirty nodes. The caller has nothing under way that a checkpoint waits for.
+    /// Waits while there are too many dirty nodes. The caller must have nothing in flight that a checkpoint waits for.
     pub async fn dirty_room(&self) -> Result<()> {
         loop {
             let turn = self.space_event.turn();
@@ -100,25 +100,26 @@ impl Core {
     }
 }
 
-/// The gait of work in the background: see [`Core::pace`].
+/// Rate limiter for background work: see [`Core::pace`].
 #[derive(Default)]
 pub struct Pace {
     steps: u32,
     writes: u64,
 }
 
-/// Writes that change a map wait while this many times the bytes that start a checkpoint are dirty: what one checkpoint
-/// writes, what became dirty meanwhile, and some room so that nobody waits who need not.
+/// Writes that change a map wait when the dirty bytes are this many times the bytes that start a checkpoint: once for
+/// the nodes that the checkpoint writes, once for those dirtied meanwhile, and once as a margin.
 const DIRTY_BOUND: u64 = 3;
 
-/// Freed runs that may wait for a checkpoint before one is taken for them: the more, the fewer checkpoints a removal needs, each
-/// of which may have to write most of the free tree anew. They are in memory, and in the checkpoint's stream.
+/// How many freed runs may be pending before a checkpoint is taken for them. With a larger number a removal needs fewer
+/// checkpoints, each of which may rewrite most of the free tree. Pending runs take memory, and room in the checkpoint's
+/// stream.
 const PENDING_RUNS: RangeInclusive<u64> = 16 << 10..=64 << 10;
 
-/// So many of them to a metadata block, that is, a 32nd of the metadata area for the stream.
+/// Pending runs for each metadata block: their stream then takes a 32nd of the metadata area.
 const PENDING_RUNS_TO_A_BLOCK: u64 = 8;
 
-/// Work in the background rests after so many steps, of some tens of microseconds each...
+/// Background work pauses after this many steps, of some tens of microseconds each...
 const STEPS_BETWEEN_RESTS: u32 = 4;
 
 /// ... for this long, if there were writes meanwhile.

@@ -1,10 +1,11 @@
 //! Reading and writing sequences of on-disk records and strings: the checkpoint stream and journal records.
-//! Decoding never trusts a count: everything is checked against the bytes that are left.
+//! Decoding never trusts a count: it compares every count with the bytes that follow.
 
 use crate::error::{Error, Result};
 
-/// Ids, epochs, generations, sequence numbers, block numbers and counts of blocks in records lie below this: half of what
-/// a tree node can hold ([`LIMIT`](super::node::LIMIT)), so that a program that opens a group can go on counting.
+/// Ids, epochs, generations, sequence numbers, block numbers and counts of blocks in records lie below this: half of
+/// the range of a tree node ([`LIMIT`](super::node::LIMIT)). This leaves numbers to count on with after a group is
+/// opened.
 pub const RECORD_LIMIT: u64 = 1 << 47;
 
 /// Appends records to a byte vector.
@@ -71,7 +72,7 @@ impl<'a> Decoder<'a> {
         String::from_utf8(bytes.to_vec()).map_err(|_| self.corrupt("a string is not UTF-8"))
     }
 
-    /// A count of items of at least `size` bytes each: one that cannot be there is damage, not an allocation.
+    /// A count of items of at least `size` bytes each. An impossible count is damage, and allocates nothing.
     pub fn count(&self, n: u64, size: usize) -> Result<usize> {
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         if n.checked_mul(size).is_none_or(|bytes| bytes > self.rest.len()) {
@@ -93,7 +94,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Bytes that mean nothing yet.
+    /// Reserved bytes.
     pub fn zero(&self, bytes: &[u8]) -> Result<()> {
         match bytes.iter().all(|byte| *byte == 0) {
             true => Ok(()),

@@ -1,8 +1,8 @@
 //! Journal frames and the records in them.
 //!
 //! The ring holds frames, each written by one request: a header, then records, padded to whole blocks. A frame never
-//! wraps: where it does not fit before the ring's end it starts at byte 0. A reader expects the sequence number that
-//! follows the frame before; anything else at that place is the end of the journal.
+//! wraps: if it does not fit before the ring's end, it starts at byte 0. A reader expects the sequence number that
+//! follows the previous frame. Anything else is the end of the journal.
 
 use super::codec::{Decoder, Encoder};
 use super::record::{block_crc, on_disk, seal};
@@ -51,7 +51,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// One extent of a Write record: LV blocks that now live at these VG blocks, and the checksum of their data.
+    /// One extent of a Write record: LV blocks that are now mapped to these VG blocks, and the checksum of their data.
     WriteExtentRecord, 24 {
         0 => lv_block: u64,
         8 => vg_block: u64,
@@ -114,7 +114,7 @@ pub struct SnapshotPart {
     pub volume: VolumeMeta,
 }
 
-/// A change to the group, as the journal keeps it. Replayed in order they give the state that was.
+/// A change to the group, as the journal stores it. Replay of all records in order gives the last state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     Write {
@@ -315,7 +315,7 @@ impl Record {
     }
 }
 
-/// A volume that a record makes: it has a head, which an invalid one has not.
+/// A new volume in a record. It must have a head; an invalid volume has none.
 fn new_volume(body: &mut Decoder<'_>) -> Result<VolumeMeta> {
     let volume = get_volume(body)?;
     body.limited(volume.head.0, "a head's id")?;
@@ -389,7 +389,7 @@ pub struct Frame {
     pub bytes: u64,
 }
 
-/// What the frame at the start of `bytes` says it is, if there may be one.
+/// The identity that the frame at the start of `bytes` claims, if there may be a frame.
 pub fn frame_id(bytes: &[u8]) -> Option<FrameId> {
     let header = FrameHeader::decode_from(bytes).filter(|header| header.magic == FRAME_MAGIC)?;
     Some(FrameId {
@@ -400,15 +400,15 @@ pub fn frame_id(bytes: &[u8]) -> Option<FrameId> {
     })
 }
 
-/// How many bytes the frame at the start of `bytes` takes, if one with this identity may be there.
+/// The length of the frame at the start of `bytes`, if there may be a frame with this identity.
 pub fn frame_len(bytes: &[u8], id: FrameId) -> Option<usize> {
     let header = FrameHeader::decode_from(bytes)?;
     let len = frame_bytes(header.len as usize);
     (frame_id(bytes) == Some(id) && len <= MAX_FRAME).then_some(len)
 }
 
-/// The frame at the start of `bytes`. `Ok(None)`: no whole frame with this identity is there: the journal ends here.
-/// A frame whose checksum holds but whose records make no sense is damage.
+/// The frame at the start of `bytes`. `Ok(None)`: there is no whole frame with this identity, so the journal ends here.
+/// A frame with a right checksum and impossible records is damage.
 pub fn decode_frame(bytes: &[u8], id: FrameId) -> Result<Option<Frame>> {
     let Some(len) = frame_len(bytes, id).filter(|len| *len <= bytes.len()) else { return Ok(None) };
     let header = FrameHeader::decode_from(bytes).expect("frame_len saw a header");

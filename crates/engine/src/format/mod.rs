@@ -1,7 +1,7 @@
 //! Every byte that a volume group puts on a disk is declared in this folder and nowhere else.
 //!
-//! [`record`] is how a structure is declared (offset => field), the modules beside it are the structures.
-//! Decoders take any bytes whatever and answer with a value or a typed refusal, never with a panic.
+//! [`record`] declares a structure (offset => field). The other modules are the structures. Decoders take any bytes,
+//! and return a value or a typed error. They never panic.
 
 pub mod codec;
 pub mod journal;

@@ -1,8 +1,8 @@
 //! Tree nodes: one metadata block that maps a range of keys, in memory and on disk.
 //!
-//! A node is a header and up to [`CAPACITY`] entries of three 64-bit words. In memory the entries stay packed
-//! as they lie on disk, in an array of fixed size: every node costs the same memory and a node is copied with
-//! one `memcpy`. This module owns the packing and the checks; what the trees do with nodes is `map`'s.
+//! A node is a header and up to [`CAPACITY`] entries of three 64-bit words. In memory the entries stay packed as on
+//! disk, in an array of fixed size. So every node costs the same memory, and one `memcpy` copies it. This module owns
+//! the packing and the checks; `map` owns the trees.
 //!
 //! A leaf's entry is an [`Extent`], an interior node's entry names a child. Word by word, low bits first:
 //!
@@ -12,9 +12,8 @@
 //! | 1 | value: 48, length bits 0-15 | child's address: 48, child's generation bits 16-31 |
 //! | 2 | birth: 48, length bits 16-31 | child's birth: 48, child's generation bits 32-47 |
 //!
-//! Promises: [`Node::decode`] takes any bytes and never panics; a node that decodes is the one that its parent
-//! named, has at least one entry, its keys rise strictly, its extents do not overlap, and every bit that means
-//! nothing is zero.
+//! [`Node::decode`] takes any bytes and never panics. A decoded node is the one that its parent named. It has at least
+//! one entry, its keys rise strictly, its extents do not overlap, and every unused bit is zero.
 
 use crate::error::Error;
 use crate::format::record::{block_crc, on_disk, seal};
@@ -29,7 +28,7 @@ pub const ENTRY_SIZE: usize = 24;
 pub const CAPACITY: usize = (NODE_SIZE - NodeHeader::SIZE) / ENTRY_SIZE;
 /// Keys, values, births, addresses and generations are below this.
 pub const LIMIT: u64 = 1 << 48;
-/// No tree is higher: with this many levels even the sparsest has more leaves than there are keys.
+/// No tree is higher: with this many levels even the sparsest tree has more leaves than there are keys.
 pub const MAX_LEVEL: u8 = 63;
 
 const MASK: u64 = LIMIT - 1;
@@ -39,7 +38,7 @@ const INTERIOR: u8 = 2;
 const CRC_AT: usize = NodeHeader::FIELDS[1].at;
 
 on_disk! {
-    /// The first bytes of a tree node. Its entries follow at once, zeroes fill the block.
+    /// The first bytes of a tree node. Its entries follow without a gap, and zeros fill the block.
     NodeHeader, 64 {
         /// `RwNd`
         0 => magic: [u8; 4],
@@ -64,7 +63,7 @@ on_disk! {
 
 const _: () = assert!(NodeHeader::SIZE + CAPACITY * ENTRY_SIZE == NODE_SIZE, "entries fill the block");
 
-/// Flag of an extent that has a place but was never written: it reads as zeros (rule R11).
+/// Flag of an extent that is allocated but was never written: it reads as zeros (rule R11).
 pub const UNWRITTEN: u16 = 1;
 
 /// A run of blocks: `key + i` maps to `value + i` for `i < len`.
@@ -96,7 +95,7 @@ impl Extent {
         })
     }
 
-    /// The one extent that says what `self` and then `next` say, if there is one.
+    /// One extent that equals `self` followed by `next`, if there is one.
     pub fn joined(&self, next: &Extent) -> Option<Extent> {
         let continues = self.end() == next.key
             && self.value + u64::from(self.len) == next.value
@@ -118,8 +117,8 @@ impl Extent {
     }
 }
 
-/// How a parent (or a root record) names a node. A block at `addr` that says another generation or birth of
-/// itself is not that node: a write was lost or went astray.
+/// How a parent (or a root record) names a node. A block at `addr` with another generation or birth is not that node: a
+/// write was lost or misdirected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeRef {
     pub addr: MetaBlock,
@@ -134,7 +133,7 @@ impl fmt::Display for NodeRef {
     }
 }
 
-/// One entry as it lies in a node. Which kind it is, the node's level says.
+/// One entry as stored in a node. The node's level says of which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry([u64; 3]);
 
@@ -252,7 +251,7 @@ impl Node {
         }
     }
 
-    /// Puts `new` in the place of the entries in `range`; the caller knows that they fit.
+    /// Replaces the entries in `range` by `new`. The caller knows that they fit.
     pub(crate) fn splice(&mut self, range: std::ops::Range<usize>, new: &[Entry]) {
         let old_count = usize::from(self.count);
         let new_count = old_count - range.len() + new.len();

@@ -1,4 +1,4 @@
-//! Runs of blocks in few bytes: for a checkpoint whose stream would not fit otherwise.
+//! Runs of blocks in few bytes, for a checkpoint whose stream would not fit otherwise.
 //!
 //! Runs in rising order, no two of which touch. Each is two numbers: the blocks between the end of the run before it (at first block 0)
 //! and its start, and its length. A number takes 7 bits a byte, the lowest first; the top bit says that another byte follows.
@@ -57,7 +57,7 @@ fn number(input: &mut Decoder<'_>) -> Result<u64> {
     Err(input.corrupt("a number of too many bytes"))
 }
 
-/// Takes what [`pack`] made: all that `input` has.
+/// Reads all of `input`, which [`pack`] made.
 pub fn unpack(mut input: Decoder<'_>) -> Result<Vec<(u64, u64)>> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     let mut last = 0u64;

@@ -2,7 +2,7 @@
 //!
 //! [`on_disk!`] turns one list of `offset => field: type` into the struct, its codec and its byte table
 //! ([`Field`] rows), so that the three cannot disagree; gaps, overlaps and a wrong total do not compile.
-//! The module also owns the checksum, and that of a block that carries its checksum within itself.
+//! The module also owns the checksum, and the checksum of a block that contains its own checksum.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -72,7 +72,7 @@ pub const fn fills(fields: &[Field], size: usize) -> bool {
 /// ```
 ///
 /// gives `RootSlot { magic, name }` with `SIZE`, `NAME`, `FIELDS`, `encode()`, `decode(&[u8; SIZE])` and
-/// `decode_from(&[u8])`. Decoding gives what is there: what the values may be is the caller's to check.
+/// `decode_from(&[u8])`. Decoding checks nothing: the caller checks the values.
 macro_rules! on_disk {
     ($(#[$meta:meta])* $name:ident, $size:literal {
         $($(#[$field_meta:meta])* $at:literal => $field:ident : $type:ty,)*
@@ -104,7 +104,7 @@ macro_rules! on_disk {
                 bytes
             }
 
-            /// The record that these bytes spell, its values unchecked.
+            /// The record in these bytes. Its values are not checked.
             pub fn decode(bytes: &[u8; $size]) -> Self {
                 Self {
                     $($field: $crate::format::record::FieldType::get(
@@ -132,7 +132,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// CRC-32C of the bytes that `crc` is the checksum of, followed by `bytes`.
+/// CRC-32C of some bytes, whose checksum is `crc`, followed by `bytes`.
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     // The register holds the complement of the checksum so far.
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));

@@ -1,4 +1,4 @@
-//! What a superblock says of its own format, also one that this program does not understand otherwise.
+//! The format that a superblock names, even if this program cannot read the rest of it.
 
 use super::codec::RECORD_LIMIT;
 use super::record::block_crc;
@@ -51,12 +51,12 @@ pub struct FormatSeen {
     pub sequence: u64,
     pub pv_uuid: Uuid,
     pub group_uuid: Uuid,
-    /// The group's name; empty: it is in none, or the name cannot be read.
+    /// The group's name. Empty: the physical volume is in no group, or the name cannot be read.
     pub group: String,
 }
 
 impl FormatSeen {
-    /// What a block says that has the magic number and the checksum of a superblock.
+    /// Reads a block that has the magic number and the checksum of a superblock.
     pub fn of(block: &[u8]) -> Option<FormatSeen> {
         let record = SuperblockRecord::decode_from(block)?;
         if record.magic != MAGIC || block_crc(block, 8) != record.crc || record.sequence >= RECORD_LIMIT {
@@ -74,13 +74,13 @@ impl FormatSeen {
         })
     }
 
-    /// Whether this program can open it: it knows the version and all features that must be known. There are no features of which it
-    /// is enough to know them for reading.
+    /// Whether this program can open the group: it knows the version and all incompatible features. A program needs to
+    /// know all of them even to read.
     pub fn can_be_opened(&self) -> bool {
         self.version == VERSION && self.unknown() == 0
     }
 
-    /// Features that would have to be known, and are not.
+    /// Incompatible features that this program does not know.
     pub fn unknown(&self) -> u64 {
         self.incompatible & !KNOWN_INCOMPATIBLE
     }

@@ -1,8 +1,7 @@
-//! The checkpoint stream: all that a group knows beside its trees' nodes, written anew by each checkpoint.
+//! The checkpoint stream: the whole state of a group except the nodes of its trees. Each checkpoint writes a new one.
 //!
-//! The stream's bytes are cut into pages, which are named by index blocks, the first of which the superblock names.
-//! Order in the stream: header, the group's own properties where it has any, free blocks of each physical volume, pairs of runs that hold metadata, trees, volumes, arenas,
-//! extents to free, open records, and last the bitmap of metadata blocks in use.
+//! The stream's bytes are cut into pages. Index blocks name the pages, and the superblock names the first index block.
+//! `docs/format.md` has the order of the parts.
 
 use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::packed;
@@ -174,7 +173,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// An arena: a run of VG blocks handed out block by block; bit i of `used` is block `start + i`.
+    /// An arena: a run of VG blocks that are allocated one by one. Bit i of `used` is block `start + i`.
     ArenaRecord, 144 {
         0 => start: u64,
         8 => len: u64,
@@ -183,7 +182,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// A run of VG blocks that nobody could compare with the checksum that it should have; `has_crc` 0: it never can be.
+    /// A run of VG blocks whose data could not be compared with its record. `has_crc` 0: it never can be.
     UnprovenRecord, 24 {
         0 => start: u64,
         8 => len: u64,
@@ -212,7 +211,7 @@ pub struct Stream {
     pub pv_free: Vec<u64>,
     pub attributes: GroupAttributes,
     pub pairs: Vec<[u64; 2]>,
-    /// Blocks in each copy of each pair; empty if each has an extent.
+    /// Blocks in each copy of each pair. Empty if every copy has one extent.
     pub pair_lengths: Vec<u64>,
     pub trees: Vec<TreeMeta>,
     pub volumes: Vec<VolumeMeta>,
@@ -500,7 +499,7 @@ impl Stream {
             | if self.pair_lengths.is_empty() { 0 } else { FEATURE_PAIR_LENGTHS }
     }
 
-    /// The stream's bytes. The bitmap is the last thing, `bitmap_bytes` long, and may be filled in later.
+    /// The stream's bytes. The bitmap comes last, is `bitmap_bytes` long, and may be filled in later.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
         let (plain, packed) = match self.packs {
@@ -649,7 +648,7 @@ pub fn encode_page(payload: &[u8], generation: u64, number: u64, self_a: u64, gr
     block
 }
 
-/// The payload of a page, if it is the page that was asked for.
+/// The payload of a page, if it is the expected page.
 pub fn decode_page(block: &[u8], generation: u64, number: u64, entry: &IndexEntry, group: u64) -> Result<Vec<u8>> {
     let fail = |detail: &str| Error::Corrupt {
         what: "checkpoint page",

@@ -1,5 +1,5 @@
-//! Superblocks: where everything else is found. Each physical volume carries four slots in two copies; a superblock
-//! of sequence `n` goes to slot `n % 4`, so that a torn write never hurts the one before it. A label is a superblock
+//! Superblocks: the entry point to all other metadata. Each physical volume has four slots in two copies. A superblock
+//! of sequence `n` goes to slot `n % 4`, so a torn write never damages the previous superblock. A label is a superblock
 //! of a physical volume that belongs to no group.
 
 use super::codec::RECORD_LIMIT;
@@ -22,34 +22,35 @@ pub const EXTENT_BLOCKS: std::ops::RangeInclusive<u64> = 1..=1 << 28;
 /// Physical volumes in a group, at most: their table lies in the superblock.
 pub const MAX_PVS: usize = 64;
 
-/// VG blocks from the place of one physical volume to that of the next: 256 TiB. What it does not have of them is its room to
-/// grow. A new one begins at a multiple of this, as long as there are such numbers.
+/// VG blocks from the start of one physical volume to the start of the next: 256 TiB. The unused rest is room to grow.
+/// A new physical volume begins at a multiple of this, as long as there are such numbers.
 pub const ROOM: u64 = 1 << 36;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ROWENPV1");
 pub const VERSION: u32 = 1;
 /// The stream has a group record, or a volume's `merging` is set.
 pub const FEATURE_ATTRIBUTES: u64 = 1;
-/// The extents of the physical volumes do not follow each other: there is room between them, or one left.
+/// The extents of the physical volumes do not follow each other.
 pub const FEATURE_GAPS: u64 = 2;
-/// Physical volumes that no space is taken from: a program that does not know would take some.
+/// Some physical volumes are not allocatable. An older program would allocate from them.
 pub const FEATURE_ALLOCATION: u64 = 4;
 /// The stream has packed runs to free.
 pub const FEATURE_PACKED_RUNS: u64 = 8;
-/// Pairs of runs that hold metadata have lengths of their own.
+/// Pairs of runs that hold metadata have different lengths.
 pub const FEATURE_PAIR_LENGTHS: u64 = 16;
-/// Places of the journal's ring take no write, and frames go around them: a program that does not know would see the journal's end there.
+/// Some blocks of the journal's ring cannot be written, and frames are written around them. An older program would take
+/// them for the journal's end.
 pub const FEATURE_BAD_RUNS: u64 = 32;
-/// Some physical volumes are out: the group goes on without them. A program that does not know would wait for them, or use them.
+/// Some physical volumes are out. An older program would wait for them, or use them.
 pub const FEATURE_MEMBERS: u64 = 128;
-/// The stream names blocks of which nobody knows whether they hold what the journal said. A program that does not know would
-/// serve them as data.
+/// The stream names unproven blocks: their data was never compared with the journal. An older program would return them
+/// as data.
 pub const FEATURE_UNPROVEN: u64 = 256;
-/// Extents were moved: the numbers that a table of zones names lie elsewhere. A program that does not know would read others.
+/// Some extents are not at their home. An older program would read the wrong blocks.
 pub const FEATURE_ZONES: u64 = 512;
-/// The journal is kept twice. A program that does not know would let the second copy grow old, and its blocks look lost to it.
+/// The journal is kept twice. An older program would not write the second copy, and would count its blocks as lost.
 pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
-/// Incompatible features that this program knows. A set bit that it does not know means hands off.
+/// Incompatible features that this program knows. If another bit is set, it must not touch the group.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
     | FEATURE_ALLOCATION
@@ -101,7 +102,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// Blocks of the journal's ring that take no write.
+    /// Blocks of the journal's ring that cannot be written.
     BadRunRecord, 8 {
         0 => start: u32,
         4 => len: u32,
@@ -120,7 +121,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// Of a physical volume that is out: the two superblocks, of which it had one when it left. Zeros of one that is not.
+    /// For a physical volume that is out: the two superblocks of which it had one when it left. Otherwise zeros.
     LeftRecord, 8 {
         0 => newest: u32,
         4 => before: u32,
@@ -130,11 +131,12 @@ on_disk! {
 /// Where the LeftRecords lie: one for each physical volume that the table has room for.
 pub const LEFT_OFFSET: usize = SuperblockRecord::SIZE + MAX_PVS * PvRecord::SIZE;
 
-/// In which state a physical volume left: the marks ([`Superblock::mark`]) of the superblocks that it could have then.
+/// The state in which a physical volume left: the marks ([`Superblock::mark`]) of the superblocks that it could have
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     pub newest: u32,
-    /// The one before: a cut may have kept the newest from it.
+    /// The superblock before it: a power cut may have prevented the write of the newest.
     pub before: u32,
 }
 
@@ -147,20 +149,20 @@ pub struct PvEntry {
     pub size: u64,
 }
 
-/// Whether the extents of the physical volumes leave some of the group's address space to nobody.
+/// Whether there are gaps between the extents of the physical volumes.
 pub fn has_gaps(pvs: &[PvEntry]) -> bool {
     let mut next = 0;
     pvs.iter().any(|pv| std::mem::replace(&mut next, pv.first_extent + pv.extents) != pv.first_extent)
 }
 
-/// Where a physical volume of so many extents begins that joins a group whose numbers end here: behind the room of the last one or,
-/// where there are no numbers for that, right behind it. None: there are none at all.
+/// The first extent number of a physical volume that joins a group whose numbers end at `end`: behind the room of the
+/// last one or, if there are no such numbers, right behind it. None: there are too few numbers.
 pub fn place_behind(end: u64, extent_blocks: u64, extents: u64) -> Option<u64> {
     let roomy = end.checked_mul(extent_blocks)?.checked_next_multiple_of(ROOM)? / extent_blocks;
     [roomy, end].into_iter().find(|first| extents <= most_extents(*first, extent_blocks))
 }
 
-/// The extents that the last physical volume can have, at most, if it begins here.
+/// The most extents that the last physical volume can have if it begins here.
 pub fn most_extents(first_extent: u64, extent_blocks: u64) -> u64 {
     ((RECORD_LIMIT - 1) / extent_blocks).saturating_sub(first_extent)
 }
@@ -203,14 +205,14 @@ pub struct GroupRoot {
     pub journal_blocks: u64,
     /// VG block of the ring's second copy, if there is one (JC1).
     pub second_journal: Option<u64>,
-    /// Copies of the ring that lack frames, a bit for each (JC2).
+    /// Copies of the ring in which frames are missing, a bit for each (JC2).
     pub stale_journals: u64,
-    /// Frames of another journal life are not ours.
+    /// Frames with another id do not belong to this journal.
     pub journal_id: u64,
     /// Where replay starts: byte in the ring, and the sequence of the first record there.
     pub journal_position: u64,
     pub journal_seq: u64,
-    /// Records before this one are in the checkpoint, but for those that it lists as open.
+    /// Records before this one are in the checkpoint, except those that it lists as open.
     pub capture_seq: u64,
     pub generation: u64,
     /// Incompatible features that are used.
@@ -218,15 +220,15 @@ pub struct GroupRoot {
     /// VG blocks of the two copies of the first index block.
     pub index: [u64; 2],
     pub stream_len: u64,
-    /// The group was closed in order: the journal holds nothing.
+    /// The group was closed cleanly: the journal has no records.
     pub clean: bool,
-    /// Where the journal's ring takes no write.
+    /// The blocks of the ring that cannot be written.
     pub bad: BadPlaces,
-    /// A random number, drawn when the group was opened without a physical volume. 0: none is out.
+    /// A random number, chosen when the group is opened without a physical volume. 0: none is out.
     pub lineage: u64,
-    /// Who is out, by place in the table, and in which state each left.
+    /// The physical volumes that are out, by their number in the table, with the state in which each left.
     pub left: BTreeMap<u16, Left>,
-    /// Which extents are not at home.
+    /// The extents that are not at their home.
     pub zones: ZoneTable,
 }
 
@@ -236,7 +238,7 @@ impl GroupRoot {
         u64::from_le_bytes(*self.uuid.0.first_chunk().expect("a UUID has 16 bytes"))
     }
 
-    /// The first VG block of each copy of the journal's ring, also of those that lack frames.
+    /// The first VG block of each copy of the journal's ring, also of copies in which frames are missing.
     pub fn journals(&self) -> impl Iterator<Item = u64> + use<> {
         std::iter::once(self.journal_start).chain(self.second_journal)
     }
@@ -253,14 +255,14 @@ impl GroupRoot {
         self.features &= !FEATURE_SECOND_JOURNAL;
     }
 
-    /// These copies have all frames from now on, and no others.
+    /// From now on exactly these copies have all frames.
     pub fn set_whole_journals(&mut self, whole: &[u64]) {
         let stale = (0..).zip(self.journals()).filter(|(_, start)| !whole.contains(start));
         self.stale_journals = stale.fold(0, |stale, (n, _)| stale | 1u64 << n);
         debug_assert!(self.whole_journals().next().is_some() || planted::is("journal_not_needed"), "JC2");
     }
 
-    /// These extents are not at home from now on. It is another table if they are others.
+    /// From now on these extents are not at their home. If they differ from the old ones, the table gets a new serial.
     pub fn set_zones(&mut self, zones: Vec<Zone>) {
         if self.zones.zones != zones {
             let next = self.zones.next(zones, self.tag());
@@ -269,17 +271,17 @@ impl GroupRoot {
         }
     }
 
-    /// Those that are out, a bit for each.
+    /// The physical volumes that are out, a bit for each.
     pub fn out(&self) -> u64 {
         self.left.keys().fold(0, |out, pv| out | 1 << pv)
     }
 
-    /// The UUIDs of those that are out.
+    /// The UUIDs of the physical volumes that are out.
     pub fn out_uuids(&self) -> Vec<Uuid> {
         self.left.keys().filter_map(|pv| Some(self.pvs.get(usize::from(*pv))?.uuid)).collect()
     }
 
-    /// One that was out is taken back, and with the last there is nothing left to tell.
+    /// A physical volume returns. With the last one the lineage ends.
     pub fn take_back(&mut self, pv: u16) {
         self.left.remove(&pv);
         self.settle_left();
@@ -322,7 +324,7 @@ fn encode_bad(bad: &BadPlaces) -> [u8; BadRunRecord::SIZE * MOST_RUNS] {
     bytes
 }
 
-/// None: they make no sense. Behind the last run there are zeros.
+/// None: they are invalid. Zeros follow the last run.
 fn decode_bad(record: &SuperblockRecord) -> Option<BadPlaces> {
     let records = record.bad_runs.chunks_exact(BadRunRecord::SIZE).filter_map(BadRunRecord::decode_from);
     let runs = records.take_while(|run| run.len > 0);
@@ -345,7 +347,7 @@ fn decode_left(block: &[u8], record: &SuperblockRecord) -> Option<BTreeMap<u16, 
     (is_announced != left.is_empty() && has_lineage && (is_sound || left.is_empty())).then_some(left)
 }
 
-/// Whether what it says of the ring's second copy makes sense. `inside`: whether these blocks are the group's.
+/// Whether its fields for the ring's second copy are valid. `inside`: whether these blocks are in the group.
 fn has_sound_journals(record: &SuperblockRecord, inside: impl Fn(u64, u64) -> bool) -> bool {
     let (first, second, blocks) = (record.journal_start, record.second_journal, record.journal_blocks);
     match record.incompatible & FEATURE_SECOND_JOURNAL {
@@ -354,7 +356,7 @@ fn has_sound_journals(record: &SuperblockRecord, inside: impl Fn(u64, u64) -> bo
     }
 }
 
-/// The table that a superblock names. None: there is no such table.
+/// The table that a superblock names. None: the fields are invalid.
 fn decode_zones(record: &SuperblockRecord) -> Option<ZoneTable> {
     let (serial, count, crc) = (record.zones_serial, record.zones_count, record.zones_crc);
     let is_announced = record.incompatible & FEATURE_ZONES != 0;
@@ -366,7 +368,7 @@ fn decode_zones(record: &SuperblockRecord) -> Option<ZoneTable> {
 }
 
 impl Superblock {
-    /// A number that tells this superblock from others of its group, the same on all of its physical volumes. Never 0.
+    /// A number that identifies this superblock within its group. It is the same on all physical volumes, and never 0.
     pub fn mark(sequence: u64, group: &GroupRoot) -> u32 {
         let plain =
             Superblock { sequence, pv_uuid: Uuid([0; 16]), pv_index: 0, pv_size: 0, group: Some(group.clone()) };
@@ -475,7 +477,7 @@ impl Superblock {
                 record.version, record.incompatible
             )));
         }
-        // What a compatible feature puts there is not ours to judge.
+        // A compatible feature may use these bytes.
         if record.compatible == 0 && record.reserved != [0; 32] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
@@ -524,7 +526,7 @@ impl Superblock {
             if !is_placed || entry.data_offset != DATA_OFFSET || !fits {
                 return Err(corrupt("its table of physical volumes does not add up"));
             }
-            // Of a gap, too, no more than the format allows.
+            // A gap, too, must stay within the format's limits.
             let end = entry.first_extent.checked_add(entry.extents).filter(|end| *end < RECORD_LIMIT);
             next = end.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
             pvs.push(PvEntry {
@@ -537,7 +539,8 @@ impl Superblock {
         let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < RECORD_LIMIT);
         let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
         let zones = decode_zones(record).ok_or_else(|| corrupt("the table of zones that it names is impossible"))?;
-        // Where zones are is known when their table was read: see [`Placement::of`](crate::placement::Placement::of).
+        // The places of zones are known only after their table was read: see
+        // [`Placement::of`](crate::placement::Placement::of).
         let inside = |start: u64, len: u64| !zones.is_empty() || holds(&pvs, extent_blocks, start, len);
         let journal_bytes = record.journal_blocks.saturating_mul(BLOCK_SIZE);
         if !inside(record.journal_start, record.journal_blocks)

@@ -1,11 +1,11 @@
-//! The table of zones: runs of extents that lie elsewhere than where their numbers say.
+//! The table of zones: runs of extents that are not at the home of their numbers.
 //!
-//! A physical volume's range of the group's address space is the *home* of its extents. A zone gives a run of numbers another
-//! place: extents of any physical volume, or none. The table lies on each physical volume in front of the extents, in one of two
-//! slots, and the superblock says in which, how long it is and what its checksum is. So it is found before anything that may lie
-//! in a zone is read.
+//! A physical volume's range of the group's address space is the *home* of its extents. A zone gives a run of numbers
+//! another place: extents of any physical volume, or none. The table lies on each physical volume before the extents,
+//! in one of two slots. The superblock names the slot, the length and the checksum. So the table is read before any
+//! block that may lie in a zone.
 //!
-//! * Z1 Each number has one place at most: that of the zone that covers it, or else its home.
+//! * Z1 Each number has at most one place: the place of the zone that covers it, or its home.
 //! * Z2 Each extent of each physical volume has exactly one number.
 //! * Z5 A slot is written only while the newest superblock is durable on every physical volume and names the other slot, or none.
 
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// First byte of each slot on a physical volume: a table goes to slot `serial % 2`.
 pub const ZONE_SLOTS: [u64; 2] = [64 << 10, 256 << 10];
-/// Zones in a table, at most: what a slot has room for.
+/// The most zones in a table: a slot has room for this many.
 pub const MOST_ZONES: usize = 4096;
 /// The physical volume of a zone that has no place.
 const NOWHERE: u16 = u16::MAX;
@@ -55,12 +55,12 @@ pub struct ZonePlace {
     pub first_pe: u64,
 }
 
-/// A run of numbers that are not at home. In the group's extents.
+/// A run of extent numbers that are not at their home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
     pub first_extent: u64,
     pub extents: u64,
-    /// None: the extents that had these numbers have others, or left with their physical volume.
+    /// None: no extent has these numbers. They were renumbered, or their physical volume left.
     pub place: Option<ZonePlace>,
 }
 
@@ -121,7 +121,7 @@ impl ZoneTable {
         bytes
     }
 
-    /// The zones of the table that a superblock names, of the bytes in its slot. `place`: for errors.
+    /// The zones of the table that a superblock names, from the bytes in its slot. `place`: for errors.
     ///
     /// # Errors
     /// [`Error::Corrupt`]: this is not that table.
@@ -150,7 +150,8 @@ impl ZoneTable {
     }
 }
 
-/// Whether the zones go with the physical volumes, whose homes these are (Z1, Z2). In extents; `most`: no number is larger.
+/// Whether the zones fit the physical volumes, whose homes these are (Z1, Z2). In extents; `most` is the largest
+/// number.
 pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], most: u64) -> bool {
     let end_of = |zone: &Zone| zone.first_extent.checked_add(zone.extents).filter(|end| *end <= most);
     let mut end = 0;
@@ -161,7 +162,7 @@ pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], most: u64) -> bool {
         };
         end = own_end;
     }
-    // Which extents of each physical volume have a number: those of zones, and those that are at home.
+    // The extents of each physical volume that have a number: those in zones, and those at home.
     let mut taken: Vec<(u16, Range<u64>)> = Vec::new();
     for zone in zones {
         let Some(place) = zone.place else { continue };

@@ -1,10 +1,10 @@
 //! The newest superblock of a group, and proof that its physical volumes belong together and are of one age.
 //!
-//! * B2 A physical volume whose newest superblock is more than one number behind the group's is refused: it was restored from an
-//!   older copy, and its data is old. A group writes a superblock to all of its physical volumes and flushes them before it
-//!   writes the next one; an opening completes the round that was cut before it begins another. So a power cut leaves a physical
-//!   volume one number behind, never two. An opening writes two numbers before it lets any write in, so a copy that was made
-//!   while the group was closed is always two behind after it.
+//! * B2 A physical volume whose newest superblock is more than one number behind the group's is refused: it was
+//!   restored from an older copy, and its data is old. A group writes a superblock to all of its physical volumes and
+//!   flushes them before it writes the next one. An opening completes an interrupted round before it begins another. So
+//!   a power cut leaves a physical volume one number behind, never two. An opening writes two superblocks before the
+//!   first write, so a copy that was made while the group was closed is always two behind afterwards.
 
 use super::label::{read_superblocks, two_halves, write_superblock};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
@@ -16,11 +16,11 @@ use crate::units::Uuid;
 /// The newest superblock of a group.
 pub(super) struct Newest {
     pub sequence: u64,
-    /// With those that are out from now on.
+    /// With the physical volumes that are out from now on.
     pub group: GroupRoot,
     /// As it is on the disks.
     written: GroupRoot,
-    /// Physical volumes that do not have it: its round was cut.
+    /// Physical volumes that do not have it: its round was interrupted.
     behind: Vec<PvIndex>,
 }
 
@@ -40,8 +40,8 @@ impl Newest {
     }
 }
 
-/// The newest superblock of all physical volumes that count. `any_age`: B2 is not asked. `without`: physical volumes that are missing
-/// are out from now on, and this is the number that the group's new history gets (MB1).
+/// The newest superblock of all physical volumes that count. `any_age`: B2 is not checked. `without`: missing physical
+/// volumes are out from now on, and this is the lineage number (MB1).
 pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<u64>) -> Result<Newest> {
     let mut all = Vec::new();
     for i in 0..disks.count() {
@@ -65,7 +65,7 @@ pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<
     none_went_on_alone(group, &all)?;
     let mut group = group.clone();
     are_there(disks, &group, &all, without.is_some())?;
-    // MB4: who is out is not asked, whatever it says.
+    // MB4: a physical volume that is out does not count, whatever its superblock says.
     let lost: Vec<u16> = (0..).zip(&all).filter(|(_, superblocks)| superblocks.is_empty()).map(|(pv, _)| pv).collect();
     for (_, superblocks) in (0..).zip(&mut all).filter(|(pv, _)| group.left.contains_key(pv)) {
         superblocks.clear();
@@ -87,7 +87,7 @@ pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<
     Ok(Newest { sequence, group, written, behind })
 }
 
-/// In which state a physical volume is that left a group with this newest superblock.
+/// The state of a physical volume that leaves a group with this newest superblock.
 fn marks(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Left {
     let newest = Superblock::mark(sequence, group);
     let before = all.iter().flatten().filter(|s| s.sequence + 1 == sequence).find_map(|s| s.group.as_ref());
@@ -95,9 +95,10 @@ fn marks(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Left {
     Left { newest, before }
 }
 
-/// Whether a physical volume that was out is in the state in which it left (MB5), or was being taken back then.
+/// Whether a physical volume that was out is in the state in which it left (MB5), or its return was interrupted.
 ///
-/// It may have one superblock more, whose round was cut before the others had it: nothing was done after that.
+/// It may have one more superblock, whose round was interrupted before the others got it. Nothing else was written
+/// after that.
 pub(super) fn may_return(group: &GroupRoot, pv: PvIndex, superblocks: &[Superblock]) -> bool {
     let Some(left) = group.left.get(&pv.0) else { return false };
     let own = |s: &Superblock| s.group.clone().filter(|own| own.uuid == group.uuid);
@@ -127,7 +128,7 @@ fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> 
     }
 }
 
-/// MB8: whether two physical volumes say of each other that the group goes on without them.
+/// MB8: no two physical volumes each say that the group continues without the other.
 fn none_went_on_alone(group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
     let newest = all.iter().filter_map(|superblocks| superblocks.first());
     let own =

@@ -1,6 +1,6 @@
-//! Recovery reads ahead: the tree nodes that the next records will ask for are brought into memory many at a time,
-//! where one after the other would cost a wait for the disk each. It only warms the cache: what cannot be read here is met
-//! again, and told, by who applies the record.
+//! Read-ahead for recovery: reads the tree nodes that the next records need, many at a time, so that records need not
+//! wait for each node. It only warms the cache. If a read fails here, the apply of the record meets the same error and
+//! reports it.
 
 use super::Group;
 use crate::format::journal::Record;
@@ -9,23 +9,23 @@ use crate::model::Tree;
 use crate::units::Seq;
 use std::collections::BTreeSet;
 
-/// Records looked at together, at most.
+/// The most records in one batch.
 const WINDOW: usize = 512;
-/// A tree is no higher in practice; deeper nodes are brought one by one.
+/// No tree is higher in practice. Deeper nodes are read one by one.
 const ROUNDS: usize = 8;
 /// Nodes that a record may need: two trees, some levels each.
 const NODES_OF_A_RECORD: usize = 8;
 
-/// What is to be looked up: a tree, and a key in it.
+/// A lookup: a tree, and a key in it.
 type Place = (Tree, u64);
 
 impl Group {
-    /// How many records to look at together: what they need must stay in the cache until it is used.
+    /// How many records form a batch: their nodes must stay in the cache until they are used.
     pub(super) fn window(&self) -> usize {
         (self.core.config.cache_bytes / NODE_COST as usize / NODES_OF_A_RECORD / 4).clamp(1, WINDOW)
     }
 
-    /// Brings the nodes of the maps that these records change.
+    /// Reads the nodes of the maps that these records change.
     pub(super) async fn maps_ahead(&self, records: &[(Seq, Record, bool)]) {
         self.bring(|| {
             let catalog = self.catalog.read();
@@ -36,7 +36,7 @@ impl Group {
                     Record::Unmap { volume, start, .. } => (volume, vec![start.0]),
                     _ => continue,
                 };
-                // A volume that an earlier record of these makes has no nodes to bring.
+                // A volume that an earlier record of the batch creates has no nodes yet.
                 let Some(volume) = catalog.volumes.get(id) else { continue };
                 let (head, parent) = {
                     let state = volume.state.lock();
@@ -51,7 +51,7 @@ impl Group {
         .await;
     }
 
-    /// Brings the nodes of the free tree around these blocks.
+    /// Reads the nodes of the free tree around these blocks.
     pub(super) async fn free_ahead(&self, blocks: impl Fn() -> Vec<u64>) {
         self.bring(|| {
             let tree = self.core.space.lock().free_tree();
@@ -60,7 +60,7 @@ impl Group {
         .await;
     }
 
-    /// Level by level, as what is there names what is not.
+    /// Level by level, because nodes in memory name the missing ones.
     async fn bring(&self, places: impl Fn() -> Vec<Place>) {
         let mut before = BTreeSet::new();
         for _ in 0..ROUNDS {
@@ -80,7 +80,7 @@ impl Group {
     }
 }
 
-/// The first blocks of what these records took.
+/// The first block of each run that these records allocated.
 pub(super) fn blocks_taken(records: &[(Seq, Record, bool)]) -> Vec<u64> {
     let writes = records.iter().filter_map(|(_, record, _)| match record {
         Record::Write { extents, .. } => Some(extents),

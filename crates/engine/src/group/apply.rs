@@ -1,4 +1,4 @@
-//! Replay: recovery carries out what the journal kept, with the functions of the running group (G3).
+//! Replay: recovery applies the records of the journal, with the functions of the running group (G3).
 
 use super::Group;
 use super::ahead::blocks_taken;
@@ -16,7 +16,8 @@ use crate::volume::state::{State, apply_place, apply_unmap, apply_write};
 use std::sync::Arc;
 
 impl Group {
-    /// Applies what the journal kept. First all places that records name are taken, so that nothing else is put there.
+    /// Applies the records. First it takes all blocks that they name out of free space, so that nothing else is put
+    /// there.
     pub(super) async fn replay(self: &Arc<Self>, records: Vec<(Seq, Record, bool)>) -> Result<()> {
         let applied: Vec<_> = records
             .into_iter()
@@ -58,7 +59,7 @@ impl Group {
                     .await?;
             }
         }
-        // What is not free by now waits for recovery's own checkpoint.
+        // Blocks that are not free by now wait for recovery's own checkpoint.
         self.core.space.lock().abort_commit();
         self.give_free_space_to_areas().await?;
         for (at, (seq, record, _)) in applied.iter().enumerate() {
@@ -74,7 +75,7 @@ impl Group {
         Ok(())
     }
 
-    /// Carries out one record on the state in memory.
+    /// Applies one record to the state in memory.
     async fn apply(self: &Arc<Self>, record: &Record) -> Result<()> {
         let core = &self.core;
         match record {

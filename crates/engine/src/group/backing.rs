@@ -1,18 +1,21 @@
-//! Room behind the disks. A physical volume may be a sparse file on a filesystem that fills up, or a thin device.
+//! Room behind the disks: a physical volume can be a sparse file on a filesystem that fills up, or a thin device.
 //!
-//! * U1 Superblocks, the journal's ring and metadata have their room before they are used ([`Disks::back`]), so that only data
-//!   can meet "no room". A group of an older program is backed when it is opened; until that is possible it says so.
-//! * U2 A data write that meets no room changes nothing, and stops nothing: what is being freed gives room first, then the
-//!   volume's policy for a full group decides.
-//! * U3 While room is short, the data of a write is on the disk before its record is made. What a checkpoint frees is given back
-//!   to the disks after the checkpoint is durable and before anybody may use it again.
-//! * U4 While room is short, or areas are not backed, the group looks for room once a second. When there is some, all who wait
-//!   try again.
-//! * U5 A group whose areas find no room when it is opened gives its free space back to the disks, part by part, until they do. Free
-//!   is what is so in the checkpoint, and what no record of the journal names: all places of records are taken before.
-//! * U6 A write of the journal or of a checkpoint that meets no room in an open group is tried again, as it is, once a second: to the
-//!   group this is a slow disk. Changes of volumes are refused meanwhile. Filesystems that never write in place need this: there U1 has
-//!   no effect. A group that opens or closes does not wait. Where a successor goes on, it is asked again what is not answered.
+//! * U1 Superblocks, the journal's ring and metadata have allocated room before they are used ([`Disks::back`]), so
+//!   that only data can meet "no room". A group of an older program gets this room when it is opened. If that is not
+//!   possible, it says so and retries.
+//! * U2 A data write that meets no room changes no state, and the group continues. The write first waits for blocks
+//!   that are being freed. Then the volume's policy for a full group decides.
+//! * U3 While room is short, the data of a write is on the disk before its record is made. Blocks that a checkpoint
+//!   frees are discarded on the disks after the checkpoint is durable and before they can be allocated again.
+//! * U4 While room is short, or areas have no allocated room, the group checks for room once a second. If there is
+//!   some, all waiting requests retry.
+//! * U5 If the areas find no room when a group is opened, the group discards its free blocks, part by part, until they
+//!   do. A block is free if it is free in the checkpoint and no record of the journal names it: the blocks of all
+//!   records are taken first.
+//! * U6 If a write of the journal or of a checkpoint meets no room in an open group, the same write is repeated once a
+//!   second. To the group this looks like a slow disk. Changes of volumes are refused meanwhile. Filesystems that never
+//!   write in place need this: U1 has no effect there. A group that opens or closes does not wait. If a successor takes
+//!   over, the kernel repeats the unanswered requests to it.
 //!
 //! [`Disks::back`]: crate::disk::Disks::back
 
@@ -30,9 +33,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often room is looked for.
+/// The interval between two checks for room.
 const LOOK: Duration = Duration::from_secs(1);
-/// Blocks of one range that is backed or given back at once: its bytes must fit into 32 bits.
+/// Blocks of one request for room or discard: its bytes must fit into 32 bits.
 const TOGETHER: u64 = 1 << 16;
 
 /// Room that is missing behind a group's disks: see [`Group::missing_room`].
@@ -40,7 +43,7 @@ const TOGETHER: u64 = 1 << 16;
 pub struct MissingRoom {
     /// Writes meet no room on this physical volume.
     pub for_data: Option<PvIndex>,
-    /// The journal and metadata on this physical volume are not backed.
+    /// The journal and metadata on this physical volume have no allocated room.
     pub for_metadata: Option<PvIndex>,
 }
 
@@ -67,23 +70,23 @@ impl Core {
         parts
     }
 
-    /// Gives the room of these runs back to the disks.
+    /// Discards these runs on the disks.
     pub(super) async fn discard(&self, runs: &[Run]) {
         for segments in self.in_parts(runs) {
-            // A disk that takes nothing back has none to give.
+            // A disk that does not support discards gains no room from them.
             let _not_given_back = start(&*self.disks, DiskOp::Discard { segments }).await;
         }
     }
 
-    /// A write to these ranges met no room (U2): from now on room is looked for there (U4).
+    /// A write to these ranges met no room (U2): from now on the group checks for room there (U4).
     pub fn lacks_room(&self, error: DiskError, segments: Segments) {
         self.backing.state.lock().short = Some((error, segments));
         self.backing.is_short.store(true, Ordering::Release);
         self.look_for_room();
     }
 
-    /// U6: a write of these ranges met no room. Writes them again until there is some. `Err`: as in [`Core::pause_for_room`], or
-    /// something else is wrong.
+    /// U6: a write of these ranges met no room. Repeats it until there is some. `Err`: as in [`Core::pause_for_room`],
+    /// or another error.
     pub async fn write_when_there_is_room(
         &self,
         mut error: DiskError,
@@ -101,8 +104,8 @@ impl Core {
         }
     }
 
-    /// Waits before a write that met no room is tried again (U6). `Err`: this group does not wait; [`Error::Closed`] if a successor
-    /// will.
+    /// Waits before a write that met no room is repeated (U6). `Err`: this group does not wait; [`Error::Closed`] if a
+    /// successor will.
     pub async fn pause_for_room(&self, _: &Waiting<'_>, error: DiskError, segments: &Segments) -> Result<()> {
         let may_wait = || {
             if self.waits_no_more.load(Ordering::Acquire) {
@@ -141,18 +144,18 @@ impl Core {
         self.runtime.spawn("room", Box::pin(looking));
     }
 
-    /// False: nothing is missing any more.
+    /// False: no room is missing any more.
     async fn look_once(&self) -> bool {
         let (short, unbacked) = {
             let state = self.backing.state.lock();
             (state.short.clone(), state.unbacked)
         };
         if let Some((_, segments)) = short {
-            // What is freed gives room (U3).
+            // Freed blocks give room (U3).
             if self.space.lock().pending_blocks() > 0 {
                 self.want_checkpoint();
             }
-            // A filesystem that does not write in place has room for what is there already, and yet none for a write.
+            // A filesystem that does not write in place can have allocated room and still none for a write.
             if back(&*self.disks, segments).await.is_ok() && self.backing.stands().is_none() {
                 self.backing.state.lock().short = None;
                 self.backing.is_short.store(false, Ordering::Release);
@@ -174,7 +177,7 @@ impl Core {
 }
 
 impl Group {
-    /// U1, for what this group's superblock and checkpoint name.
+    /// U1, for the areas that this group's superblock and checkpoint name.
     pub(super) async fn back_areas(&self) -> std::result::Result<(), DiskError> {
         let root = self.root.lock().group.clone();
         for index in 0..root.pvs.len() {
@@ -187,7 +190,7 @@ impl Group {
         self.core.back(&runs).await
     }
 
-    /// The same when the group is opened: without room it goes on, says so, and looks for room.
+    /// The same when the group is opened: without room it continues, reports it, and checks again later.
     pub(super) async fn back_at_opening(&self) {
         if let Err(error) = self.back_areas().await {
             self.core.backing.state.lock().unbacked = Some(error);
@@ -195,14 +198,14 @@ impl Group {
         }
     }
 
-    /// U5. To be called when the journal's places are taken and nothing was written. A group that has too little to give goes on:
-    /// it may need no new place, and else it says that there is no room.
+    /// U5. Call it when the journal's blocks are taken and nothing was written yet. If there is too little to discard,
+    /// the opening continues: it may need no new block, and otherwise reports that there is no room.
     pub(super) async fn give_free_space_to_areas(&self) -> Result<()> {
         let core = &self.core;
         let is_unbacked = || core.backing.state.lock().unbacked.is_some();
         let tree = core.space.lock().free_tree();
         let mut next = (!core.planted("areas_left_unbacked")).then_some(0);
-        // The areas are asked about again after twice as much as the last time.
+        // The next check of the areas comes after twice as many discarded blocks.
         let mut leaves = 1;
         while let Some(first) = next.filter(|_| is_unbacked()) {
             let mut runs = Vec::new();
@@ -223,13 +226,13 @@ impl Group {
         Ok(())
     }
 
-    /// U6: who asks for a change is told what is missing, and does not wait with the disk.
+    /// U6: a request for a change gets an error that says what is missing, and does not wait.
     pub(super) fn may_change(&self) -> Result<()> {
         self.check_writable()?;
         self.has_room_for_records()
     }
 
-    /// [`Error::NoRoom`]: the journal or a checkpoint waits for room, and so does every change that is under way (U6).
+    /// [`Error::NoRoom`]: the journal or a checkpoint waits for room, and so does every change in progress (U6).
     ///
     /// # Errors
     /// As above.
@@ -246,7 +249,7 @@ impl Group {
         }
     }
 
-    /// U3: gives the blocks that the last checkpoint freed back to the disks, when room is short there.
+    /// U3: discards the blocks that the last checkpoint freed, if room is short there.
     pub(super) async fn give_back_room(&self) {
         if !self.core.backing.is_short() {
             return;
@@ -256,7 +259,7 @@ impl Group {
     }
 }
 
-/// Where a physical volume's labels and superblocks lie.
+/// The place of a physical volume's labels and superblocks.
 pub(super) fn label_area(pv: PvIndex) -> Segments {
     Segments::from_slice(&[Segment { pv, offset: 0, at: 0, len: DATA_OFFSET as u32 }])
 }

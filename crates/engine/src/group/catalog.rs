@@ -1,12 +1,14 @@
 //! The catalog: which volumes there are, and the tree of points and heads behind them (docs/design.md, section 6).
 //!
 //! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
-//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space.
-//! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time. What a point took over below the cursor of
-//!   its parent's merge is as old as that parent: if the point were merged meanwhile, neither merge would free it.
-//! * C4 What can be asked of thousands of trees and volumes without looking at each is kept beside them: which trees C2
-//!   names, which points are charged to a volume, which snapshots a volume has. Trees and volumes come and go by
-//!   [`Catalog::insert_tree`] and its sisters alone; with debug assertions each checkpoint compares.
+//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or become free.
+//! * C3 At most one dying tree has a cursor above zero: removal handles one tree at a time. Blocks that a point took
+//!   over below the cursor of its parent's merge are as old as that parent. If the point were merged meanwhile, neither
+//!   merge would free them.
+//! * C4 The catalog caches facts that would need a search of thousands of trees and volumes: the trees of C2, the
+//!   points that are charged to a volume, the snapshots of a volume. Trees and volumes are added and removed only by
+//!   [`Catalog::insert_tree`] and similar functions. With debug assertions each checkpoint compares the cache with a
+//!   search.
 
 use crate::dead::{self, Points};
 use crate::error::{Error, Result};
@@ -20,7 +22,7 @@ use std::sync::Arc;
 pub struct Catalog {
     pub volumes: BTreeMap<VolumeId, Arc<Volume>>,
     pub names: BTreeMap<String, VolumeId>,
-    /// Whose head a tree is (C1).
+    /// The volume of each head (C1).
     pub heads: BTreeMap<TreeId, VolumeId>,
     /// Points and dying trees. Heads live in their volumes.
     pub trees: BTreeMap<TreeId, TreeMeta>,
@@ -28,7 +30,7 @@ pub struct Catalog {
     pub epoch: u64,
     pub next_volume: u64,
     pub next_tree: u64,
-    /// Kept by checkpoints alone: who changes them takes one.
+    /// Stored only by checkpoints: a change takes a checkpoint.
     pub attributes: GroupAttributes,
     /// The trees that C2 names.
     removable: BTreeSet<TreeId>,
@@ -36,14 +38,14 @@ pub struct Catalog {
     charged: BTreeMap<VolumeId, BTreeSet<TreeId>>,
     /// The volumes that were made from another one.
     snapshots: BTreeMap<VolumeId, BTreeSet<VolumeId>>,
-    /// Of the points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory alone.
+    /// For points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory only.
     pub searched: BTreeMap<TreeId, u64>,
     /// The epochs of `trees`.
     pub points: Arc<Points>,
 }
 
 impl Catalog {
-    /// An empty one that counts on from these.
+    /// An empty catalog whose counters continue from these.
     pub fn new(
         epoch: u64,
         next_volume: u64,
@@ -71,14 +73,14 @@ impl Catalog {
 
     pub fn insert_volume(&mut self, volume: Arc<Volume>) {
         let origin = volume.state.lock().meta.origin;
-        // Also of an origin that is gone: nobody asks for it, and ids are never used again.
+        // Also for an origin that is gone: ids are never used again.
         if let Some(origin) = origin {
             self.snapshots.entry(origin).or_default().insert(volume.id);
         }
         self.volumes.insert(volume.id, volume);
     }
 
-    /// A record of something new names ids that nothing has. One that does not is no record of this group.
+    /// A record of a new volume or tree must name unused ids. Otherwise the record is not of this group.
     pub fn refuse_known(&self, volume: Option<VolumeId>, trees: &[TreeId]) -> Result<()> {
         let is_known = |tree: &TreeId| self.trees.contains_key(tree) || self.heads.contains_key(tree);
         if volume.is_some_and(|id| self.volumes.contains_key(&id)) || trees.iter().any(is_known) {
@@ -91,7 +93,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// `origin`: what the volume was made from, which its state says; who removes a volume has that locked.
+    /// `origin`: the volume's origin, from its state, which the caller has locked.
     pub fn remove_volume(&mut self, id: VolumeId, origin: Option<VolumeId>) {
         self.volumes.remove(&id);
         forget(&mut self.snapshots, origin, &id);
@@ -102,7 +104,7 @@ impl Catalog {
         self.snapshots.get(&id).into_iter().flatten().copied()
     }
 
-    /// A point or dying tree. One that is there under this id is replaced.
+    /// Inserts a point or dying tree. Replaces a tree with the same id.
     pub fn insert_tree(&mut self, tree: TreeMeta) {
         let (id, charged) = (tree.id, tree.charged);
         self.points.came(tree.epoch);
@@ -129,7 +131,7 @@ impl Catalog {
         self.charged.get(&volume).into_iter().flatten().copied()
     }
 
-    /// Whether C2 names the tree may have changed.
+    /// C2 may apply to the tree now, or no longer apply.
     fn count_children(&mut self, id: TreeId) {
         let children = self.children.get(&id).map_or(0, BTreeSet::len);
         let most = usize::from(!planted::is("heir_not_named"));
@@ -140,7 +142,7 @@ impl Catalog {
         }
     }
 
-    /// C4: whether what is kept beside trees and volumes is what a look at each of them finds.
+    /// C4: whether the cached facts equal the result of a search.
     pub fn is_kept_well(&self) -> bool {
         let children = |tree: &TreeMeta| self.children.get(&tree.id).map_or(0, BTreeSet::len);
         let removable = self.trees.values().filter(|tree| children(tree) <= 1).map(|tree| tree.id);
@@ -170,7 +172,7 @@ impl Catalog {
         if let Some(parent) = parent {
             forget(&mut self.children, Some(parent), &child);
             self.count_children(parent);
-            // Without that child more may be nobody's.
+            // Without that child there may be more orphans.
             self.searched.remove(&parent);
         }
     }
@@ -183,7 +185,7 @@ impl Catalog {
         tree.and_then(|id| self.trees.get(&id)).map_or(Epoch(0), |t| t.epoch)
     }
 
-    /// Gives births between which no point is left one counter in all trees, if a point has gone (N2).
+    /// Merges counters of dead blocks in all trees, if a point has gone (N2).
     pub fn fold_dead(&mut self) {
         if !self.points.take_gone() {
             return;
@@ -199,7 +201,7 @@ impl Catalog {
         (of_trees.chain(of_heads).max().unwrap_or(0), self.points.count())
     }
 
-    /// The next tree to remove or merge: one under way, else any that C2 names.
+    /// The next tree to remove or merge: the one in progress, otherwise any tree of C2.
     pub fn next_removal(&self) -> Option<TreeId> {
         if planted::is("newest_removed_first") {
             return self.removable().last().map(|t| t.id);
@@ -207,7 +209,7 @@ impl Catalog {
         self.removal_under_way().or_else(|| self.removable().next().map(|t| t.id))
     }
 
-    /// The removal that has come some way (C3).
+    /// The removal in progress (C3).
     pub fn removal_under_way(&self) -> Option<TreeId> {
         self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0).map(|t| t.id)
     }
@@ -216,7 +218,7 @@ impl Catalog {
         self.removable.iter().filter_map(|id| self.trees.get(id))
     }
 
-    /// A point whose children may have ceased to use at least `least` blocks more than when it was last searched.
+    /// A point that may have at least `least` more orphans than at its last search.
     pub fn orphaned(&self, least: u64) -> Option<TreeId> {
         let points = self.children.iter().filter(|(_, children)| children.len() > 1).map(|(point, _)| *point);
         let worth = |point: &TreeId| {
@@ -226,11 +228,11 @@ impl Catalog {
         points.filter(|point| self.trees.get(point).is_some_and(|t| t.kind == TreeKind::Point)).find(worth)
     }
 
-    /// Blocks of a point that none of its children uses: no more than the least that any one of them does not use.
+    /// An upper bound of a point's orphans: the least number of blocks that any of its children does not use.
     pub fn orphans_at_most(&self, point: TreeId) -> u64 {
         let lower = self.epoch_of(self.trees.get(&point).and_then(|point| point.parent));
         let unused = |tree: &TreeMeta| match tree.kind {
-            // Soon it is no child, and does not count.
+            // It will soon be no child, and does not count.
             TreeKind::Dying => 0,
             _ => dead::above(&tree.dead, lower),
         };
@@ -244,7 +246,7 @@ impl Catalog {
         if least == u64::MAX { 0 } else { least }
     }
 
-    /// Looks at a head, point or dying tree. A head's volume is locked meanwhile.
+    /// Calls `look` with a head, point or dying tree. A head's volume is locked meanwhile.
     pub fn with_tree<R>(&self, id: TreeId, look: impl FnOnce(&TreeMeta) -> R) -> Option<R> {
         match self.heads.get(&id).and_then(|volume| self.volumes.get(volume)) {
             Some(volume) => Some(look(&volume.state.lock().head)),
@@ -260,15 +262,15 @@ impl Catalog {
         }
     }
 
-    /// Blocks that removal may still have to look at. A tree that waits for removal counts, also when none is its own:
-    /// its merge may free what its child wrote over. 0 means that removal is done.
+    /// Blocks that removal may still have to examine. Every waiting tree counts, even without own blocks, because its
+    /// merge may free blocks that its child has overwritten. 0 means that removal is done.
     pub fn reclaim_left(&self) -> u64 {
         let left = |t: &TreeMeta| (t.own.max(0) as u64).saturating_sub(t.progress).max(1);
         self.removable().map(left).sum()
     }
 }
 
-/// Takes a member out of the family of `of`; a family without members is none.
+/// Takes a member out of the family of `of`. An empty family is removed.
 fn forget<K: Ord, V: Ord>(families: &mut BTreeMap<K, BTreeSet<V>>, of: Option<K>, member: &V) {
     if let Some(of) = of
         && let Some(family) = families.get_mut(&of)
@@ -280,7 +282,7 @@ fn forget<K: Ord, V: Ord>(families: &mut BTreeMap<K, BTreeSet<V>>, of: Option<K>
     }
 }
 
-/// A head that maps nothing.
+/// An empty head.
 pub(super) fn empty_head(id: TreeId, birth: Epoch) -> TreeMeta {
     TreeMeta {
         id,

@@ -1,13 +1,13 @@
-//! Verification of everything: every node of every tree in both its copies, every block's owner, every counter.
+//! Verification of a group: both copies of every node of every tree, every block's owner, every counter.
 //!
-//! Repair is the same, and writes good copies of metadata over bad ones. It changes nothing else: what both copies
-//! have lost, or what is wrong in itself, is told and left.
+//! Repair does the same, and writes good copies of metadata over bad ones. It changes nothing else. It only reports
+//! metadata of which both copies are bad, or that contradicts itself.
 //!
-//! A group that is open is checked from its last checkpoint and its journal, as recovery would see them. Checkpoints go on
-//! meanwhile. The metadata blocks that the check may read are kept (M6): nothing that it reads is written over. If the group needs
-//! them, the check ends without a report.
+//! An open group is checked from its last checkpoint and its journal, as recovery would see them. Checkpoints continue
+//! meanwhile. The metadata blocks that the check may read are held (M6), so they are not overwritten. If the group
+//! needs them, the check ends without a report.
 //!
-//! A node that several trees share is walked once; what lies below it is counted from memory where it is met again.
+//! A node that several trees share is walked once. When it is met again, the counts below it come from memory.
 
 use super::Group;
 use super::progress::Progress;
@@ -28,16 +28,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What `check` found. Empty findings: the group is sound.
+/// The result of `check`. Without findings the group is sound.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// Each finding in words: what is wrong and where.
+    /// A text for each finding: what is wrong, and where.
     pub findings: Vec<String>,
-    /// How many of the findings are bad copies of metadata whose other copy is good: what repair mends.
+    /// How many of the findings are bad copies of metadata whose other copy is good: repair corrects them.
     pub repairable: u64,
-    /// Bad copies of metadata that were written anew from the good ones, in words.
+    /// A text for each bad copy of metadata that was repaired from the good one.
     pub repaired: Vec<String>,
-    /// Bad places of disks that the group knows and does without, in words: it is sound all the same.
+    /// A text for each bad block that the group knows and avoids. The group is sound nevertheless.
     pub notes: Vec<String>,
     /// Tree nodes read.
     pub nodes: u64,
@@ -45,12 +45,13 @@ pub struct CheckReport {
     pub blocks: u64,
 }
 
-/// Findings kept: more of the same kind say nothing new.
+/// The most findings that are reported.
 const MAX_FINDINGS: usize = 100;
-/// Groups up to this many blocks (64 GiB; four bytes of memory for each) also have every block's single owner verified by what maps it.
+/// In groups of up to this many blocks (64 GiB; four bytes of memory for each block), the check also compares all
+/// mappings of each block.
 const IDENTITY_BLOCKS: u64 = 16 << 20;
 
-/// For the sake of a check metadata becomes no larger than this part of the group.
+/// Metadata grows for a check only up to this fraction of the group.
 const METADATA_FOR_LOOKS: u64 = 8;
 
 struct Quiet;
@@ -78,13 +79,13 @@ impl Group {
         Self::verify(disks, false).await
     }
 
-    /// Reads what a group is opened from, while another may have it open: its superblocks, its last checkpoint and its journal. Writes
-    /// nothing. Where it is open, that other may have written over a part meanwhile: what fails may be tried again.
+    /// Reads everything that an opening reads: superblocks, the last checkpoint and the journal. Writes nothing.
+    /// Another process may have the group open, and may overwrite a part meanwhile: so a failure may be retried.
     pub async fn can_be_opened(disks: Arc<dyn Disks>) -> Result<()> {
         look_at(disks, true).await.map(drop)
     }
 
-    /// Verifies everything as [`check`](Self::check) does, and writes bad copies of metadata anew from the good ones.
+    /// Verifies everything like [`check`](Self::check), and repairs bad copies of metadata from the good ones.
     pub async fn repair(disks: Arc<dyn Disks>) -> Result<CheckReport> {
         Self::verify(disks, true).await
     }
@@ -113,7 +114,7 @@ impl Group {
                 let mut check = Check::new(&group);
                 check.progress = Some(Shown::begin(&self.progress, group.core.meta.lock().used()));
                 let outcome = check.run(&|| look.go_on()).await;
-                // Nothing is given out again while no checkpoint ends.
+                // No metadata block is reused while no checkpoint ends.
                 let hold = if repair { Some(self.hold_checkpoints().await) } else { None };
                 look.go_on()?;
                 report = check.finish(outcome, repair).await?;
@@ -126,8 +127,8 @@ impl Group {
         Ok(report)
     }
 
-    /// Metadata grows until a look can last while checkpoints end beside it (M6). Where there is no space for that, the look begins
-    /// all the same, and may be ended.
+    /// Grows metadata until a look can last while checkpoints end (M6). Without space for that, the look begins
+    /// nevertheless, and may be ended early.
     async fn make_room_for_look(&self) -> Result<()> {
         let most = self.core.placement().count() / METADATA_FOR_LOOKS;
         loop {
@@ -138,7 +139,7 @@ impl Group {
             if !is_short || metadata >= most || self.core.planted("no_room_for_looks") {
                 return Ok(());
             }
-            // Nothing that is reserved goes to it, nor what is nearly all that is left.
+            // It takes neither reserved space nor nearly all of the free space.
             let is_there_plenty =
                 self.core.space.lock().available() > self.core.placement().count() / METADATA_FOR_LOOKS;
             let open = if is_there_plenty { OpenArenas::Kept } else { OpenArenas::Stay };
@@ -171,7 +172,7 @@ async fn look_at(disks: Arc<dyn Disks>, is_live: bool) -> Result<Arc<Group>> {
     Group::open_as(disks, Arc::new(Quiet), config, is_live, None).await
 }
 
-/// Keeps what the last checkpoint of an open group refers to while it lives (M6).
+/// Holds the blocks of an open group's last checkpoint while it exists (M6).
 struct Look<'a> {
     core: &'a Core,
     number: u64,
@@ -213,13 +214,13 @@ struct Counted {
 struct Check<'a> {
     group: &'a Arc<Group>,
     report: CheckReport,
-    /// One bit for each block that there is, by its number ([`Placement::number_of`]): something uses it.
+    /// One bit for each block, by its number ([`Placement::number_of`]): it is used.
     used: Vec<u64>,
-    /// What maps the block (hash of LV block and birth), where the group is small enough.
+    /// For each block, a hash of the LV block and birth that map it, if the group is small enough.
     identity: Vec<u32>,
-    /// One bit for each metadata block: a node that was met.
+    /// One bit for each metadata block: a node that was seen.
     nodes: Vec<u64>,
-    /// What lies below nodes that are no leaves, once they were walked whole.
+    /// The counts below interior nodes that were walked completely.
     below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,
     /// Where the progress is shown, of a group that is open.
@@ -259,10 +260,10 @@ impl Below {
     }
 }
 
-/// Sums up a walk from its leaves, and what was not walked again, to the nodes above them.
+/// Adds up the counts of a walk, from leaves and skipped nodes to the nodes above them.
 #[derive(Default)]
 struct Sums {
-    /// By level: what was met below nodes that have not ended, by first key.
+    /// By level: the counts below unfinished nodes, by first key.
     levels: Vec<Vec<(u64, Below)>>,
 }
 
@@ -275,7 +276,7 @@ impl Sums {
         self.levels[level].push((first_key, below));
     }
 
-    /// A node that is no leaf ends: what is below it.
+    /// An interior node ends: returns the counts below it.
     fn end(&mut self, node: &map::Passed) -> Below {
         let mut sum = Below::default();
         let inside = |key: u64| node.first_key <= key && node.end_key.is_none_or(|end| key < end);
@@ -304,7 +305,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Reads both copies of a node that is on the disk: what recovery changed is in memory alone.
+    /// Reads both copies of a node, if it is on the disk. Nodes that recovery changed are in memory only.
     async fn copies(&mut self, passed: &map::Passed) -> Result<()> {
         let core = &self.group.core;
         if passed.node.generation > self.group.root.lock().group.generation {
@@ -324,7 +325,7 @@ impl<'a> Check<'a> {
         read_stream(&*core.disks, &core.placement(), &root, core.tag, &mut Some(&mut self.bad)).await.map(drop)
     }
 
-    /// Tells of physical volumes that lack the table of zones or, with `repair`, writes it there.
+    /// Reports physical volumes without the table of zones or, with `repair`, writes it there.
     async fn settle_zones(&mut self, repair: bool) -> Result<()> {
         let root = self.group.root.lock().written.clone();
         for (pv, _) in self.group.without_zones(&root) {
@@ -340,7 +341,7 @@ impl<'a> Check<'a> {
         if repair { self.group.write_zones(&root).await } else { Ok(()) }
     }
 
-    /// Tells of the bad copies or, with `repair`, writes them anew.
+    /// Reports the bad copies or, with `repair`, rewrites them.
     async fn settle_copies(&mut self, repair: bool) -> Result<()> {
         self.settle_zones(repair).await?;
         let core = &self.group.core;
@@ -364,7 +365,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// What was found; bad copies are told or, with `repair`, written anew.
+    /// Ends the check. Bad copies are reported or, with `repair`, rewritten.
     async fn finish(mut self, outcome: Result<()>, repair: bool) -> Result<CheckReport> {
         self.settle_copies(repair).await?;
         match outcome {
@@ -375,7 +376,7 @@ impl<'a> Check<'a> {
         Ok(self.report)
     }
 
-    /// False: this node was met before.
+    /// False: this node was seen before.
     fn meet(&mut self, node: MetaBlock) -> bool {
         let Some(word) = self.nodes.get_mut((node.0 / 64) as usize) else { return true };
         let is_new = *word >> (node.0 % 64) & 1 == 0;
@@ -391,7 +392,7 @@ impl<'a> Check<'a> {
         self.used[(number / 64) as usize] |= 1 << (number % 64);
     }
 
-    /// Marks blocks, which are there, as used. The first one that was used before is returned.
+    /// Marks existing blocks as used. Returns the first one that was already used.
     fn mark(&mut self, start: u64, len: u64) -> Option<u64> {
         let first = self.group.core.placement().number_of(start);
         let mut double_free = None;
@@ -456,14 +457,14 @@ impl<'a> Check<'a> {
         let lower = parent.map_or(Epoch(0), |p| p.epoch);
         let dying_parent = parent.is_some_and(|p| p.kind == TreeKind::Dying && p.cursor > 0);
         let mut counted = Counted::default();
-        // Of a tree under removal only what lies at and above its cursor is still there.
+        // A tree under removal has only mappings at and above its cursor.
         let mut cursor = if tree.kind == TreeKind::Dying { tree.cursor } else { 0 };
         let mut sums = Sums::default();
         loop {
             go_on()?;
             yield_now().await;
             let core = &self.group.core;
-            // Of what was walked before and is not the tree's own nothing new can be said.
+            // A shared node that was walked before needs no second walk.
             let (step, known) = core
                 .with_nodes_privileged(|| {
                     let known = RefCell::new(Vec::new());
@@ -535,7 +536,7 @@ impl<'a> Check<'a> {
         let first = placement.number_of(start);
         for i in 0..len {
             let (block, number) = (start + i, first + i);
-            // Two mappings of one block are one if they came about in one write: then LV block and birth agree.
+            // Two mappings of one block come from the same write if LV block and birth are equal.
             let name = identity(e.key + i, e.birth);
             let known = self.identity.get(number as usize).copied();
             if self.is_used(number) {
@@ -556,7 +557,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The count of what the parent still has and the tree does not, by birth.
+    /// Counts the blocks that the parent maps and the tree does not, by birth.
     async fn dead(
         &mut self,
         tree: &TreeMeta,
@@ -596,7 +597,7 @@ impl<'a> Check<'a> {
         }
         let mut kept = tree.dead.clone();
         kept.retain(|(_, blocks)| *blocks > 0);
-        // N1: of births that lie between the same points only the sum is kept.
+        // N1: births between the same points have only one sum.
         let above = epochs_above(tree, trees);
         dead::fold(&mut counted, &above);
         dead::fold(&mut kept, &above);
@@ -612,7 +613,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Free space, arenas and pending blocks: disjoint from what is used, and together with it everything.
+    /// Free space, arenas and pending blocks must not overlap used blocks. Together they must be all blocks.
     async fn free_space(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {
         let core = &self.group.core;
         let (tree, arenas, pending, count) = {
@@ -667,7 +668,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Metadata blocks marked as used are exactly the nodes that were met, and the checkpoint's own.
+    /// The metadata blocks marked as used must be exactly the nodes that were seen and the blocks of the stream.
     fn metadata(&mut self) {
         let stream: BTreeSet<MetaBlock> = self.group.root.lock().stream_blocks.iter().copied().collect();
         let meta = self.group.core.meta.lock();
@@ -687,7 +688,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// A short name of what a block holds: 32 bits, never zero.
+/// A hash of LV block and birth: 32 bits, never zero.
 fn identity(lv_block: u64, birth: Epoch) -> u32 {
     let mixed = (lv_block ^ birth.0.rotate_left(40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 32) as u32 | 1
@@ -696,7 +697,7 @@ fn identity(lv_block: u64, birth: Epoch) -> u32 {
 /// The epochs of the points above a tree, rising.
 fn epochs_above(tree: &TreeMeta, trees: &BTreeMap<TreeId, TreeMeta>) -> Vec<Epoch> {
     let parent = |tree: &&TreeMeta| tree.parent.and_then(|parent| trees.get(&parent));
-    // Further up epochs fall, or the history leads in a circle.
+    // Epochs must fall upwards. Otherwise the parents form a circle.
     let older = |tree: &&TreeMeta| parent(tree).filter(|above| above.epoch < tree.epoch);
     let mut epochs: Vec<Epoch> = std::iter::successors(parent(&tree), older).map(|tree| tree.epoch).collect();
     epochs.reverse();

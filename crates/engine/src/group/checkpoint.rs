@@ -1,10 +1,10 @@
 //! Checkpoints: the state in memory becomes the state on the disk, without holding up the foreground.
 //!
-//! 1. *Capture*, under the gate held exclusively: the generation is raised, so that what is dirty now freezes; roots,
-//!    counters, arenas and the journal's position are copied. Nothing waits for a disk here.
-//! 2. *Write* the frozen dirty nodes and the stream to places that nothing on the disk refers to, each twice.
-//! 3. *Flush*, then write the superblock, then flush: the checkpoint is the truth.
-//! 4. *Commit*: the journal's tail moves up, blocks and nodes freed before the capture become usable.
+//! 1. *Capture*, under the gate held exclusively: the generation is raised, so that nodes that are dirty now freeze.
+//!    Roots, counters, arenas and the journal's position are copied. Nothing waits for a disk here.
+//! 2. *Write* the frozen dirty nodes and the stream, each twice, to blocks that nothing on the disk refers to.
+//! 3. *Flush*, write the superblock, flush: now the checkpoint is durable.
+//! 4. *Commit*: the journal's tail moves forward. Blocks and nodes that were freed before the capture become usable.
 
 use super::backing::label_area;
 use super::catalog::Catalog;
@@ -31,30 +31,30 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to hold up others for long.
+/// Blocks in one request of a checkpoint: large enough to be cheap, small enough not to delay other requests for long.
 const BATCH_BLOCKS: u64 = 16;
 /// Steps of a commit for which nodes are read ahead together.
 const COMMITS_AHEAD: u64 = 16;
 /// Requests of a checkpoint in flight.
 const BATCHES_IN_FLIGHT: usize = 2;
 
-/// Metadata grows for the sake of a check up to this part of the group.
+/// Metadata grows for a check up to this fraction of the group.
 const LOOKS_GROW_TO: u64 = 32;
-/// A checkpoint waits no longer for reads that are under way.
+/// The longest time that a checkpoint waits for reads in flight.
 const LONGEST_READ: Duration = Duration::from_secs(1);
 
-/// What a volume takes of the stream, at the most; its head apart.
+/// The most bytes of the stream that a volume takes, without its head.
 pub(super) fn volume_bytes(attributes: &Attributes) -> u64 {
     600 + attributes.tags.iter().map(|tag| tag.len() as u64 + 2).sum::<u64>()
 }
 
-/// What the group's own tags take of the stream.
+/// Bytes of the stream that the group's tags take.
 pub(super) fn tag_bytes(attributes: &GroupAttributes) -> u64 {
     let tags = attributes.tags.iter().chain(attributes.pv_tags.iter().flatten());
     tags.map(|tag| tag.len() as u64 + 2).sum()
 }
 
-/// What a tree takes of the stream, at the most.
+/// The most bytes of the stream that a tree takes.
 fn tree_bytes(tree: &TreeMeta) -> u64 {
     NEW_TREE_BYTES + tree.dead.len() as u64 * 16
 }
@@ -67,10 +67,10 @@ fn kept_tree(tree: &TreeMeta) -> TreeMeta {
     }
 }
 
-/// What a run in flight takes of it, with its record's number.
+/// Bytes of the stream that a run in flight takes, with its record's number.
 const IN_FLIGHT_BYTES: u64 = RunRecord::SIZE as u64 + 8;
 
-/// The same of one from which nothing was freed yet.
+/// The same for a tree of which no block was freed yet.
 pub(super) const NEW_TREE_BYTES: u64 = 256;
 
 /// The state of one instant.
@@ -79,7 +79,7 @@ struct Captured {
     /// Incompatible features that the stream uses.
     features: u64,
     journal: Capture,
-    /// The life of the journal that this is a position in.
+    /// The journal to which this position belongs.
     journal_id: u64,
     stream_len: u64,
     index: [u64; 2],
@@ -101,7 +101,7 @@ impl Group {
         }
         while self.checkpoints.enter(ticket).await {
             self.core.journal.checkpoint_wanted.store(false, Ordering::Release);
-            // One that failed half way must not be followed by another: who waited here finds the group stopped.
+            // No checkpoint may follow one that failed half way: a caller that waited here finds the group stopped.
             let outcome = match self.core.journal.failed() {
                 Ok(()) => self.checkpoint_alone(clean).await,
                 stopped => stopped,
@@ -118,7 +118,7 @@ impl Group {
         self.core.journal.failed()
     }
 
-    /// Waits for a checkpoint under way and keeps the next one out.
+    /// Waits for the running checkpoint and keeps the next one out.
     pub(super) async fn hold_checkpoints(&self) -> NoCheckpoint<'_> {
         loop {
             let ticket = self.checkpoints.ticket();
@@ -132,7 +132,7 @@ impl Group {
         self.checkpoints.ticket()
     }
 
-    /// The checkpoint itself, for who keeps others out.
+    /// The checkpoint itself, for a caller that keeps others out.
     pub(super) async fn checkpoint_alone(self: &Arc<Self>, clean: bool) -> Result<()> {
         self.core.repair_copies().await;
         self.make_stream_room().await?;
@@ -183,8 +183,9 @@ impl Group {
         Ok(())
     }
 
-    /// Rule R8: a read that began before a block was freed may still be on its way there. Waits for such reads, but not for one
-    /// that a disk tries again and again (L6). False: what was freed has to wait for the next checkpoint.
+    /// Rule R8: a read that began before a block was freed may still be in flight to it. Waits for such reads, but only
+    /// for a limited time, as a disk may retry a sector for long (L6). False: the freed blocks must wait for the next
+    /// checkpoint.
     async fn readers_are_done(&self) -> bool {
         if self.core.planted("no_readers_done") {
             return true;
@@ -205,9 +206,9 @@ impl Group {
         .await
     }
 
-    /// Makes what was freed before the capture usable. That may take several checkpoints: in a free tree that is larger than what is
-    /// left of metadata, each gives back the nodes that the one before has replaced; and where much of the tree changes, each writes
-    /// the nodes that the one before has made dirty (L7).
+    /// Makes the blocks that were freed before the capture usable. That may take several checkpoints. If the free tree
+    /// is larger than the free metadata, each checkpoint frees the nodes that the previous one replaced. If much of the
+    /// tree changes, each checkpoint writes the nodes that the previous one dirtied (L7).
     async fn commit_freed(&self) -> Result<()> {
         let keep = || self.core.meta.lock().kept_from_commit();
         let (committed, is_done) = self.commit_some(keep).await?;
@@ -220,8 +221,8 @@ impl Group {
         Ok(())
     }
 
-    /// The same of what the checkpoint on the disk was to free, in recovery (L1). What metadata has no blocks for now waits for
-    /// recovery's own checkpoint: replay needs some, too.
+    /// The same in recovery, for the blocks that the durable checkpoint freed (L1). If metadata is short, the rest
+    /// waits for recovery's own checkpoint, because replay needs metadata, too.
     pub(super) async fn return_freed(&self) -> Result<()> {
         let at_once = self.core.planted("frees_at_once");
         let keep = || if at_once { 0 } else { self.core.meta.lock().kept_from_arenas() };
@@ -231,8 +232,8 @@ impl Group {
         }
     }
 
-    /// Makes runs that are being committed usable, and leaves so many metadata blocks. Whether there were any, and whether
-    /// there are none left.
+    /// Makes runs that are being committed usable, and leaves this many metadata blocks. Returns whether there were
+    /// any, and whether none are left.
     async fn commit_some(&self, keep: impl Fn() -> u64) -> Result<(bool, bool)> {
         let mut pace = Pace::default();
         let mut dirtied = 0;
@@ -263,9 +264,9 @@ impl Group {
         unreachable!("each step commits something")
     }
 
-    /// L7: whether the rest of what is being made usable has to wait for the next checkpoint, when so many bytes of nodes are dirty
-    /// by it. Writes that change maps have the rest of the room for dirty nodes, so that they need not wait for that. A quarter is done at
-    /// any rate: who writes much must not keep space from coming back.
+    /// L7: whether the remaining runs must wait for the next checkpoint, after the commit has dirtied this many bytes
+    /// of nodes. The rest of the room for dirty nodes is for writes that change maps, so that they need not wait. The
+    /// commit may always use a quarter: many writes must not prevent that space becomes free.
     fn is_dirty_enough(&self, dirtied: u64) -> bool {
         let bound = self.core.config.dirty_bytes as u64;
         let all = self.core.dirty_bytes();
@@ -273,7 +274,8 @@ impl Group {
         is_enough && !self.core.planted("commit_unbounded")
     }
 
-    /// Sees to it that the stream's pages can be had, before the gate is closed; and the next one's after it.
+    /// Makes sure, before the gate is closed, that there are blocks for the stream's pages, and for those of the next
+    /// stream.
     async fn make_stream_room(&self) -> Result<()> {
         if !self.core.planted("frees_unbounded") {
             self.core.space.lock().tidy_pending();
@@ -304,7 +306,8 @@ impl Group {
         Ok(())
     }
 
-    /// Bytes of the next checkpoint's stream, beside what [`StreamLoad`](crate::space::metadata::StreamLoad) counts.
+    /// Bytes of the next checkpoint's stream, without those that [`StreamLoad`](crate::space::metadata::StreamLoad)
+    /// counts.
     pub(super) fn stream_estimate(&self) -> u64 {
         let catalog = self.catalog.read();
         let growing = (self.core.growing().len() + 1) * RunRecord::SIZE;
@@ -316,7 +319,7 @@ impl Group {
             volume_bytes(&state.meta.attributes) + tree_bytes(&state.head) + in_flight as u64 * IN_FLIGHT_BYTES
         });
         let items = volumes.sum::<u64>() + catalog.trees.values().map(tree_bytes).sum::<u64>() + own;
-        // A quarter more: writes go on until the capture.
+        // A quarter more, because writes continue until the capture.
         (items + items / 4) + self.core.meta.lock().area_bytes()
     }
 
@@ -500,7 +503,7 @@ impl Group {
         Ok(())
     }
 
-    /// Waits for a batch. What could not be written is tried again block by block; one copy of each is enough (M7).
+    /// Waits for a batch. Failed writes are retried block by block. One copy of each block is enough (M7).
     async fn settle_batch(&self, batch: Batch) -> Result<()> {
         let Err(failed) = batch.write.await else { return Ok(()) };
         if self.core.planted("both_copies_or_none") {
@@ -524,7 +527,7 @@ impl Group {
             for copy in batch.copies {
                 outcomes.push(self.core.write_blocks(VgBlock(copy.0 + i), page.clone()).await);
             }
-            // A copy on a physical volume that is out is written anew when that comes back (MB5).
+            // A copy on a physical volume that is out is rewritten when that returns (MB5).
             if let Some(n) = (0..2).find(|n| self.core.is_lost(batch.copies[*n].0 + i)) {
                 outcomes.swap_remove(1 - n)?;
                 continue;
@@ -541,7 +544,8 @@ impl Group {
         Ok(())
     }
 
-    /// Writes the newest superblock once more under the next number (B2), with this change. No other follows one that failed.
+    /// Writes the newest superblock again under the next number (B2), with this change. No superblock follows one that
+    /// failed.
     pub(super) async fn repeat_superblocks(&self, change: impl Fn(&mut GroupRoot)) -> Result<()> {
         let _hold = self.hold_checkpoints().await;
         self.repeat_superblocks_held(change).await
@@ -571,7 +575,7 @@ impl Group {
 
     /// Writes the superblock to all physical volumes and makes it durable.
     pub(super) async fn write_superblocks(&self, sequence: u64, group: &GroupRoot) -> Result<()> {
-        // A table that is one physical volume short is in force from the next opening on: the disks are still the old ones.
+        // A table without a physical volume takes effect at the next opening: the disks are still the old ones.
         self.write_zones(group).await?;
         let disks = self.core.placement();
         for (index, pv) in group.pvs.iter().enumerate() {
@@ -641,7 +645,7 @@ impl Keeper for Group {
     }
 }
 
-/// Blocks that follow each other in both copies, on their way to the disk.
+/// Blocks that follow each other in both copies, in flight to the disk.
 struct Batch {
     first: MetaBlock,
     copies: [VgBlock; 2],

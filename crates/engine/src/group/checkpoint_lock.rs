@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Lets one checkpoint run at a time; callers who wait together share the next one.
+/// Lets one checkpoint run at a time. Callers that wait together share the next one.
 #[derive(Default)]
 pub(super) struct CheckpointLock {
     state: Mutex<LockState>,
@@ -19,8 +19,8 @@ struct LockState {
 }
 
 impl CheckpointLock {
-    /// True: the caller is the one to do it, and must call [`leave`](Self::leave). False: another one did, entirely
-    /// after this call began.
+    /// True: the caller must take the checkpoint, and then call [`leave`](Self::leave). False: another caller took one,
+    /// entirely after this call began.
     pub async fn enter(&self, ticket: u64) -> bool {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -53,7 +53,7 @@ impl CheckpointLock {
     }
 }
 
-/// Keeps checkpoints out while it lives.
+/// Keeps checkpoints out while it exists.
 pub(super) struct NoCheckpoint<'a>(pub &'a CheckpointLock);
 
 impl Drop for NoCheckpoint<'_> {

@@ -19,7 +19,7 @@ impl Group {
         outcome
     }
 
-    /// Lets what is under way finish, and nothing begin. False: that has been done already.
+    /// Lets requests in flight finish, and no new ones begin. False: that has been done already.
     pub(super) async fn quiesce(&self) -> bool {
         self.stop_move();
         self.move_ended().await;
@@ -35,7 +35,7 @@ impl Group {
         true
     }
 
-    /// A group that is closed has nothing to do in the background.
+    /// A closed group has no background work.
     pub(super) fn end_background(&self) {
         self.background.notify();
         self.core.space_event.notify();

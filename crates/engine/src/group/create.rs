@@ -18,8 +18,8 @@ impl Group {
         self.create_volume_on(spec, &[]).await
     }
 
-    /// The same with all of a thick volume's space taken from these places; from everywhere, if there are none. Those of the
-    /// volume's blocks that are redirected later go where the group has room.
+    /// The same, with all of a thick volume's space from these places; from everywhere, if there are none. Blocks that
+    /// are redirected later go to any place with room.
     pub async fn create_volume_on(self: &Arc<Self>, spec: NewVolume, on: &[PvExtents]) -> Result<VolumeId> {
         check_sizes(spec.blocks, spec.sector, spec.chunk_blocks)?;
         check_name(&spec.name, &spec.attributes)?;
@@ -89,7 +89,7 @@ impl Group {
         .await
     }
 
-    /// Space for new blocks of a volume, if it gets any before it is written, and the metadata that mapping its pieces takes.
+    /// Space for new blocks of a thick volume, and the metadata for mapping its pieces.
     pub(super) fn lay_out(
         &self,
         kind: VolumeKind,
@@ -107,7 +107,7 @@ impl Group {
             VolumeKind::Thick => self.large(blocks, places)?,
             VolumeKind::Thin => Vec::new(),
         };
-        // Taking them has changed the free tree, which takes nodes, too.
+        // The allocation has changed the free tree, which also took nodes.
         if !has_nodes(runs.len()) {
             self.give_back(&runs);
             return Err(MapError::NoSpace.into());
@@ -141,8 +141,7 @@ impl Group {
         Ok(places)
     }
 
-    /// The free blocks of these extents, as far as they are reserved for nobody. What is taken or given back meanwhile may be
-    /// counted or not.
+    /// The free and unreserved blocks of these extents. Blocks that are allocated or freed meanwhile may count or not.
     pub async fn free_on(&self, on: &[PvExtents]) -> Result<u64> {
         let mut free = 0;
         for mut place in self.places_on(on)? {
@@ -158,7 +157,7 @@ impl Group {
         Ok(free.min(self.core.space.lock().available()))
     }
 
-    /// Puts runs back that no record names: nothing was freed that somebody could wait for.
+    /// Frees runs that no record names. No waiting write is woken.
     pub(super) fn give_back(&self, runs: &[Run]) {
         let mut space = self.core.space.lock();
         for (mut start, len) in runs.iter().copied() {
@@ -189,7 +188,7 @@ pub(super) fn check_sizes(blocks: u64, sector: u32, chunk_blocks: u32) -> Result
     Ok(())
 }
 
-/// Blocks that are placed when they are written have no place before.
+/// Blocks that are allocated when they are written cannot be placed before.
 pub(super) fn refuse_places(on: &[PvExtents]) -> Result<()> {
     match on {
         [] => Ok(()),
@@ -213,5 +212,5 @@ const MAX_BLOCKS: u64 = 1 << 47;
 /// Metadata blocks that a change of the catalog may need at once...
 pub(super) const NODES_FOR_CHANGE: u64 = 64;
 
-/// ... and one more for so many pieces that a thick volume is laid out in.
+/// ... and one more for each this many pieces of a thick volume.
 const PIECES_TO_A_NODE: u64 = 64;

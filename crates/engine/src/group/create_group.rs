@@ -40,7 +40,8 @@ impl Group {
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
         let pairs = (LEAST_METADATA / spec.extent_blocks).max(1);
         let metadata = pairs * spec.extent_blocks;
-        // What is not free at the beginning of each. The second copy belongs on another physical volume, where one has room.
+        // Blocks in use at the beginning of each physical volume. The second copy goes to another physical volume, if
+        // one has room.
         let mut taken = vec![0; pvs.len()];
         taken[0] = journal_blocks + metadata;
         let of_second = (1..pvs.len()).find(|pv| pvs[*pv].extents * spec.extent_blocks >= metadata).unwrap_or(0);
@@ -123,7 +124,8 @@ impl Group {
     }
 }
 
-/// Puts physical volumes behind those of the table: `pvs[0]` is the disk behind the table's. `end`: the group's numbers, in extents.
+/// Appends physical volumes to the table: `pvs[0]` is the disk behind the table's last one. `end`: the end of the
+/// group's numbers, in extents.
 pub(super) async fn extend_table(
     disks: &dyn Disks,
     table: &mut Vec<PvEntry>,
@@ -156,7 +158,7 @@ const JOURNAL_MIN: u64 = 1 << 20;
 
 const JOURNAL_MAX: u64 = 64 << 20;
 
-/// Runs no background work: for creation and for read-only checks, which need none.
+/// Runs no background work, for creation and for read-only checks.
 struct NoRuntime;
 
 impl Runtime for NoRuntime {

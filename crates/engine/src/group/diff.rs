@@ -1,28 +1,32 @@
-//! Lists of changes: which blocks differ between two volumes of one family, found in their maps and without a look at data.
+//! Lists of changes: the blocks that differ between two volumes of one family. They are found in the maps, without
+//! reading data.
 //!
-//! OLD and NEW are volumes with a common ancestor: the nearest point that both descend from, frozen in epoch `e`. Each
+//! OLD and NEW are volumes with a common ancestor: the nearest point from which both descend, frozen in epoch `e`. Each
 //! snapshot is a volume, so two snapshots of one origin, or a snapshot and its origin, are such a pair.
 //!
 //! Invariants
 //!
-//! * DF1 What was born after `e` is changed. Both trees have what is as old as `e` from the common point, and nothing writes in
-//!   place what a point maps (R1, R3). So a block is equal if both map it to the same place and both mappings are as old as `e`, or if both
-//!   read as zeros there. Every other block is in the list: with data if NEW has written it, else as zeros. A block that was written again with
-//!   what it held before is in the list, too.
-//! * DF2 Both trees are walked. Where OLD maps a block that NEW has dropped, NEW may have nothing but a neighbour with a wider range.
-//!   A walk skips a node that the other tree has at that place, with all below it. It asks the other tree only for a node as old as `e`: a
-//!   younger one cannot be there.
-//! * DF3 Nothing is kept between two steps that a later step needs: a list can begin at any block. Volumes are named by the
-//!   identity of their heads and their sizes ([`Compared`]). If one of them is removed, reverted, merged or resized, the
-//!   next step refuses: it never looks at another tree instead.
-//! * DF4 A step looks at one leaf of each tree at one moment, under the locks of both volumes. No lock is held over a wait. Of a volume
-//!   that is written meanwhile, the list has every block that differed when it began and still differs.
-//! * DF5 A volume keeps all that its own tree maps, so none of this needs the common point's tree. That the point gave up
-//!   orphans ([`orphans`](super::orphans)) changes no list. The point itself stays while both descend from it: it has two children.
-//! * DF6 What lies beyond the end of OLD was not there, and is in the list whole.
+//! * DF1 A mapping that was born after `e` is changed. All older mappings come from the common point, and blocks of a
+//!   point are never written in place (R1, R3). So a block is equal if both trees map it to the same place and both
+//!   mappings were born in `e` or before, or if both read as zeros. Every other block is in the list: as data if NEW
+//!   has written it, otherwise as zeros. A block that was rewritten with the same contents is in the list, too.
+//! * DF2 Both trees are walked. If OLD maps a block that NEW has dropped, NEW's tree shows nothing there but a
+//!   neighbour with a wider range. A walk skips a node, with everything below it, if the other tree has the same node
+//!   at that place. It asks the other tree only for nodes that were born in `e` or before: it cannot have a younger
+//!   one.
+//! * DF3 No state is kept between two steps, so a list can begin at any block. Volumes are named by the identity of
+//!   their heads and their sizes ([`Compared`]). If one of them is removed, reverted, merged or resized, the next step
+//!   fails: it never uses another tree instead.
+//! * DF4 A step looks at one leaf of each tree at one moment, under the locks of both volumes. No lock is held over a
+//!   wait. If a volume is written meanwhile, the list has every block that differed when it began and still differs.
+//! * DF5 A volume's own tree has all of its mappings, so a list does not read the common point's tree. Orphans that the
+//!   point gave up ([`orphans`](super::orphans)) change no list. The point itself stays while both descend from it: it
+//!   has two children.
+//! * DF6 The list has all blocks beyond the end of OLD.
 //!
-//! A copy that the background makes of a shared block (filling, rule R13) is born when it is made: such a block is in the list though
-//! its bytes are equal. Re-homing (rule R12) moves only what the volume owns, which is born after `e` already.
+//! A background copy of a shared block (filling, rule R13) is born when it is made. So such a block is in the list
+//! although its bytes are equal. Re-homing (rule R12) moves only blocks that the volume owns, which were born after `e`
+//! already.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -48,15 +52,15 @@ pub struct Side {
     pub blocks: u64,
 }
 
-/// What is compared. Whoever goes on with a list gives back what it began with (DF3).
+/// The two sides of a comparison. To continue a list, the caller passes back the value with which it began (DF3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compared {
-    /// `None`: the list has what NEW maps.
+    /// `None`: the list has all blocks that NEW maps.
     pub old: Option<Side>,
     pub new: Side,
 }
 
-/// What the new volume has in a range.
+/// The contents of the new volume in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Data,
@@ -78,7 +82,7 @@ impl Changed {
     }
 }
 
-/// A part of a list, in order. Its last range may go on in the next part.
+/// A part of a list, in order. Its last range may continue in the next part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedPart {
     pub ranges: Vec<Changed>,
@@ -86,11 +90,11 @@ pub struct ChangedPart {
     pub next: Option<u64>,
 }
 
-/// Leaves that one part looks at, at most: so that an answer comes soon where little changed.
+/// The most leaves that one part reads, so that an answer comes soon even if little changed.
 const LEAVES_IN_A_PART: usize = 4096;
-/// Nodes brought into memory together, at most.
+/// The most nodes that are read together.
 const NODES_AHEAD: usize = 4 * READS_TOGETHER;
-/// This part of the cache may be filled ahead.
+/// This fraction of the cache may be used for read-ahead.
 const CACHE_AHEAD: usize = 4;
 
 /// The trees of one moment.
@@ -99,14 +103,14 @@ struct Trees {
     new: Tree,
 }
 
-/// What both trees have from their common point.
+/// The common point of both trees.
 #[derive(Clone, Copy)]
 struct Common {
     epoch: Epoch,
     tree: Tree,
 }
 
-/// What a walk found: from `from` on to `next` the only leaf that was not skipped begins at `leaf`, if there is one.
+/// The result of a walk: from `from` to `next` the only leaf that was not skipped begins at `leaf`, if there is one.
 #[derive(Clone, Copy)]
 struct Walked {
     from: u64,
@@ -119,7 +123,7 @@ impl Walked {
         Walked { from, leaf: step.leaf.as_ref().map(|_| step.leaf_range.0), next: step.next }
     }
 
-    /// Whether this still says what lies ahead at a key.
+    /// Whether this result covers a key.
     fn is_for(&self, key: u64) -> bool {
         self.from <= key && self.next.is_none_or(|next| key < next)
     }
@@ -248,7 +252,7 @@ impl Group {
         Ok(if next < both { Some(next) } else { Some(both).filter(|both| *both < size) })
     }
 
-    /// Whether a node of one tree is in the other, too (DF2). `as_it_was`: that one still is what the common point was.
+    /// Whether a node of one tree is in the other, too (DF2). `as_it_was`: that one is still equal to the common point.
     fn is_in(
         &self,
         other: &Tree,
@@ -267,7 +271,7 @@ impl Group {
         map::has_node(&self.core.cache, other, node, level, key)
     }
 
-    /// What one tree maps: written or not.
+    /// One step over the mappings of one tree, written or not.
     fn step_of_one(
         &self,
         trees: &Trees,
@@ -298,7 +302,8 @@ impl Group {
         Ok(next)
     }
 
-    /// Calls `each` with what the leaf at a key has from there on, cut to the volume's size. Returns where the next leaf begins.
+    /// Calls `each` with the extents of the leaf from a key on, cut to the volume's size. Returns where the next leaf
+    /// begins.
     fn leaf(
         &self,
         trees: &Trees,
@@ -315,7 +320,7 @@ impl Group {
         Ok(next.filter(|next| *next < size))
     }
 
-    /// The point that both descend from, as it is now.
+    /// The point from which both descend, as it is now.
     fn common(&self, compared: &Compared) -> Result<Option<Common>> {
         let Some(old) = compared.old else { return Ok(None) };
         let catalog = self.catalog.read();
@@ -383,8 +388,7 @@ impl Group {
         if are_still { Ok(look(&trees)?) } else { Err(Error::Moved.into()) }
     }
 
-    /// Brings the nodes that the walks come to next, some reads under way together. It only warms the cache: what it does not get is met
-    /// again.
+    /// Reads the nodes that the walks need next, with several reads in flight. It only warms the cache.
     async fn read_ahead(&self, compared: &Compared, walks: &Walks, level: u8, at: u64) -> Result<()> {
         let most = NODES_AHEAD.min(self.core.config.cache_bytes / NODE_COST as usize / CACHE_AHEAD);
         if most < 2 {

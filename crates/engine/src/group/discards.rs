@@ -1,7 +1,7 @@
-//! Free blocks are given back to the disks (rules DC1 to DC5 in `discards.rs`): what was freed a moment ago, after the checkpoint that
-//! frees it; what was discarded on a volume; and all that is free, when somebody asks for that (`rowen trim`).
+//! Discards of free blocks on the disks (rules DC1 to DC5 in `discards.rs`): newly freed blocks, after their
+//! checkpoint; blocks that were discarded on a volume; and all free blocks on request (`rowen trim`).
 //!
-//! One request at a time, of some tens of megabytes, and a rest after each while volumes are written.
+//! One request at a time, of up to 32 MiB, with a pause after each while volumes are written.
 
 use super::Group;
 use super::trim_state::TrimProgress;
@@ -21,17 +21,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Blocks that are discarded at once, at the most: checkpoints, and who takes these blocks, wait that long.
+/// The most blocks in one request. Checkpoints, and writes to these blocks, wait for its end.
 const TOGETHER: u64 = 8 << 10;
-/// Rest after a request while there are writes.
+/// Pause after a request while there are writes.
 const REST: Duration = Duration::from_millis(5);
-/// What was discarded on a volume is given back so long after, at the least.
+/// The least delay before blocks that were discarded on a volume are discarded on the disks.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Default)]
 struct Given {
-    /// Free blocks that were looked at.
+    /// Free blocks that were examined.
     free: u64,
     bytes: u64,
     /// Where to go on.
@@ -39,7 +39,7 @@ struct Given {
 }
 
 impl Core {
-    /// What was discarded on volumes waits for a checkpoint: there is one soon.
+    /// Discards on volumes wait for a checkpoint: requests one soon.
     pub fn discards_asked(&self) {
         if self.discards.is_settling.swap(true, Ordering::AcqRel) {
             return;
@@ -58,30 +58,30 @@ impl Core {
 }
 
 impl Group {
-    /// What is given back by itself from now on.
+    /// Sets which blocks are discarded automatically.
     pub fn set_discards(&self, policy: Policy) {
         self.core.discards.set_policy(policy);
     }
 
-    /// Bytes given back to the disks since the group was opened.
+    /// Bytes discarded on the disks since the group was opened.
     pub fn discarded_bytes(&self) -> u64 {
         self.core.members.discarding.discarded()
     }
 
-    /// Whether discards of a physical volume come to something, as far as is known.
+    /// Whether a physical volume supports discards, as far as is known.
     pub fn takes_discards(&self, pv: PvIndex) -> bool {
         let core = &self.core;
         core.disks.is_missing(pv) || core.disks.discards(pv).granularity > 0 && !core.members.discarding.is_refused(pv)
     }
 
-    /// Whether something is being given back, or is about to be.
+    /// Whether a discard is in progress or about to begin.
     pub fn is_discarding(&self) -> bool {
         self.discards.is_giving.load(Ordering::Acquire)
             || self.trim_progress().is_running
             || self.core.discards.is_awaited()
     }
 
-    /// Physical volumes that failed a discard, and get no more of them (DC4); each is told once.
+    /// Physical volumes that failed a discard and get no more (DC4). Each is returned once.
     pub fn refused_discards(&self) -> Vec<DiskError> {
         self.core.members.discarding.take_errors()
     }
@@ -91,7 +91,7 @@ impl Group {
         self.discards.trim.lock().clone()
     }
 
-    /// Begins to discard all free blocks, also where that makes a file sparse that was not.
+    /// Starts to discard all free blocks, even if that makes a whole file sparse.
     ///
     /// # Errors
     /// [`Error::Busy`]: that is under way already.
@@ -118,7 +118,7 @@ impl Group {
         Ok(())
     }
 
-    /// Ends the trim that is under way after its next request.
+    /// Ends the running trim after its next request.
     pub fn stop_trim(&self) {
         self.discards.is_stopped.store(true, Ordering::Release);
     }
@@ -135,7 +135,7 @@ impl Group {
     }
 
     async fn trim(self: &Arc<Self>) -> Result<()> {
-        // What was freed is free only after a checkpoint.
+        // Freed blocks become free only after a checkpoint.
         self.checkpoint().await?;
         self.discards.trim.lock().total = self.core.space.lock().free_blocks();
         let mut next = Some(0);
@@ -152,7 +152,8 @@ impl Group {
         Ok(())
     }
 
-    /// A checkpoint is durable, and what it freed, `freed`, is usable: what is wished of that is given back in the background.
+    /// A checkpoint is durable, and the blocks that it freed are usable: starts their discards in the background, as
+    /// configured.
     pub(super) fn give_back_freed(self: &Arc<Self>, freed: &[Run]) {
         if !self.core.discards.durable(freed) || self.discards.is_giving.swap(true, Ordering::AcqRel) {
             return;
@@ -169,7 +170,7 @@ impl Group {
                     group.rest_from_discards(&mut writes).await;
                 }
                 group.discards.is_giving.store(false, Ordering::Release);
-                // What came in between is not forgotten.
+                // Wishes that came in between are kept.
                 if group.core.discards.is_empty() || group.discards.is_giving.swap(true, Ordering::AcqRel) {
                     return;
                 }
@@ -226,7 +227,8 @@ impl Group {
         error.into()
     }
 
-    /// Begins to discard what is free of these blocks (DC1), from `range` on so many; of a wish also what is free right beside it.
+    /// Begins to discard the free ones of these blocks (DC1), up to the limit. For a wish, free blocks next to it are
+    /// included.
     async fn begin_free(&self, range: &Range<u64>, may_punch: bool, is_walk: bool) -> Result<(Segments, Given)> {
         let core = &self.core;
         let around = if is_walk { 0 } else { core.config.least_discarded - 1 };
@@ -248,7 +250,7 @@ impl Group {
         core.with_nodes_privileged(begin).await
     }
 
-    /// The same of the places of a volume that hold nothing.
+    /// The same for unwritten blocks of a volume.
     async fn begin_unwritten(&self, (id, part): &Part, may_punch: bool) -> Result<(Segments, Given)> {
         let core = &self.core;
         let Some(volume) = self.catalog.read().volumes.get(id).cloned() else { return Ok(Default::default()) };
@@ -275,7 +277,7 @@ impl Group {
         core.with_nodes_privileged(begin).await
     }
 
-    /// Where these blocks lie, as far as a discard there is worth it and comes to something.
+    /// The places of these blocks for which a discard is supported and worth a request.
     fn places_to_discard(&self, runs: &[Run], may_punch: bool) -> Segments {
         let core = &self.core;
         let (mut placement, least) = (core.placement(), core.config.least_discarded);

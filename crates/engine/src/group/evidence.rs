@@ -1,8 +1,9 @@
-//! What recovery believes of the journal: which records there are, and which of them count.
+//! Reads the journal in recovery: which records there are, and which of them count.
 //!
-//! * J6 A sector that cannot be read is one that holds nothing, in the ring as in the data of a record that no marker covers: a
-//!   power cut leaves such sectors where it stopped a write. Where the frames end, the rest of the ring is looked through. A
-//!   frame behind the end whose marker lies above it proves that flushed records are missing. Then the group is not opened.
+//! * J6 A sector that cannot be read counts as empty, both in the ring and in the data of a record that no marker
+//!   covers: a power cut can leave such sectors where it interrupted a write. After the last frame, recovery searches
+//!   the rest of the ring. A frame there with a marker above the journal's end proves that flushed records are missing.
+//!   Then the group is not opened.
 
 use super::read::{read_at, replay_corrupt, start_read, start_read_into};
 use crate::disk::{Completion, DiskError, DiskOp, Disks, PageBuf, Segments, start};
@@ -20,9 +21,9 @@ use std::ops::Range;
 
 /// Bytes of the journal read at once.
 const SCAN: u64 = 4 << 20;
-/// Blocks of data read at once to prove a record: as much as the largest request of an export.
+/// Blocks of data in one read to prove a record: the size of the largest request of an export.
 const PROOF_BLOCKS: u64 = 256;
-/// Such reads under way together, and how much they read at most: it is in memory meanwhile.
+/// Such reads in flight together, and the most that they read, which is in memory meanwhile.
 const PROOFS_UNDER_WAY: usize = 32;
 const PROOF_BLOCKS_UNDER_WAY: u64 = 8 * PROOF_BLOCKS;
 
@@ -35,10 +36,10 @@ pub(super) struct Scan {
     pub frames: Vec<(Seq, u64)>,
 }
 
-/// Blocks that cannot be read, at most: more are a disk that fails, not sectors that a power cut left.
+/// The most unreadable blocks. If there are more, the disk fails, and a power cut is not the cause.
 const MOST_UNREADABLE: usize = 256;
 
-/// Reads past what cannot be read: that is zeros then.
+/// Reads around unreadable sectors, which become zeros.
 struct PatchyReader<'a> {
     disks: &'a dyn Disks,
     placement: &'a Placement,
@@ -52,7 +53,7 @@ impl<'a> PatchyReader<'a> {
         PatchyReader { disks, placement, unreadable: BTreeSet::new(), error: None }
     }
 
-    /// Into a buffer of that size: memory that is new costs more than what is read into it.
+    /// Into a reused buffer of that size: new memory costs more than the read.
     async fn read_into(&mut self, buf: PageBuf, start: u64, blocks: u64) -> Result<PageBuf> {
         match start_read_into(buf, self.disks, self.placement, start, blocks).await {
             Ok(buf) => Ok(buf.expect("a read gives its buffer back")),
@@ -109,7 +110,7 @@ impl RingCopy<'_> {
         self.root.journal_blocks * BLOCK_SIZE
     }
 
-    /// The ring's bytes from `at` on: at least so many that a frame fits, if there are so many.
+    /// The ring's bytes from `at` on: at least enough for a frame, if there are that many.
     async fn from(&mut self, at: u64) -> Result<&[u8]> {
         let ring = self.bytes();
         let inside = self.window.as_ref().is_some_and(|(start, buf)| {
@@ -128,14 +129,14 @@ impl RingCopy<'_> {
         Ok(&buf.as_slice()[(at - start) as usize..])
     }
 
-    /// The frame that lies there, if it is the one that begins with this record.
+    /// The frame at `at`, if it begins with this record.
     async fn frame(&mut self, at: u64, first_seq: Seq) -> Result<Option<Frame>> {
         let id = FrameId { journal_id: self.root.journal_id, group: self.tag, position: at, first_seq };
         let frame = decode_frame(self.from(at).await?, id)?;
         Ok(frame.filter(|frame| !self.root.bad.touches(at..at + frame.bytes)))
     }
 
-    /// The highest marker of all frames of this journal's life that lie anywhere in the ring.
+    /// The highest marker of all frames of this journal, anywhere in the ring.
     async fn highest_marker(&mut self) -> Result<Seq> {
         let mut highest = Seq(0);
         for at in (0..self.bytes()).step_by(BLOCK_SIZE as usize) {
@@ -154,11 +155,11 @@ impl RingCopy<'_> {
     }
 }
 
-/// The whole copies of the ring. What one lacks, another may have (JC1).
+/// The whole copies of the ring. A frame that one copy lacks may be in another (JC1).
 struct Ring<'a> {
     root: &'a GroupRoot,
     copies: Vec<RingCopy<'a>>,
-    /// Why one of them is not read any more.
+    /// Why a copy is no longer read.
     failed: Option<DiskError>,
 }
 
@@ -173,7 +174,7 @@ impl<'a> Ring<'a> {
         self.root.journal_blocks * BLOCK_SIZE
     }
 
-    /// The frame that follows, and where it is: at this position or, where it did not fit there, further on (J7).
+    /// The next frame, and its place: this position or, if it did not fit there, further on (J7).
     async fn next(&mut self, position: u64, first_seq: Seq) -> Result<Option<(u64, Frame)>> {
         let ring = self.bytes();
         for at in self.root.bad.starts(position).filter(|at| *at < ring) {
@@ -188,7 +189,7 @@ impl<'a> Ring<'a> {
         Ok(None)
     }
 
-    /// A disk that fails has one of the copies: the others have all that was acknowledged.
+    /// The disk of one copy failed. The other copies have all acknowledged records.
     fn go_on_without(&mut self, n: usize, error: Error) -> Result<()> {
         match error {
             Error::Disk(disk) if self.copies.len() > 1 => {
@@ -200,7 +201,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The highest marker of all frames of this journal's life, in any copy.
+    /// The highest marker of all frames of this journal, in any copy.
     async fn highest_marker(&mut self) -> Result<Seq> {
         let mut highest = Seq(0);
         for n in (0..self.copies.len()).rev() {
@@ -218,7 +219,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Reads the journal from the checkpoint's position to its end. `looks_behind`: J6 is asked.
+/// Reads the journal from the checkpoint's position to its end. `looks_behind`: J6 is checked.
 pub(super) async fn scan_journal(
     disks: &dyn Disks,
     placement: &Placement,
@@ -231,7 +232,7 @@ pub(super) async fn scan_journal(
     let open: BTreeSet<u64> = open.iter().copied().collect();
     let (marker, next) = (Seq(root.capture_seq), Seq(root.journal_seq));
     let mut scan = Scan { records: Vec::new(), marker, next, frames: Vec::new() };
-    // Records that were open at the capture have to prove themselves, unless a marker says otherwise.
+    // Records that were open at the capture must be proven, unless a marker covers them.
     if let Some(first) = open.first() {
         scan.marker = Seq(*first);
     }
@@ -248,7 +249,7 @@ pub(super) async fn scan_journal(
         for record in frame.records {
             let seq = scan.next;
             scan.next = Seq(seq.0 + 1);
-            // An abort counts with the record that it is about: that one may be open in the checkpoint, and the abort not.
+            // An Abort counts together with its record, which may be open in the checkpoint when the Abort is not.
             let is_about = if let Record::Abort { seq } = record { seq } else { seq };
             if seq.0 >= root.capture_seq || open.contains(&is_about.0) {
                 scan.records.push((seq, record));
@@ -256,7 +257,7 @@ pub(super) async fn scan_journal(
         }
         position = (at + frame.bytes) % ring.bytes();
     }
-    // A group that was closed in order has written no frame since.
+    // A group that was closed cleanly has written no frame since.
     if !root.clean && looks_behind {
         let highest = ring.highest_marker().await?;
         nothing_lost(&scan, highest, root, &open, (position, ring.error()))?;
@@ -264,7 +265,7 @@ pub(super) async fn scan_journal(
     Ok(scan)
 }
 
-/// J6. Of what lies below the checkpoint's capture only the open records are needed: the others are in the checkpoint.
+/// J6. Below the checkpoint's capture only the open records are needed. All others are in the checkpoint.
 fn nothing_lost(
     scan: &Scan,
     marker: Seq,
@@ -289,19 +290,19 @@ fn nothing_lost(
     })
 }
 
-/// Data that a record names and that has to be looked at, with how much of it was.
+/// Data of a record that must be compared, and how much of it was compared.
 struct Proof {
     record: usize,
     start: u64,
     end: u64,
     /// The checksum that it must have.
     wanted: u32,
-    /// The checksum of what lies before here.
+    /// The checksum of the data so far.
     crc: u32,
     at: u64,
 }
 
-/// A read of proofs' data, under way.
+/// A read of data for proofs, in flight.
 struct ProofRead {
     start: u64,
     end: u64,
@@ -310,11 +311,11 @@ struct ProofRead {
     read: Completion,
 }
 
-/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted ones do not. Writes
-/// that followed each other lie side by side, mostly: what touches is read together, and many reads are under way at a time,
-/// as the disk may be slow to answer each.
+/// Decides which records count: all below the marker, and those whose data is on the disk. Aborted records do not
+/// count. Consecutive writes are mostly adjacent on the disk, so adjacent data is read together. Many reads are in
+/// flight at a time, because each may be slow.
 ///
-/// Data on a physical volume that is out is not looked at: the record counts, and what it names is unproven (MB7).
+/// Data on a physical volume that is out is not read: the record counts, and its blocks are unproven (MB7).
 pub(super) async fn prove(
     disks: &dyn Disks,
     placement: &Placement,
@@ -378,7 +379,7 @@ pub(super) async fn prove(
     while !under_way.is_empty() {
         settle_proofs(&mut reader, &mut under_way, &mut proofs, &mut proven).await?;
     }
-    // Of a record that does not count, nothing is mapped.
+    // Nothing of a record that does not count is mapped.
     let counts = |(number, run): (usize, UnprovenRun)| proven[number].2.then_some(run);
     let unproven = unproven.into_iter().filter_map(counts).collect();
     Ok((proven, unproven))
@@ -397,7 +398,7 @@ pub(super) fn is_any_lost(disks: &dyn Disks, placement: &Placement, start: u64, 
     false
 }
 
-/// Waits for the oldest read and judges what it completes. Returns how many blocks it read.
+/// Waits for the oldest read, and decides the proofs that it completes. Returns how many blocks it read.
 async fn settle_proofs(
     reader: &mut PatchyReader<'_>,
     under_way: &mut VecDeque<ProofRead>,

@@ -1,16 +1,16 @@
-//! What volumes and snapshots hold, from the counters of their trees.
+//! The blocks that volumes and snapshots hold, from the counters of their trees.
 
 use super::catalog::Catalog;
 use crate::dead;
 use crate::model::TreeKind;
 use crate::units::{Epoch, TreeId, VolumeId};
 
-/// What is held for snapshots, and for others through them. A volume's lock is held for a moment only: two reports that
-/// held one while they took another would wait for each other.
+/// Computes the blocks that snapshots hold. It locks one volume at a time, and only briefly: two reports that held one
+/// lock while they took another could deadlock.
 pub(super) struct Holdings<'a>(pub &'a Catalog);
 
 impl Holdings<'_> {
-    /// Blocks held for a snapshot: its own, and what the others under its point no longer use.
+    /// Blocks held for a snapshot: its own, and blocks that the other volumes under its point no longer use.
     pub fn held(&self, snapshot: VolumeId) -> u64 {
         let children = self.0.charged_to(snapshot).flat_map(|point| self.0.children_of(point));
         children.map(|child| self.share(child, snapshot)).sum()
@@ -28,7 +28,7 @@ impl Holdings<'_> {
         tree.map_or(0, |tree| dead::above(&tree.dead, Epoch(0)))
     }
 
-    /// With one other child of its point left, that goes, too: with it what only it still held for this volume.
+    /// If the point has only one other child left, the point goes, too, with the blocks that only it still held.
     pub fn merged(&self, head: TreeId, parent: Option<TreeId>) -> u64 {
         let Some(parent) = parent else { return 0 };
         let mut others = self.0.children_of(parent).filter(|child| *child != head);

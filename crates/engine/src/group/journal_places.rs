@@ -1,4 +1,4 @@
-//! Which blocks are the journal's, of all copies that there are.
+//! The blocks of the journal, in all of its copies.
 
 use crate::disk::PvIndex;
 use crate::format::superblock::GroupRoot;
@@ -6,17 +6,17 @@ use crate::placement::Placement;
 use crate::space::Run;
 use std::ops::Range;
 
-/// A copy that has to go to another physical volume takes at most one in so many of its extents.
+/// A copy that moves to another physical volume takes at most one in this many of its extents.
 pub const LARGEST_SHARE: u64 = 4;
 
-/// What of these VG blocks is a copy's of the journal; empty if none is.
+/// The part of these VG blocks that belongs to a copy of the journal; empty if none does.
 fn copy_in(root: &GroupRoot, start: u64, range: &Range<u64>) -> Range<u64> {
     let end = start + root.journal_blocks;
     let start = start.clamp(range.start, range.end);
     start..end.clamp(start, range.end)
 }
 
-/// What of these VG blocks is the journal's, in order.
+/// The parts of these VG blocks that belong to the journal, in order.
 pub(super) fn journal_in(root: &GroupRoot, range: &Range<u64>) -> Vec<Range<u64>> {
     let mut parts: Vec<Range<u64>> = root.journals().map(|start| copy_in(root, start, range)).collect();
     parts.retain(|part| !part.is_empty());
@@ -24,7 +24,7 @@ pub(super) fn journal_in(root: &GroupRoot, range: &Range<u64>) -> Vec<Range<u64>
     parts
 }
 
-/// What of the physical volume is the journal's, in VG blocks.
+/// The parts of the physical volume that belong to the journal, in VG blocks.
 pub(super) fn journal_on(root: &GroupRoot, placement: &Placement, pv: PvIndex) -> Vec<Range<u64>> {
     placement.ranges_of(pv).iter().flat_map(|range| journal_in(root, range)).collect()
 }
@@ -58,13 +58,13 @@ pub(super) fn outside_journal(root: &GroupRoot, range: &Range<u64>) -> Vec<Run> 
     runs
 }
 
-/// Where the journal lies when a physical volume has left.
+/// The places of the journal after a physical volume has left.
 #[derive(Default)]
 pub(super) struct Relocation {
     /// The first VG block of each copy.
     pub starts: Vec<u64>,
     /// Places that are new.
     pub taken: Vec<Run>,
-    /// Blocks of a copy that lay in part on the physical volume, on others.
+    /// Blocks on other physical volumes, of a copy that lay in part on the one that leaves.
     pub left: Vec<Run>,
 }

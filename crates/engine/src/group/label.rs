@@ -26,13 +26,14 @@ pub struct PvMembership {
     pub extent_blocks: u64,
     /// UUIDs of all physical volumes of the group, in order.
     pub members: Vec<Uuid>,
-    /// Those of them that the group goes on without.
+    /// Those of them that are out.
     pub out: Vec<Uuid>,
     /// The label's sequence number: of two stale copies, the higher is the newer.
     pub sequence: u64,
 }
 
-/// MB8: two physical volumes, each of which says that the group goes on without the other. `says`: each, and who is out by its word.
+/// MB8: two physical volumes of which each says that the group continues without the other. `says`: each physical
+/// volume, with those that are out according to it.
 pub fn two_halves(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
     says.iter().enumerate().find_map(|(n, (pv, out))| {
         let other = says[n + 1..].iter().find(|(other, other_out)| out.contains(other) && other_out.contains(pv));
@@ -59,12 +60,12 @@ impl Group {
         }))
     }
 
-    /// Labels a disk as a physical volume of no group, with all of it.
+    /// Labels a whole disk as a physical volume of no group.
     pub async fn write_label(disks: &dyn Disks, pv: PvIndex, uuid: Uuid) -> Result<()> {
         Group::write_label_of(disks, pv, uuid, disks.geometry(pv).size).await
     }
 
-    /// The same with so many bytes of it: a group that it joins takes no more.
+    /// The same with this many bytes of it: a group that it joins uses no more.
     pub async fn write_label_of(disks: &dyn Disks, pv: PvIndex, uuid: Uuid, size: u64) -> Result<()> {
         let disk = disks.geometry(pv).size;
         if size > disk {
@@ -80,8 +81,8 @@ impl Group {
         Ok(())
     }
 
-    /// The label of a physical volume that is about to join a group: in two slots, of which the group's first superblock takes one
-    /// at most. A cut that tears it leaves the other.
+    /// The label of a physical volume that is about to join a group, in two slots. The group's first superblock
+    /// overwrites at most one of them. If a power cut tears it, the other label remains.
     pub(super) async fn write_label_twice(disks: &dyn Disks, pv: PvIndex, uuid: Uuid, size: u64) -> Result<()> {
         Group::write_label_of(disks, pv, uuid, size).await?;
         let label = Superblock { sequence: 2, pv_uuid: uuid, pv_index: 0, pv_size: size, group: None };
@@ -98,7 +99,7 @@ impl Group {
     }
 }
 
-/// The bytes of a disk that a group may use: what its label says, if it is that of a physical volume of no group.
+/// The bytes of a disk that a group may use: those of its label, if it is a physical volume of no group.
 pub(super) async fn usable(disks: &dyn Disks, pv: PvIndex) -> u64 {
     let disk = disks.geometry(pv).size;
     match Group::read_label(disks, pv).await {
@@ -131,7 +132,7 @@ pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock:
         segments.push(Segment { pv, offset: copy + slot, at: 0, len: BLOCK_SIZE as u32 });
     }
     let Err(failed) = start(disks, DiskOp::Write { segments, buf }).await else { return Ok(()) };
-    // Each copy by itself: one is enough (M7).
+    // Each copy separately: one is enough (M7).
     let mut written = false;
     for copy in 0..COPY_OFFSETS.len() {
         written |= write_superblock_in(disks, pv, superblock, copy).await.is_ok();
@@ -147,8 +148,8 @@ pub(super) async fn write_superblock_in(disks: &dyn Disks, pv: PvIndex, own: &Su
     Ok(())
 }
 
-/// The newest valid superblock of a physical volume. Damage counts only when no slot is valid: a torn write of the
-/// newest slot leaves the one before it, which is then the truth.
+/// The newest valid superblock of a physical volume. Damage is an error only if no slot is valid: a torn write of the
+/// newest slot leaves its predecessor, which then counts.
 pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Option<Superblock>> {
     Ok(read_superblocks(disks, pv).await?.into_iter().next())
 }
@@ -156,9 +157,9 @@ pub(super) async fn read_superblock(disks: &dyn Disks, pv: PvIndex) -> Result<Op
 /// The slots of one copy, or why they cannot be read.
 type Slots = Vec<std::result::Result<PageBuf, DiskError>>;
 
-/// Where each copy begins, and its slots. Each slot is read by itself where they cannot be read together: a sector that a power
-/// cut left unreadable hides no other slot. Where some can be read, the others are tried once more at the end: the newest superblock
-/// must not be passed over because a path comes back while its copies are read.
+/// The first byte of each copy, and its slots. If the slots cannot be read together, each is read alone, so that an
+/// unreadable sector hides no other slot. If some can be read, the others are retried at the end: the newest superblock
+/// must not be missed because a path comes back during the reads.
 async fn read_slots(disks: &dyn Disks, pv: PvIndex) -> Vec<(u64, Slots)> {
     let mut copies = Vec::new();
     for copy in COPY_OFFSETS {
@@ -190,7 +191,7 @@ async fn read(disks: &dyn Disks, pv: PvIndex, offset: u64, len: u64) -> std::res
     Ok(read.expect("a read gives its buffer back"))
 }
 
-/// All valid superblocks of a physical volume, the newest first. Damage is an error only when there is none.
+/// All valid superblocks of a physical volume, the newest first. Damage is an error only if there is none.
 pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<Vec<Superblock>> {
     let size = disks.geometry(pv).size;
     if size < DATA_OFFSET {
@@ -230,17 +231,17 @@ fn contradict(a: &Superblock, b: &Superblock) -> bool {
     a.sequence == b.sequence && a != b && group(a) == group(b)
 }
 
-/// Zeroes every slot that holds something and no valid superblock: what a cut left of one that was being written.
+/// Zeroes every slot that holds data but no valid superblock: the remains of an interrupted write.
 ///
-/// Superblocks of one sequence number share most of their bytes. Were the remains left, a later write of the same slot,
-/// torn in its turn, could complete them: the superblock of a checkpoint that was never finished would be the newest,
-/// over metadata that was overwritten since. Must be done before anything else is written after a cut.
+/// Superblocks of one sequence number share most of their bytes. If the remains were left, a later torn write of the
+/// same slot could complete them. Then the superblock of an unfinished checkpoint would be the newest, although its
+/// metadata was overwritten. So this must be done before anything else is written after a power cut.
 ///
-/// `newest`: the number of the group's newest superblock. The slot of the next one holds nothing that is needed, and may be such a
-/// slot where it cannot be read.
+/// `newest`: the number of the group's newest superblock. The slot of the next superblock holds nothing that is needed.
+/// It may be unreadable for the same reason.
 ///
-/// A slot that cannot be written keeps what it holds (M7: the other copy is enough). Should that be completed all the same, the two
-/// copies of that number differ, and neither is believed.
+/// A slot that cannot be written keeps its contents (M7: the other copy is enough). If they were completed
+/// nevertheless, the two copies of that number would differ, and neither would count.
 pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize, newest: u64) -> Result<()> {
     let mut cleared = false;
     for index in 0..pvs {

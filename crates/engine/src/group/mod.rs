@@ -1,18 +1,19 @@
-//! A volume group: the engine's face to everything above it.
+//! A volume group: the engine's interface to all layers above.
 //!
-//! [`ops`] holds what administrators ask for, [`open`] creation, opening and recovery, [`age`] what tells an old copy of a physical volume, [`checkpoint`] how state reaches
-//! the disk, [`pvs`] how physical volumes join, grow and shrink and [`leave`] how they leave, [`reclaim`] how removed trees
-//! give their blocks back, [`orphans`] how points that stay do, [`rehome`] how scattered volumes are brought together, [`check`] the verification of everything,
-//! [`diff`] lists of what changed, [`point`] names of contents and what is received.
+//! [`ops`] has the administrator's changes, [`open`] opening and recovery, [`age`] the refusal of old copies of a
+//! physical volume, [`checkpoint`] checkpoints. [`pvs`] makes physical volumes join, grow and shrink, [`leave`] makes
+//! them leave. [`reclaim`] frees the blocks of removed trees, [`orphans`] those of points that stay. [`rehome`]
+//! defragments volumes, [`check`] verifies everything, [`diff`] lists changes, [`point`] names contents and receives
+//! them.
 //!
 //! Invariants
 //!
-//! * G1 A change of the catalog, its record in the journal, and nothing else happen in one critical section under the
-//!   checkpoint's gate: the record is in the journal if and only if the change is in memory.
-//!   The group's own attributes and its name have no record: a change of them is a checkpoint.
+//! * G1 A change of the catalog and the append of its record are one critical section under the checkpoint's gate: the
+//!   record is in the journal if and only if the change is in memory. The group's own attributes and its name have no
+//!   record: a checkpoint stores a change of them.
 //! * G2 A command returns after its record is durable.
-//! * G3 What recovery makes of the checkpoint and the journal is what memory held, but for writes that no flush covered
-//!   and whose data is not on the disk.
+//! * G3 Recovery builds the same state from checkpoint and journal that memory held, except writes that no flush
+//!   covered and whose data is not on the disk.
 
 mod age;
 mod ahead;
@@ -98,22 +99,22 @@ pub struct Group {
     background: Arc<Event>,
     /// Removal has work, or may have.
     reclaim_wanted: AtomicBool,
-    /// Nodes that removal could read in neither copy. It passes them over, and what they alone map stays in use.
+    /// Nodes of which removal could read neither copy. It skips them, and the blocks that only they map stay in use.
     lost: Mutex<BTreeSet<NodeRef>>,
-    /// For nodes that it cannot read now.
+    /// For nodes that removal cannot read now.
     retry: Mutex<retry::Retry>,
     /// Removal has no room for the next checkpoint.
     stands_still: AtomicBool,
-    /// Somebody waits for space that a search for orphans may give.
+    /// A write waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
-    /// Volumes that may lie in many pieces, those of which parts may, and whether there are any.
+    /// Volumes that may be fragmented, volumes with windows that may be, and whether there are any.
     to_rehome: Mutex<BTreeSet<VolumeId>>,
     to_fill: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
     progress: progress::Progress,
     moves: move_state::Moves,
     discards: trim_state::Discards,
-    /// The physical volumes that have a table of zones, and the serial of that.
+    /// The physical volumes that have the table of zones with this serial.
     zones_on: Mutex<(u64, BTreeSet<Uuid>)>,
     /// While recovery replays the journal.
     replay: Mutex<Option<replay_position::Replay>>,
@@ -122,14 +123,14 @@ pub struct Group {
 struct Root {
     sequence: u64,
     group: GroupRoot,
-    /// As it is on the disks: `group` may have a table that the next checkpoint puts in force.
+    /// The root as it is on the disks. `group` may already have the table of the next checkpoint.
     written: GroupRoot,
     /// Metadata blocks of the last checkpoint's stream.
     stream_blocks: Vec<MetaBlock>,
 }
 
 impl Group {
-    /// Asks for a checkpoint in the background.
+    /// Requests a checkpoint in the background.
     pub(crate) fn want_checkpoint(&self) {
         self.core.journal.want_checkpoint();
     }
@@ -140,7 +141,7 @@ impl Group {
         self.background.notify();
     }
 
-    /// Whether removal is under way, so that space may come by waiting.
+    /// Whether removal is in progress, so that waiting may give space.
     pub(crate) fn reclaiming(&self) -> bool {
         self.reclaim_wanted.load(Ordering::Acquire)
     }
@@ -151,7 +152,7 @@ impl Group {
         self.core.journal.flush().await
     }
 
-    /// Why the group has stopped, if it has: then nothing changes any more before it is opened anew.
+    /// Why the group has stopped, if it has. Then nothing changes before it is opened again.
     pub fn failed(&self) -> Result<()> {
         self.core.journal.failed()
     }
@@ -178,14 +179,14 @@ impl Group {
         self.failed()
     }
 
-    /// The background: checkpoints when asked for, removal while there is any. Ends when the group is closed.
+    /// The background tasks: checkpoints on request, removal while there is any. They end when the group is closed.
     fn start_background(self: &Arc<Self>) {
         self.spawn_loop(
             "checkpoints",
             |group| &group.core.journal.checkpoint_wanted,
             |group| {
                 Box::pin(async move {
-                    // A failure poisons the journal, and whoever writes next is told.
+                    // A failure poisons the journal, and the next write gets the error.
                     let _ = group.checkpoint().await;
                 })
             },
@@ -202,7 +203,7 @@ impl Group {
         );
     }
 
-    /// Does `work` again and again while `wanted` says so, until the group is closed or has failed.
+    /// Repeats `work` while `wanted` is true, until the group is closed or has failed.
     fn spawn_loop(
         self: &Arc<Self>,
         name: &'static str,

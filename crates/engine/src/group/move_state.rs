@@ -1,11 +1,11 @@
-//! What is known of a move of extents while it is under way, and of the last one.
+//! The state of a move of extents, and of the last move.
 
 use crate::disk::PvIndex;
 use crate::error::Error;
 use crate::space::Run;
 use parking_lot::Mutex;
 
-/// The move under way, and how the last one ended.
+/// The running move, and how the last one ended.
 #[derive(Default)]
 pub(super) struct Moves {
     pub(super) state: Mutex<MoveState>,
@@ -14,25 +14,25 @@ pub(super) struct Moves {
 #[derive(Default)]
 pub(super) struct MoveState {
     pub(super) progress: MoveProgress,
-    /// Somebody wants it to end.
+    /// The move was asked to end.
     pub(super) is_stopped: bool,
     /// Free extents that were taken for it.
     pub(super) taken: Option<Run>,
 }
 
-/// How far a move of extents is.
+/// Progress of a move of extents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveProgress {
     pub is_running: bool,
-    /// Where it moves from.
+    /// The source.
     pub from: PvIndex,
-    /// Extents that were moved, and that are to be.
+    /// Extents that were moved, and all extents to move.
     pub moved: u64,
     pub total: u64,
-    /// Bytes of those that are being moved that were copied.
+    /// Copied bytes of the extents that are being moved.
     pub copied: u64,
     /// Extents that cannot be read, and stay.
     pub unreadable: u64,
-    /// How it ended, if not by itself.
+    /// Why it ended early, if it did.
     pub failed: Option<Error>,
 }

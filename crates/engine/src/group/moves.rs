@@ -1,17 +1,18 @@
 //! Extents move from one physical volume to others while they are in use (`pvmove`).
 //!
-//! A run of extents exchanges its place with a run of free ones: the numbers of the free ones lie on the source from then on. No map
-//! of a volume changes, so the cost does not depend on snapshots. [`moving`](crate::moving) copies the run and sees to it that what is
-//! written meanwhile is at both places. Then a checkpoint puts another table of zones in force.
+//! A run of extents exchanges its place with a run of free extents, whose numbers then lie on the source. No map of a
+//! volume changes, so the cost does not depend on snapshots. [`moving`](crate::moving) copies the run, and sends writes
+//! to both places meanwhile. Then a checkpoint stores a new table of zones.
 //!
-//! * PM6 The table changes when the copy is complete; the checkpoint flushes the copy before it writes the superblock. Until that is
-//!   durable a crash finds the old table, after that the new one, and either place has all that was written. In memory blocks are
-//!   found by the old table until then.
-//! * PM7 To every checkpoint the free extents are free, with the old table at the new place, with the new one at the old place. They
-//!   are handed out only when nothing is under way any more that was planned with the old table.
+//! * PM6 The table changes when the copy is complete. The checkpoint flushes the copy before it writes the superblock.
+//!   A crash before the superblock is durable finds the old table, a later crash finds the new one, and both places
+//!   have all writes. In memory the old table is used until then.
+//! * PM7 In every checkpoint the free extents are free: with the old table they lie at the new place, with the new
+//!   table at the old place. They are allocated again only when no request that was planned with the old table is in
+//!   flight.
 //!
-//! An extent with a part of the journal stays, and so does one with metadata. Where all of a physical volume moves, its metadata goes
-//! elsewhere first, as it does when a physical volume leaves ([`leave`](super::leave)).
+//! Extents with a part of the journal or with metadata do not move. If a whole physical volume is moved, its metadata
+//! goes elsewhere first, as when a physical volume leaves ([`leave`](super::leave)).
 
 use super::Group;
 use super::journal_places::journal_in;
@@ -36,30 +37,30 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Extents that change their place in one step, at most; and their bytes.
+/// The most extents that move in one step, and their bytes.
 const TOGETHER: u64 = 64;
 const BYTES_TOGETHER: u64 = 256 << 20;
-/// Bytes that are copied at once. Writers to them wait that long.
+/// Bytes that are copied at once. Writes to them wait meanwhile.
 const WINDOW: u64 = 512 << 10;
-/// So often what is being freed is waited for, where there is no free extent.
+/// How often a move waits for blocks that are being freed, if there is no free extent.
 const TRIES_FOR_ROOM: usize = 64;
-/// Zones are kept for physical volumes that leave or shrink.
+/// Zones that are reserved for physical volumes that leave or shrink.
 const ZONES_KEPT: usize = 256;
 
 impl Group {
-    /// The move under way, or the last one.
+    /// The running move, or the last one.
     pub fn move_progress(&self) -> MoveProgress {
         let mut progress = self.moves.state.lock().progress.clone();
         progress.copied = if progress.is_running { self.core.members.moving.copied_bytes() } else { 0 };
         progress
     }
 
-    /// Free extents that are taken for a move: to a checkpoint they are free (PM7).
+    /// Free extents that are taken for a move. A checkpoint counts them as free (PM7).
     pub(super) fn taken_for_move(&self) -> Option<Run> {
         self.moves.state.lock().taken.filter(|_| !planted::is("move_forgotten"))
     }
 
-    /// Whether a move is under way: until it ends, physical volumes neither join nor leave nor change.
+    /// Whether a move is running. Until it ends, physical volumes cannot join, leave or change.
     pub fn is_moving(&self) -> bool {
         self.moves.state.lock().progress.is_running
     }
@@ -69,13 +70,13 @@ impl Group {
         if self.is_moving() { Err(moves_already()) } else { Ok(()) }
     }
 
-    /// Ends the move under way, at the next moment at which it can. What was moved stays where it is.
+    /// Ends the running move at the next possible moment. Moved extents stay moved.
     pub fn stop_move(&self) {
         self.moves.state.lock().is_stopped = true;
         self.core.members.moving.stop_copying(self.core.members.all());
     }
 
-    /// Waits until no move is under way.
+    /// Waits until no move is running.
     pub async fn move_ended(&self) {
         loop {
             let turn = self.background.turn();
@@ -86,7 +87,7 @@ impl Group {
         }
     }
 
-    /// The same, for some time only. Returns how far it is then.
+    /// The same, for a limited time. Returns the progress.
     pub async fn move_ended_within(&self, limit: Duration) -> MoveProgress {
         let mut ended = pin!(self.move_ended());
         let mut limit = self.core.runtime.sleep(limit);
@@ -111,11 +112,12 @@ impl Group {
         }
     }
 
-    /// Begins to move what is in use of these extents, and returns how many those are; 0: nothing is to be moved.
+    /// Starts to move the used ones of these extents, and returns how many they are; 0: there is nothing to move.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is under way.
-    /// [`Error::NoSpace`]: what is reserved would have too little room without the source. Nothing was changed then.
+    /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is running.
+    /// [`Error::NoSpace`]: without the source there would be too little room for the reservations. Nothing has changed
+    /// then.
     pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {
         self.may_move()?;
         let placement = self.core.placement();
@@ -164,7 +166,7 @@ impl Group {
         Ok(())
     }
 
-    /// Bars the source, where all of it moves, and finds out what is in use.
+    /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
     async fn prepare_move(
         self: &Arc<Self>,
         wanted: &NewMove,
@@ -181,11 +183,12 @@ impl Group {
         }
         if is_whole {
             self.bar_source(wanted.from, true).await?;
-            // Short runs of metadata may share an extent with data. What finds no room stays, and so does its extent.
+            // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
+            // extent.
             let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
             self.move_metadata(&ranges).await?;
         }
-        // What was freed is usable only after a checkpoint.
+        // Freed blocks are usable only after a checkpoint.
         self.checkpoint().await?;
         let only = match wanted.volume {
             Some(volume) => Some(self.extents_of(volume).await?),
@@ -286,13 +289,13 @@ impl Group {
     }
 
     async fn move_runs(self: &Arc<Self>, source: PvIndex, runs: &[PlacedRun], targets: &[PvExtents]) -> Result<()> {
-        // Writes from before the move are not watched.
+        // Writes from before the move are not tracked.
         self.all_done().await;
         self.checkpoint().await?;
         let extent_blocks = self.core.placement().extent_blocks;
         let most = (BYTES_TOGETHER / (extent_blocks * BLOCK_SIZE)).clamp(1, TOGETHER);
         for run in runs {
-            // Where something cannot be read, extents move one by one.
+            // If a read fails, extents move one by one.
             let (mut at, mut alone_until) = (run.start, run.start);
             while at < run.end {
                 self.may_go_on()?;
@@ -314,7 +317,7 @@ impl Group {
                         }
                         let mut state = self.moves.state.lock();
                         match is_unread {
-                            // Who wants what cannot be read finds out where it is.
+                            // An unreadable extent stays: its next reader gets the error.
                             true => state.progress.unreadable += 1,
                             false => state.progress.total -= 1,
                         }
@@ -323,7 +326,7 @@ impl Group {
                 at = moved.end;
             }
         }
-        // What lies where extents were is free for everybody to see.
+        // The old places of moved extents count as free in reports.
         self.checkpoint().await
     }
 
@@ -333,7 +336,7 @@ impl Group {
         if is_stopped { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Takes free extents on another physical volume, or on one of the targets, and gets room behind them.
+    /// Takes free extents on another physical volume, or on one of the targets, and allocates room behind them.
     async fn take_target(self: &Arc<Self>, source: PvIndex, extents: u64, targets: &[PvExtents]) -> Result<Run> {
         let placement = self.core.placement();
         let places: Vec<Range<u64>> = match targets {
@@ -354,7 +357,7 @@ impl Group {
                 break run;
             }
             self.may_go_on()?;
-            // Not one whole extent that may go there. What is being freed may be one.
+            // No whole extent is free there. Blocks that are being freed may give one.
             tries += 1;
             if tries > TRIES_FOR_ROOM || !self.more_space().await? {
                 return Err(Error::NoSpace { needed, free: 0 });
@@ -367,7 +370,7 @@ impl Group {
         Ok(run)
     }
 
-    /// Copies blocks to where the free ones are, and exchanges their places.
+    /// Copies blocks to the free extents, and exchanges their places.
     async fn exchange(self: &Arc<Self>, moved: &Range<u64>, free: Run) -> Result<()> {
         let (core, moving) = (&self.core, &self.core.members.moving);
         let old = core.placement();
@@ -381,7 +384,7 @@ impl Group {
         moving.begin_run(from.1..from.1 + free.1 * BLOCK_SIZE, to.0, to.1);
         self.copy_run().await?;
         self.change_zones(moved, [from.0, to.0], &new).await?;
-        // Whatever the checkpoint's table says, both places are right until here.
+        // Until here both places are right, whichever table the checkpoint has.
         self.checkpoint().await?;
         {
             let _gate = core.gate.read();
@@ -398,7 +401,7 @@ impl Group {
         Ok(())
     }
 
-    /// Puts the new table in force for the next checkpoint, if the new place has everything and nothing fixed came to lie there.
+    /// Sets the new table for the next checkpoint, if the copy is complete and no journal or metadata was placed there.
     async fn change_zones(&self, moved: &Range<u64>, pvs: [PvIndex; 2], new: &Arc<Placement>) -> Result<()> {
         let core = &self.core;
         let hold = self.hold_checkpoints().await;
@@ -437,7 +440,7 @@ impl Group {
         Ok(())
     }
 
-    /// Waits for all requests that are under way, and for what a checkpoint has under way.
+    /// Waits for all requests in flight, also those of a checkpoint.
     async fn all_done(&self) {
         let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
         for (volume, begun) in &volumes {
@@ -446,10 +449,10 @@ impl Group {
         drop(self.hold_checkpoints().await);
     }
 
-    /// A run stays where it is; what was taken for it is free again.
+    /// A run stays where it is. The extents that were taken for it become free.
     ///
     /// # Errors
-    /// The group has failed, and nobody knows where the run is (PM8).
+    /// The group has failed, and it is unknown where the run is (PM8).
     async fn give_up(&self, free: Run) -> Result<()> {
         if !self.core.members.moving.give_up(self.core.members.all()).await {
             return self.core.journal.failed().and(Err(Error::Closed));
@@ -458,7 +461,7 @@ impl Group {
         Ok(())
     }
 
-    /// Free extents are handed out again (PM7).
+    /// Free extents can be allocated again (PM7).
     fn release(&self, free: Run) {
         let _gate = self.core.gate.read();
         self.moves.state.lock().taken = None;
@@ -479,7 +482,7 @@ impl Group {
     }
 }
 
-/// Why something of physical volumes has to wait.
+/// Why a change of physical volumes has to wait.
 fn moves_already() -> Error {
     Error::Busy("extents of the volume group are being moved (pvmove)".into())
 }

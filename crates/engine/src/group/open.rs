@@ -1,12 +1,13 @@
-//! Creating a group, opening it, and recovery.
+//! Opening a group, with recovery.
 //!
-//! Recovery applies, on top of the last checkpoint and in the order in which they were made, the journal's records: those
-//! below the highest marker on trust, the others if the data that they name is on the disk (rule R6). It changes nothing that
-//! another recovery needs until it takes its own checkpoint, so that it can be interrupted and begun again at any time. It takes
-//! one at the end, and others on its way where metadata is short (`replay.rs`).
+//! Recovery starts from the last checkpoint and applies the journal's records in order: all records below the highest
+//! marker, and later ones if their data is on the disk (rule R6). Before its own checkpoint it changes nothing that
+//! another recovery needs. So it can be interrupted and started again at any time. It takes a checkpoint at the end,
+//! and earlier ones if metadata is short (`replay.rs`).
 //!
-//! * B1 Whatever opening reads is durable before it writes anything. A server may have died with its newest superblock in the
-//!   disk's cache. Recovery writes over what only the superblock before that one needs, and a power cut may leave just that one.
+//! * B1 Everything that opening reads is durable before it writes. A server may have died with its newest superblock in
+//!   the disk's cache. Recovery overwrites blocks that only the superblock before it needs, and a power cut could leave
+//!   just that older one.
 
 use super::age::find_root;
 use super::catalog::{Catalog, empty_head};
@@ -42,7 +43,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Whether this planted bug is asked for.
+/// Whether this bug is planted.
 fn is_planted(config: &Config, bug: &str) -> bool {
     cfg!(feature = "planted") && config.planted == Some(bug)
 }
@@ -110,8 +111,8 @@ impl Group {
         Self::open_as(disks, runtime, config, false, None).await
     }
 
-    /// The same where physical volumes may be missing, which a disk of no bytes stands for: the group goes on without them until
-    /// they are taken back (MB1). `lineage`: a random number, for the history that begins then.
+    /// The same if physical volumes may be missing; a disk of size 0 stands for each. They are out until they return
+    /// (MB1). `lineage`: a random number for the new history.
     pub async fn open_without(
         disks: Arc<dyn Disks>,
         runtime: Arc<dyn Runtime>,
@@ -121,7 +122,7 @@ impl Group {
         Self::open_as(disks, runtime, config, false, Some(lineage)).await
     }
 
-    /// `is_live`: another has the group open, and this one only looks.
+    /// `is_live`: another process has the group open, and this one only reads.
     pub(super) async fn open_as(
         disks: Arc<dyn Disks>,
         runtime: Arc<dyn Runtime>,
@@ -129,7 +130,7 @@ impl Group {
         is_live: bool,
         without: Option<u64>,
     ) -> Result<Arc<Group>> {
-        // B1: it covers what is read from here on, as nobody writes meanwhile.
+        // B1: it covers everything that is read from here on, because nothing is written meanwhile.
         let flushes = !config.read_only && !is_planted(&config, "no_first_flush");
         let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
         let newest = find_root(&*disks, is_planted(&config, "any_age"), without).await?;
@@ -151,7 +152,7 @@ impl Group {
         let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
         let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
         lacks.pairs(&stream.pairs, &stream.pair_lengths)?;
-        // The journal of a group that another has open goes on while it is read.
+        // The journal of a group that another process has open changes during the reads.
         let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
         let unverified = is_planted(&config, "skip_crc");
@@ -174,7 +175,7 @@ impl Group {
             next: Seq(root.journal_seq),
             slack: u64::MAX,
         };
-        // A journal life of its own: frames of the one before can never be taken for ours.
+        // A new journal id: frames of the previous journal can never be mistaken for new ones.
         root.journal_id += 1;
         let pvs = Pvs::new(placement.runs(), &stream.pv_free);
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
@@ -185,7 +186,7 @@ impl Group {
         let mut to_free = stream.to_free.clone();
         for arena in &stream.arenas {
             if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && bars_out {
-                // MB3: nobody takes blocks out of it.
+                // MB3: no blocks are allocated on it.
                 to_free.extend(unused(arena));
             } else if !space.restore_arena(arena.start, arena.len, &arena.used) {
                 return Err(stream_corrupt("two arenas overlap"));
@@ -284,7 +285,7 @@ impl Group {
             }
             catalog.insert_volume(Arc::new(volume));
         }
-        // Removal would wait for ever for a child that nobody has.
+        // Removal would wait for ever for a child that does not exist.
         match heads.keys().all(|head| catalog.heads.contains_key(head)) {
             true => Ok(()),
             false => Err(stream_corrupt("two volumes have one head")),
@@ -301,7 +302,7 @@ fn whole_and_there(root: &GroupRoot, placement: &Placement, out: PvFlags) -> Vec
     root.whole_journals().filter(|start| !is_out(start)).collect()
 }
 
-/// The blocks of an arena that nothing uses.
+/// The unused blocks of an arena.
 fn unused(arena: &ArenaMeta) -> impl Iterator<Item = (u64, u64)> {
     (0..arena.len).filter(|i| arena.used[(i / 8) as usize] >> (i % 8) & 1 == 0).map(|i| (arena.start + i, 1))
 }
@@ -322,15 +323,15 @@ fn meta_block_of(meta: &MetaSpace, place: u64) -> Option<MetaBlock> {
     meta.block_at(VgBlock(place))
 }
 
-/// No counter is larger than all blocks that there can be, nor are they together.
+/// Neither a counter nor their sum exceeds the number of possible blocks.
 fn has_possible_counters(tree: &TreeMeta) -> bool {
     let dead = tree.dead.iter().try_fold(0u64, |sum, (_, blocks)| sum.checked_add(*blocks));
     let counters = [tree.mapped, tree.own.unsigned_abs(), tree.progress, dead.unwrap_or(u64::MAX)];
     tree.written <= tree.mapped && counters.iter().all(|counter| *counter < 1 << 48)
 }
 
-/// What the checkpoint says of unproven blocks (MB7), without those that hold something else by now: metadata, or the data of a
-/// record that counts.
+/// Takes the unproven blocks of the checkpoint (MB7), without those that have other contents now: metadata, or the data
+/// of a record that counts.
 fn know_unproven(
     unproven: &Unproven,
     placement: &Placement,
@@ -371,7 +372,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let ids: BTreeSet<_> = stream.trees.iter().map(|t| t.id).collect();
     let parents = stream.trees.iter().filter_map(|t| t.parent).all(|p| ids.contains(&p));
     let distinct = ids.len() == stream.trees.len();
-    // Parents lead upwards, never in a circle: epochs fall. A dying tree that was a head has none, and is nobody's parent.
+    // Parents never form a circle: epochs fall upwards. A dying tree that was a head has no epoch, and no children.
     let by_id: BTreeMap<_, _> = stream.trees.iter().map(|t| (t.id, t)).collect();
     let order = stream.trees.iter().all(|t| {
         let parent = t.parent.and_then(|p| by_id.get(&p));

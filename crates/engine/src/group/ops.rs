@@ -1,5 +1,5 @@
-//! What administrators ask of a group, and the change that each request makes to the catalog: the `apply_` functions
-//! serve the running group and recovery alike (G3).
+//! The administrator's requests to a group, and their changes of the catalog. The running group and recovery use the
+//! same `apply_` functions (G3).
 
 use super::Group;
 use super::catalog::Catalog;
@@ -18,11 +18,12 @@ use crate::units::{Seq, VolumeId};
 use crate::volume::Volume;
 use std::sync::Arc;
 
-/// Bytes of a tag, at most, and of all tags of one thing with their lengths: a record of them fits into any group's journal.
+/// The most bytes of a tag, and of all tags of one volume with their lengths: a record of them fits into any group's
+/// journal.
 const MAX_TAG: usize = 1024;
 const MAX_TAGS: usize = (256 + 1) << 10;
 
-/// A step under the gate that could not be finished: bring a node, find room, or fail.
+/// Why a step under the gate could not be finished: read a node, find room, or fail.
 pub(super) enum Trouble {
     Map(MapError),
     Fatal(Error),
@@ -89,7 +90,7 @@ impl Group {
         self.core.journal.append(record, false)
     }
 
-    /// Planted bug: the record follows the change when others had their turn, against G1.
+    /// Planted bug: other tasks can run between the change and its record, against G1.
     #[cfg(feature = "planted")]
     fn append_later(&self, record: Record) -> Seq {
         let journal = self.core.journal.clone();
@@ -101,12 +102,12 @@ impl Group {
         self.core.journal.next_seq()
     }
 
-    /// Waits for space that comes back soon; false: none will.
+    /// Waits for space that will be freed soon. False: there is none.
     pub(crate) async fn more_space(self: &Arc<Self>) -> Result<bool> {
         let pending = self.core.space.lock().pending_blocks();
         if pending > 0 {
             self.checkpoint().await?;
-            // A checkpoint gives back nothing where metadata has no room for it.
+            // A checkpoint frees nothing if metadata has no room for it.
             let left = self.core.space.lock().pending_blocks();
             if left == 0 || left < pending {
                 return Ok(true);
@@ -146,7 +147,7 @@ impl Group {
         Err(Error::Invalid("the change is too large for this volume group's journal: divide it".into()).into())
     }
 
-    /// Lets a change in that makes checkpoints longer by so many bytes (M2).
+    /// Admits a change that makes checkpoints longer by this many bytes (M2).
     pub(super) fn admit_change(&self, bytes: u64) -> std::result::Result<(), MapError> {
         if self.core.meta.lock().admit_change(bytes) { Ok(()) } else { Err(MapError::NoSpace) }
     }
@@ -185,7 +186,7 @@ impl Group {
 
     pub async fn set_read_only(self: &Arc<Self>, id: VolumeId, read_only: bool) -> Result<()> {
         self.may_change()?;
-        // Writes under way finish before the volume is read-only.
+        // Writes in flight finish before the volume is read-only.
         let gate = self.volume_now(id)?.close_gate(false).await;
         let outcome = self.update(id, |meta| meta.read_only = read_only).await;
         drop(gate);
@@ -223,8 +224,8 @@ impl Group {
         self.checkpoint().await
     }
 
-    /// Takes space from the physical volume from now on, or takes none from it any more: what lies there stays, and is read
-    /// and written in place. [`Error::NoSpace`]: what is reserved would have too little room elsewhere.
+    /// Makes the physical volume allocatable or not. Blocks in use stay there, and are read and written in place.
+    /// [`Error::NoSpace`]: there would be too little room elsewhere for the reservations.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
         self.may_change()?;
         self.core.all_there()?;
@@ -320,7 +321,7 @@ impl Group {
         Ok(())
     }
 
-    /// What a write does when there is no space.
+    /// Sets what a write does when there is no space.
     pub async fn set_full_policy(self: &Arc<Self>, id: VolumeId, full: FullPolicy) -> Result<()> {
         self.update(id, |meta| meta.full = full).await
     }
@@ -339,13 +340,13 @@ impl Group {
         Ok(())
     }
 
-    /// Takes over what recovery or a merge has to know of a live head's parent under removal.
+    /// Tells a live head how far the removal of its parent is, for a merge or recovery.
     pub(super) fn set_merge_cursor(volume: &Volume, merge_cursor: Option<MergeCursor>) {
         volume.state.lock().set_merge_cursor(merge_cursor);
     }
 }
 
-/// A pool has another name: so have its volumes, by the same record.
+/// A pool was renamed: the same record changes the pool's name in its volumes.
 fn follow_pool(catalog: &Catalog, before: &str, now: &str) {
     for volume in catalog.volumes.values() {
         let pool = &mut volume.state.lock().meta.attributes.pool;

@@ -1,19 +1,21 @@
-//! Orphans: blocks that a point with several children holds and none of them uses any more (docs/design.md, section 6).
+//! Orphans: blocks that a point with several children holds and that no child uses any more (docs/design.md, section
+//! 6).
 //!
-//! Such a point cannot be merged into one child. When its children's counters say that it may have many orphans, its
-//! own part is walked in bounded steps; what every child shares at node level is skipped, and of the rest each
-//! leaf loses the extents that no child maps.
+//! Such a point cannot be merged into one child. When its children's counters show that it may have many orphans, its
+//! own part is walked in bounded steps. Nodes that every child shares are skipped. The other leaves lose the extents
+//! that no child maps.
 //!
 //! Invariants
 //!
-//! * O1 A child never takes up a block of its point that it once ceased to use, so the children may be asked one by one.
-//! * O2 A leaf that has an orphan is in no child's tree, for a child that has the leaf maps all of it. Nor is any node above
-//!   it. These nodes are therefore the point's alone, and change like those of any tree.
-//! * O3 All other nodes may be shared with a child: they stay as they are. A leaf is never emptied, joined or split
-//!   ([`map::shrink_leaf`]), for a join takes in a neighbour and releases it, which a child may have. The price is one block left in
-//!   a leaf of which nothing is used.
-//! * O4 As in removal (D2), a step writes nothing to the journal: what it frees is pending until the next checkpoint, which has
-//!   the point without it.
+//! * O1 If a child no longer uses a block of its point, it never uses it again. So the children can be checked one by
+//!   one.
+//! * O2 A leaf with an orphan is in no child's tree, because a child with this leaf would map all of it. The same holds
+//!   for the nodes above it. So only the point uses these nodes, and they can change like those of any tree.
+//! * O3 All other nodes may be shared with a child, so they do not change. A leaf is never emptied, joined or split
+//!   ([`map::shrink_leaf`]): a join would release a neighbour that a child may share. The cost is one block that stays
+//!   in a leaf without used blocks.
+//! * O4 As in removal (D2), a step writes nothing to the journal. The blocks that it frees are pending until the next
+//!   checkpoint, in which the point no longer has them.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Group {
-    /// Whether a search for orphans may give space to somebody who waits for it. If so, it begins.
+    /// Starts a search for orphans if it may give space to a waiting write. Returns whether it does.
     pub(crate) fn search_orphans(&self) -> bool {
         self.orphans_urgent.store(true, Ordering::Release);
         let found = self.orphaned(&self.catalog.read()).is_some();
@@ -53,7 +55,7 @@ impl Group {
         found
     }
 
-    /// Searches a point from one end to the other. Gives up when removal, which frees more, has something to do.
+    /// Searches a point from one end to the other. Stops when removal, which frees more, has work.
     pub(super) async fn free_orphans(self: &Arc<Self>, point: TreeId) -> Result<Stepped> {
         let (mut cursor, mut pace) = (0, Pace::default());
         loop {
@@ -69,7 +71,8 @@ impl Group {
             count(&self.core.counters.reclaim_steps);
             match self.core.with_nodes_privileged(|| self.orphan_step(point, cursor)).await {
                 Ok(Some(next)) => cursor = next,
-                // Without room for a copied path, or where a node cannot be read, the search ends here; a later one may find more.
+                // Without room for a copied path, or if a node cannot be read, the search ends here. A later search may
+                // find more.
                 Ok(None) | Err(Error::NoSpace { .. } | Error::Corrupt { .. } | Error::Disk(_)) => break,
                 Err(error) => return Err(error),
             }
@@ -135,7 +138,7 @@ impl Group {
                     map::shrink_leaf(&core.cache, &mut tree, &mut owner, step.leaf_range.0, &stay)?;
                 }
                 drop(metadata);
-                // From here on nothing can fail: a step is done whole or not at all.
+                // From here on nothing can fail: a step is done completely or not at all.
                 if !core.planted("orphans_stay_mapped") {
                     catalog.with_tree_mut(point, |point| point.tree = tree);
                 }
@@ -150,7 +153,7 @@ impl Group {
     }
 }
 
-/// What of these extents the child does not map to the same place.
+/// The parts of these extents that the child does not map to the same place.
 fn unused(
     core: &crate::core::Core,
     child: &TreeMeta,
@@ -163,8 +166,8 @@ fn unused(
     Ok(rest)
 }
 
-/// Divides a leaf's extents into what stays and what goes: the orphans, but never all of the leaf (O3), and none
-/// that would leave more pieces than a leaf has room for.
+/// Divides a leaf's extents into those that stay and those that go. The orphans go, but never the whole leaf (O3), and
+/// none that would leave more pieces than fit into a leaf.
 fn split(leaf: impl Iterator<Item = Extent>, orphans: &[Extent]) -> (Vec<Extent>, Vec<Extent>) {
     let leaf: Vec<Extent> = leaf.collect();
     let (mut stay, mut gone): (Vec<Extent>, Vec<Extent>) = (Vec::new(), Vec::new());

@@ -1,13 +1,13 @@
-//! Where a volume's blocks are, for reports. Blocks lie wherever the last write put them; what is told is each physical
-//! volume that has some, with the extent of the first one there, in the order in which the volume comes to them.
+//! The places of a volume's blocks, for reports. A report lists each physical volume that has blocks of the volume,
+//! with the extent of the first block there, in the volume's order.
 
 use super::Group;
 use crate::error::{Error, Result};
 use crate::map;
 use crate::units::{VgBlock, VolumeId};
 
-/// Leaves of a volume's tree that are looked at: a report must not take longer, however scattered a volume is. What lies
-/// beyond is counted where the last block that was seen is.
+/// The most leaves of a volume's tree that are read, to bound the time of a report. Blocks beyond count as on the
+/// physical volume of the last block that was read.
 const MOST_LEAVES: usize = 64;
 
 /// Blocks of a volume on one physical volume.
@@ -21,7 +21,7 @@ pub struct PlaceInfo {
 }
 
 impl Group {
-    /// Where the volume's blocks are. The volume may change meanwhile: the answer is then of no one moment.
+    /// The places of the volume's blocks. If the volume changes meanwhile, the answer mixes several moments.
     pub async fn places(&self, id: VolumeId) -> Result<Vec<PlaceInfo>> {
         let core = &self.core;
         let volume = self.catalog.read().volumes.get(&id).cloned();
@@ -30,7 +30,7 @@ impl Group {
         let mut places: Vec<PlaceInfo> = Vec::new();
         let mut cursor = 0;
         for _ in 0..MOST_LEAVES {
-            // The tree is read anew in each step, under the lock under which it changes.
+            // Each step reads the tree again, under the lock under which it changes.
             let step = core
                 .with_nodes_privileged(|| {
                     map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| Ok(false))

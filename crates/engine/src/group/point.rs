@@ -1,20 +1,21 @@
-//! Points as every host names them, and how received contents become visible.
+//! Identities of points, the same on every host, and how received contents become visible.
 //!
 //! Invariants
 //!
-//! * PT1 Volumes with equal point identities have equal contents and equal sizes, in whatever group they are. A volume has the identity
-//!   of a point that is an ancestor of its head, is not dying, and has the same root. The first write after a point was frozen gives a
-//!   head a new root: the head owns nothing that the point maps (R3). Its owner's bound is never below an ancestor that lives.
-//! * PT2 The identity is the identifier of the snapshot with which the point was made, which is random, and the size. Of several points
-//!   with the same root the oldest gives it: a snapshot that nobody wrote to keeps its identity when snapshots are made of it. Without
-//!   that snapshot, or when its point was merged, the volume has no identity.
-//! * PT3 What was received is durable before the records that make it visible, of however many volumes. These are in one frame of the
-//!   journal: after a crash all of them count or none.
-//! * PT4 A target gets received contents only while it has those of the point that they grew from. A target that was written to,
-//!   reverted or resized is refused: nothing is rolled back.
-//! * PT5 What is being received is not whole, and others are: it takes the space that is left and no more. When a write of another volume
-//!   finds no room, what is being received is given up before any snapshot is, and before the write waits or fails. A thick target whose
-//!   new contents leave more to be reserved gets them only if there is room for that.
+//! * PT1 Volumes with equal point identities have equal contents and equal sizes, in any group. A volume has the
+//!   identity of a point that is an ancestor of its head, is not dying, and has the same root. The first write after a
+//!   point was frozen gives a head a new root, because the head owns no block of the point (R3). The bound of its
+//!   ownership is never below a living ancestor.
+//! * PT2 The identity is made of the random identifier of the snapshot with which the point was made, and the size. Of
+//!   several points with the same root the oldest counts, so an unwritten snapshot keeps its identity when snapshots
+//!   are made of it. Without that snapshot, or after its point was merged, the volume has no identity.
+//! * PT3 Received contents are durable before the records that make them visible. The records of all volumes are in one
+//!   frame: after a crash all of them count or none.
+//! * PT4 A target gets received contents only while it has the contents of the point that they are based on. A target
+//!   that was written to, reverted or resized is refused: no write is undone.
+//! * PT5 An unfinished receive takes only space that others do not need. When a write of another volume finds no room,
+//!   the unfinished receive is dropped before any snapshot is, and before the write waits or fails. If the new contents
+//!   of a thick target need a larger reservation, the target gets them only if there is room for it.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 /// Received contents that are to become visible.
 #[derive(Clone, Debug)]
 pub struct Publish {
-    /// The volume that has them. It exists no more afterwards, or is the new volume.
+    /// The volume that has them. Afterwards it is gone, or is the new volume.
     pub received: VolumeId,
     pub to: PublishTo,
     /// The snapshot with which the received point is made.
@@ -44,12 +45,12 @@ pub struct Publish {
     pub attributes: Attributes,
 }
 
-/// What received contents become.
+/// The target of received contents.
 #[derive(Clone, Debug)]
 pub enum PublishTo {
     /// A new volume of this name.
     New { name: String, attributes: Attributes },
-    /// The contents of this volume, from which the received ones grew when it had so many blocks.
+    /// This volume, on whose contents the received ones are based, when it had this many blocks.
     Volume { target: VolumeId, blocks: u64 },
 }
 
@@ -60,12 +61,12 @@ pub fn point_identity(seed: Uuid, blocks: u64) -> Uuid {
     Uuid(bytes)
 }
 
-/// The identifier that the snapshot of a received point gets: the other way round.
+/// The identifier that the snapshot of a received point gets: the inverse of [`point_identity`].
 pub fn point_seed(identity: Uuid, blocks: u64) -> Uuid {
     point_identity(identity, blocks)
 }
 
-/// Of a head: what says which point it is at.
+/// The fields of a head that show at which point it is.
 #[derive(Clone, Copy)]
 pub(super) struct HeadSeen {
     tree: Tree,
@@ -95,7 +96,8 @@ impl Catalog {
         self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
     }
 
-    /// The epoch in which a snapshot was taken whose contents are still those. Its contents may be named by an older one.
+    /// The epoch in which a snapshot was taken, if it still has its contents. An older snapshot may name these
+    /// contents.
     pub(super) fn moment(&self, id: VolumeId, head: HeadSeen) -> Option<Epoch> {
         self.points_at(head).find(|point| point.charged == Some(id)).map(|point| point.epoch)
     }
@@ -110,7 +112,7 @@ impl Catalog {
 }
 
 impl Group {
-    /// A volume that is being received, and has not been given up (PT5).
+    /// A volume that is being received, and was not dropped (PT5).
     pub(super) fn received_to_drop(&self) -> Option<VolumeId> {
         let catalog = self.catalog.read();
         let named = catalog.names.range(RECEIVING.to_owned()..).take_while(|(name, _)| is_being_received(name));
@@ -118,7 +120,8 @@ impl Group {
         alive.next().map(|(_, id)| *id)
     }
 
-    /// The identity of the point that a volume is at: none, if it was written to since, or nobody knows the point (PT1, PT2).
+    /// The identity of the point that a volume is at. None: it was written to since, or the point has no identity (PT1,
+    /// PT2).
     pub fn point_of(&self, id: VolumeId) -> Result<Option<Uuid>> {
         let catalog = self.catalog.read();
         let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
@@ -213,7 +216,7 @@ impl Group {
         Ok(self.core.journal.append_together(&records))
     }
 
-    /// Refuses names that exist, what was received no more, and targets that changed (PT4) or have no room (PT5).
+    /// Refuses names that exist, receives that were dropped, and targets that changed (PT4) or have no room (PT5).
     fn refuse_publish(&self, catalog: &Catalog, all: &[Publish]) -> Result<()> {
         let mut names = BTreeSet::new();
         let mut needed = 0;
@@ -263,7 +266,7 @@ impl Publish {
         target.into_iter().chain([self.received])
     }
 
-    /// What comes after the snapshot. Identifiers of trees from this one on are free.
+    /// The record after the snapshot. Tree ids from this one on are free.
     fn then(&self, received: VolumeMeta, trees: TreeId) -> Record {
         match &self.to {
             PublishTo::New { name, attributes } => {
@@ -277,7 +280,7 @@ impl Publish {
     }
 }
 
-/// PT5: the blocks that a thick target needs more, for it has all of its space.
+/// PT5: the additional blocks that a thick target needs.
 fn room_for(received: &Volume, target: &Volume) -> u64 {
     let unmapped = {
         let state = received.state.lock();
@@ -292,7 +295,7 @@ fn volume_in(catalog: &Catalog, id: VolumeId) -> Result<Arc<Volume>> {
     catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")))
 }
 
-/// The snapshot of what was received, the one of this number. Its origin is the volume that has the contents then.
+/// The part of the record for one received snapshot. Its origin is the volume that then has the contents.
 fn part_of(catalog: &Catalog, publish: &Publish, received: &VolumeMeta, number: u64) -> SnapshotPart {
     let origin = match publish.to {
         PublishTo::New { .. } => received.id,

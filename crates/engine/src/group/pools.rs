@@ -1,4 +1,5 @@
-//! How much the volumes of each pool hold. What two volumes of a pool share counts once: it is a point's.
+//! How much space the volumes of each pool use. Blocks that two volumes of a pool share count once: they belong to a
+//! point.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -16,31 +17,31 @@ pub(super) fn is_pool(meta: &VolumeMeta) -> bool {
     is_pool_name(&meta.name, &meta.attributes)
 }
 
-/// The same of a volume of which this much is known.
+/// The same, from a volume's name and attributes.
 pub(super) fn is_pool_name(name: &str, attributes: &Attributes) -> bool {
     !attributes.pool.is_empty() && attributes.pool == name
 }
 
 impl Group {
-    /// How long writes wait for room where that is their policy; `None`: for ever.
+    /// Sets how long writes wait for room, if that is their policy; `None`: for ever.
     pub fn set_no_space_timeout(&self, limit: Option<Duration>) {
         self.core.no_space_timeout.set_limit(limit);
         self.core.space_event.notify();
     }
 
-    /// Writes that wait for room end with [`Error::Closed`](crate::error::Error::Closed), now and from now on: for a process that
-    /// ends and has a successor, which is asked them again.
+    /// From now on writes that wait for room end with [`Error::Closed`](crate::error::Error::Closed). For a process
+    /// that ends: the kernel repeats the requests to its successor.
     pub fn end_waiting(&self) {
         self.core.waits_no_more.store(true, Ordering::Release);
         self.core.space_event.notify();
     }
 
-    /// The pools whose writes fail because they have waited for room for too long; `None`: those that wait for the group's own.
+    /// The pools whose writes fail because they have waited too long for room; `None` stands for the group itself.
     pub fn timed_out(&self) -> Vec<Option<String>> {
         self.core.no_space_timeout.over()
     }
 
-    /// The names of the volumes that have writes which wait for room at this moment.
+    /// The names of the volumes with writes that wait for room now.
     pub fn held(&self) -> Vec<String> {
         let mut ids: Vec<VolumeId> = self.core.held.lock().keys().copied().collect();
         ids.sort_unstable();
@@ -49,7 +50,7 @@ impl Group {
         volumes.map(|volume| volume.state.lock().meta.name.clone()).collect()
     }
 
-    /// What the pool's volumes may still take, counted anew. Of a pool that is not there: as many blocks as they like.
+    /// Recounts how much the pool's volumes may still take. If the pool does not exist, there is no limit.
     pub(crate) fn measure_pool(&self, pool: &str) -> PoolLeft {
         let changes = self.core.pools.lock().changes();
         let left = {
@@ -75,15 +76,15 @@ impl Group {
 
 #[derive(Default)]
 struct Held {
-    /// Blocks of its volumes and of the points that belong to it alone, and what is on the way to them.
+    /// Blocks of its volumes and of points that only it uses, including blocks of writes in flight.
     blocks: u64,
-    /// Of these, what reserved snapshots of its volumes pay for.
+    /// Of these, blocks on the reserves of snapshots.
     charged: u64,
-    /// Of these, what writes under way give back when they are done.
+    /// Of these, blocks that writes in flight will free.
     moving: u64,
 }
 
-/// Whose volumes lie below a point: of which pool, by its number.
+/// The pool, by its number, whose volumes descend from a point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Below {
     Pool(usize),
@@ -91,9 +92,8 @@ enum Below {
     Others,
 }
 
-/// What all pools of a group hold: their volumes' own blocks, also those on the way, and the blocks of points that belong to
-/// one pool alone. What is charged to a reserved snapshot of a volume is the snapshot's. Each volume's lock is held for a
-/// moment, and one at a time.
+/// The use of all pools of a group: their volumes' own blocks, also of writes in flight, and the blocks of points that
+/// only one pool uses. Blocks on a snapshot's reserve do not count. Volumes are locked briefly, one at a time.
 #[derive(Default)]
 pub(super) struct Usage {
     numbers: Map<String, usize>,
@@ -114,7 +114,7 @@ impl Usage {
             if state.meta.reserve.is_some() {
                 let origin = state.meta.origin;
                 drop(state);
-                // It is beside its origin's pool, whatever that is.
+                // A snapshot with a reserve is not in its origin's pool.
                 let origin = origin.and_then(|id| catalog.volumes.get(&id));
                 let pool = origin.and_then(|origin| usage.number(&origin.state.lock().meta.attributes.pool));
                 if let Some(pool) = pool {
@@ -142,7 +142,7 @@ impl Usage {
         usage
     }
 
-    /// The pool's number, a new one for a new name; none for no pool.
+    /// The pool's number, a new one for a new name. None: no pool.
     fn number(&mut self, pool: &str) -> Option<usize> {
         if pool.is_empty() {
             return None;
@@ -159,13 +159,13 @@ impl Usage {
         self.numbers.get(pool).map(|number| &self.held[*number])
     }
 
-    /// Blocks that the pool's volumes hold together.
+    /// Blocks that the pool's volumes use together.
     pub fn used(&self, pool: &str) -> u64 {
         self.get(pool).map_or(0, |held| held.blocks.saturating_sub(held.charged))
     }
 }
 
-/// Marks the points from here upwards, as far as this is news.
+/// Marks the points from here upwards, until nothing changes.
 fn mark(catalog: &Catalog, points: &mut BTreeMap<TreeId, Below>, from: Option<TreeId>, below: Below) {
     let mut above = from;
     while let Some(point) = above {

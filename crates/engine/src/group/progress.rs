@@ -1,24 +1,24 @@
-//! How far long work in the background is. Reports show it; nothing is decided by it.
+//! Progress of long background work. Only reports use it.
 
 use crate::units::VolumeId;
 use parking_lot::Mutex;
 
-/// The work under way.
+/// The work in progress.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The volume that is brought together, and where the search is.
+    /// The volume that is being re-homed, and the position in it.
     rehoming: Mutex<Option<(VolumeId, u64)>>,
-    /// Of the verification that began last: the metadata nodes that it has read, and how many there are.
+    /// The last check: the metadata nodes that it has read, and how many there are.
     check: Mutex<Option<CheckProgress>>,
 }
 
-/// A volume that is brought together in the background.
+/// A volume that is being re-homed in the background.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RehomeProgress {
     pub name: String,
-    /// The search is at this block of the volume...
+    /// The position in the volume...
     pub at: u64,
-    /// ... which has so many.
+    /// ... which has this many blocks.
     pub blocks: u64,
     /// Volumes that wait for their turn.
     pub waiting: u64,
@@ -29,7 +29,7 @@ pub struct RehomeProgress {
 pub struct CheckProgress {
     /// Metadata nodes that were read.
     pub nodes: u64,
-    /// Metadata blocks in use when it began: there are no more nodes.
+    /// Metadata blocks in use when it began: an upper bound of the nodes.
     pub total: u64,
 }
 

@@ -1,12 +1,12 @@
 //! Physical volumes join, grow and shrink while the group is in use; [`leave`](super::leave) is how they leave.
 //!
-//! No block gets another number by it: each physical volume has its place in the group's address space, with room behind it.
-//! What is new is freed by the very checkpoint whose superblock names it, so that nothing can be placed there that a crash would
-//! leave outside of the group. What is lost was free, in memory and in the checkpoint before, and becomes nobody's in one critical
-//! section: a crash opens the group with the table before or with the one after, and both are true. The answer comes when the
-//! table is durable.
+//! No block changes its number: each physical volume has its range in the group's address space, with room behind it.
+//! New blocks are freed by the checkpoint whose superblock names them. So nothing can be placed there that a crash
+//! would leave outside the group. Removed blocks are free in memory and in the last checkpoint; one critical section
+//! removes them. After a crash the group opens with the old table or with the new one, and both are right. The command
+//! returns when the table is durable.
 //!
-//! One of these changes at a time, which the caller sees to.
+//! The caller makes one such change at a time.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -39,7 +39,7 @@ impl Group {
             return Err(Error::Invalid("the new physical volume's disk is not in the set".into()));
         }
         let uuid = pv.uuid;
-        // No number is given twice: those of a physical volume that left may still be in use.
+        // No number is used twice: the numbers of a physical volume that left may still be in use.
         let numbers = self.core.placement().numbers_end();
         extend_table(&*self.core.disks, &mut root.pvs, root.extent_blocks, numbers, &[pv]).await?;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
@@ -57,8 +57,7 @@ impl Group {
         .await
     }
 
-    /// The extents that a physical volume can have, at most: what lies between its first and the next one's, or all numbers
-    /// that there are.
+    /// The most extents that a physical volume can have: up to the next physical volume, or to the highest number.
     pub fn most_extents(&self, pv: PvIndex) -> u64 {
         let placement = self.core.placement();
         let index = usize::from(pv.0);
@@ -67,16 +66,17 @@ impl Group {
             Some(next) => next.first_extent - pv.first_extent,
             None => most_extents(pv.first_extent, placement.extent_blocks),
         };
-        // Numbers behind its own that are in use: they were those of a physical volume that left, or of a part that was cut off.
+        // Numbers behind its own that are in use, by extents of a physical volume that left, or of a part that was cut
+        // off.
         let end = (pv.first_extent + pv.extents) * placement.extent_blocks;
         let used = placement.runs().iter().find(|run| run.end > end);
         used.map_or(most, |used| most.min(used.start.max(end) / placement.extent_blocks - pv.first_extent))
     }
 
-    /// The physical volume has so many bytes of its disk from now on. What it loses holds no data then; metadata moves away from
-    /// there. [`Error::Busy`]: something else lies there. [`Error::NoSpace`]: what is reserved would have too little room.
-    /// [`Error::Invalid`]: there are no numbers for so many extents ([`most_extents`](Self::most_extents)), the disk is smaller,
-    /// or it would have no extent. None of these has changed the table.
+    /// Sets the bytes of its disk that a physical volume uses. Metadata moves away from the part that is cut off.
+    /// [`Error::Busy`]: that part has other blocks in use. [`Error::NoSpace`]: there would be too little room for the
+    /// reservations. [`Error::Invalid`]: there are too few extent numbers ([`most_extents`](Self::most_extents)), the
+    /// disk is smaller, or no extent would be left. After an error the table has not changed.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
         self.core.all_there()?;
@@ -102,7 +102,7 @@ impl Group {
         (entry.extents, entry.size) = (extents, bytes);
         match extents.cmp(&old) {
             Ordering::Equal if is_same => Ok(()),
-            // The disk may be cut to that size: it must not be missed.
+            // The disk may be cut to that size, and must still be accepted then.
             Ordering::Equal => self.change_table(pvs, |_, _| {}).await,
             Ordering::Greater => {
                 self.change_table(pvs, |space, placement| {
@@ -115,7 +115,7 @@ impl Group {
         }
     }
 
-    /// Puts a table in force in which the end of a physical volume, these extents of it, is nobody's.
+    /// Sets a table without these extents at the end of a physical volume.
     async fn cut_pv(self: &Arc<Self>, pv: PvIndex, extents: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
         let root = self.root.lock().group.clone();
         let old = self.core.placement();
@@ -148,7 +148,7 @@ impl Group {
         }
     }
 
-    /// Puts another table of physical volumes in force, in which none has less. `account` tells free space.
+    /// Sets a table of physical volumes in which none is smaller. `account` updates free space.
     async fn change_table(
         self: &Arc<Self>,
         pvs: Vec<PvEntry>,
@@ -166,7 +166,7 @@ impl Group {
         self.checkpoint().await
     }
 
-    /// From now on blocks are found by this table.
+    /// From now on this table gives the places of blocks.
     pub(super) fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
         *self.core.placement.write() = placement.clone();
         for volume in catalog.volumes.values() {

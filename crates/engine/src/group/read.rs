@@ -1,4 +1,4 @@
-//! Blocks as they are read before a group is there: of two copies the one that is good, and the checkpoint's stream.
+//! Reads metadata before a group is open: the good one of two copies, and the checkpoint's stream.
 
 use crate::core::{READS_TOGETHER, is_lost};
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, Segments, start};
@@ -39,16 +39,16 @@ pub(super) async fn read_at(disks: &dyn Disks, placement: &Placement, block: u64
     Ok(buf.expect("a read gives its buffer back"))
 }
 
-/// A copy of a metadata block that is not what it should be, while the other one is.
+/// A bad copy of a metadata block whose other copy is good.
 pub(super) struct BadCopy {
     /// Its VG block.
     pub place: u64,
     pub why: Error,
-    /// What belongs there.
+    /// The right contents.
     pub good: PageBuf,
 }
 
-/// Reads a block of which there are two copies: the second when the first is bad. With a list for bad copies, both.
+/// Reads a block with two copies: the second if the first is bad. With a list for bad copies, reads both.
 pub(super) async fn either<T>(
     disks: &dyn Disks,
     placement: &Placement,
@@ -56,7 +56,7 @@ pub(super) async fn either<T>(
     decode: impl Fn(&[u8]) -> Result<T>,
     bad: &mut Option<&mut Vec<BadCopy>>,
 ) -> Result<T> {
-    // A copy on a physical volume that is out is not bad: it is written anew when that comes back (MB5).
+    // A copy on a physical volume that is out is not bad: it is rewritten when that returns (MB5).
     if let Some(bad) = bad
         && !copies.iter().any(|copy| is_lost(disks, placement, *copy))
     {
@@ -80,7 +80,7 @@ pub(super) async fn either<T>(
     Err(first.expect("two copies were tried"))
 }
 
-/// Reads both copies. One that is bad while the other is good goes to `bad`.
+/// Reads both copies. If only one is good, the other goes to `bad`.
 async fn both<T>(
     disks: &dyn Disks,
     placement: &Placement,
@@ -111,7 +111,7 @@ async fn both<T>(
     }
 }
 
-/// The checkpoint's stream, and the first copies' places of the blocks that hold it.
+/// The checkpoint's stream, and the places of the first copies of its blocks.
 pub(super) async fn read_stream(
     disks: &dyn Disks,
     placement: &Placement,
@@ -139,7 +139,7 @@ pub(super) async fn read_stream(
     for (number, entry) in entries.iter().enumerate() {
         let decode = |block: &[u8]| decode_page(block, root.generation, number as u64, entry, tag);
         places.push(entry.copy_a);
-        // The first copies are read together; one that is not good, and all where both copies are wanted, again and alone.
+        // The first copies are read together. A bad one is read again alone; so are all if both copies are wanted.
         if bad.is_none() {
             while ahead.len() < READS_TOGETHER
                 && let Some(entry) = to_come.next()

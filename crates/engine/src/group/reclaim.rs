@@ -1,26 +1,30 @@
-//! Removal: trees that nothing needs give their blocks back, in bounded steps, in the background (docs/design.md, section 6).
+//! Removal: the blocks of trees that are no longer needed are freed in the background, in bounded steps
+//! (docs/design.md, section 6).
 //!
-//! A dying tree without children is walked, pruned by birth: what was born after its parent is its own and is freed.
-//! A point with one child left is merged into it: what was born after the point's own parent and is not in the child is
-//! freed, the rest becomes the child's. Both walks compare trees node by node and skip what is shared, so that their
-//! cost is in proportion to what is freed; no list of dead blocks is kept (docs/adr/0003).
+//! A dying tree without children is walked, pruned by birth: blocks that were born after its parent are its own and are
+//! freed. A point with one child left is merged into the child: blocks that were born after the point's own parent and
+//! that the child does not map are freed, and all others become the child's. Both walks compare trees node by node and
+//! skip shared nodes, so their cost is proportional to the freed blocks. There is no list of dead blocks
+//! (docs/adr/0003).
 //!
 //! Invariants
 //!
-//! * D1 Below the cursor of a merge everything born after the grandparent is the child's own; at and above it the dying
-//!   point still shares with the child. [`Ownership`](crate::core::Ownership) says it to the child.
-//!   A node is the child's by the key of its first entry: what the child dropped beside it has widened its range in the child
-//!   alone, so that this may reach over the cursor when the walk has long passed the node.
-//! * D2 A step writes nothing to the journal. What it frees is pending until the next checkpoint, which also keeps the
-//!   cursor: after a crash, removal goes on from there, and nothing that it freed since was given away.
-//! * D3 A merge begins only when every mapping in the dying point is durable, so that the child may write in place what
-//!   it inherits (rule R6).
-//! * D4 A node that neither copy has any more costs what it maps, and nothing else: removal passes it over. Its blocks stay in use
-//!   without an owner, which `check` tells.
-//! * D5 A node that a disk does not read now is not lost: removal waits ([`Retry`](super::retry::Retry)) and reads it again, and takes it for lost
-//!   only when that has taken longer than a disk or a path to it is away. A close waits for none of this.
-//! * D6 Removal that has no room for the next checkpoint stands still. The checkpoint that finds room again sets it going, and
-//!   who waits for removal is told.
+//! * D1 Below the cursor of a merge the child owns everything born after the grandparent. At and above the cursor the
+//!   dying point still shares its blocks with the child. The child knows this by its
+//!   [`Ownership`](crate::core::Ownership). The key of a node's first entry decides whether the child owns the node.
+//!   Its range does not: drops of neighbours may have widened the range in the child only, so that it crosses the
+//!   cursor after the walk has passed the node.
+//! * D2 A step writes nothing to the journal. The blocks that it frees are pending until the next checkpoint, which
+//!   also stores the cursor. After a crash removal resumes from there, and no block that it freed since was allocated.
+//! * D3 A merge begins only when every mapping of the dying point is durable, so that the child may write inherited
+//!   blocks in place (rule R6).
+//! * D4 If both copies of a node are lost, removal skips it. Only the blocks that it maps stay in use without an owner,
+//!   and `check` reports them.
+//! * D5 A node that cannot be read now is not lost. Removal waits ([`Retry`](super::retry::Retry)) and retries. It
+//!   counts the node as lost only after a time that is longer than a usual outage of a disk or path. A close does not
+//!   wait for this.
+//! * D6 If there is no room for the next checkpoint, removal stops. The checkpoint that finds room again resumes it. A
+//!   caller that waits for removal gets an error meanwhile.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -42,31 +46,31 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-/// So many checkpoints are taken for the next part of a removal at the most.
+/// The most checkpoints that are taken for the next part of a removal.
 const CHECKPOINTS_FOR_ROOM: u32 = 8;
 
 pub(super) enum Stepped {
     More,
     TreeDone,
-    /// Done, and what this snapshot now holds is more than its reserve.
+    /// Done, and this snapshot now holds more than its reserve.
     Overdrawn(VolumeId),
 }
 
 impl Group {
-    /// One step of removal. Clears the wish for removal when there is nothing to do.
+    /// One step of removal. Clears the flag when there is nothing to do.
     pub(super) async fn reclaim_some(self: &Arc<Self>) {
         let outcome = self.reclaim_step().await;
         match outcome {
             Ok(true) => {}
             Ok(false) => {
-                // What was freed is usable, and shows in reports, after a checkpoint.
+                // Freed blocks are usable, and appear in reports, after a checkpoint.
                 if self.core.space.lock().pending_blocks() > 0 {
                     self.want_checkpoint();
                 }
                 self.core.space_event.notify();
             }
             Err(error) => {
-                // Removal stops until there is room (D6), or until the group is opened again; nothing is lost by that but space.
+                // Removal stops until there is room (D6), or until the group is opened again. This costs only space.
                 self.reclaim_wanted.store(false, Ordering::Release);
                 self.stands_still.store(matches!(error, Error::NoSpace { .. }), Ordering::Release);
                 if !matches!(error, Error::NoSpace { .. } | Error::Closed) {
@@ -138,7 +142,7 @@ impl Group {
         }
     }
 
-    /// Waits for a node that cannot be read now (D5), or goes on without it (D4). False: the group ends.
+    /// Waits for a node that cannot be read now (D5), or skips it (D4). False: the group ends.
     async fn without(&self, tree: TreeId, absent: Absent) -> Result<bool> {
         let node = match absent {
             Absent::Unread(node) if !self.core.planted("unread_is_lost") => {
@@ -161,7 +165,7 @@ impl Group {
         Ok(true)
     }
 
-    /// Does nothing for a time. False, at once: the group is closed.
+    /// Sleeps for a time. Returns false at once if the group is closed.
     async fn pause(&self, time: Duration) -> bool {
         let mut time = self.core.runtime.sleep(time);
         loop {
@@ -180,7 +184,7 @@ impl Group {
         }
     }
 
-    /// A checkpoint was taken: removal that stands still goes on where there is room again (D6).
+    /// A checkpoint was taken: stopped removal resumes if there is room again (D6).
     pub(super) fn end_standstill(&self) {
         let is_asked = !self.core.planted("stands_for_ever");
         if is_asked && self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
@@ -192,14 +196,15 @@ impl Group {
         self.core.meta.lock().has_least_room_to_free() && !self.core.has_no_room_to_free()
     }
 
-    /// Whether so much waits to be freed that removal takes a checkpoint.
+    /// Whether so many blocks are pending that removal takes a checkpoint.
     pub(super) fn pending_full(&self) -> bool {
         self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_room_to_free()
     }
 
-    /// Takes checkpoints until there is room for what the next part of a removal or a reduction frees (L2). Each gives back the
-    /// metadata that was replaced before it, and makes a part of what was freed usable. Where that gives nothing more, the least
-    /// room will do: what is removed gives back nodes. The caller has nothing under way that a checkpoint waits for.
+    /// Takes checkpoints until there is room for the next part of a removal or a reduction (L2). Each checkpoint frees
+    /// the metadata that was replaced before it, and makes some freed blocks usable. If that gives no more room, the
+    /// least room is enough, because the removal itself frees nodes. The caller must have nothing in flight that a
+    /// checkpoint waits for.
     pub(super) async fn room_to_free(self: &Arc<Self>) -> Result<()> {
         let measure = || (self.core.meta.lock().free(), self.core.space.lock().pending_runs());
         for _ in 0..CHECKPOINTS_FOR_ROOM {
@@ -304,7 +309,7 @@ impl Group {
         gone
     }
 
-    /// Charges the snapshot with what it holds now that it took over another one's part.
+    /// Recomputes the charge of a snapshot that took over blocks of another one.
     pub(super) fn recount_reserve(&self, catalog: &Catalog, charged: Option<VolumeId>) -> Stepped {
         let Some(charged) = charged else { return Stepped::TreeDone };
         let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(charged) else { return Stepped::TreeDone };
@@ -313,7 +318,7 @@ impl Group {
         if used > blocks { Stepped::Overdrawn(charged) } else { Stepped::TreeDone }
     }
 
-    /// Waits until background removal has nothing left to do. [`Error::NoSpace`]: it stands still (D6).
+    /// Waits until background removal has nothing left to do. [`Error::NoSpace`]: it has stopped (D6).
     pub async fn reclaim_idle(self: &Arc<Self>) -> Result<()> {
         let mut has_asked = false;
         loop {
@@ -343,7 +348,7 @@ fn live_child(catalog: &Catalog, id: TreeId) -> Option<Arc<Volume>> {
     catalog.heads.get(&child).and_then(|volume| catalog.volumes.get(volume)).cloned()
 }
 
-/// Frees one leaf's worth of a tree that has no child.
+/// Frees the blocks of one leaf of a tree without children.
 fn step_leaf(
     core: &Core,
     catalog: &mut Catalog,
@@ -375,7 +380,7 @@ fn step_leaf(
     }
 }
 
-/// Settles one leaf's worth of a merge. Returns the new cursor; `None`: done.
+/// Merges one leaf. Returns the new cursor; `None`: done.
 fn step_merge(
     core: &Core,
     catalog: &mut Catalog,
@@ -386,7 +391,7 @@ fn step_merge(
 ) -> std::result::Result<Option<u64>, MapError> {
     let prune = |node: NodeRef, level: u8, first_key: u64| {
         let is_passed = node.birth <= lower || lost.contains(&node);
-        // What of the child cannot be read may be shared: D4.
+        // Blocks in an unreadable node of the child may be shared: D4.
         Ok(is_passed || unless_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
     };
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
@@ -397,7 +402,7 @@ fn step_merge(
             settled += compare(core, child, e, dying.epoch, &mut freed, lost)?;
         }
     }
-    // From here on nothing can fail: a step is done whole or not at all.
+    // From here on nothing can fail: a step is done completely or not at all.
     {
         let mut space = core.space.lock();
         freed.iter().for_each(|e| space.free_later((e.value, u64::from(e.len))));
@@ -411,8 +416,9 @@ fn step_merge(
     Ok(step.next)
 }
 
-/// What of an extent of the dying point its child does not use goes to `freed`. Returns the blocks that do not become
-/// the child's by this merge: the freed ones, and those that the child maps to the same place as its own already.
+/// Adds the parts of an extent of the dying point that the child does not use to `freed`. Returns the blocks that do
+/// not pass to the child by this merge: the freed ones, and those that the child maps to the same place and already
+/// owns.
 fn compare(
     core: &Core,
     child: &Tree,
@@ -429,7 +435,7 @@ fn compare(
     Ok(settled.map(|piece| u64::from(piece.len)).sum())
 }
 
-/// The outcome or, where a lost node is needed for it, what is assumed then.
+/// The outcome or, if it needs a lost node, the value that is assumed then.
 fn unless_lost<T>(
     outcome: std::result::Result<T, MapError>,
     lost: &BTreeSet<NodeRef>,
@@ -441,7 +447,7 @@ fn unless_lost<T>(
     }
 }
 
-/// Gives back the nodes that a walk has left behind.
+/// Releases the nodes that a walk has passed.
 fn release(core: &Core, step: &map::Step) {
     let mut meta = core.meta.lock();
     for passed in &step.passed {

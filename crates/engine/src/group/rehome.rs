@@ -1,9 +1,9 @@
-//! Re-homing and filling of whole volumes: which are looked at, when, and at what pace (rules R12 and R13).
+//! Re-homing and filling of whole volumes: which volumes are searched, when, and at what rate (rules R12 and R13).
 //!
-//! A volume is looked at once after an opening, and again whenever a point was merged into its head: from then on blocks are its own
-//! that a snapshot held. Of a volume that is filled those windows are looked at to which writes were redirected, a second later.
-//! What is found in many pieces is moved by [`Volume::rehome`](crate::volume::Volume). Nothing of it is on the disk: a crash costs the
-//! search, not what was brought together.
+//! A volume is searched once after an opening, and again whenever a point was merged into its head, because the head
+//! then owns blocks that a snapshot held. In a volume that is filled, windows with redirected writes are searched a
+//! second after the write. [`Volume::rehome`](crate::volume::Volume) moves the scattered windows. The search has no
+//! state on the disk: a crash repeats the search, but not the moves.
 
 use super::Group;
 use crate::core::{Pace, count};
@@ -18,43 +18,43 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Windows that are moved before their mappings are made durable: until then a write to them has to be put elsewhere (R6).
+/// Windows that are moved before their mappings are made durable. Until then a write to them goes to other blocks (R6).
 const MOVED_TOGETHER: usize = 8;
-/// Rest after each window while there are writes...
+/// Pause after each window while there are writes...
 const REST: Duration = Duration::from_millis(5);
-/// ... and before it is tried again where there is no room, or others need what it takes.
+/// ... and before a retry if there is no room, or writes need the journal or the dirty nodes.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Without room so often, the volume is left as it is until a point is merged into it again.
+/// After this many tries without room, the volume stays as it is until a point is merged into it again.
 const TRIES: u32 = 20;
 /// The same for filling, which then ends.
 const TRIES_TO_FILL: u32 = 2;
-/// Rest after each window that was filled while there are writes: it takes longer than one that is moved, and is not needed as much.
+/// Pause after each filled window while there are writes: filling takes longer than a move, and is less urgent.
 const REST_FROM_FILLING: Duration = Duration::from_millis(20);
-/// What was in use is looked at again after so long, so often.
+/// A window that was in use is tried again after this time, this many times.
 const AGAIN: Duration = Duration::from_secs(1);
 const PASSES: u32 = 4;
 
 /// A search of one volume.
 struct Search {
     volume: Arc<Volume>,
-    /// Blocks before this one were looked at.
+    /// Blocks before this one were searched.
     cursor: u64,
-    /// Moved, and perhaps not durable yet.
+    /// Records of moves that may not be durable yet.
     moved: Vec<Seq>,
     /// How often in a row there was no room.
     tries: u32,
-    /// Windows with something that was in use.
+    /// Windows that were in use.
     left: BTreeSet<u64>,
-    /// Only these are looked at.
+    /// Only these windows are searched.
     only: Option<BTreeSet<u64>>,
-    /// Shared blocks are copied where the volume wants it.
+    /// Shared blocks are copied if the volume is laid out for reading.
     fill: bool,
     pace: Pace,
     writes: u64,
 }
 
 impl Group {
-    /// Has the volume looked at in the background.
+    /// Requests a background search of the volume.
     pub(super) fn want_rehoming(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_rehome.lock().insert(volume);
@@ -69,12 +69,12 @@ impl Group {
         volumes.into_iter().for_each(|volume| self.want_rehoming(volume));
     }
 
-    /// Whether volumes are being brought together, or are to be.
+    /// Whether volumes are being re-homed, or are waiting for it.
     pub fn rehoming(&self) -> bool {
         self.rehome_wanted.load(Ordering::Acquire)
     }
 
-    /// Waits until no volume is being brought together.
+    /// Waits until no volume is being re-homed.
     pub async fn rehome_idle(&self) -> Result<()> {
         loop {
             let turn = self.core.space_event.turn();
@@ -86,7 +86,7 @@ impl Group {
         }
     }
 
-    /// Has those windows of the volume looked at to which writes were redirected.
+    /// Requests a search of the volume's windows with redirected writes.
     pub(crate) fn want_filling_of(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_fill.lock().insert(volume);
@@ -95,7 +95,7 @@ impl Group {
         }
     }
 
-    /// Looks at one volume. Clears the wish when there is none.
+    /// Searches one volume. Clears the flag when there is none.
     pub(super) async fn rehome_some(self: &Arc<Self>) {
         let whole = self.to_rehome.lock().pop_first();
         let next = whole.or_else(|| self.to_fill.lock().pop_first());
@@ -104,7 +104,7 @@ impl Group {
             let mut search = Search::new(volume);
             self.progress.rehomes(search.volume.id, 0);
             if whole.is_none() {
-                // More may be redirected in a moment.
+                // More writes may be redirected soon.
                 self.wait(AGAIN).await;
                 search.look_where_redirected();
             }
@@ -113,7 +113,7 @@ impl Group {
                     self.wait(AGAIN).await;
                     search.look_again();
                 }
-                // Whoever uses the volume is told of what is wrong with it; here it only stays as it is.
+                // Users of the volume get the error. Here the volume only stays as it is.
                 if self.rehome(&mut search).await.is_err() || search.left.is_empty() {
                     break;
                 }
@@ -123,7 +123,7 @@ impl Group {
         }
         if next.is_none() {
             self.rehome_wanted.store(false, Ordering::Release);
-            // One that came in between is not forgotten.
+            // A request that came in between is kept.
             if !self.to_rehome.lock().is_empty() || !self.to_fill.lock().is_empty() {
                 self.rehome_wanted.store(true, Ordering::Release);
             }
@@ -154,7 +154,7 @@ impl Group {
                 return Err(Error::Closed);
             }
             if self.core.meta.lock().has_looks() && !self.core.planted("rehome_beside_looks") {
-                // Its checkpoints would need what a check keeps (M6).
+                // Its checkpoints would need blocks that a check holds (M6).
                 self.wait(PAUSE).await;
                 continue;
             }
@@ -166,14 +166,14 @@ impl Group {
                 Rehomed::InUse => search.left.extend([first, last - 1].map(|block| block / WINDOW * WINDOW)),
                 Rehomed::Loaded => continue,
                 Rehomed::Busy => {
-                    // Perhaps nobody else asks for it any more.
+                    // No other task may request it.
                     self.want_checkpoint();
                     self.wait(PAUSE).await;
                     continue;
                 }
                 Rehomed::NoRoom => {
                     search.tries += 1;
-                    // What was given up on the way here is room after a checkpoint.
+                    // Blocks that were freed so far become usable after a checkpoint.
                     self.settle(search).await?;
                     if fill && (search.tries > TRIES_TO_FILL || !search.volume.may_fill_soon()) {
                         // F2
@@ -202,7 +202,7 @@ impl Group {
         }
     }
 
-    /// The next window in which more than one extent begins; none: the volume is through.
+    /// The next window in which more than one extent begins. None: the whole volume was searched.
     async fn next_window(self: &Arc<Self>, search: &mut Search) -> Result<Option<u64>> {
         loop {
             if self.core.closed.load(Ordering::Acquire) {
@@ -223,7 +223,7 @@ impl Group {
         }
     }
 
-    /// What was moved may be written in place from now on.
+    /// Makes the moves durable, so that their blocks can be written in place.
     async fn settle(&self, search: &mut Search) -> Result<()> {
         match search.moved.drain(..).max().filter(|_| !self.core.closed.load(Ordering::Acquire)) {
             Some(seq) => self.core.journal.ensure_marker(seq).await,
@@ -231,7 +231,7 @@ impl Group {
         }
     }
 
-    /// Sleeps, in parts: a group that is closed is not held on to.
+    /// Sleeps in parts, so that a closed group is released soon.
     async fn wait(&self, time: Duration) {
         let part = PAUSE / 4;
         for _ in 0..time.as_micros().div_ceil(part.as_micros()) {
@@ -264,12 +264,13 @@ impl Search {
         self.only = Some(redirected.windows).filter(|_| !redirected.are_more);
     }
 
-    /// At what was in use.
+    /// Starts again with the windows that were in use.
     fn look_again(&mut self) {
         self.only = Some(std::mem::take(&mut self.left));
     }
 
-    /// One leaf further: where to go on, and a window of it with several extents. None: there is no more.
+    /// Reads one more leaf. Returns where to continue, and a window of it with several extents. None: there are no more
+    /// leaves.
     #[allow(clippy::type_complexity)]
     fn step(&self) -> std::result::Result<Option<(Option<u64>, Option<u64>)>, MapError> {
         let state = self.volume.state.lock();
@@ -277,7 +278,7 @@ impl Search {
             return Ok(None);
         }
         let ownership = state.ownership;
-        // What is older than the parent is shared, with all below it.
+        // A node that is not younger than the parent is shared, with everything below it.
         let prune = |node: map::NodeRef, _: u8, _: u64| {
             Ok(ownership.merge_cursor.is_none() && node.birth <= ownership.parent_epoch)
         };

@@ -1,4 +1,4 @@
-//! Volumes that are removed, reverted, or invalid: their heads are dying.
+//! Removes, reverts and invalidates volumes: their heads become dying trees.
 
 use super::Group;
 use super::catalog::{Catalog, empty_head};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Group {
-    /// Removes volumes (origins and snapshots alike) in one step; space comes back in the background.
+    /// Removes volumes (origins and snapshots alike) in one step. Their space is freed in the background.
     pub async fn remove(self: &Arc<Self>, ids: &[VolumeId]) -> Result<()> {
         self.may_change()?;
         let ids: BTreeSet<VolumeId> = ids.iter().copied().collect();
@@ -57,7 +57,7 @@ impl Group {
         Ok(())
     }
 
-    /// A head that no volume has any more.
+    /// A head without a volume.
     fn retire(&self, catalog: &mut Catalog, head: TreeMeta) {
         if !self.core.planted("head_kept") {
             catalog.heads.remove(&head.id);
@@ -99,7 +99,7 @@ impl Group {
         point: TreeId,
         head: TreeId,
     ) -> Result<()> {
-        // A record may say so; the volume would be locked twice.
+        // A damaged record may name one volume twice. It would be locked twice.
         if target == source {
             return Err(Error::Invalid("a volume cannot take its own contents".into()));
         }
@@ -147,7 +147,7 @@ impl Group {
         Ok(())
     }
 
-    /// A snapshot outgrew its reserve (or has to give way): its contents go, its name stays until it is removed.
+    /// A snapshot outgrew its reserve, or is dropped: its contents are freed, its name stays until it is removed.
     pub(crate) async fn invalidate(self: &Arc<Self>, id: VolumeId) -> Result<()> {
         let Ok(volume) = self.volume_now(id) else { return Ok(()) };
         let gate = volume.close_gate(true).await;

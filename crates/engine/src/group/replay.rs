@@ -1,8 +1,8 @@
 //! Replay in parts: recovery of a journal that frees more than one checkpoint can name (rule L1).
 //!
-//! A checkpoint that recovery takes on its way holds what was replayed so far. It names the place in the journal from which on
-//! records are still to be replayed, so that another recovery goes on there. Records that are carried out in part are carried out
-//! again as a whole, which changes nothing.
+//! A checkpoint that recovery takes during replay contains the records that were replayed so far. It names the position
+//! in the journal of the first remaining record, so that another recovery continues there. A record that was applied in
+//! part is applied again, which changes nothing.
 
 use super::Group;
 use crate::error::{Error, Result};
@@ -14,18 +14,18 @@ use std::sync::Arc;
 const NODES_TO_GROW: u64 = 64;
 /// Metadata blocks that one record may take.
 const NODES_FOR_RECORD: u64 = 24;
-/// So many have to be used before another checkpoint is taken for what replaced them.
+/// At least this many must have been used before another checkpoint is worthwhile.
 const NODES_WORTHWHILE: u64 = 8;
 
 impl Group {
-    /// Record `next` is to be carried out now.
+    /// Replay has reached record `next`.
     pub(super) fn replay_reached(&self, next: Seq) {
         if let Some(replay) = self.replay.lock().as_mut() {
             replay.next = next;
         }
     }
 
-    /// Sees to it that the next record finds metadata blocks: by growth, or by a checkpoint of what was replayed.
+    /// Makes sure that the next record finds metadata blocks: by growth, or by a checkpoint.
     pub(super) async fn replay_room(self: &Arc<Self>) -> Result<()> {
         let core = &self.core;
         if core.config.read_only {
@@ -40,7 +40,7 @@ impl Group {
                 Err(error) => return Err(error),
             }
         }
-        // A checkpoint gives back what was replaced since the last one: nothing to speak of after a few blocks.
+        // A checkpoint frees the nodes that were replaced since the last one. After a few blocks that is not worth it.
         let slack = core.meta.lock().slack();
         let worthwhile = self.replay.lock().as_ref().is_some_and(|replay| slack + NODES_WORTHWHILE <= replay.slack);
         if slack >= NODES_FOR_RECORD || !worthwhile {
@@ -63,7 +63,7 @@ impl Group {
             self.checkpoint_turn(self.final_ticket(), false).await?;
         }
         match self.room_to_free().await {
-            // There may be enough all the same.
+            // There may be enough nevertheless.
             Err(Error::NoSpace { .. }) => Ok(()),
             outcome => outcome,
         }

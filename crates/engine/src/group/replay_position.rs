@@ -6,21 +6,22 @@ use crate::units::Seq;
 
 /// How far replay has come.
 pub(super) struct Replay {
-    /// The life of the journal whose records are replayed.
+    /// The journal whose records are replayed.
     pub journal_id: u64,
     /// The first record of each frame, and where the frame lies.
     pub frames: Vec<(Seq, u64)>,
-    /// Records that the checkpoint on the disk does not hold: those from `capture` on, and of those before it these.
+    /// Records that the durable checkpoint does not contain: those from `capture` on, and these earlier ones.
     pub capture: Seq,
     pub open: Vec<u64>,
-    /// The first record that is not carried out, or not whole.
+    /// The first record that is not applied, or only in part.
     pub next: Seq,
-    /// Metadata blocks that there were beside those kept for checkpoints, after the last checkpoint for want of them.
+    /// Free metadata blocks, without those reserved for checkpoints, after the last checkpoint that was taken for lack
+    /// of them.
     pub slack: u64,
 }
 
 impl Replay {
-    /// What a checkpoint on the way says of the journal, and the life of the journal that it says it of.
+    /// The position for a checkpoint during replay, and the journal to which it belongs.
     pub(super) fn capture(&self, core: &Core) -> (Capture, u64) {
         let next = Seq(self.next.0 + u64::from(core.planted("small_parts_passed")));
         let frame = self.frames.partition_point(|(first, _)| *first <= next).saturating_sub(1);

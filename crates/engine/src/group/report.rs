@@ -1,4 +1,4 @@
-//! What reports show: the group, its volumes, and counters.
+//! Reports: the group, its volumes, and counters.
 
 use super::catalog::Catalog;
 use super::holdings::Holdings;
@@ -33,7 +33,8 @@ impl Group {
         let allocatable_extents = (space.available() / extent_blocks).min(free_extents);
         // What can be taken, and what cannot.
         let mut left = [allocatable_extents, free_extents - allocatable_extents];
-        // Blocks in open arenas and reservations belong to no physical volume yet: the last ones give them up first.
+        // Blocks in open arenas and reservations belong to no physical volume yet. They are subtracted from the last
+        // ones first.
         let pvs = group.pvs.iter().zip(space.pvs().free()).enumerate().map(|(index, (pv, free))| {
             let is_allocatable = space.pvs().is_allocatable(index);
             let left = &mut left[usize::from(!is_allocatable)];
@@ -106,7 +107,7 @@ impl Group {
         }
     }
 
-    /// The volume that is brought together now; none: no volume is.
+    /// The volume that is being re-homed now. None: no volume is.
     pub fn rehome_progress(&self) -> Option<RehomeProgress> {
         let waiting = self.to_rehome.lock().len() + self.to_fill.lock().len();
         let (id, at) = self.progress.rehoming()?;
@@ -116,12 +117,12 @@ impl Group {
         Some(RehomeProgress { name: state.meta.name.clone(), at: at.min(blocks), blocks, waiting: waiting as u64 })
     }
 
-    /// How far the verification is that began last; none: no verification is under way.
+    /// The progress of the last check. None: no check is running.
     pub fn check_progress(&self) -> Option<CheckProgress> {
         self.progress.check()
     }
 
-    /// Places of the journal's ring that take no write, in words.
+    /// A text for each bad run of the journal's ring.
     pub fn bad_places(&self) -> Vec<String> {
         let root = self.root.lock().written.clone();
         self.core.placement().bad_places(&root)
@@ -174,15 +175,15 @@ impl Group {
         Ok(info)
     }
 
-    /// The volumes of which `wanted` says so, by what was given with them and their size.
+    /// The volumes for which `wanted` is true, given their metadata.
     pub fn volumes_where(&self, mut wanted: impl FnMut(&VolumeMeta) -> bool) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let chosen = catalog.volumes.values().filter(|volume| wanted(&volume.state.lock().meta));
         Holdings(&catalog).infos(chosen)
     }
 
-    /// The named volumes, their snapshots, the snapshots of these and so on, and the origins of all of them: what does not
-    /// take a look at every volume of the group. In the order of their creation; a name that nobody has is passed over.
+    /// The named volumes, their snapshots, the snapshots of these and so on, and the origins of all of them. Does not
+    /// read every volume of the group. In the order of creation; unknown names are skipped.
     pub fn family(&self, names: &[String]) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let mut found: BTreeSet<VolumeId> = BTreeSet::new();
@@ -210,7 +211,7 @@ impl Group {
         Holdings(&catalog).infos(volumes)
     }
 
-    /// The snapshots that have a reserve, while they are in order.
+    /// The valid snapshots that have a reserve.
     pub fn reserved(&self) -> Vec<VolumeInfo> {
         let mut ids = self.core.space.lock().reserved();
         ids.sort_unstable();
@@ -219,7 +220,7 @@ impl Group {
         Holdings(&catalog).infos(volumes)
     }
 
-    /// Whether `wanted` says so of any volume.
+    /// Whether `wanted` is true for any volume.
     pub fn any_volume(&self, mut wanted: impl FnMut(&VolumeMeta) -> bool) -> bool {
         self.catalog.read().volumes.values().any(|volume| wanted(&volume.state.lock().meta))
     }
@@ -232,7 +233,7 @@ impl Holdings<'_> {
         infos
     }
 
-    /// Without what only a measure of the pools tells: [`measure_pools`].
+    /// Without the use of pools: see [`measure_pools`].
     fn info(&self, volume: &Volume) -> VolumeInfo {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
@@ -249,7 +250,7 @@ impl Holdings<'_> {
     }
 }
 
-/// Says of the pools among these volumes what they hold: one measure for all of them, and none where there is no pool.
+/// Sets the use of the pools among these volumes: one measurement for all of them, and none if there is no pool.
 fn measure_pools(catalog: &Catalog, volumes: &mut [VolumeInfo]) {
     let is_pool = |volume: &VolumeInfo| pools::is_pool_name(&volume.name, &volume.attributes);
     if !volumes.iter().any(is_pool) {
@@ -259,7 +260,7 @@ fn measure_pools(catalog: &Catalog, volumes: &mut [VolumeInfo]) {
     volumes.iter_mut().filter(|volume| is_pool(volume)).for_each(|pool| pool.referenced = usage.used(&pool.name));
 }
 
-/// What a volume says of itself: without what is held for it elsewhere.
+/// The report of one volume, without blocks that are held for it elsewhere.
 fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInfo {
     let own = head.own.max(0) as u64;
     let meta = meta.clone();
@@ -286,8 +287,8 @@ fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInf
     }
 }
 
-/// The same as [`Holdings`] tells of each volume, for all of them at once: each tree adds what it has to the sums of others.
-/// Of thousands of volumes most were never written to since, and add nothing.
+/// The same sums as [`Holdings`], for all volumes at once: each tree adds its counters to the sums of others. Of
+/// thousands of volumes most were never written to, and add nothing.
 #[derive(Default)]
 struct Sums {
     held: Map<VolumeId, u64>,

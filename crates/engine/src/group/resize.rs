@@ -14,12 +14,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Group {
-    /// Grows or shrinks a volume to `blocks`. What lies beyond a smaller end is discarded.
+    /// Grows or shrinks a volume to `blocks`. Blocks beyond a smaller end are discarded.
     pub async fn resize(self: &Arc<Self>, id: VolumeId, blocks: u64) -> Result<()> {
         self.resize_on(id, blocks, &[]).await
     }
 
-    /// The same with the space by which a thick volume grows taken from these places; from everywhere, if there are none.
+    /// The same, with the new space of a thick volume from these places; from everywhere, if there are none.
     pub async fn resize_on(self: &Arc<Self>, id: VolumeId, blocks: u64, on: &[PvExtents]) -> Result<()> {
         check_sizes(blocks, 512, 1)?;
         let volume = self.volume(id)?;
@@ -57,7 +57,7 @@ impl Group {
 
     async fn grow(&self, volume: &Arc<Volume>, blocks: u64, places: &[Range<u64>]) -> Result<Seq> {
         let core = &self.core;
-        // The right edge of the map is all that growth touches: have it in memory before space is taken.
+        // Growth changes only the right edge of the map: read it before space is allocated.
         core.with_nodes_privileged(|| {
             let state = volume.state.lock();
             let last = state.meta.blocks.saturating_sub(1);
@@ -75,7 +75,7 @@ impl Group {
             let Record::Resize { placed, .. } = &record else { unreachable!("it was just made") };
             for (i, p) in placed.iter().enumerate() {
                 if let Err(error) = apply_place(core, &mut state, p.lv_block, (p.vg_block.0, p.len)) {
-                    // Nothing was recorded: what was placed is taken off again.
+                    // There is no record: the mappings are removed again.
                     apply_unmap(core, &mut state, old, p.lv_block.0, false)?;
                     self.give_back(&runs[i..]);
                     return Err(error.into());
@@ -100,7 +100,8 @@ impl Group {
         outcome.map(|()| seq)
     }
 
-    /// The map changes after its record is on the disk (V2): a checkpoint may hold the map before the journal has the record.
+    /// The map changes after its record is on the disk (V2): otherwise a checkpoint could contain the map before the
+    /// journal has the record.
     async fn shrink_written(self: &Arc<Self>, volume: &Arc<Volume>, blocks: u64, seq: Seq) -> Result<()> {
         if !self.core.planted("map_first") {
             self.core.journal.written(seq).await?;
@@ -135,8 +136,8 @@ impl Group {
         Ok(())
     }
 
-    /// Where the first part of the range ends that frees no more runs than may be freed together. The hole at its beginning is no
-    /// bound: a thin volume may be larger than any disk.
+    /// The end of the first part of the range, which frees at most as many runs as may be freed together. A hole at its
+    /// beginning does not count, because a thin volume may be larger than any disk.
     pub(super) async fn part_to_free(&self, volume: &Volume, start: u64, end: u64) -> Result<u64> {
         const LONGEST: u64 = 1 << 16;
         const LEAVES: usize = 16;

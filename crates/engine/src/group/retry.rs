@@ -1,4 +1,4 @@
-//! How long removal waits for nodes that a disk does not read now (rule D5 in `reclaim.rs`).
+//! How long removal waits for nodes that cannot be read now (rule D5 in `reclaim.rs`).
 
 use crate::units::TreeId;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// How long to wait before the next try; `None`: long enough.
+    /// How long to wait before the next try; `None`: it has waited long enough.
     pub fn next(&mut self, tree: TreeId) -> Option<Duration> {
         if self.tree != tree {
             *self = Retry { tree, waited: Duration::ZERO };
@@ -24,7 +24,7 @@ impl Retry {
         Some(pause)
     }
 
-    /// A step was done. Where nodes of the tree were given up, the others are not waited for so long again.
+    /// A step was done. If nodes of the tree were skipped, removal does not wait as long for others.
     pub fn stepped(&mut self) {
         if self.waited < LONGEST_WAIT {
             self.waited = Duration::ZERO;
@@ -32,8 +32,8 @@ impl Retry {
     }
 }
 
-/// How long removal waits at first for a node that cannot be read now; then as long as it has waited already.
+/// The first wait for a node that cannot be read now. Each further wait is as long as all earlier ones together.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// After so long in all it goes on without the nodes of this tree that cannot be read.
+/// After this total time removal skips the unreadable nodes of a tree.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Snapshots: heads become points, and grow two heads each (rule R9).
+//! Snapshots: each head becomes a point with two new heads (rule R9).
 
 use super::Group;
 use super::catalog::Catalog;
@@ -39,7 +39,7 @@ impl Group {
                 gates.push(volume.close_gate(false).await);
             }
             let outcome = self.snapshot_gated(specs).await;
-            // ... and open them: durability, and space if there is too little, is waited for outside.
+            // ... and open them. The waits for durability, and for space if there is too little, come after that.
             drop(gates);
             match outcome {
                 Err(error @ Error::NoSpace { .. }) if !self.more_space().await? => return Err(error),
@@ -163,7 +163,7 @@ impl Group {
     }
 }
 
-/// A head that starts as its point is.
+/// A head with the same contents as its point.
 pub(super) fn child_head(point: &TreeMeta, id: TreeId) -> TreeMeta {
     TreeMeta {
         id,

@@ -1,4 +1,4 @@
-//! What the group does for its parts when they lack space: see [`SpaceFinder`].
+//! How the group finds space for its parts: see [`SpaceFinder`].
 
 use super::Group;
 use crate::core::{Answer, SpaceFinder};

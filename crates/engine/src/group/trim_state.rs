@@ -1,14 +1,14 @@
-//! How far giving back is: see [`discards`](super::discards).
+//! Progress of a trim: see [`discards`](super::discards).
 
 use crate::error::Error;
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 
-/// How far a trim is.
+/// Progress of a trim.
 #[derive(Clone, Debug, Default)]
 pub struct TrimProgress {
     pub is_running: bool,
-    /// Free blocks when it began, and those that were looked at.
+    /// Free blocks when it began, and those that were examined.
     pub total: u64,
     pub done: u64,
     /// Bytes that were discarded.

@@ -11,13 +11,13 @@ use crate::units::Uuid;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a root's table takes on a physical volume.
+/// The place of a root's table on a physical volume.
 fn slot(root: &GroupRoot, pv: PvIndex) -> Segments {
     let len = u32::try_from(root.zones.bytes()).expect("a slot has 192 KiB");
     Segments::from_slice(&[Segment { pv, offset: root.zones.offset(), at: 0, len }])
 }
 
-/// The zones of the root's table, by the bytes of its slot. `place`: for errors.
+/// The zones of the root's table, from the bytes of its slot. `place`: for errors.
 fn zones_of(root: &GroupRoot, bytes: &[u8], place: &str) -> Result<Vec<Zone>> {
     let zones = root.zones.decode(bytes, root.tag(), place)?;
     let detail = "its zones do not go with the superblock";
@@ -25,10 +25,10 @@ fn zones_of(root: &GroupRoot, bytes: &[u8], place: &str) -> Result<Vec<Zone>> {
     Placement::checked(root, &zones).map(|_| zones).ok_or_else(corrupt)
 }
 
-/// Reads the table that the root names, from whoever has it. Returns who has.
+/// Reads the table that the root names, from any physical volume that has it. Returns which have it.
 ///
 /// # Errors
-/// [`Error::Corrupt`]: nobody has it.
+/// [`Error::Corrupt`]: no physical volume has it.
 pub(super) async fn read_zones(disks: &dyn Disks, root: &mut GroupRoot) -> Result<BTreeSet<Uuid>> {
     let mut have = BTreeSet::new();
     if root.zones.is_empty() {
@@ -59,7 +59,7 @@ pub(super) async fn read_zones(disks: &dyn Disks, root: &mut GroupRoot) -> Resul
 }
 
 impl Group {
-    /// Sees to it that all physical volumes have the table that this root names, durably.
+    /// Makes sure that all physical volumes have the table that this root names, durably.
     pub(super) async fn write_zones(&self, root: &GroupRoot) -> Result<()> {
         let lacking = self.without_zones(root);
         if lacking.is_empty() {
@@ -84,7 +84,7 @@ impl Group {
         Ok(())
     }
 
-    /// The root's physical volumes that are there, where their disks are, and do not have the table that the root names.
+    /// The present physical volumes of the root that do not have the table that the root names, with their disks.
     pub(super) fn without_zones(&self, root: &GroupRoot) -> Vec<(PvIndex, Uuid)> {
         if root.zones.is_empty() {
             return Vec::new();
@@ -93,7 +93,7 @@ impl Group {
         let has = |uuid: &Uuid| on.0 == root.zones.serial && on.1.contains(uuid);
         let lacking = root.pvs.iter().map(|entry| entry.uuid).filter(|uuid| !has(uuid));
         let disk_of = |uuid: Uuid| {
-            // Of a table that is one short the disks are still the old ones.
+            // If the table lacks one physical volume, the disks are still the old ones.
             let index = disks.pvs.iter().position(|own| own.uuid == uuid)?;
             let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
             (!self.core.disks.is_missing(pv)).then_some((pv, uuid))

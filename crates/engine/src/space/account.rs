@@ -18,10 +18,10 @@ impl Reserve {
 /// On whose account blocks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// From what is free and reserved for nobody.
+    /// From free space that is not reserved.
     Open,
-    /// The reservation of a thick volume, which shrinks by as much.
+    /// From the reservation of a thick volume, which shrinks.
     Thick,
-    /// The reserve of this snapshot.
+    /// From the reserve of this snapshot.
     Reserve(VolumeId),
 }

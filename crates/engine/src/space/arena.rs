@@ -11,7 +11,7 @@ pub(super) struct Arena {
     pub len: u64,
     pub used: [u64; 16],
     pub unused: u64,
-    /// Where the next slot is carved; beyond it nothing is reserved.
+    /// Where the next slot begins. Beyond it no slot exists.
     pub cursor: u64,
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 impl Space {
-    /// Marks blocks as used that recovery found in the journal: out of the free tree, or out of an arena.
-    /// Blocks that are used already (the record was carried out in part before the checkpoint) stay so.
-    /// What the checkpoint freed and is not free yet has them no more.
+    /// Marks blocks as used that recovery found in the journal, in the free tree or in an arena. Blocks that are used
+    /// already (the record was carried out in part before the checkpoint) stay so. They are also taken out of the runs
+    /// that the checkpoint freed.
     pub fn mark_used(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<(), MapError> {
         self.take_from_committing((start, len));
         let mut at = start;
@@ -56,8 +56,8 @@ impl Space {
         !overlaps
     }
 
-    /// Arenas as a checkpoint keeps them; blocks in `in_flight` (handed out, named by no finished record) count as
-    /// unused. The second list has those whose arena is gone: to whoever opens the checkpoint they are free.
+    /// Arenas as a checkpoint stores them. Blocks in `in_flight` (allocated, but in no finished record) count as
+    /// unused. The second list has those whose arena is gone: recovery counts them as free.
     pub fn arenas(&self, in_flight: &[Run]) -> (Vec<ArenaMeta>, Vec<Run>) {
         let mut kept: BTreeMap<u64, (u64, [u64; 16])> =
             self.arenas.iter().map(|(base, arena)| (*base, (arena.len, arena.used))).collect();
@@ -93,7 +93,7 @@ impl Space {
         blocks.map(|start| ArenaMeta { start, len: 1, used: [0; 128] }).collect()
     }
 
-    /// Where a free block would be: for `check`.
+    /// The unused runs of all arenas, for `check`.
     pub fn arena_unused_runs(&self) -> Vec<Run> {
         let runs = |(base, arena): (&u64, &Arena)| {
             let base = *base;
@@ -102,7 +102,7 @@ impl Space {
         self.arenas.iter().flat_map(runs).collect()
     }
 
-    /// Unused blocks of arenas in `place` that may be taken.
+    /// Unused and allocatable blocks of arenas in `place`.
     pub fn unused_in(&self, place: &Range<u64>) -> u64 {
         let part = |(start, len): Run| (start + len).min(place.end).saturating_sub(start.max(place.start));
         self.arena_unused_runs().into_iter().filter(|(start, _)| !self.pvs.is_unallocatable(*start)).map(part).sum()

@@ -1,4 +1,5 @@
-//! What is known of the room behind a group's disks (rules U1 to U6 in `group/backing.rs`).
+//! State of the room behind a group's disks: the space of the filesystem or thin device below them (rules U1 to U6 in
+//! `group/backing.rs`).
 
 use crate::disk::{DiskError, Segments};
 use parking_lot::Mutex;
@@ -7,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What is known of the room behind a group's disks.
 #[derive(Default)]
 pub struct Backing {
-    /// Whether a write met no room and none was found since: the writing path asks this and nothing else.
+    /// A write met no room, and none was found since. The write path reads only this flag.
     pub is_short: AtomicBool,
     pub state: Mutex<Missing>,
-    /// From the end of the opening on: until then a write that meets no room fails, and so does the opening.
+    /// Set at the end of the opening. Before that, a write that meets no room fails, and so does the opening.
     pub is_serving: AtomicBool,
 }
 
 #[derive(Default)]
 pub struct Missing {
-    /// The latest write that met no room, and where it goes.
+    /// The latest write that met no room, and its place.
     pub short: Option<(DiskError, Segments)>,
-    /// Why the areas that are written without asking (U1) are not backed.
+    /// Why journal and metadata (U1) have no allocated room.
     pub unbacked: Option<DiskError>,
     pub is_looking: bool,
     /// Writes of the journal and of checkpoints that wait for room (U6).

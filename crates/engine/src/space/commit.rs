@@ -1,4 +1,4 @@
-//! What is freed: it waits for a checkpoint, and becomes usable when that is durable (S2).
+//! Freed blocks: they wait for a checkpoint, and become usable when it is durable (S2).
 
 use super::runs::join_runs;
 use super::{AllocContext, Run, Space};
@@ -33,8 +33,8 @@ impl Space {
         self.weigh();
     }
 
-    /// Puts what waits to be freed in order and joins what touches: that is shorter in the stream, and neighbours are made usable
-    /// together.
+    /// Sorts the pending runs and joins those that touch. They then take less of the stream, and neighbours become
+    /// usable together.
     pub fn tidy_pending(&mut self) {
         if !join_runs(&mut self.pending) {
             let run = self.pending.first().copied().unwrap_or_default();
@@ -54,8 +54,8 @@ impl Space {
         self.committing.clone()
     }
 
-    /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done. Where there are too few metadata
-    /// blocks for that, the rest can wait for another checkpoint ([`abort_commit`](Self::abort_commit)).
+    /// The checkpoint is durable: makes its freed blocks usable, some at a time. `Ok(true)`: done. If there are too few
+    /// metadata blocks for that, the rest can wait for another checkpoint ([`abort_commit`](Self::abort_commit)).
     pub fn finish_commit(&mut self, context: AllocContext<'_>) -> Result<bool, MapError> {
         for _ in 0..COMMIT_STEP {
             let Some(run) = self.committing.last().copied() else { return Ok(true) };
@@ -102,12 +102,12 @@ impl Space {
         Ok(part)
     }
 
-    /// Adds space that never was in use (a new physical volume, a new group).
+    /// Adds space that was never in use (a new physical volume, a new group).
     pub fn add_free(&mut self, context: AllocContext<'_>, run: Run) -> Result<u64, MapError> {
         self.put_back(context, run)
     }
 
-    /// Blocks that the checkpoint under way frees.
+    /// Blocks that the running checkpoint frees.
     pub fn committing(&self) -> &[Run] {
         &self.committing
     }

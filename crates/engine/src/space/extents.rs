@@ -1,12 +1,12 @@
-//! Whole extents that are free: where what is moved from another physical volume goes.
+//! Free whole extents, as the target of moves from another physical volume.
 
 use super::{AllocContext, Run, Space};
 use crate::map::MapError;
 use std::ops::Range;
 
 impl Space {
-    /// Takes free extents of these places that follow each other, the longest run of at most `most` that is found soon, on one
-    /// physical volume. None: no whole extent is free there, or it is reserved.
+    /// Takes a run of free extents in these places, on one physical volume: the longest run of at most `most` that is
+    /// found quickly. None: no whole extent is free there, or all are reserved.
     pub fn take_extents(
         &mut self,
         context: AllocContext<'_>,
@@ -31,7 +31,8 @@ impl Space {
     ) -> Result<Option<Run>, MapError> {
         let mut extents = most.min(self.available() / extent_blocks);
         while extents > 0 {
-            // So much has that many whole ones in it, wherever it begins. Of single ones each is looked at.
+            // A run of this length contains that many whole extents, wherever it begins. For a single extent, every run
+            // is checked.
             let least = if extents == 1 { extent_blocks } else { (extents + 1) * extent_blocks - 1 };
             let mut rest: Vec<Range<u64>> = places.to_vec();
             while let Some(found) = self.search_places(context, least, &rest)? {

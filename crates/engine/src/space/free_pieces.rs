@@ -1,12 +1,12 @@
-//! What is free now in some place, wherever it is kept: in the free tree, or in an arena.
+//! The free blocks of a range, both in the free tree and in arenas.
 
 use super::{AllocContext, Run, Space, join_runs};
 use crate::map::{self, MapError};
 use std::ops::Range;
 
 impl Space {
-    /// Runs of blocks in the range that nobody has, in order, until they have so many blocks; and where those begin that were not looked
-    /// at, if there are any.
+    /// Free runs of blocks in the range, in order, until they have this many blocks. Also returns where the unsearched
+    /// rest begins, if there is one.
     pub fn free_pieces(
         &self,
         context: AllocContext<'_>,
@@ -37,7 +37,7 @@ impl Space {
                 Some((None, None)) | None => at = range.end,
             }
         }
-        // Arenas lie beside the tree.
+        // Blocks of arenas are not in the tree.
         let end = next.unwrap_or(range.end);
         let first = self.arenas.range(..=range.start).next_back().map_or(range.start, |(base, _)| *base);
         for (base, arena) in self.arenas.range(first..end.max(first)) {

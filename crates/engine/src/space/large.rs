@@ -1,12 +1,12 @@
-//! Runs that are allocated as a whole: for thick volumes, metadata and the journal.
+//! Allocation of whole runs: for thick volumes, metadata and the journal.
 
 use super::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::map::MapError;
 use std::ops::Range;
 
 impl Space {
-    /// Contiguous space for a thick volume, in as few pieces as there can be: from the `places`, or from everywhere if there
-    /// are none. All or nothing, settled as `Open`. `Err`: there are only so many blocks.
+    /// Contiguous space for a thick volume, in as few pieces as possible: from the `places`, or from everywhere if
+    /// there are none. All or nothing, on the account `Open`. `Err`: only this many blocks are free.
     pub fn alloc_large(
         &mut self,
         context: AllocContext<'_>,
@@ -21,7 +21,7 @@ impl Space {
         if let Ok(true) = outcome {
             return Ok(Ok(out));
         }
-        // Nobody saw these blocks: they go straight back.
+        // These blocks were never used: they become free at once.
         let found = out.iter().map(|(_, len)| len).sum();
         for run in out {
             if self.put_run(context, run).is_err() {
@@ -31,7 +31,7 @@ impl Space {
         outcome.map(|_| Err(found))
     }
 
-    /// False: there are not so many.
+    /// False: there are too few.
     fn gather(
         &mut self,
         context: AllocContext<'_>,
@@ -58,7 +58,7 @@ impl Space {
         Ok(true)
     }
 
-    /// One contiguous, aligned-to-nothing run of `blocks`, for metadata and the journal; from `from` on if possible.
+    /// One contiguous run of `blocks`, without alignment, for metadata and the journal; from `from` on if possible.
     pub fn alloc_contiguous(
         &mut self,
         context: AllocContext<'_>,
@@ -75,7 +75,7 @@ impl Space {
         let places = [from..u64::MAX, 0..u64::MAX];
         if open == OpenArenas::Close && self.search_places(context, blocks, &places)?.is_none() {
             match self.close_arenas(context) {
-                // Some are closed: that may do.
+                // Some arenas were closed: that may be enough.
                 Ok(()) | Err(MapError::NoSpace) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -86,8 +86,8 @@ impl Space {
         Ok(Some(run))
     }
 
-    /// The same without need: nothing that is reserved (S4), and nothing that has to be looked for. Where arenas are made of whole
-    /// runs there are extents behind the last one; in what lies before it there may be millions of pieces.
+    /// The same ahead of need: takes no reserved space (S4), and does not search. While arenas are made of whole runs,
+    /// there are extents behind the last arena. Before it there may be millions of pieces.
     fn alloc_ahead(&mut self, context: AllocContext<'_>, blocks: u64, from: u64) -> Result<Option<Run>, AllocError> {
         if self.available() < blocks || self.allocatable_in_tree() < self.no_extent_below {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Space {
         let mut leaves = self.part.leaves();
         let Some(e) = self.search_in(context, blocks, from.max(self.search_from)..u64::MAX, &mut leaves)? else {
             if from <= self.search_from && leaves > 0 {
-                // One that was taken with it goes back.
+                // The run that was taken with it becomes free again.
                 self.no_extent_below = self.allocatable_in_tree() + 2 * blocks;
             }
             return Ok(None);

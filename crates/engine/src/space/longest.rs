@@ -1,26 +1,28 @@
-//! How long the longest runs of the free tree are, by place: so that a search passes over places that have none of the length it wants.
+//! The length of the longest run in each chunk of the free tree. A search skips chunks without a run of the length that
+//! it needs.
 //!
-//! * LR1 A chunk's bound is not below the class of any run that begins in it, with what touches the run in other leaves. Runs that
-//!   become free, and what is left of one of which a part was taken, raise it. Only who has looked at all of a chunk lowers it.
-//! * LR2 Of a chunk without a bound nothing is known: it has to be looked at. Chunks are looked at when a search comes to them, and
-//!   pages are dropped when there are too many. So memory is bounded: 4 MiB at the most, for 64 TiB.
-//! * LR3 A search that leaves nothing out looks at a part of the leaves of which nothing is known, and is called again: writes wait
-//!   for one part of it, not for all of it.
+//! * LR1 A chunk's bound is not below the class of any run that begins in it; runs that touch across leaves count as
+//!   one. Freed runs, and the rest of a run of which a part was taken, raise the bound. Only a search of the whole
+//!   chunk lowers it.
+//! * LR2 A chunk without a bound must be searched. Bounds are set when a search comes to a chunk, and pages of bounds
+//!   are dropped when there are too many. So memory is bounded: 4 MiB at most, for 64 TiB.
+//! * LR3 A search of all leaves runs in parts, and is called again after each. So writes wait for one part, not for the
+//!   whole search.
 
 use crate::planted;
 use std::collections::BTreeMap;
 
-/// Leaves of which nothing is known that are looked at for one arena. Whoever opens it goes on writing in smaller runs then, and
-/// the next one looks at others.
+/// Unknown leaves that are searched for one arena. If they have no long run, the arena gets a shorter one, and the next
+/// search continues with other leaves.
 pub(super) const LEAVES_FOR_ARENA: usize = 256;
 
-/// Leaves of which nothing is known that a search looks at in one hold of the lock: one to two milliseconds of a processor.
+/// Unknown leaves that a search reads in one hold of the lock: one to two milliseconds of a processor.
 const LEAVES_AT_ONCE: usize = 1024;
-/// Parts in a row of one search after which a part is twice as large. Only where more pages are needed than are kept, what was
-/// learnt in a part may be forgotten before the search is done: it has to end all the same.
+/// After this many parts of one search, the parts become twice as large. If a search needs more pages than are kept, it
+/// may forget bounds before it is done. With larger parts it still ends.
 const PARTS_BEFORE_DOUBLED: u32 = 256;
 
-/// How much a search may look at before others have their turn (LR3).
+/// How many leaves a search may read before it releases the lock (LR3).
 pub(super) struct Part {
     pub leaves: usize,
     /// Parts in a row that did not end a search.
@@ -47,35 +49,35 @@ impl Part {
     }
 }
 
-/// For a search whose first leaf has what it wants.
+/// For a search that always finds a run in its first leaf.
 pub(super) fn all_leaves() -> usize {
     usize::MAX
 }
 
-/// Blocks of a chunk: 16 MiB, of which a few leaves have the free runs.
+/// Blocks of a chunk: 16 MiB. Its free runs are in a few leaves.
 pub const CHUNK: u64 = 4096;
 /// Chunks of a page.
 const CHUNKS: u64 = 1024;
 const PAGE_BLOCKS: u64 = CHUNK * CHUNKS;
 /// Pages that are kept.
 const MOST_PAGES: usize = 4096;
-/// The bound of a chunk of which nothing is known: above all classes.
+/// The bound of an unknown chunk: above all classes.
 const UNKNOWN: u8 = u8::MAX;
 
-/// A run of more blocks is of no lower class. 0: no run.
+/// Longer runs have a class that is not lower. 0: no run.
 pub fn class(blocks: u64) -> u8 {
     (u64::BITS - blocks.leading_zeros()) as u8
 }
 
 struct Page {
     bounds: [u8; CHUNKS as usize],
-    /// Not below any of them.
+    /// Not below any of the chunks' bounds.
     most: u8,
     /// No run begins behind this page and before that one.
     next: u64,
 }
 
-/// A look at a chunk that is not done: all runs that begin in it before `at` were seen.
+/// An unfinished search of a chunk: all runs that begin in it before `at` were seen.
 #[derive(Clone, Copy)]
 pub struct Look {
     pub chunk: u64,
@@ -86,7 +88,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Counts a free extent in; those that touch are one run.
+    /// Counts a free extent. Extents that touch are one run.
     pub fn see(&mut self, start: u64, end: u64) {
         let begins = if self.run.1 == start { self.run.0 } else { start };
         self.run = (begins, end);
@@ -98,7 +100,7 @@ impl Look {
 #[derive(Default)]
 pub struct Longest {
     pages: BTreeMap<u64, Box<Page>>,
-    /// One look goes on where it was interrupted, for want of a node.
+    /// A search that was interrupted because a node was missing. It resumes here.
     pub look: Option<Look>,
 }
 
@@ -122,7 +124,7 @@ impl Longest {
         }
     }
 
-    /// A run of so many blocks begins here from now on (LR1).
+    /// From now on a run of this many blocks begins here (LR1).
     pub fn raise(&mut self, start: u64, blocks: u64) {
         let (class, number) = (class(blocks), start / PAGE_BLOCKS);
         if let Some((_, before)) = self.pages.range_mut(..number).next_back() {

@@ -1,32 +1,37 @@
-//! The metadata area: pairs of runs of blocks, each block kept twice, handed out node by node.
+//! The metadata area: pairs of runs of blocks. Each block has two copies. Nodes are allocated block by block.
 //!
-//! * M1 A block that a checkpoint on the disk refers to is not given out again before the next checkpoint is durable:
-//!   it waits in `pending`, then in `committing`.
-//! * M2 A reserve stays for what gives space back when ordinary writes get no more nodes (promise P8); and apart from it, for nobody
-//!   else, what the next checkpoint's stream takes, and the one after that. The stream on the disk gives its blocks back only when the
-//!   next is durable: what it grows by is needed twice. So a change that makes the stream longer is let in only while there is room
-//!   for that: a group whose checkpoint has no room could not be opened any more. Freed runs and arenas are counted as they
-//!   come ([`StreamLoad`]). Whoever frees much asks for room before each part of it ([`MetaSpace::has_room_to_free`]).
-//! * M3 A write that will change a map is let in only while there are blocks beyond the reserve for it and for those under way:
-//!   once its record is written the map has to follow, also where that takes more than was thought and the reserve gives it.
-//!   So is a discard, which may have the reserve: where snapshots share the nodes that it changes, it gives none of them back.
-//! * M4 What is done for the sake of order in the free tree (arenas that are closed, what a checkpoint freed) leaves what M2 and M3
-//!   need: else the checkpoint that would give metadata back could not be made.
-//! * M5 Metadata grows by whole extents while there are such: by the time all free space is in arenas and in pieces
-//!   it should have a node for every few of those blocks, which is what mapping them one by one takes. What was in pieces before the
-//!   group was opened is not known. This takes 3 % of free space at the most.
-//! * M9 Where no whole extent is free, metadata grows by shorter runs when it has to, down to single blocks. They are taken
-//!   from a few leaves of the free tree, so that the nodes which that changes are fewer than the blocks that it gives, and
-//!   only while what is kept for the checkpoint stays. A run takes 24 bytes of the stream, a 168th of what it holds at least.
+//! * M1 A block that the durable checkpoint refers to is not allocated again before the next checkpoint is durable. It
+//!   waits in `pending`, then in `committing`.
+//! * M2 There are two reserves. One is for work that frees space, when ordinary writes get no more nodes (promise P8).
+//!   The other is for the streams of the next two checkpoints only. The stream on the disk frees its blocks only when
+//!   the next one is durable, so its growth is needed twice. A change that makes the stream longer is admitted only
+//!   while there is room for that: a group whose checkpoint has no room could not be opened again. Freed runs and
+//!   arenas count as soon as they exist ([`StreamLoad`]). A large free asks for room before each of its parts
+//!   ([`MetaSpace::has_room_to_free`]).
+//! * M3 A write that will change a map is admitted only while there are blocks beyond the reserve for it and for the
+//!   writes in flight. Once its record is written, the map must follow, even if it needs more blocks than expected and
+//!   takes them from the reserve. The same holds for a discard, which may use the reserve: if snapshots share the nodes
+//!   that it changes, it frees none of them.
+//! * M4 Changes of the free tree that could wait (closing arenas, freed blocks becoming usable) leave the blocks that M2
+//!   and M3 need. Otherwise the checkpoint that frees metadata could not be taken.
+//! * M5 Metadata grows by whole extents while any are free. When all free space is in arenas and in short pieces, there
+//!   should be a node for every few of these blocks, because mapping them one by one takes that many. Pieces from
+//!   before the opening are not counted. This takes at most 3 % of free space.
+//! * M9 If no whole extent is free, metadata grows on demand by shorter runs, down to single blocks. They come from a
+//!   few leaves of the free tree, so that it gains more blocks than the changed nodes take. The checkpoint's reserve
+//!   must stay. A run takes 24 bytes of the stream, at most a 168th of its size.
 
-//! * M6 A look at the last checkpoint ([`begin_look`](MetaSpace::begin_look)) keeps what that checkpoint refers to from being given
-//!   out again, while further ones are taken. It ends when metadata would run short by that: the group's own work goes first.
-//!   Metadata grows before a look begins, where the group has space ([`is_short_for_look`](MetaSpace::is_short_for_look)).
+//! * M6 A check, here called a look ([`begin_look`](MetaSpace::begin_look)), holds the blocks of the last checkpoint,
+//!   while later checkpoints are taken. It ends when metadata would run short because of it: the group's own work has
+//!   priority. Metadata grows before a look begins, if the group has space
+//!   ([`is_short_for_look`](MetaSpace::is_short_for_look)).
 
-//! * M7 A write error of one of two copies harms nobody: the block lives on the other copy, `check` tells it, and `repair` and whoever
-//!   meets it write the bad copy again. Once it is free it is not given out again while the group is open.
+//! * M7 A write error of one of two copies fails no request: the other copy is used, `check` reports the bad one, and
+//!   `repair` or the next reader causes it to be written again. When such a block becomes free, it is not allocated
+//!   again while the group is open.
 
-//! * M8 A bad copy is written anew only while nothing else writes metadata: beside that, its block might be another node's by then.
+//! * M8 A bad copy is rewritten only while nothing else writes metadata. Otherwise its block might already belong to
+//!   another node.
 
 use super::Run;
 use crate::error::{Error, Result};
@@ -40,50 +45,51 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks in each copy of a new group's metadata area, and by which it grows: the reserve (M2) needs some, however small an
-/// extent is.
+/// Blocks in each copy of a new group's metadata area, and the least growth: the reserve (M2) needs some blocks, even
+/// if extents are small.
 pub const LEAST_METADATA: u64 = 256;
 
-/// What is kept back for removal, discards and the free tree, at the least.
+/// The least reserve for removal, discards and the free tree.
 const LEAST_RESERVE: u64 = 32;
 
-/// Blocks beyond the reserve with which a write is let in (M3): one that splits nodes on every level...
+/// Blocks beyond the reserve with which a write is admitted (M3): enough to split nodes on every level...
 pub const NODES_FOR_WRITE: u64 = 16;
-/// ... and so many for each other write under way: its leaf, and its part of the path above.
+/// ... and this many for each other write in flight: its leaf, and its part of the path above.
 const NODES_UNDER_WAY: u64 = 2;
 
-/// Runs that one part of a removal, discard or reduction frees at the most: what lies in a few leaves.
+/// The most runs that one part of a removal, discard or reduction frees: the runs of a few leaves.
 pub const RUNS_TOGETHER: usize = 1024;
-/// Blocks for nodes that such a part takes, and with which what it freed can be made usable again.
+/// Blocks for nodes that such a part takes, and that are needed to make its freed blocks usable.
 const NODES_TO_FREE: u64 = 8;
-/// Blocks for what replay changes in memory alone: more than a journal of the largest size can ask for.
+/// Blocks for a replay in memory only: more than the largest journal can need.
 const LENT_BLOCKS: u64 = 4 << 20;
-/// Blocks of a stream beside its pages and their index: what is not counted for a moment.
+/// Extra blocks of a stream beyond its pages and index, for bytes that are briefly not counted.
 const STREAM_SPARE: u64 = 5;
 
 /// What a pair takes of the stream: its places and its length.
 const PAIR_BYTES: u64 = PairRecord::SIZE as u64 + 8;
 
-/// M5: one for so many free blocks in arenas and pieces. Of slots of 16 blocks that are written at random, up to a third of the
-/// blocks is an extent of the map or a piece of the free tree, 84 to 168 of which are in a node; checkpoints copy each once.
+/// M5: one node for this many free blocks in arenas and pieces. If slots of 16 blocks are written at random, up to a
+/// third of the blocks becomes an extent of the map or a piece of the free tree. A node has 84 to 168 of these, and
+/// checkpoints copy each node once.
 const BLOCKS_FOR_NODE: u64 = 64;
 
-/// M6: one in so many blocks stays free beyond the reserve while looks keep blocks.
+/// M6: while looks hold blocks, one in this many blocks stays free beyond the reserve.
 const LOOKS_LEAVE: u64 = 8;
-/// M7: one in so many blocks is kept back at most.
+/// M7: at most one in this many blocks is withheld.
 const SHUNNED_AT_MOST: u64 = 32;
 
 /// Whether there are metadata blocks for one more write (M3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     Some,
-    /// When those under way have what they need.
+    /// Not now: writes in flight hold it.
     Taken,
     None,
 }
 
-/// Bytes of the next checkpoint's stream that come and go with what is freed and with arenas. [`Space`](super::Space) tells it, and
-/// [`MetaSpace`] keeps blocks for it.
+/// Bytes of the next checkpoint's stream for freed runs and arenas. [`Space`](super::Space) reports them, and
+/// [`MetaSpace`] reserves blocks for them.
 #[derive(Clone, Default)]
 pub struct StreamLoad(Arc<AtomicU64>);
 
@@ -97,13 +103,13 @@ impl StreamLoad {
     }
 }
 
-/// Blocks that a stream of so many bytes takes.
+/// Blocks that a stream of this many bytes takes.
 fn stream_blocks(bytes: u64) -> u64 {
     let pages = bytes.div_ceil(PAGE_PAYLOAD as u64);
     pages + pages.div_ceil(INDEX_ENTRIES as u64)
 }
 
-/// Blocks that freeing so many runs takes of the next two streams (M2).
+/// Blocks of the next two streams that freeing this many runs takes (M2).
 pub fn blocks_for_runs(runs: usize) -> u64 {
     2 * stream_blocks((runs * RunRecord::SIZE) as u64)
 }
@@ -137,33 +143,33 @@ pub struct MetaSpace {
     next: u64,
     pending: Vec<MetaBlock>,
     committing: Vec<MetaBlock>,
-    /// Bytes of the next checkpoint's stream beside what `load` says, as they were last estimated. None: no checkpoint can be due...
+    /// Bytes of the next checkpoint's stream without `load`, as last estimated. None: no checkpoint can be due...
     stream_bytes: Option<u64>,
     /// ... and the bytes that changes have added to it since.
     added_bytes: u64,
     load: StreamLoad,
     /// Blocks of the last checkpoint's stream.
     stream_in_use: u64,
-    /// Numbers behind those of the area: see [`lend`](Self::lend).
+    /// Block numbers beyond the area: see [`lend`](Self::lend).
     lent: u64,
-    /// Writes under way that will change a map (M3).
+    /// Writes in flight that will change a map (M3).
     writes: u64,
-    /// Blocks that discards under way may need (M3).
+    /// Blocks that discards in flight may need (M3).
     unmapping: u64,
-    /// Looks under way that were not ended early, and how often those under way were (M6).
+    /// Looks in progress that were not ended early, and how often looks were ended early (M6).
     looks: u32,
     looks_ended: u64,
-    /// Free but for a look.
+    /// Free, but held by a look.
     held: Vec<MetaBlock>,
-    /// Blocks of which a copy could not be written, and those of them that are free but for that (M7).
+    /// Blocks of which a copy could not be written, and those of them that would be free otherwise (M7).
     shunned: BTreeSet<MetaBlock>,
     idle: Vec<MetaBlock>,
-    /// A block that was given back twice: trees that share a node and both call it their own.
+    /// A block that was freed twice: two trees share a node, and both own it.
     twice: Option<MetaBlock>,
 }
 
 impl MetaSpace {
-    /// `lengths`: the blocks in each copy of each pair; empty if each has an extent.
+    /// `lengths`: the blocks in each copy of each pair; empty if every copy has one extent.
     pub fn new(pairs: &[[u64; 2]], lengths: &[u64], extent_blocks: u64) -> Self {
         let mut meta = Self::empty(extent_blocks);
         for (n, copies) in pairs.iter().enumerate() {
@@ -199,7 +205,7 @@ impl MetaSpace {
         }
     }
 
-    /// The same with the blocks in use that a checkpoint's bitmap names. False: the bitmap does not fit.
+    /// Takes the blocks in use from a checkpoint's bitmap. False: the bitmap does not fit.
     pub fn load_bitmap(&mut self, bitmap: &[u8]) -> bool {
         let total = self.total();
         if bitmap.len() as u64 != self.bitmap_bytes() {
@@ -218,7 +224,8 @@ impl MetaSpace {
         self.total
     }
 
-    /// For a group that is opened to be looked at: what replay changes stays in memory, and has numbers of which none is on the disk.
+    /// For a group that is opened read-only: changes by replay stay in memory, and get block numbers that do not exist
+    /// on the disk.
     pub fn lend(&mut self) {
         self.lent = LENT_BLOCKS;
         self.used.resize((self.total() + self.lent).div_ceil(64) as usize, 0);
@@ -233,7 +240,7 @@ impl MetaSpace {
         self.total() + self.lent - self.free
     }
 
-    /// Blocks that come back with the next checkpoint or the one under way.
+    /// Blocks that the running or the next checkpoint frees.
     pub fn pending(&self) -> u64 {
         (self.pending.len() + self.committing.len()) as u64
     }
@@ -247,7 +254,7 @@ impl MetaSpace {
         &self.pairs
     }
 
-    /// The pairs as a checkpoint's stream names them, and their lengths, if any is not an extent's.
+    /// The pairs as a checkpoint's stream names them, and their lengths, if any differs from an extent's.
     pub fn recorded_pairs(&self) -> (Vec<[u64; 2]>, Vec<u64>) {
         let lengths = self.pairs.iter().map(|pair| pair.blocks);
         let is_whole = lengths.clone().all(|blocks| blocks == self.extent_blocks);
@@ -255,29 +262,29 @@ impl MetaSpace {
         (self.pairs.iter().map(|pair| pair.copies).collect(), lengths)
     }
 
-    /// What the pairs and the bitmap take of the stream.
+    /// Bytes of the stream for the pairs and the bitmap.
     pub fn area_bytes(&self) -> u64 {
         self.pairs.len() as u64 * PAIR_BYTES + self.bitmap_bytes()
     }
 
-    /// Where the last pair ends that has a copy in this range: what lies behind it was not looked at yet for more.
+    /// The end of the last pair that has a copy in this range. The space behind it was not searched yet.
     pub fn last_end_in(&self, range: &Range<u64>) -> Option<u64> {
         let ends =
             |pair: &Pair| pair.runs().into_iter().find(|(start, _)| range.contains(start)).map(|(at, len)| at + len);
         self.pairs.iter().rev().find_map(ends)
     }
 
-    /// A pair of runs is taken out of free space: until it is part of the area the stream names the runs as free.
+    /// A pair of runs is taken out of free space. Until it is part of the area, the stream names the runs as free.
     pub fn expect_pair(&mut self) {
         self.added_bytes += PAIR_BYTES + 2 * RunRecord::SIZE as u64;
     }
 
-    /// Blocks kept back from ordinary writers (M2).
+    /// Blocks withheld from ordinary writers (M2).
     pub fn reserve(&self) -> u64 {
         (self.total() / 8).clamp(LEAST_RESERVE, 1024) + self.kept_for_checkpoint()
     }
 
-    /// Where the bytes are told that come and go.
+    /// Sets the source of the changing byte count.
     pub fn set_load(&mut self, load: StreamLoad) {
         self.load = load;
     }
@@ -288,18 +295,19 @@ impl MetaSpace {
         self.stream_bytes.map_or(0, |known| stream_blocks(bytes(known)) + STREAM_SPARE)
     }
 
-    /// Blocks kept back from everybody but checkpoints themselves (M2).
+    /// Blocks that only checkpoints may use (M2).
     fn kept_for_checkpoint(&self) -> u64 {
         let next = self.next_stream();
         next + next.saturating_sub(self.stream_in_use)
     }
 
-    /// Whether so many more runs may be freed (M2): the checkpoint that names them has room, and can make some of them usable.
+    /// Whether this many more runs may be freed (M2): the checkpoint that names them has room, and can make some of
+    /// them usable.
     pub fn has_room_to_free(&self, runs: usize) -> bool {
         self.free >= self.kept_from_commit() + blocks_for_runs(runs) + NODES_TO_FREE
     }
 
-    /// Free blocks that are not kept for checkpoints.
+    /// Free blocks that are not reserved for checkpoints.
     pub fn slack(&self) -> u64 {
         self.free.saturating_sub(self.kept_for_checkpoint())
     }
@@ -313,18 +321,19 @@ impl MetaSpace {
         self.free.saturating_sub(self.reserve())
     }
 
-    /// What a checkpoint's stream may take beside what comes and goes: kept back as well, so that there can always be a next one.
+    /// Sets the bytes of a checkpoint's stream without freed runs and arenas. They are reserved, too, so that a next
+    /// checkpoint is always possible.
     pub fn keep_for_stream(&mut self, bytes: u64) {
         self.stream_bytes = Some(bytes);
         self.added_bytes = 0;
     }
 
-    /// The last checkpoint's stream has so many blocks.
+    /// The last checkpoint's stream has this many blocks.
     pub fn stream_has(&mut self, blocks: u64) {
         self.stream_in_use = blocks;
     }
 
-    /// Lets a change in that makes the stream longer by so many bytes, if there is room (M2): then they are kept for it.
+    /// Admits a change that makes the stream longer by this many bytes, if there is room (M2), and reserves them.
     pub fn admit_change(&mut self, bytes: u64) -> bool {
         self.added_bytes += bytes;
         let is_in = self.free >= self.kept_for_checkpoint() + LEAST_RESERVE;
@@ -342,7 +351,7 @@ impl MetaSpace {
         self.added_bytes += blocks.div_ceil(8);
     }
 
-    /// The copies of pairs of which blocks lie within these VG blocks: pair, which copy, and where.
+    /// The copies of pairs that have blocks in these ranges of VG blocks: pair, copy, and place.
     pub fn copies_in(&self, ranges: &[Range<u64>]) -> Vec<(usize, usize, u64)> {
         let of_pair = |(n, pair): (usize, &Pair)| [0, 1].map(|copy| (n, copy, pair.copies[copy], pair.blocks));
         let copies = self.pairs.iter().enumerate().flat_map(of_pair);
@@ -350,14 +359,14 @@ impl MetaSpace {
         copies.filter(|(_, _, place, len)| touches(*place, *len)).map(|(n, copy, place, _)| (n, copy, place)).collect()
     }
 
-    /// One copy of a pair lies elsewhere from now on; its blocks were copied.
+    /// One copy of a pair moves to another place; its blocks were copied.
     pub fn move_copy(&mut self, pair: usize, copy: usize, to: u64) {
         self.pairs[pair].copies[copy] = to;
         self.end_looks();
     }
 
-    /// Begins to keep what the last checkpoint refers to (M6), until [`look_done`](Self::look_done). What is returned tells whether
-    /// it [`is_kept`](Self::is_kept).
+    /// Holds the blocks of the last checkpoint (M6), until [`look_done`](Self::look_done). The returned number shows
+    /// whether it still [`is_kept`](Self::is_kept).
     pub fn begin_look(&mut self) -> u64 {
         self.looks += 1;
         self.looks_ended
@@ -367,7 +376,7 @@ impl MetaSpace {
         look == self.looks_ended
     }
 
-    /// Whether a look keeps blocks: what can wait does.
+    /// Whether a look holds blocks. Work that can wait then waits.
     pub fn has_looks(&self) -> bool {
         self.looks > 0
     }
@@ -382,7 +391,7 @@ impl MetaSpace {
         }
     }
 
-    /// Ends the looks under way early: what they keep is needed.
+    /// Ends the looks in progress early: the blocks that they hold are needed.
     pub fn end_looks(&mut self) {
         if self.looks > 0 {
             self.looks = 0;
@@ -395,33 +404,34 @@ impl MetaSpace {
         std::mem::take(&mut self.held).into_iter().for_each(|block| self.give_back(block));
     }
 
-    /// Whether this many nodes can be had by an ordinary or by a privileged writer.
+    /// Whether an ordinary or a privileged writer can get this many nodes.
     pub fn can_alloc(&self, nodes: u64, privileged: bool) -> bool {
         self.free >= nodes + if privileged { self.kept_for_checkpoint() } else { self.reserve() }
     }
 
-    /// Whether this many blocks are free, for whom they are kept or who leaves what is kept himself.
+    /// Whether this many blocks are free. The caller owns the reserves or leaves them alone.
     pub fn can_take(&self, blocks: u64) -> bool {
         self.free >= blocks
     }
 
-    /// What M3 needs: for the writes under way, and to let another one in.
+    /// Blocks that M3 needs: for the writes in flight, and to admit another one.
     fn needed_by_writes(&self) -> u64 {
         let writes = if planted::is("writes_uncounted") { 0 } else { self.writes };
         NODES_FOR_WRITE + writes * NODES_UNDER_WAY + self.unmapping
     }
 
-    /// What closing an arena leaves (M4).
+    /// Blocks that closing an arena must leave (M4).
     pub fn kept_from_arenas(&self) -> u64 {
         self.reserve() + self.needed_by_writes()
     }
 
-    /// What making freed blocks usable leaves (M4): the reserve is for that, too, but a discard must find something.
+    /// Blocks that making freed blocks usable must leave (M4). It may use the reserve, but must leave some for a
+    /// discard.
     pub fn kept_from_commit(&self) -> u64 {
         self.kept_for_checkpoint() + self.needed_by_writes()
     }
 
-    /// What growth out of pieces leaves (M9).
+    /// Blocks that growth by short runs must leave (M9).
     pub fn kept_from_growth(&self) -> u64 {
         self.kept_for_checkpoint()
     }
@@ -441,20 +451,20 @@ impl MetaSpace {
         }
     }
 
-    /// Lets a write in that will change a map, if there is room; it ends with [`write_done`](Self::write_done).
+    /// Admits a write that will change a map, if there is room. It ends with [`write_done`](Self::write_done).
     pub fn admit_write(&mut self) -> bool {
         let is_in = self.room_for_write() == Room::Some;
         self.writes += u64::from(is_in);
         is_in
     }
 
-    /// A write that was let in has changed its map, or never will.
+    /// An admitted write has changed its map, or never will.
     pub fn write_done(&mut self) {
         self.writes -= 1;
     }
 
-    /// Lets a discard in that takes so many blocks at the most, which may be of the reserve: it gives space back. It ends with
-    /// [`unmap_done`](Self::unmap_done). `Room::None`: others under way have nothing that it could wait for.
+    /// Admits a discard that takes at most this many blocks, also from the reserve, because it frees space. It ends
+    /// with [`unmap_done`](Self::unmap_done). `Room::None`: no discard in flight holds blocks for which it could wait.
     pub fn admit_unmap(&mut self, blocks: u64) -> Room {
         let others = self.writes * NODES_UNDER_WAY + self.unmapping;
         if self.free >= self.kept_for_checkpoint() + others + blocks {
@@ -464,12 +474,12 @@ impl MetaSpace {
         if self.free >= self.kept_for_checkpoint() + blocks { Room::Taken } else { Room::None }
     }
 
-    /// A discard that was let in has changed its map, or never will.
+    /// An admitted discard has changed its map, or never will.
     pub fn unmap_done(&mut self, blocks: u64) {
         self.unmapping -= blocks;
     }
 
-    /// A free block. The caller made sure that there is one.
+    /// Allocates a block. The caller made sure that one is free.
     pub fn alloc(&mut self) -> MetaBlock {
         let words = self.used.len();
         let total = self.total() + self.lent;
@@ -489,7 +499,7 @@ impl MetaSpace {
         unreachable!("alloc is called only after can_alloc said yes");
     }
 
-    /// A node that its tree does not use any more. One that never was part of a checkpoint is free at once.
+    /// A node that its tree no longer uses. If it was never part of a checkpoint, it is free at once.
     pub fn release(&mut self, node: NodeRef, generation: u64, cache: &NodeCache) {
         if node.generation == generation {
             cache.forget(node.addr);
@@ -504,7 +514,8 @@ impl MetaSpace {
         self.pending.extend(blocks);
     }
 
-    /// A copy of this block could not be written (M7). Of a disk that fails everywhere the group does not keep all places back.
+    /// A copy of this block could not be written (M7). If a disk fails everywhere, the number of withheld blocks is
+    /// limited.
     pub fn shun(&mut self, block: MetaBlock) {
         if (self.shunned.len() as u64) < self.total() / SHUNNED_AT_MOST {
             self.shunned.insert(block);
@@ -525,7 +536,7 @@ impl MetaSpace {
         self.free += 1;
     }
 
-    /// An error when trees contradicted each other: no checkpoint may be made of that.
+    /// An error if trees contradicted each other. Then no checkpoint may be taken.
     pub fn sound(&self) -> Result<()> {
         match self.twice {
             None => Ok(()),
@@ -537,7 +548,7 @@ impl MetaSpace {
         }
     }
 
-    /// At a checkpoint's capture: what is pending now is free once that checkpoint is durable.
+    /// At a checkpoint's capture: the pending blocks become free when this checkpoint is durable.
     pub fn begin_commit(&mut self) {
         debug_assert!(self.committing.is_empty(), "one checkpoint at a time");
         self.committing = std::mem::take(&mut self.pending);
@@ -557,12 +568,12 @@ impl MetaSpace {
         }
     }
 
-    /// Whether a look that began now would soon be ended: less is free than twice what it has to leave.
+    /// Whether a look that begins now would soon be ended: less than twice the blocks that it must leave are free.
     pub fn is_short_for_look(&self) -> bool {
         self.free_beyond_reserve() < 2 * self.total() / LOOKS_LEAVE
     }
 
-    /// Whether looks keep so much that metadata should grow for them.
+    /// Whether looks hold so many blocks that metadata should grow.
     pub fn is_crowded_by_looks(&self) -> bool {
         self.looks > 0 && self.free_beyond_reserve() < self.total() / 2
     }
@@ -577,7 +588,7 @@ impl MetaSpace {
         self.total().div_ceil(8)
     }
 
-    /// Blocks in use as the checkpoint under way must record them: without what it frees.
+    /// Blocks in use as the running checkpoint must record them: without the blocks that it frees.
     pub fn bitmap(&self) -> Vec<u8> {
         let mut used = self.used.clone();
         for block in self.committing.iter().chain(&self.held).chain(&self.idle) {

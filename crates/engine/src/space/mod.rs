@@ -1,19 +1,20 @@
-//! Free space: which VG blocks nothing uses, and who may take them.
+//! Free space: which VG blocks are unused, and who may allocate them.
 //!
-//! Blocks are in one of these states: *free* (in the free tree), in an *arena* (taken out of the free tree as a run
-//! of up to 1024 blocks and handed out block by block; the arena's bitmap says which are used), *used*, or *pending*
-//! (freed, not yet usable).
+//! A block is in one of these states: *free* (in the free tree); in an *arena* (a run of up to 1024 blocks that was
+//! taken out of the free tree and is allocated block by block; the arena's bitmap says which blocks are used); *used*;
+//! or *pending* (freed, not usable yet).
 //!
 //! Invariants
 //!
-//! * S1 A block is handed out only from the free tree or as an unused bit of an arena.
+//! * S1 A block is allocated only from the free tree or as an unused bit of an arena.
 //! * S2 A freed block becomes usable only when a checkpoint that no longer refers to it is durable (rule R8). Recovery
 //!   relies on it: a block that a journal record places was free at the checkpoint before.
 //! * S3 The free tree never overlaps an open arena.
-//! * S4 `reserved_blocks` (thick volumes' unmapped rest, unused reserves) are never handed to anyone else. Except to metadata
-//!   when nothing else is left: without it nobody's write could be mapped, those that the reservation is for included.
-//! * S5 Slots (rule R10) are hints: forgetting them loses no block, only neighbourhood.
-//! * S6 Nothing is handed out on a physical volume that is not allocatable ([`pvs`]).
+//! * S4 `reserved_blocks` (the unmapped part of thick volumes, unused reserves) go only to their volume. One exception:
+//!   metadata gets them when nothing else is free. Without metadata no write could be mapped, not even a write with a
+//!   reservation.
+//! * S5 Slots (rule R10) are hints: forgetting them loses no block, only locality.
+//! * S6 Nothing is allocated on a physical volume that is not allocatable ([`pvs`]).
 
 mod account;
 mod arena;
@@ -54,51 +55,51 @@ use pvs::Pvs;
 pub use runs::{Run, Runs, join_runs};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Runs that an arena is made of rather than of a smaller one, in this order.
+/// Lengths of runs that an arena prefers, in this order, before it takes a shorter one.
 const LARGE_RUNS: [u64; 2] = [ARENA_BLOCKS, 64];
-/// Open arenas, at most: bounds the memory of arenas and slots.
+/// The most open arenas: bounds the memory of arenas and slots.
 const MAX_ARENAS: usize = 4096;
-/// Slots that may be kept without looking whether their arenas are still open.
+/// The most slots that are kept without a check that their arenas are still open.
 const MAX_SLOTS: usize = MAX_ARENAS * 32;
-/// Leaves of the free tree looked at in one step of a search.
+/// Leaves of the free tree that one step of a search reads.
 const SEARCH_LEAVES: usize = 64;
 
-/// What became of the wish to cut the end off a physical volume.
+/// The outcome of cutting the end off a physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     Done,
-    /// Something lies there, or will be free only later.
+    /// Blocks there are in use, or will be free only later.
     InUse,
-    /// Nothing lies there, but of so many blocks only some are reserved for nobody.
+    /// The range is empty, but removing these blocks would leave less free space than is reserved.
     Reserved {
         needed: u64,
         free: u64,
     },
 }
 
-/// Why blocks were not handed out.
+/// Why blocks were not allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocError {
-    /// A node is missing or damaged; never for want of room, which the next two are.
+    /// A node is missing or damaged. Never for lack of room: that is one of the next two.
     Map(MapError),
     /// There are too few metadata blocks for one more write (M3).
     NotAdmitted,
-    /// The free tree cannot be changed with the metadata blocks that there are for that (M4).
+    /// There are too few metadata blocks for a change of the free tree (M4).
     NoMetadataForFreeTree,
     /// Nothing left for this account.
     Full,
     /// The snapshot's reserve does not cover it.
     ReserveFull(VolumeId),
-    /// So many blocks of the volume's pool are wanted, and it may have fewer left.
+    /// The volume's pool may have fewer blocks left than this.
     PoolFull(u64),
 }
 
-/// What becomes of the arenas where nothing as large is free. Whoever lets them stay has no need yet, and gets nothing that is
-/// promised.
+/// What to do with the arenas if no run is long enough. A caller that leaves them open has no urgent need, and gets no
+/// reserved blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenArenas {
     Close,
-    /// They stay, but what is reserved may be taken.
+    /// They stay, but reserved blocks may be taken.
     Kept,
     Stay,
 }
@@ -114,29 +115,29 @@ impl From<MapError> for AllocError {
 
 pub struct Space {
     free_tree: Tree,
-    /// How free space contradicted itself, at first.
+    /// The first contradiction that was found in free space.
     contradiction: Option<String>,
     /// Blocks in the free tree.
     free: u64,
     arenas: BTreeMap<u64, Arena>,
     arena_order: VecDeque<u64>,
     arena_unused: u64,
-    /// Of these, blocks that may not be handed out (S6): in arenas that begin there.
+    /// Of these, blocks that are not allocatable (S6): in arenas that begin there.
     unallocatable_unused: u64,
     current: Map<VolumeId, u64>,
     /// The slot of (volume, chunk size, chunk): its arena's serial and its first block.
     slots: Map<(VolumeId, u64, u64), (u64, u64)>,
     next_serial: u64,
-    /// So many slots make a sweep for those whose arena is gone.
+    /// At this many slots, slots whose arena is gone are removed.
     slots_sweep_at: usize,
     slots_taken: u64,
     pending: Vec<Run>,
     pending_blocks: u64,
     committing: Vec<Run>,
     committing_blocks: u64,
-    /// What pending runs and arenas take of the next checkpoint's stream.
+    /// Bytes of the next checkpoint's stream for pending runs and arenas.
     load: StreamLoad,
-    /// Bytes that the runs being committed and the first so many pending ones take at the most, packed.
+    /// The most packed bytes of the runs being committed, and of this many first pending runs.
     packed: (usize, usize),
     reserves: Map<VolumeId, Reserve>,
     reserved_blocks: i64,
@@ -144,31 +145,32 @@ pub struct Space {
     longest: Longest,
     leaves_for_arena: usize,
     part: Part,
-    /// Blocks that came into the tree in pieces smaller than an arena. At the most: what has grown together since counts, too.
+    /// Blocks that came into the tree in pieces smaller than an arena. An upper bound: pieces that were joined since
+    /// still count.
     scattered: u64,
     /// Metadata should grow while it can (M5).
     wants_metadata: bool,
-    /// The same as `none_below` of an extent for that.
+    /// Like `none_below`, for an extent of metadata.
     no_extent_below: u64,
-    /// No run of each of the [`LARGE_RUNS`] was found when so many blocks less than this were free: not looked for again until there
-    /// are as many, for that means to look through the whole tree.
+    /// For each of the [`LARGE_RUNS`]: no such run was found. It is searched again only when at least this many blocks
+    /// are free, because the search reads the whole tree.
     none_below: [u64; LARGE_RUNS.len()],
     pvs: Pvs,
-    /// Planted bug: freed blocks are handed out at once, against S2.
+    /// Planted bug: freed blocks are allocated at once, against S2.
     #[cfg(feature = "planted")]
     pub reuse_early: bool,
-    /// Planted bug: blocks are handed out wherever they are free, against S6.
+    /// Planted bug: blocks are allocated wherever they are free, against S6.
     #[cfg(feature = "planted")]
     pub take_unallocatable: bool,
 }
 
-/// What the free tree needs to be changed.
+/// The context for a change of the free tree.
 #[derive(Clone, Copy)]
 pub struct AllocContext<'a> {
     pub cache: &'a NodeCache,
     pub meta: &'a Mutex<MetaSpace>,
     pub generation: u64,
-    /// Metadata blocks that are to be left.
+    /// Metadata blocks that must be left.
     pub keep: u64,
 }
 
@@ -177,15 +179,15 @@ fn unsound(detail: String) -> Error {
 }
 
 impl Space {
-    /// The structures of free space contradict each other: a damaged checkpoint, or a fault of this program. The tree has
-    /// changed by then: see [`sound`](Self::sound).
+    /// The structures of free space contradict each other: a damaged checkpoint, or a bug. The tree may have changed
+    /// already: see [`sound`](Self::sound).
     fn contradiction(&mut self, rule: &str, run: Run, what: &str) -> MapError {
         let detail = format!("{rule}: blocks {}+{} {what}", run.0, run.1);
         let detail = self.contradiction.get_or_insert(detail).clone();
         MapError::Corrupt(unsound(detail))
     }
 
-    /// An error when free space contradicted itself: no checkpoint may be made of that.
+    /// An error if free space contradicted itself. Then no checkpoint may be taken.
     pub fn sound(&self) -> Outcome<()> {
         self.contradiction.clone().map_or(Ok(()), |detail| Err(unsound(detail)))
     }
@@ -232,7 +234,7 @@ impl Space {
         self.free_tree
     }
 
-    /// Blocks in the free tree, unused blocks of arenas apart.
+    /// Blocks in the free tree, without unused blocks of arenas.
     pub fn free_in_tree(&self) -> u64 {
         self.free
     }
@@ -242,22 +244,22 @@ impl Space {
         self.free + self.arena_unused
     }
 
-    /// Blocks that nothing uses and that may be handed out (S6).
+    /// Unused blocks that are allocatable (S6).
     pub fn allocatable_blocks(&self) -> u64 {
         self.allocatable_in_tree() + self.arena_unused.saturating_sub(self.unallocatable_unused)
     }
 
-    /// Blocks in the free tree that may be handed out.
+    /// Blocks in the free tree that are allocatable.
     fn allocatable_in_tree(&self) -> u64 {
         self.free.saturating_sub(self.pvs.unallocatable())
     }
 
-    /// Free to be handed out, and reserved for nobody.
+    /// Allocatable blocks that are not reserved.
     pub fn available(&self) -> u64 {
         self.allocatable_blocks().saturating_sub(self.reserved_blocks())
     }
 
-    /// Unused blocks of the arena that begins at `base` became more or fewer.
+    /// The number of unused blocks of the arena at `base` changes.
     fn count_unused(&mut self, base: u64, change: i64) {
         self.arena_unused = self.arena_unused.saturating_add_signed(change);
         if self.pvs.is_unallocatable(base) {
@@ -270,12 +272,12 @@ impl Space {
         self.arenas.len()
     }
 
-    /// Where this tells what the next checkpoint's stream takes.
+    /// The counter of bytes of the next checkpoint's stream.
     pub fn load(&self) -> StreamLoad {
         self.load.clone()
     }
 
-    /// To be called after each change of arenas and of runs that are freed (M2). A stream that has no room packs its runs.
+    /// Call it after each change of arenas or freed runs (M2). A stream without room packs its runs.
     fn weigh(&self) {
         let (bytes, runs) = self.packed;
         let others = self.pending.len().saturating_sub(runs) * RunRecord::SIZE;

@@ -1,10 +1,10 @@
-//! How long writes wait for room, where their volume's policy is to wait ([`FullPolicy::Hold`]). LVM's pools behave so: when
-//! one fills up, a time begins; when it is over and there was no room meanwhile, all that waits fails, and so does what comes,
-//! at once, until there is room again.
+//! How long writes wait for room, if their volume's policy is to wait ([`FullPolicy::Hold`]). LVM's pools work in the
+//! same way. When a pool fills up, a timeout begins. If it passes without room, all waiting writes fail, and new writes
+//! fail at once until there is room again.
 //!
-//! * W1 A time is about one pool, or about the group's own space. It begins with the first write that waits, and ends with
-//!   the first write that finds room: who still waits then begins another.
-//! * W2 Whoever waits is woken when a time is over, ends, or is set anew ([`Core::space_event`]), and asks again.
+//! * W1 A timeout belongs to one pool, or to the group's own space. It begins with the first write that waits, and ends
+//!   with the first write that finds room. Writes that still wait then begin another timeout.
+//! * W2 Waiting writes are woken when a timeout passes, ends, or is set again ([`Core::space_event`]), and ask again.
 //!
 //! [`FullPolicy::Hold`]: crate::group::FullPolicy
 //! [`Core::space_event`]: crate::core::Core
@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What there is no room in: a pool, or (`None`) the group.
+/// What is full: a pool, or (`None`) the group.
 pub type Full = Option<String>;
 
 /// What a write that finds no room does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Wait,
-    /// Wait, and have [`NoSpaceTimeout::end`] asked after this time: it is the first.
+    /// Wait. As the first waiting write, also call [`NoSpaceTimeout::end`] after this time.
     First(u64, Duration),
     Fail,
 }
@@ -31,20 +31,21 @@ pub enum Verdict {
 #[derive(Default)]
 pub struct NoSpaceTimeout {
     inner: Mutex<Inner>,
-    /// Whether there is any time to end: the writing path asks this and nothing else.
+    /// Whether any timeout runs. The write path reads only this flag.
     any: AtomicBool,
 }
 
 #[derive(Default)]
 struct Inner {
     limit: Option<Duration>,
-    /// Times that have begun, each with its number and whether it is over.
+    /// Timeouts that have begun, each with its number and whether it has passed.
     begun: Map<Full, (u64, bool)>,
     last: u64,
 }
 
 impl NoSpaceTimeout {
-    /// Sets how long writes wait; `None`: for ever. With another limit all times begin anew, so those who wait have to be woken.
+    /// Sets how long writes wait; `None`: for ever. A changed limit restarts all timeouts, so waiting writes must be
+    /// woken.
     pub fn set_limit(&self, limit: Option<Duration>) {
         let mut inner = self.inner.lock();
         if inner.limit == limit {
@@ -72,7 +73,7 @@ impl NoSpaceTimeout {
         }
     }
 
-    /// The time of this number is over, if it still runs: then those who wait have to be woken.
+    /// The timeout with this number has passed, if it still runs. Then waiting writes must be woken.
     pub fn end(&self, full: &Full, number: u64) -> bool {
         match self.inner.lock().begun.get_mut(full) {
             Some((begun, is_over)) if *begun == number => {
@@ -83,12 +84,12 @@ impl NoSpaceTimeout {
         }
     }
 
-    /// Whether room would be news to anybody.
+    /// Whether a write waits or has failed for lack of room.
     pub fn is_tried(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// A write found room in the group and, if it is in one, in its pool. True: those who wait have to be woken.
+    /// A write found room in the group and, if it has one, in its pool. True: waiting writes must be woken.
     pub fn room(&self, pool: &str) -> bool {
         let mut inner = self.inner.lock();
         let in_pool = !pool.is_empty() && inner.begun.remove(&Some(pool.to_owned())).is_some();
@@ -97,7 +98,7 @@ impl NoSpaceTimeout {
         in_pool || in_group
     }
 
-    /// The pools, or the group itself, whose writes fail because their time is over.
+    /// The pools, or the group itself, whose writes fail because their timeout has passed.
     pub fn over(&self) -> Vec<Full> {
         let inner = self.inner.lock();
         let mut over: Vec<Full> =

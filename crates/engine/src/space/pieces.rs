@@ -1,4 +1,4 @@
-//! Short runs of free space for metadata, where no whole extent is free (M9).
+//! Short runs of free space for metadata, if no whole extent is free (M9).
 
 use super::metadata::LEAST_METADATA;
 use super::{AllocContext, Run, Space};
@@ -8,12 +8,12 @@ use std::ops::Range;
 
 /// Leaves of the free tree from which runs are taken together, for each copy.
 const LEAVES: usize = 16;
-/// Fewer blocks than this are not worth the nodes that change: one for each leaf, and some above them.
+/// A smaller gain does not cover the nodes that change: one for each leaf, and some above them.
 const LEAST_GAIN: u64 = 2 * LEAVES as u64;
 
 impl Space {
-    /// Pairs of free runs of the same length, the longest of those that lie together, for as many blocks as metadata grows by. The
-    /// copies are on two physical volumes where two have free space. None: there are too few.
+    /// Pairs of free runs of equal length for the growth of metadata, the longest ones among neighbouring leaves. The
+    /// copies are on two physical volumes, if two have free space. None: there are too few.
     pub fn pieces_for_metadata(&self, context: AllocContext<'_>) -> Result<Vec<[Run; 2]>, MapError> {
         let mut places = self.pvs.allocatable_each();
         places.sort_by_key(|(free, _)| Reverse(*free));
@@ -32,8 +32,8 @@ impl Space {
         Ok(if gain < LEAST_GAIN { Vec::new() } else { pairs })
     }
 
-    /// The free runs of some leaves, the longest first: of those behind the metadata that lies there, and then from the beginning
-    /// of the place on. As many as both copies take.
+    /// The free runs of some leaves, the longest first: first leaves behind the metadata in this place, then leaves
+    /// from its beginning. As many as both copies need.
     fn longest(&self, context: AllocContext<'_>, place: &Range<u64>) -> Result<Vec<Run>, MapError> {
         let from = context.meta.lock().last_end_in(place).unwrap_or(place.start).min(place.end);
         let mut runs = Vec::new();
@@ -69,7 +69,7 @@ impl Space {
         Ok(())
     }
 
-    /// Takes a run out of free space, if all of it is free and may be taken (S6).
+    /// Takes a run out of free space, if all of it is free and allocatable (S6).
     pub fn take_if_free(&mut self, context: AllocContext<'_>, run: Run) -> Result<bool, MapError> {
         let mut found = map::Extents::new();
         map::lookup(context.cache, &self.free_tree, run.0, run.0 + run.1, &mut found)?;
@@ -85,7 +85,7 @@ fn blocks_of(runs: &[Run]) -> u64 {
     runs.iter().map(|(_, len)| len).sum()
 }
 
-/// Both copies from one list, about the same number of blocks for each.
+/// Divides one list between both copies, about the same number of blocks for each.
 fn deal(runs: Vec<Run>) -> (Vec<Run>, Vec<Run>) {
     let (mut more, mut fewer) = (Vec::new(), Vec::new());
     for run in runs {
@@ -97,7 +97,7 @@ fn deal(runs: Vec<Run>) -> (Vec<Run>, Vec<Run>) {
     if blocks_of(&fewer) > blocks_of(&more) {
         std::mem::swap(&mut more, &mut fewer);
     }
-    // A single long run is for both.
+    // A single long run is divided between both.
     let half = (blocks_of(&more) - blocks_of(&fewer)) / 2;
     if let Some((start, len)) = more.first_mut()
         && half > 0
@@ -108,7 +108,7 @@ fn deal(runs: Vec<Run>) -> (Vec<Run>, Vec<Run>) {
     (more, fewer)
 }
 
-/// Pairs of equal length out of two lists, the longest first; what is left of a longer run is the next one's.
+/// Pairs of equal length from two lists, the longest first. The rest of a longer run is used for the next pair.
 fn pair_up(first: Vec<Run>, second: Vec<Run>) -> Vec<[Run; 2]> {
     let mut left = LEAST_METADATA;
     let mut lists = [first, second].map(|runs| runs.into_iter().peekable());

@@ -1,37 +1,38 @@
-//! What pools may still take. A pool is an allotment of the group: its volumes together hold no more blocks than its size,
-//! so that they cannot fill the group for others. A pool holds nothing back.
+//! How many blocks pools may still take. A pool is a limit: its volumes together use at most its size, so that they
+//! cannot fill the group. A pool reserves nothing.
 //!
-//! * Q1 What is kept here is never more than what the pool may still take: blocks that are handed out are taken off at once,
-//!   blocks that come back are not counted before the pool is measured again ([`Group::measure_pool`]), which is what whoever
-//!   finds too little left does first. So neither a fault of counting nor a crash can last.
-//! * Q2 A measure counts only if nothing about volumes changed while it was taken, and nothing was taken off another.
+//! * Q1 The number cached here is never higher than what the pool may still take. Allocated blocks are subtracted at
+//!   once. Freed blocks count only after the pool is measured again ([`Group::measure_pool`]). A write that finds too
+//!   little measures the pool first. So neither a counting error nor a crash has a lasting effect.
+//! * Q2 A measurement counts only if no volume changed during it, and no blocks were subtracted from an earlier
+//!   measurement meanwhile.
 //!
 //! [`Group::measure_pool`]: crate::group::Group
 
 use crate::fixed_hash::Map;
 use crate::planted;
 
-/// What a pool has left, in blocks.
+/// The room of a pool, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLeft {
-    /// What its volumes may hold together.
+    /// The most that its volumes may use together.
     pub size: u64,
-    /// What its volumes may still take.
+    /// The most that its volumes may still take.
     pub now: u64,
-    /// What writes under way give back when they are done: they put elsewhere what has a place already.
+    /// Blocks that writes in flight will free: they move blocks that have a place already.
     pub soon: u64,
 }
 
-/// By the pool's name: blocks that may surely still be handed out to its volumes.
+/// By the pool's name: blocks that its volumes can certainly still take.
 #[derive(Default)]
 pub struct Pools {
     left: Map<String, u64>,
-    /// Raised by each change of volumes, and whenever what was left of a pool is too little.
+    /// Raised by each change of volumes, and whenever a pool had too little room.
     changes: u64,
 }
 
 impl Pools {
-    /// Takes blocks off what the pool may still take. False: the pool has to be measured.
+    /// Subtracts blocks from the pool's room. False: the pool must be measured.
     pub fn take(&mut self, pool: &str, blocks: u64) -> bool {
         match self.left.get_mut(pool) {
             Some(left) if *left >= blocks => {
@@ -39,7 +40,7 @@ impl Pools {
                 true
             }
             Some(_) => {
-                // A measure that began before this one was used up must not count (Q1).
+                // A measurement that began before this one was used up must not count (Q1).
                 self.left.remove(pool);
                 self.changes += u64::from(!planted::is("stale_measure"));
                 false
@@ -54,12 +55,12 @@ impl Pools {
         self.left.clear();
     }
 
-    /// To be asked before a measure is taken, and given with it.
+    /// Ask this before a measurement, and pass it to [`measured`](Self::measured).
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What a measure found, unless another one came first and blocks may have been taken since.
+    /// Takes the result of a measurement, unless another one came first and blocks may have been taken since.
     pub fn measured(&mut self, pool: &str, changes: u64, left: u64) {
         let is_fresh = changes == self.changes || planted::is("any_measure");
         if is_fresh && !self.left.contains_key(pool) {

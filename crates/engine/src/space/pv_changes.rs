@@ -1,4 +1,4 @@
-//! What changes of physical volumes mean for free space.
+//! Changes of physical volumes, as they affect free space.
 
 use super::{AllocContext, Cut, Run, SEARCH_LEAVES, Space};
 use crate::disk::DiskError;
@@ -7,19 +7,19 @@ use crate::placement::PlacedRun;
 use std::ops::Range;
 
 impl Space {
-    /// A physical volume joined, and blocks lie so from now on.
+    /// A physical volume joined. `runs` is the new placement.
     pub fn add_pv(&mut self, runs: &[PlacedRun]) {
         self.pvs.add(runs);
     }
 
-    /// Blocks lie so from now on: a physical volume became larger.
+    /// A physical volume grew. `runs` is the new placement.
     pub fn place(&mut self, runs: &[PlacedRun]) {
         self.pvs.place(runs);
     }
 
-    /// Takes what lies on the end of a physical volume out of free space for good, unless some of it is in use, or reserved with what
-    /// else is free: then all stays. `rest`: how blocks lie then. Runs that are taken are taken from the list, so that it can be
-    /// called again after an error.
+    /// Removes the end of a physical volume from free space for good. If some of it is in use, or needed for
+    /// reservations, nothing changes. `rest` is the new placement. Runs that were removed are taken off the list, so
+    /// that this can be called again after an error.
     pub fn cut_pv(
         &mut self,
         context: AllocContext<'_>,
@@ -51,7 +51,7 @@ impl Space {
         Ok(Cut::Done)
     }
 
-    /// Free blocks in these runs of the tree. What arenas hold apart.
+    /// Free blocks of the tree in this range, without arenas.
     pub fn free_in(&self, context: AllocContext<'_>, range: &Range<u64>) -> Result<u64, MapError> {
         let (mut at, mut free) = (range.start, 0);
         while at < range.end {
@@ -67,7 +67,7 @@ impl Space {
         Ok(free)
     }
 
-    /// The next extents in these blocks that are free as a whole; empty at the end if there are none.
+    /// The next whole free extents in these blocks; an empty range at the end if there are none.
     pub fn next_free_extents(
         &self,
         context: AllocContext<'_>,
@@ -93,9 +93,9 @@ impl Space {
         Ok(end..end)
     }
 
-    /// The blocks of one range lie on another physical volume from now on: see [`Pvs::moved`]. All arenas are closed for that: none
-    /// may reach from one physical volume into another. `commit` is asked when nothing else can go wrong, and changes nothing with
-    /// another answer than yes.
+    /// The blocks of one range now lie on another physical volume: see [`Pvs::moved`]. All arenas are closed for that,
+    /// because no arena may reach from one physical volume into another. `commit` is called when nothing else can fail.
+    /// If it does not succeed, nothing changes.
     pub fn exchange(
         &mut self,
         context: AllocContext<'_>,
@@ -117,15 +117,16 @@ impl Space {
         Ok(Ok(true))
     }
 
-    /// From now on space is taken from a physical volume, or is not (S6). `Err`: that would leave so many blocks too few for
-    /// what is reserved, and nothing is changed.
+    /// Makes a physical volume allocatable or not (S6). `Err`: there would be this many blocks too few for the
+    /// reservations, and nothing changes.
     pub fn set_allocatable(
         &mut self,
         context: AllocContext<'_>,
         pv: usize,
         is_allocatable: bool,
     ) -> Result<Result<(), u64>, MapError> {
-        // No arena may reach from what is open into what is not; and slots would be taken from one that is closed.
+        // No arena may reach from allocatable blocks into others. Slots must not be in an arena that is not
+        // allocatable.
         self.close_arenas(context)?;
         let (before, open) = (self.pvs.clone(), self.allocatable_in_tree());
         self.pvs.set_allocatable(pv, is_allocatable);
@@ -134,28 +135,28 @@ impl Space {
             self.pvs = before;
             return Ok(Err(too_few));
         }
-        // What was found to be without space may have some now, and the other way round.
+        // Places that had no space may have some now, and the other way round.
         self.none_below = Default::default();
         self.no_extent_below = 0;
         Ok(Ok(()))
     }
 
-    /// The same of a group that is being opened, before anything is handed out.
+    /// The same while a group is being opened, before anything is allocated.
     pub fn make_unallocatable(&mut self, pv: usize) {
         debug_assert!(self.arenas.is_empty(), "S6: no arena was opened there");
         self.pvs.set_allocatable(pv, false);
     }
 
-    /// Whether `wanted` blocks of the physical volume are free, and reserved for nobody with what else is free.
+    /// Whether `wanted` blocks of the physical volume are free and not needed for reservations.
     pub fn is_pv_free(&mut self, context: AllocContext<'_>, pv: usize, wanted: u64) -> Result<bool, MapError> {
         self.close_arenas(context)?;
         let goes = if self.pvs.is_allocatable(pv) { wanted } else { 0 };
         Ok(self.pvs.free().nth(pv) == Some(wanted) && self.available() >= goes)
     }
 
-    /// Takes a physical volume's range out of free space for good: these runs are all of it that was not in use as something
-    /// that goes with it. `Ok(false)`: some of it is in use, or reserved with what else is free, and all stays. Runs that are
-    /// taken are taken from the list, so that it can be called again after an error.
+    /// Removes a physical volume's blocks from free space for good. `runs` are all of its blocks except those that
+    /// leave with it anyway. `Ok(false)`: some of them are in use, or needed for reservations, and nothing changes.
+    /// Runs that were removed are taken off the list, so that this can be called again after an error.
     pub fn take_pv(
         &mut self,
         context: AllocContext<'_>,

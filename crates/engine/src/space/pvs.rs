@@ -1,12 +1,12 @@
-//! The physical volumes as free space sees them: where each ends, how much of it is free, and whether space may be taken
-//! from it.
+//! The physical volumes as free space sees them: where each ends, how much of it is free, and whether it is
+//! allocatable.
 //!
-//! * In full (S6), no allocation that is made after the change is durable lies on a physical volume that is not allocatable: neither
-//!   blocks of volumes, laid out or redirected, nor extents of metadata, nor a new place of the journal. What lies there
-//!   already is read and written in place, an extent of metadata as a whole; what is freed there stays free.
+//! * In full, S6 says: after the change is durable, no allocation is on a physical volume that is not allocatable: no blocks
+//!   of volumes, laid out or redirected, no extents of metadata, no place of the journal. Blocks in use there are read
+//!   and written in place; an extent of metadata stays usable as a whole. Blocks that become free there stay free.
 //!
-//! So all searches of the free tree go through [`Pvs::open`], arenas are closed when the ranges change, and who asks how
-//! much there is to be had is told of what is open.
+//! So all searches of the free tree use [`Pvs::allocatable`], arenas are closed when the ranges change, and counts of
+//! available space have only allocatable blocks.
 
 use super::Run;
 use crate::placement::PlacedRun;
@@ -23,10 +23,10 @@ struct Pv {
 #[derive(Clone, Debug)]
 pub struct Pvs {
     pvs: Vec<Pv>,
-    /// The blocks of the address space, in order: where a run of them ends, and on which physical volume it lies. What is in no run
-    /// lies nowhere, and counts with the next one.
+    /// The blocks of the address space, in order: the end of each run, and its physical volume. Blocks in no run do not
+    /// exist, and count with the next run.
     runs: Vec<(u64, usize)>,
-    /// The blocks that may be taken: what lies between physical volumes that are not allocatable.
+    /// The allocatable blocks.
     allocatable: Vec<Range<u64>>,
     /// Free blocks in the free tree outside of these.
     unallocatable: u64,
@@ -41,25 +41,25 @@ impl Pvs {
         pvs
     }
 
-    /// Blocks lie elsewhere from now on. What is free of them is told apart: [`moved`](Self::moved).
+    /// The placement changes. Their free blocks are reported separately: [`moved`](Self::moved).
     pub fn place(&mut self, runs: &[PlacedRun]) {
         self.runs = runs.iter().map(|run| (run.end, usize::from(run.pv))).collect();
         self.settle();
     }
 
-    /// So many free blocks lie on another physical volume than they did.
+    /// This many free blocks moved to another physical volume.
     pub fn moved(&mut self, free: u64, from: usize, to: usize) {
         self.pvs[from].free = self.pvs[from].free.saturating_sub(free);
         self.pvs[to].free += free;
         self.settle();
     }
 
-    /// Works out anew what follows from the table.
+    /// Recomputes all fields that follow from the table.
     fn settle(&mut self) {
         let mut start = 0;
         let mut allocatable: Vec<Range<u64>> = Vec::new();
         for (index, (end, pv)) in self.runs.iter().enumerate() {
-            // Behind the last there is nothing; that which is to come need not be told apart.
+            // Nothing follows the last one, so its range may be open-ended.
             let end = if index + 1 == self.runs.len() { u64::MAX } else { *end };
             match allocatable.last_mut() {
                 _ if !self.pvs[*pv].is_allocatable => {}
@@ -72,12 +72,12 @@ impl Pvs {
         self.unallocatable = self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum();
     }
 
-    /// Where space may be taken, in order.
+    /// The allocatable ranges, in order.
     pub fn allocatable(&self) -> &[Range<u64>] {
         &self.allocatable
     }
 
-    /// The physical volumes that space may be taken from and that have some in the free tree: how much, and their longest runs.
+    /// The allocatable physical volumes that have space in the free tree: how much, and their longest runs.
     pub fn allocatable_each(&self) -> Vec<(u64, Range<u64>)> {
         let starts = std::iter::once(0).chain(self.runs.iter().map(|(end, _)| *end));
         let runs: Vec<(usize, Range<u64>)> =
@@ -90,12 +90,12 @@ impl Pvs {
         open.filter_map(|(index, pv)| Some((pv.free, longest(index)?))).collect()
     }
 
-    /// Blocks in the free tree that may not be taken.
+    /// Blocks in the free tree that are not allocatable.
     pub fn unallocatable(&self) -> u64 {
         self.unallocatable
     }
 
-    /// Whether the block may not be taken.
+    /// Whether the block is not allocatable.
     pub fn is_unallocatable(&self, block: u64) -> bool {
         let after = self.allocatable.partition_point(|allocatable| allocatable.end <= block);
         !self.allocatable.get(after).is_some_and(|allocatable| allocatable.contains(&block))
@@ -117,18 +117,18 @@ impl Pvs {
         self.pvs.iter().map(|pv| pv.free)
     }
 
-    /// The end of the run that has the block: what follows lies on another physical volume, or elsewhere on this one.
+    /// The end of the run that has the block. The next block lies on another physical volume, or elsewhere on this one.
     pub fn end_of(&self, block: u64) -> u64 {
         self.runs.get(self.runs.partition_point(|(end, _)| *end <= block)).map_or(u64::MAX, |(end, _)| *end)
     }
 
-    /// One joined, and blocks lie so from now on.
+    /// A physical volume joined. `runs` is the new placement.
     pub fn add(&mut self, runs: &[PlacedRun]) {
         self.pvs.push(Pv { free: 0, is_allocatable: true });
         self.place(runs);
     }
 
-    /// One left, with all that was free of it, and blocks lie so from now on.
+    /// A physical volume left with its free blocks. `runs` is the new placement.
     pub fn remove(&mut self, pv: usize, runs: &[PlacedRun]) {
         self.pvs.remove(pv);
         self.place(runs);

@@ -14,7 +14,7 @@ impl Space {
         self.reserved_blocks += blocks;
     }
 
-    /// Starts the count of reservations anew: thick volumes' unmapped blocks, no reserves.
+    /// Restarts the count of reservations: the unmapped blocks of thick volumes, and no reserves.
     pub fn reserve_anew(&mut self, blocks: i64) {
         self.reserved_blocks = blocks;
         self.reserves.clear();
@@ -72,7 +72,7 @@ impl Space {
         }
     }
 
-    /// Undoes the accounting of blocks that were handed out and are given back another way.
+    /// Undoes the accounting of allocated blocks that are freed in another way.
     pub fn unsettle(&mut self, blocks: u64, account: Account) {
         self.settle(-(blocks as i64), account);
     }

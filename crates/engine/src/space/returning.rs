@@ -1,9 +1,9 @@
-//! What the checkpoint on the disk was to free, when a group is opened. The group that took the checkpoint gave it back over
-//! several checkpoints if metadata was short. So does recovery (rule L1 of the design):
+//! The runs that the durable checkpoint freed, when a group is opened. A running group with little metadata makes them
+//! usable over several checkpoints. So does recovery (rule L1 of the design):
 //!
 //! 1. [`Space::restore_freed`]: all runs are being committed.
-//! 2. [`Space::finish_commit`] makes free what the metadata blocks allow.
-//! 3. Replay takes what records name out of the free tree, and out of the rest.
+//! 2. [`Space::finish_commit`] makes as many usable as the metadata blocks allow.
+//! 3. Replay takes the blocks that records name out of the free tree, and out of the rest.
 //! 4. [`Space::abort_commit`]: the rest waits for recovery's own checkpoint, which names it again.
 
 use super::{Run, Space, join_runs};
@@ -21,12 +21,12 @@ impl Space {
         is_sound
     }
 
-    /// Where the runs begin that will be made free next.
+    /// The starts of the runs that will become usable next.
     pub fn next_to_commit(&self, runs: usize) -> Vec<u64> {
         self.committing.iter().rev().take(runs).map(|(start, _)| *start).collect()
     }
 
-    /// Recovery: a record took these blocks after they were freed. What is left of the runs stays in order.
+    /// Recovery: a record allocated these blocks after they were freed. The rest of the runs stays in order.
     pub(super) fn take_from_committing(&mut self, (start, len): Run) {
         let end = start + len;
         let mut i = self.committing.partition_point(|(at, len)| at + len <= start);

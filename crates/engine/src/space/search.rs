@@ -1,5 +1,5 @@
-//! Searches of the free tree for runs of some length. They pass over places of which it is known that they have none ([`Longest`]), so
-//! that a run is found, or refused, without a look at all leaves.
+//! Searches of the free tree for runs of some length. They skip chunks that are known to have none ([`Longest`]), so
+//! that most searches need not read all leaves.
 //!
 //! [`Longest`]: super::longest::Longest
 
@@ -10,26 +10,27 @@ use crate::planted;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// What a look at a chunk came to.
+/// The result of a search of one chunk.
 enum Seen {
     Found(Extent),
-    /// Nothing as long begins before this.
+    /// No run of this length begins before this block.
     Next(u64),
-    /// Nothing begins behind it.
+    /// No run begins behind the chunk.
     End,
-    /// So many leaves were enough.
+    /// The limit of leaves was reached.
     Tired,
 }
 
 impl Space {
-    /// A free run for an arena: a whole one if there is, else the largest class of what is left. `None`: nothing.
+    /// A free run for an arena: a whole one if there is one, otherwise one of the largest class. `None`: nothing is
+    /// free.
     pub(super) fn find(&mut self, context: AllocContext<'_>) -> Result<Option<Run>, AllocError> {
         let some = |e: Extent| Some((e.key, u64::from(e.len).min(ARENA_BLOCKS)));
         for (class, min) in LARGE_RUNS.into_iter().enumerate() {
             if self.allocatable_in_tree() < self.none_below[class] {
                 continue;
             }
-            // What is left over stays so while nodes are fetched.
+            // The remaining limit stays while nodes are read.
             let mut leaves = self.leaves_for_arena;
             let found = self.search(context, min, self.search_from, &mut leaves);
             self.leaves_for_arena = leaves;
@@ -63,8 +64,9 @@ impl Space {
         Ok(None)
     }
 
-    /// The first free extent of at least `min` blocks in any of the `places`, in their order. Nothing is left out, so a group that
-    /// was just opened may have to be looked at as a whole: in parts (LR3), between which the answer is [`MapError::Again`].
+    /// The first free extent of at least `min` blocks in any of the `places`, in their order. The search is complete,
+    /// so in a group that was just opened it may read the whole tree: in parts (LR3), between which the answer is
+    /// [`MapError::Again`].
     pub(super) fn search_places(
         &mut self,
         context: AllocContext<'_>,
@@ -87,8 +89,8 @@ impl Space {
         Ok(None)
     }
 
-    /// The first free extent of at least `min` blocks that lies in `place`, or the part of one that does. At most so many leaves of
-    /// which nothing is known are looked at.
+    /// The first free extent of at least `min` blocks in `place`; an extent may be cut to it. Reads at most this many
+    /// unknown leaves.
     pub(super) fn search_in(
         &mut self,
         context: AllocContext<'_>,
@@ -104,7 +106,7 @@ impl Space {
             if at >= end {
                 break;
             }
-            // What begins before the place is in nobody's bound for it.
+            // A run that begins before the place is not in its bound.
             let covering = self.extent_at(context, at)?.and_then(|e| e.cut(at, end)).filter(|e| e.len >= least);
             if covering.is_some() {
                 return self.found(covering);
@@ -135,7 +137,7 @@ impl Space {
         }
     }
 
-    /// Looks for a run in the chunk in which the range begins, one leaf after the other. What is learnt of the chunk is kept.
+    /// Searches the chunk in which the range begins, leaf by leaf, and keeps the bound that it finds.
     fn look(
         &mut self,
         context: AllocContext<'_>,
@@ -146,12 +148,13 @@ impl Space {
         let chunk = range.start / CHUNK;
         let (first, stop) = (chunk * CHUNK, (chunk + 1) * CHUNK);
         let wanted = class(u64::from(least));
-        // What was seen of it does not count where it may have what is wanted.
+        // An unfinished search does not count if the run may be in the part that it has seen.
         let is_of_use = |look: &Look| look.chunk == chunk && (look.most < wanted || look.at <= range.start);
         let earlier = self.longest.look.take().filter(is_of_use);
         let mut look = earlier.unwrap_or(Look { chunk, at: first, run: (0, 0), most: 0 });
         let next = loop {
-            // One that is interrupted for want of a node goes on where it was: a small cache need not have all of the chunk.
+            // A search that was interrupted by a missing node resumes there, so a small cache need not hold the whole
+            // chunk.
             self.longest.look = Some(look);
             if *leaves == 0 {
                 return Ok(Seen::Tired);
@@ -205,7 +208,7 @@ impl Space {
         Ok(end)
     }
 
-    /// A run is to be taken out of the tree: what is left behind it begins there from now on (LR1).
+    /// A run will be taken out of the tree. The rest behind it is a run of its own then (LR1).
     pub(super) fn will_take(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<(), MapError> {
         let end = start + len;
         let last = self.extent_at(context, end.saturating_sub(1).max(start))?;
@@ -216,7 +219,7 @@ impl Space {
         Ok(())
     }
 
-    /// A run is to be put into the tree: it makes those longer that it touches (LR1).
+    /// A run will be put into the tree. It lengthens the runs that it touches (LR1).
     pub(super) fn will_put(&mut self, context: AllocContext<'_>, (start, len): Run) -> Result<(), MapError> {
         let to = self.touching_end(context, start + len)?;
         let mut begins: SmallVec<[u64; 4]> = SmallVec::from_slice(&[start]);

@@ -9,7 +9,7 @@ use crate::units::VolumeId;
 use std::collections::BTreeSet;
 
 impl Space {
-    /// Places `len` blocks of a volume from LV block `at` on, chunk slot by chunk slot (rule R10), and settles the
+    /// Allocates `len` blocks for a volume from LV block `at` on, chunk slot by chunk slot (rule R10), and updates the
     /// account. All or nothing.
     pub fn alloc(
         &mut self,
@@ -56,7 +56,7 @@ impl Space {
         }
     }
 
-    /// Gives blocks back that no record names: to their arena, or, when that is gone, to a new one of their own.
+    /// Frees blocks that no record names: to their arena, or to a new arena if that is gone.
     fn unset(&mut self, (start, len): Run) {
         let (mut at, end) = (start, start + len);
         while at < end {
@@ -83,7 +83,7 @@ impl Space {
         (block < base + arena.len).then_some((*base, arena))
     }
 
-    /// Up to `want` contiguous blocks at the slot of `at`, which is made when there is none.
+    /// Up to `want` contiguous blocks at the slot of `at`, which is created if there is none.
     fn take_slot(
         &mut self,
         context: AllocContext<'_>,
@@ -129,7 +129,7 @@ impl Space {
         (len > 0).then_some((start, len))
     }
 
-    /// Up to `want` contiguous blocks from the volume's arena, beside any slot.
+    /// Up to `want` contiguous blocks from the volume's arena, outside of slots.
     fn carve(&mut self, context: AllocContext<'_>, volume: VolumeId, want: u64) -> Result<Run, AllocError> {
         let base = self.open_arena(context, volume, 1)?;
         let arena = self.arenas.get_mut(&base).expect("it was just opened");
@@ -139,8 +139,8 @@ impl Space {
         Ok(self.take_at(start, len).expect("beyond the cursor nothing is used"))
     }
 
-    /// The volume's arena with room for `room` blocks beyond its cursor, if any arena can have that; else one with
-    /// room for at least one block.
+    /// The volume's arena with room for `room` blocks beyond its cursor, if any arena has that; otherwise one with room
+    /// for at least one block.
     fn open_arena(&mut self, context: AllocContext<'_>, volume: VolumeId, room: u64) -> Result<u64, AllocError> {
         if let Some(base) = self.current.get(&volume)
             && let Some(arena) = self.arenas.get(base)
@@ -155,14 +155,14 @@ impl Space {
             if let Some(run) = self.find(context)? {
                 break run;
             }
-            // Slots hold what is left: take them back, the oldest first (rule R10).
+            // Only slots have blocks left: take them back, the oldest first (rule R10).
             if self.arenas.is_empty() {
                 return Err(AllocError::Full);
             }
             self.close_oldest(context)?;
         };
         if run.0 < self.search_from && run.1 == ARENA_BLOCKS {
-            // Arenas begin anew at the front: there may be extents behind this one.
+            // Arenas begin at the front again: there may be extents behind this one.
             self.no_extent_below = 0;
         }
         let in_pieces = self.arena_unused + self.scattered + run.1;
@@ -180,7 +180,7 @@ impl Space {
         Ok(run.0)
     }
 
-    /// Whether metadata should grow, said once for each arena that was opened.
+    /// Whether metadata should grow, reported once for each opened arena.
     pub fn take_metadata_wish(&mut self) -> bool {
         std::mem::take(&mut self.wants_metadata)
     }
@@ -190,7 +190,7 @@ impl Space {
         self.next_serial
     }
 
-    /// For a write that needs a run: leaves the metadata blocks that writes need (M4).
+    /// Closes an arena for a write that needs a run. Leaves the metadata blocks that writes need (M4).
     fn close_oldest(&mut self, context: AllocContext<'_>) -> Result<(), MapError> {
         let context = AllocContext { keep: context.meta.lock().kept_from_arenas(), ..context };
         while let Some(base) = self.arena_order.front().copied() {
@@ -206,7 +206,7 @@ impl Space {
         Ok(())
     }
 
-    /// Slots of arenas that are gone are only weight, however they went: used up, or closed.
+    /// Removes slots of arenas that are used up or closed.
     fn sweep_slots(&mut self) {
         if self.slots.len() <= self.slots_sweep_at {
             return;
@@ -215,12 +215,12 @@ impl Space {
         let alive =
             |serial: u64, slot: u64| arenas.range(..=slot).next_back().is_some_and(|(_, arena)| arena.serial == serial);
         self.slots.retain(|_, (serial, slot)| alive(*serial, *slot));
-        // Each sweep is paid for by as many slots made since the last one.
+        // The cost is amortised: at least as many slots were made since the last sweep.
         self.slots_sweep_at = MAX_SLOTS.max(2 * self.slots.len());
     }
 
-    /// Arenas that were used up are in the order of opening no more. One that was opened again where another had been counts by
-    /// its first place.
+    /// Removes used-up arenas from the order of opening. An arena that was opened again at the same place keeps its
+    /// first position.
     fn sweep_order(&mut self) {
         if self.arena_order.len() > 2 * MAX_ARENAS {
             let mut seen = BTreeSet::new();
@@ -228,8 +228,8 @@ impl Space {
         }
     }
 
-    /// Puts an arena's unused blocks back into the free tree. May stop half way with an error: what was put back is
-    /// marked as used in the arena, so that it can be called again.
+    /// Puts an arena's unused blocks back into the free tree. It may stop half way with an error. Blocks that were put
+    /// back are marked as used in the arena, so that it can be called again.
     fn close_arena(&mut self, context: AllocContext<'_>, base: u64) -> Result<(), MapError> {
         let Some(arena) = self.arenas.get(&base) else { return Ok(()) };
         let context = AllocContext { keep: context.keep.max(context.meta.lock().kept_from_commit()), ..context };
@@ -258,7 +258,7 @@ impl Space {
         Ok(())
     }
 
-    /// A volume is gone: its slots are only weight.
+    /// A volume is gone: removes its slots.
     pub fn forget_volume(&mut self, volume: VolumeId) {
         self.current.remove(&volume);
         self.slots.retain(|(owner, ..), _| *owner != volume);

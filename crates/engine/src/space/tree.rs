@@ -1,4 +1,4 @@
-//! The free tree: how runs are taken out and put back, and what it counts.
+//! The free tree: taking runs out, putting runs back, and counting.
 
 use super::metadata::MetaSpace;
 use super::{ARENA_BLOCKS, AllocContext, Run, SEARCH_LEAVES, Space};
@@ -7,7 +7,7 @@ use crate::units::{Epoch, MetaBlock};
 use std::ops::Range;
 
 impl Space {
-    /// The first blocks at or after `at` that may be taken (S6): where they begin and end.
+    /// The first allocatable range at or after `at` (S6).
     pub(super) fn allocatable_from(&self, at: u64) -> Option<Range<u64>> {
         #[cfg(feature = "planted")]
         if self.take_unallocatable {
@@ -16,8 +16,8 @@ impl Space {
         self.pvs.allocatable().iter().find(|open| open.end > at).cloned()
     }
 
-    /// Free blocks in `place` that may be taken, from its start on, some leaves' worth of them, and where those not counted
-    /// begin; none: that is all. What arenas hold apart.
+    /// Free allocatable blocks in the first leaves of `place`, and where the uncounted rest begins (none: all were
+    /// counted). Without arenas.
     pub fn count_free(&self, context: AllocContext<'_>, place: &Range<u64>) -> Result<(u64, Option<u64>), MapError> {
         let (mut at, mut free) = (place.start, 0);
         let open = |e: &Extent| -> u64 {
@@ -50,7 +50,7 @@ impl Space {
         if taken != run.1 {
             return Err(self.contradiction("S1", run, "were to be free"));
         }
-        // A damaged group may say that less is free than its tree has.
+        // In a damaged group the counter can be lower than what the tree has.
         let Some(free) = self.free.checked_sub(taken) else {
             return Err(self.contradiction("S3", run, "are more than are counted as free"));
         };

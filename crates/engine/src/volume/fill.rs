@@ -1,13 +1,13 @@
-//! Filling: beside a held snapshot, what a volume still shares of a window is copied to where the rest of the window was redirected
-//! (rule R13). The copy itself is a move as [`rehome`](super::rehome) makes it, of which the shared blocks take part.
+//! Filling: while a snapshot exists, the shared blocks of a window are copied next to its redirected blocks (rule R13).
+//! The copy is a move as in [`rehome`](super::rehome) that includes shared blocks.
 //!
 //! Invariants
 //!
-//! * F1 A copied block is the head's own from the record on, as if it had been overwritten with what it held. The shared one stays
-//!   where it is, for those who share it.
-//! * F2 Filling leaves a share of the group free, and of the volume's pool. Where there is less, it ends.
-//! * F3 Nothing that is copied is charged to a snapshot's reserve: a snapshot never becomes invalid through it.
-//! * F4 It takes no more than copying a chunk for each place that was redirected would take.
+//! * F1 The head owns a copied block from the record on, as if it had been overwritten with the same contents. The
+//!   shared block stays for the other trees.
+//! * F2 Filling leaves a share of the group free, and of the volume's pool. When less is free, it stops.
+//! * F3 No copy is charged to a snapshot's reserve, so filling never makes a snapshot invalid.
+//! * F4 Filling takes at most the space that copies of whole chunks would take.
 
 use super::Volume;
 use super::plan::{Piece, Place};
@@ -19,13 +19,13 @@ use crate::space::Account;
 use crate::space::pools::PoolLeft;
 use crate::units::{Seq, VolumeId};
 
-/// A chunk is counted with this many blocks at the least (F4).
+/// A chunk counts as at least this many blocks (F4).
 const LEAST_CHUNK: u64 = 16;
 
 impl Volume {
-    /// Remembers what is redirected, if it may be filled. True: somebody has to be told.
+    /// Notes redirected blocks, if they may be filled. True: the group must be notified.
     pub(super) fn note_redirected(&self, state: &mut State, pieces: &[Piece]) -> bool {
-        // What was filled a moment ago is put elsewhere once more (R6).
+        // A block that was just filled is written to another block again (R6).
         let is_moved = |piece: &&Piece| matches!(piece.place, Place::New { old: Some(_), .. } | Place::Again { .. });
         let mut redirected = pieces.iter().filter(is_moved).peekable();
         if !self.core.config.rehome || redirected.peek().is_none() || !self.is_filled(state) {
@@ -44,12 +44,12 @@ impl Volume {
         }
     }
 
-    /// Where writes were redirected since this was asked last.
+    /// The windows with redirected writes since the last call.
     pub(crate) fn take_redirected(&self) -> Redirected {
         std::mem::take(&mut self.state.lock().redirected)
     }
 
-    /// The latest record that made a mapping fresh, if the volume is filled: what is fresh does not move (V5).
+    /// The latest record that made a mapping fresh, if the volume is filled: fresh blocks do not move (V5).
     pub(crate) fn fresh_to_fill(&self) -> Option<Seq> {
         let state = self.state.lock();
         state.fresh.latest(0, u64::MAX).filter(|_| self.is_filled(&state))
@@ -63,7 +63,7 @@ impl Volume {
         layout == Layout::Read && (!is_charged || self.core.planted("fill_on_reserve"))
     }
 
-    /// Whether it is worth copying what these pieces share (F4).
+    /// Whether it is worth copying the shared blocks of these pieces (F4).
     pub(super) fn is_worth_filling(&self, state: &State, pieces: &[Piece]) -> bool {
         let (mut shared, mut redirected, mut own_end) = (0, 0, None);
         for piece in pieces {
@@ -80,13 +80,13 @@ impl Volume {
         shared > 0 && (shared <= redirected * chunk || self.core.planted("fills_any"))
     }
 
-    /// Whether so many blocks may be copied (F2). `pool`: how many blocks the volume's pool has, and has left.
+    /// Whether this many blocks may be copied (F2). `pool`: the size and the room of the volume's pool.
     pub(super) fn may_fill(&self, blocks: u64, pool: Option<PoolLeft>) -> bool {
         let left = self.core.space.lock().available();
         self.core.planted("fill_all") || self.leaves_share(left, pool, blocks)
     }
 
-    /// Whether any may be copied after the next checkpoint. Nothing may be locked.
+    /// Whether any may be copied after the next checkpoint. Hold no lock when calling it.
     pub(crate) fn may_fill_soon(&self) -> bool {
         let pool = self.pool_left();
         let space = self.core.space.lock();
@@ -101,7 +101,7 @@ impl Volume {
         leaves(self.core.placement().count(), left) && pool.is_none_or(|pool| leaves(pool.size, pool.now))
     }
 
-    /// How many blocks the volume's pool has, and has left. Nothing may be locked.
+    /// The size and the room of the volume's pool, in blocks. Hold no lock when calling it.
     pub(super) fn pool_left(&self) -> Option<PoolLeft> {
         let pool = self.state.lock().meta.attributes.pool.clone();
         let group = self.core.space_finder().ok().filter(|_| !pool.is_empty())?;
@@ -109,7 +109,7 @@ impl Volume {
     }
 }
 
-/// What is done with a shared block that takes part in a move.
+/// What to do with a shared block in a move.
 pub(super) fn copy_of(place: Place) -> Option<Place> {
     match place {
         // F3: a snapshot without a reserve is charged nothing.
@@ -119,7 +119,7 @@ pub(super) fn copy_of(place: Place) -> Option<Place> {
     }
 }
 
-/// The account that a fresh place of the head's own comes from.
+/// The account for a new block of the head.
 pub(super) fn own_account(state: &State, id: VolumeId) -> Account {
     state.meta.reserve.map_or(Account::Open, |_| Account::Reserve(id))
 }

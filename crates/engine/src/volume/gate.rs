@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl Volume {
-    /// Requests begun so far; what [`readers_done`](Self::readers_done) is asked about later.
+    /// The number of requests begun so far, for [`readers_done`](Self::readers_done).
     pub(crate) fn begun(&self) -> u64 {
         self.state.lock().next_op
     }
@@ -36,7 +36,7 @@ impl Volume {
         .await;
     }
 
-    /// What was read of it and is to be written elsewhere is thrown away (V4): it may have lain where something else lies by now.
+    /// Discards a copy in progress (V4): the blocks that it read may have other contents by now.
     pub(crate) fn forget_copies(&self) {
         self.state.lock().touch(0, u64::MAX);
     }

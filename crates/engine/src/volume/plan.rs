@@ -11,13 +11,13 @@ use smallvec::SmallVec;
 pub(super) enum Place {
     /// Overwrite.
     Own(u64),
-    /// Write where it lies and mark it written.
+    /// Write in place and mark it written.
     Unwritten(u64),
-    /// Put elsewhere; `old` holds its contents, if any.
+    /// Write to a new block; `old` holds the old contents, if any.
     New { old: Option<u64>, account: Account },
-    /// The head's own, at `old`, but too fresh to be overwritten: put elsewhere once more.
+    /// The head owns `old`, but it is too fresh to be overwritten: write to another block.
     Again { old: u64, account: Account },
-    /// Shared, at `old`: copied to where its neighbours go (rule R13).
+    /// Shared, at `old`: copied next to its neighbours (rule R13).
     Copy { old: u64, account: Account },
 }
 
@@ -30,7 +30,8 @@ pub(super) struct Piece {
 
 pub(super) type Pieces = SmallVec<[Piece; 4]>;
 
-/// Outcome of planning. It lives on the stack of one request: boxing its large variant would cost an allocation each.
+/// Outcome of planning. It is on the stack of one request: boxing its large variant would cost an allocation for each
+/// request.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Plan {
     InPlace {
@@ -40,7 +41,7 @@ pub(super) enum Plan {
     Map(MapPlan),
     /// Bring this node into memory.
     Load(NodeRef, u8),
-    /// Wait until recovery trusts this record.
+    /// Wait until a durable marker covers this record.
     Marker(Seq),
     /// The journal is nearly full.
     Admit,
@@ -49,23 +50,23 @@ pub(super) enum Plan {
 
 pub(super) struct MapPlan {
     pub op: u64,
-    /// Where each block of the request goes, in order: VG run, and whether the record names it.
+    /// The target of each block of the request, in order: VG run, and whether the record names it.
     pub targets: SmallVec<[(Run, bool); 4]>,
-    /// Old contents of the first and the last block, when the write covers them in part.
+    /// Old contents of the first and the last block, if the write covers them in part.
     pub edges: [Edge; 2],
     pub allocated: Runs,
-    /// Blocks of its own that it gives up.
+    /// Blocks of the head that the write frees.
     pub replaces: u64,
     pub accounts: SmallVec<[(Run, Account); 2]>,
-    /// Blocks that it copies for the sake of their neighbours.
+    /// Shared blocks that it copies (rule R13).
     pub copies: u64,
     /// Metadata should grow ahead (M5).
     pub wants_metadata: bool,
-    /// What it redirects may lie in many pieces (rule R13).
+    /// The redirected blocks may be scattered (rule R13).
     pub wants_fill: bool,
 }
 
-/// What a partial block held before.
+/// The old contents of a partial block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     Whole,

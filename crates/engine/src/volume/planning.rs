@@ -1,4 +1,4 @@
-//! How a write is planned: what each block does, and which blocks it takes.
+//! Plans a write: what happens to each block, and which blocks are allocated.
 
 use super::Volume;
 use super::fill::own_account;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::task::{Context, Poll};
 
 impl Volume {
-    /// Plans a write: in place without touching anything that volumes share, else again under the checkpoint's gate.
+    /// Plans a write: in place without any state that volumes share, otherwise again under the checkpoint's gate.
     pub(super) fn plan(&self, cx: &Context<'_>, offset: u64, len: u64) -> Poll<Result<Plan>> {
         if let Some(plan) = self.plan_write(cx, offset, len, false) {
             return plan;
@@ -24,7 +24,8 @@ impl Volume {
         self.plan_write(cx, offset, len, true).expect("under the gate every write can be planned")
     }
 
-    /// `None`: the write changes mappings, which takes the checkpoint's gate (held by the caller if `gated`), and it is closed.
+    /// `None`: the write changes mappings and so needs the checkpoint's gate (held by the caller if `gated`), which is
+    /// closed.
     fn plan_write(&self, cx: &Context<'_>, offset: u64, len: u64, gated: bool) -> Option<Poll<Result<Plan>>> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -72,7 +73,8 @@ impl Volume {
             let op = state.begin(first, last, mode);
             return Some(Poll::Ready(Ok(Plan::InPlace { op, segments })));
         }
-        // Tried, not waited for: the gate comes before this volume's lock. Most often it is open, and nothing is looked up twice.
+        // Only tried: the gate comes before this volume's lock in the lock order. It is mostly open, and then the
+        // lookup is done only once.
         let gate = if gated { None } else { self.core.gate.try_read() };
         if !gated && gate.is_none() {
             return None;
@@ -94,7 +96,7 @@ impl Volume {
             }
             (Err(AllocError::Map(MapError::Missing(node, level))), _) => Poll::Ready(Ok(Plan::Load(node, level))),
             (Err(AllocError::Map(MapError::Corrupt(error))), _) => Poll::Ready(Err(error)),
-            // Where there is no room to put them elsewhere, fresh blocks are waited for.
+            // Without room for other blocks, the write waits until the fresh blocks are durable.
             (Err(AllocError::Full | AllocError::NoMetadataForFreeTree | AllocError::ReserveFull(_)), Some(seq)) => {
                 Poll::Ready(Ok(Plan::Marker(seq)))
             }
@@ -102,7 +104,7 @@ impl Volume {
         })
     }
 
-    /// Nothing is written in place where it is not known what is there (MB7).
+    /// An unproven block is not written in place (MB7).
     fn put_elsewhere(&self, state: &State, pieces: &mut Pieces) {
         let unproven = &self.core.members.unproven;
         if unproven.blocks() == 0 {
@@ -132,12 +134,12 @@ impl Volume {
         latest(state).filter(|seq| *seq >= durable)
     }
 
-    /// Has fresh blocks put elsewhere once more rather than wait until they may be written in place, which takes two flushes. Not
-    /// those that lie where a thick volume's space was laid out: they stay there. False: some piece has to be waited for, and
-    /// nothing is changed.
+    /// Sends writes of fresh blocks to other blocks, because waiting until they may be written in place takes two
+    /// flushes. Fresh blocks in the space that was laid out for a thick volume stay there. False: the write has to wait
+    /// for some piece, and nothing has changed.
     ///
-    /// The block given up is freed as any other (rule R8), so that a record that recovery does not believe leaves the one before
-    /// it as it was.
+    /// The old block is freed like any other (rule R8). So if recovery rejects the newer record, the older one is still
+    /// valid.
     fn place_again(&self, state: &State, pieces: &mut Pieces) -> bool {
         let is_fresh = |piece: &Piece| state.fresh.latest(piece.start, piece.end).is_some();
         let stays = |piece: &Piece| match piece.place {
@@ -148,7 +150,7 @@ impl Volume {
         if pieces.iter().any(stays) {
             return false;
         }
-        // What is given up goes off the same account.
+        // The old block is credited to the same account.
         let account = own_account(state, self.id);
         for piece in pieces.iter_mut().filter(|piece| is_fresh(piece)) {
             if let Place::Own(old) = piece.place {
@@ -158,7 +160,7 @@ impl Volume {
         true
     }
 
-    /// What each part of the range would do.
+    /// What would happen to each part of the range.
     pub(super) fn classify(&self, state: &State, first: u64, last: u64) -> std::result::Result<Pieces, MapError> {
         let mut found = Extents::new();
         map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
@@ -200,7 +202,7 @@ impl Volume {
         Ok(pieces)
     }
 
-    /// Takes blocks for what is redirected and registers the request.
+    /// Allocates blocks for the redirected pieces and registers the request.
     pub(super) fn plan_map(
         &self,
         state: &mut State,
@@ -229,7 +231,8 @@ impl Volume {
                 Place::Own(vg) => plan.targets.push(((vg, blocks), false)),
                 Place::Unwritten(vg) => plan.targets.push(((vg, blocks), true)),
                 Place::New { account, .. } | Place::Again { account, .. } | Place::Copy { account, .. } => {
-                    // Its slot in the chunk is taken by the block that is given up: those go one after the other.
+                    // Its slot in the chunk still holds the old block. So these blocks are allocated one after the
+                    // other.
                     let is_moved = matches!(piece.place, Place::Again { .. } | Place::Copy { .. });
                     let chunk = if is_moved { 1 } else { chunk };
                     let mut runs = Runs::new();
@@ -281,18 +284,18 @@ impl Volume {
         Ok(plan)
     }
 
-    /// A pool's volumes together take no more than its size. What is taken off here and then not used comes back when the
-    /// pool is measured (Q1).
+    /// A pool's volumes together take at most its size. Blocks that are subtracted here and then not used count again
+    /// when the pool is measured (Q1).
     fn take_from_pool(&self, state: &State, pieces: &Pieces) -> std::result::Result<(), AllocError> {
         let pool = &state.meta.attributes.pool;
         if pool.is_empty() {
             return Ok(());
         }
-        // What a snapshot's reserve pays for is not the pool's; one without a reserve pays for nothing.
+        // Blocks on a snapshot's reserve are not on the pool. A snapshot without a reserve pays for nothing.
         let is_counted = |piece: &&Piece| match piece.place {
             Place::New { account: Account::Reserve(payer), .. } => self.core.space.lock().reserve(payer).is_none(),
             Place::New { .. } | Place::Copy { .. } => true,
-            // For each block that is put elsewhere one comes back.
+            // Each block that is written to another place frees one.
             Place::Own(_) | Place::Unwritten(_) | Place::Again { .. } => false,
         };
         let wanted: u64 = pieces.iter().filter(is_counted).map(|piece| piece.end - piece.start).sum();

@@ -48,7 +48,7 @@ impl Volume {
         if aligned {
             return self.core.read_twice(segments, buf).await;
         }
-        // Disks with larger sectors than the volume's: read whole blocks beside and copy.
+        // Disks with larger sectors than the volume: read whole blocks into another buffer and copy.
         let mut buf = buf;
         for segment in segments {
             let (first, last) =

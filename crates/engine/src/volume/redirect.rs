@@ -39,7 +39,7 @@ impl Volume {
         }
         let places = segments.clone();
         let data = start(&*self.core.disks, DiskOp::Write { segments, buf: buf.clone() });
-        // The disk is at work while the checksums are made.
+        // The disk works while the checksums are computed.
         at = 0;
         for ((vg, blocks), named) in &plan.targets {
             if *named {
@@ -53,9 +53,9 @@ impl Volume {
             }
             at += blocks;
         }
-        // Whoever wrote may use the buffer again as soon as the write has returned.
+        // The caller may use the buffer again as soon as the write has returned.
         drop(buf);
-        // U3: a write that meets no room again and again leaves nothing behind.
+        // U3: a write that repeatedly meets no room leaves no record.
         let (mut data, mut early) = (Some(data), None);
         if extents.is_empty() || self.core.backing.is_short() {
             early = data.take();
@@ -97,7 +97,7 @@ impl Volume {
         flipped.map(|()| Some(seq))
     }
 
-    /// Changes the map: the blocks were written and the record is on the disk (V2). `allocated`: the new places among them.
+    /// Changes the map: the blocks and the record are on the disk (V2). `allocated`: the new blocks among them.
     async fn flip(&self, seq: Seq, extents: &[WriteExtent], allocated: &[Run]) -> Result<()> {
         for extent in extents {
             let outcome = self
@@ -120,7 +120,7 @@ impl Volume {
                 })
                 .await;
             if let Err(error) = outcome {
-                // The record stands, the map does not show it: nothing but recovery can make this right.
+                // The record is valid, but the map does not show it: only recovery can correct this.
                 self.core.journal.poison(&format!("a mapping could not be changed: {error}"));
                 return Err(error);
             }
@@ -143,14 +143,14 @@ impl Volume {
         let mut state = self.state.lock();
         let mut space = self.core.space.lock();
         for (run, account) in &plan.accounts {
-            // Not straight back: a record may name these blocks until the next checkpoint.
+            // Not free at once: a record may name these blocks until the next checkpoint.
             space.free_later(*run);
             space.unsettle(run.1, *account);
         }
         state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
     }
 
-    /// Nobody was told of these blocks: no record names them.
+    /// No record names these blocks.
     fn take_back(&self, plan: &MapPlan) {
         let _gate = self.core.gate.read();
         let mut state = self.state.lock();
@@ -169,7 +169,8 @@ impl Volume {
         self.core.journal.ends_for(&error).await.err().unwrap_or(error)
     }
 
-    /// The buffer with whole blocks: the caller's own when the write covers them, else a copy with the edges filled in.
+    /// The buffer with whole blocks: the caller's buffer if the write covers them, otherwise a copy with the edges
+    /// filled in.
     async fn compose(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: &MapPlan) -> Result<Arc<PageBuf>> {
         if plan.edges == [Edge::Whole; 2] {
             return Ok(buf);
@@ -196,7 +197,7 @@ impl Volume {
         Ok(Arc::new(whole))
     }
 
-    /// Keeps small what recovery has to prove by its data: time to open again is bounded by it.
+    /// Limits the data that recovery has to compare, which bounds the time of the next opening.
     fn background_marker(&self, seq: Seq, bytes: u64) {
         let unproven = self.core.unproven.fetch_add(bytes + RECORD_COST, Ordering::Relaxed) + bytes + RECORD_COST;
         if unproven < UNPROVEN_BYTES {
@@ -205,20 +206,20 @@ impl Volume {
         self.core.unproven.store(0, Ordering::Relaxed);
         let journal = self.core.journal.clone();
         let marker = async move {
-            // A failure poisons the journal, and whoever writes next is told.
+            // A failure poisons the journal, and the next write gets the error.
             let _ = journal.ensure_marker(seq).await;
         };
         self.core.runtime.spawn("marker", Box::pin(marker));
     }
 }
 
-/// Data whose records recovery would have to prove, at most, before a marker is made in the background.
+/// The most data that recovery would have to compare, before a marker is made in the background.
 const UNPROVEN_BYTES: u64 = 128 << 20;
 
-/// What a record counts beside its data: a read of its own, whatever its size.
+/// What a record counts in addition to its data: a separate read, whatever its size.
 const RECORD_COST: u64 = 60 << 10;
 
-/// Takes a run out of a list of runs that may hold it as a part.
+/// Removes a run from a list of runs, one of which may contain it.
 fn remove_run(runs: &mut Runs, (start, len): Run) {
     let end = start + len;
     if runs.iter().all(|(a, n)| a + n <= start || end <= *a) {

@@ -1,18 +1,19 @@
-//! Re-homing: what writes beside snapshots scattered comes back to one place, a window at a time, beside the foreground
-//! (rule R12).
+//! Re-homing: a volume whose blocks were scattered by writes after snapshots is defragmented in the background, one
+//! window at a time (rule R12).
 //!
-//! A window's blocks are copied in three steps: the window is *watched*, its blocks are read, and their move is registered if nothing
-//! happened to the window meanwhile. The move itself is a write of what the window holds already, so that only its own writing, and
-//! not the reading of many pieces, holds up others.
+//! A window is copied in three steps: it is *watched*, its blocks are read, and their move is registered if the window
+//! did not change meanwhile. The move is a write of the same contents. So other requests wait only for this write, and
+//! not for the reads of many pieces.
 //!
 //! Invariants
 //!
-//! * V4 What is written at the new place is what the window holds: from before the first block is read until the move is registered
-//!   no other request changes the window, and no gate closes. Else the copy is thrown away.
-//! * V5 Only blocks move that are the head's own and written; and what the head shares is copied beside them where that is the
-//!   volume's policy ([`fill`](super::fill)). The move is a write that is put elsewhere 'once more' (R6): its record has the checksum
-//!   of its data, reads go on beside it (V1), and the blocks given up are freed as any others (R8). So fresh blocks could move, too.
-//!   They are left for later, as what was just written is written again soon.
+//! * V4 The new place gets the current contents of the window: from before the first read until the move is registered,
+//!   no other request changes the window and no gate closes. Otherwise the copy is discarded.
+//! * V5 Only written blocks that the head owns move. If the volume's policy asks for it, shared blocks are copied next
+//!   to them ([`fill`](super::fill)). The move is like a write to fresh blocks, which goes to other blocks (R6): its
+//!   record has the checksum of its data, reads continue during it (V1), and the old blocks are freed like any others
+//!   (R8). So fresh blocks could move, too. They wait, because blocks that were just written are often written again
+//!   soon.
 
 use super::Volume;
 use super::fill::{copy_of, own_account};
@@ -31,13 +32,13 @@ use crate::units::{BLOCK_SIZE, Seq};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A window with more pieces than this is brought together: 256 KiB in each is what a large request can live with.
+/// A window with more pieces than this is moved. With 256 KiB in each piece, a large request is still fast.
 pub const MOST_PIECES: usize = 4;
-/// One in so many blocks of the group stays free for others.
+/// One in this many blocks of the group stays free.
 const FREE_SHARE: u64 = 10;
 
 impl State {
-    /// A request, or something that concerns the whole volume, changes the range: a copy of it would be old (V4).
+    /// A request, or a change of the whole volume, changes the range: a copy of it would be stale (V4).
     pub(super) fn touch(&mut self, start: u64, end: u64) {
         if let Some(watch) = self.watch.as_mut().filter(|watch| watch.start < end && start < watch.end) {
             watch.is_touched = true;
@@ -45,25 +46,25 @@ impl State {
     }
 }
 
-/// What is to be brought together.
+/// A scattered range.
 pub(crate) struct Scattered {
     pub stretches: Vec<(u64, u64)>,
     /// Shared blocks among them are copied.
     pub fill: bool,
 }
 
-/// What became of a stretch of blocks.
+/// The outcome for a range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rehomed {
     /// It was moved, by this record.
     Moved(Seq),
-    /// It was written meanwhile, or a moment ago.
+    /// It was written meanwhile, or just before.
     InUse,
-    /// Others need the journal and the dirty nodes that it would take.
+    /// Writes need the journal and the room for dirty nodes.
     Busy,
     /// There is no room for it.
     NoRoom,
-    /// A node of the free tree was not in memory, and is now.
+    /// A node of the free tree was missing, and was read.
     Loaded,
 }
 
@@ -74,8 +75,9 @@ enum Refused {
 }
 
 impl Volume {
-    /// Stretches of neighbouring blocks in `[first, last)` that are the head's own and lie in several pieces, if there are more than
-    /// [`MOST_PIECES`] altogether; and whether what it shares belongs to them, for its copies are worth their place (R13).
+    /// Ranges of neighbouring blocks in `[first, last)` that the head owns and that lie in several pieces, if there are
+    /// more than [`MOST_PIECES`] in all. Also says whether shared blocks belong to them, because their copies are worth
+    /// the space (R13).
     pub(crate) fn scattered(&self, first: u64, last: u64, fill: bool) -> std::result::Result<Scattered, MapError> {
         let state = self.state.lock();
         let last = last.min(state.meta.blocks);
@@ -103,7 +105,7 @@ impl Volume {
         Ok(Scattered { stretches: stretches.map(|(start, end, _)| (start, end)).collect(), fill })
     }
 
-    /// Brings blocks `[first, last)`, a window at most, to one place. `fill`: copies of shared ones, too.
+    /// Moves blocks `[first, last)`, at most a window, to one place. `fill`: copies shared blocks, too.
     pub(crate) async fn rehome(&self, first: u64, last: u64, fill: bool) -> Result<Rehomed> {
         debug_assert!(last - first <= WINDOW, "a window at a time");
         if self.core.backing.is_short() {
@@ -117,7 +119,7 @@ impl Volume {
         let len = ((last - first) * BLOCK_SIZE) as u32;
         let read = start(&*self.core.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(len as usize) }).await;
         let planned = match read {
-            // What cannot be read stays where somebody who wants it finds out.
+            // Blocks that cannot be read stay. Their next reader gets the error.
             Err(_) => Ok(None),
             Ok(buf) => self.plan_move(first, last, fill, pool).map(|plan| plan.zip(buf)),
         };
@@ -148,7 +150,7 @@ impl Volume {
         Ok(moved.map_or(Rehomed::InUse, Rehomed::Moved))
     }
 
-    /// Where the blocks are, if they can be moved; from now on they are watched.
+    /// The places of the blocks, if they can be moved. From now on they are watched.
     fn watch(&self, first: u64, last: u64, fill: bool) -> Result<Option<Segments>> {
         let mut state = self.state.lock();
         let Some(pieces) = self.movable(&mut state, first, last, fill)? else { return Ok(None) };
@@ -162,7 +164,7 @@ impl Volume {
         Ok(Some(segments))
     }
 
-    /// The pieces of a range of which all can be moved (V5); none: something is in the way.
+    /// The pieces of a range, if all of them can be moved (V5). None: some cannot.
     fn movable(&self, state: &mut State, first: u64, last: u64, fill: bool) -> Result<Option<Pieces>> {
         if state.closed || state.invalid() || last > state.meta.blocks {
             return Ok(None);
@@ -173,7 +175,7 @@ impl Volume {
         }
         let pieces = match self.classify(state, first, last) {
             Ok(pieces) => pieces,
-            // It was there a moment ago, and will be next time.
+            // The node was in memory just before, and will be next time.
             Err(MapError::Missing(..)) => return Ok(None),
             Err(MapError::Corrupt(error)) => return Err(error),
             Err(MapError::NoSpace | MapError::Again) => unreachable!("a lookup takes no space and searches nothing"),
@@ -182,7 +184,8 @@ impl Volume {
         Ok((is_movable && self.fresh_in(state, &pieces).is_none()).then_some(pieces))
     }
 
-    /// Takes a place for the blocks and registers their move, if they are as they were read. The inner error: why not.
+    /// Allocates a place for the blocks and registers their move, if they did not change since they were read. The
+    /// inner error says why not.
     fn plan_move(
         &self,
         first: u64,
@@ -219,7 +222,7 @@ impl Volume {
         }
         let planned = self.plan_map(state, &pieces, first * BLOCK_SIZE, (last - first) * BLOCK_SIZE);
         let refused = match planned {
-            // A place that is not much better than the old one is not worth the while.
+            // A place that is not much better than the old one is not worth a move.
             Ok(plan) if pieces_of(&plan) * 2 > parts => {
                 state.finish(plan.op);
                 let mut space = self.core.space.lock();
@@ -241,7 +244,7 @@ impl Volume {
     }
 }
 
-/// Where a block lies that can be moved; `fill`: shared ones, too.
+/// The place of a block that can be moved; `fill`: shared ones, too.
 fn place_of(place: Place, fill: bool) -> Option<u64> {
     match place {
         Place::Own(vg) => Some(vg),
@@ -250,7 +253,7 @@ fn place_of(place: Place, fill: bool) -> Option<u64> {
     }
 }
 
-/// Places that follow each other count as one.
+/// Adjacent places count as one.
 fn pieces_of(plan: &MapPlan) -> usize {
     let mut parts = 0;
     let mut end = None;

@@ -1,4 +1,4 @@
-//! Writes for which there is no room: what gives way, and who waits (design section 7).
+//! Writes for which there is no room: what is dropped, and what waits (design section 7).
 
 use super::Volume;
 use super::plan::MapPlan;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often a write that met no room on a disk tries again for what is freed meanwhile, before its policy has its turn.
+/// How often a write that met no room on a disk retries after blocks were freed, before its policy applies.
 const TRIES_FOR_ROOM: u32 = 4;
 
-/// Counts a write that waits for room, for as long as it does.
+/// Counts a write while it waits for room.
 struct Held<'a> {
     core: &'a Core,
     volume: VolumeId,
@@ -48,7 +48,7 @@ impl Volume {
         match error {
             AllocError::NotAdmitted => {
                 let turn = self.core.space_event.turn();
-                // Others may have found room meanwhile: once is enough for all of them.
+                // Another write may have found room meanwhile: one success is enough for all.
                 if self.core.meta.lock().room_for_write() != Room::Some {
                     self.core.metadata_room().await?;
                 }
@@ -59,7 +59,7 @@ impl Volume {
                         self.core.runtime.sleep(ROOM_PAUSE).await;
                         Ok(())
                     }
-                    // What is being removed gives back metadata, too.
+                    // Removal in progress frees metadata, too.
                     Room::None if group.clone().wait_for_space().await? => Ok(()),
                     Room::None => self.out_of_space(turn, None).await,
                 }
@@ -84,7 +84,7 @@ impl Volume {
                 }
                 if left.now.saturating_add(left.soon) >= wanted {
                     self.core.journal.failed()?;
-                    // Each of those tells when it is done.
+                    // Each of them signals its end.
                     self.core.space_event.changed(turn).await;
                     return Ok(());
                 }
@@ -103,13 +103,13 @@ impl Volume {
         }
     }
 
-    /// Whether the write takes blocks that were reserved for nobody.
+    /// Whether the write takes blocks that were not reserved.
     pub(super) fn takes_unreserved(&self, plan: &MapPlan) -> bool {
         let taken: u64 = plan.allocated.iter().map(|run| run.1).sum();
         taken > plan.replaces && plan.accounts.iter().any(|(_, account)| *account == Account::Open)
     }
 
-    /// Such a write was done: who waits for such blocks looks again (W1).
+    /// Such a write succeeded: writes that wait for such blocks try again (W1).
     pub(super) fn found_room(&self) {
         let pool = self.state.lock().meta.attributes.pool.clone();
         if self.core.no_space_timeout.room(&pool) {
@@ -117,12 +117,12 @@ impl Volume {
         }
     }
 
-    /// A write that is willing to wait. `full`: what there is no room in.
+    /// A write that waits. `full`: what is full.
     async fn wait_for_room(&self, turn: u64, full: Full) -> Result<()> {
         if self.core.waits_no_more.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
-        // The turn was taken before: a group that stops from now on wakes us.
+        // The turn was read before: if the group stops from now on, it wakes this task.
         self.core.journal.failed()?;
         match self.core.no_space_timeout.hold(&full) {
             Verdict::Fail => return Err(self.core.no_space(1)),
@@ -145,11 +145,11 @@ impl Volume {
         Ok(())
     }
 
-    /// What to do when the disk has no room for a write (U2). `tries`: how often what is freed was waited for.
+    /// What to do when the disk has no room for a write (U2). `tries`: how often the write has waited for freed blocks.
     pub(super) async fn no_room(&self, error: DiskError, tries: &mut u32) -> Result<()> {
         self.core.journal.failed()?;
         let group = self.core.space_finder()?;
-        // Other volumes free blocks all the time: that alone must not keep the policy from its turn.
+        // Other volumes free blocks all the time. That alone must not delay the policy for ever.
         if *tries < TRIES_FOR_ROOM || group.is_removing() {
             *tries += 1;
             if group.clone().wait_for_space().await? {

@@ -2,11 +2,11 @@
 //!
 //! Invariants
 //!
-//! * V1 Requests in flight that could disturb each other are never in flight together: see [`Mode::conflicts`].
-//!   A freed block therefore has no reader or writer left when it is freed (rule R8).
+//! * V1 Conflicting requests are never in flight together: see [`Mode::conflicts`]. So a block has no reader or writer
+//!   when it is freed (rule R8).
 //! * V2 A mapping changes only after its data and its journal record are on the disk, so no reader ever sees a block
 //!   that holds another volume's data (promise P9).
-//! * V3 A block is written in place only if it is the head's own, written, and not fresh (rule R6).
+//! * V3 A block is written in place only if the head owns it, it is written, and it is not fresh (rule R6).
 
 use super::window::{Redirected, Watch};
 use crate::core::{Core, MergeCursor, Ownership, TreeOwner};
@@ -30,9 +30,9 @@ pub enum Mode {
     Read,
     /// Overwrites blocks in place.
     InPlace,
-    /// Changes mappings; frees nothing that can be read meanwhile.
+    /// Changes mappings. Frees no block that can be read meanwhile.
     Map,
-    /// Frees what is mapped.
+    /// Frees mapped blocks.
     Exclusive,
 }
 
@@ -55,9 +55,9 @@ pub struct InFlight {
     pub start: u64,
     pub end: u64,
     pub mode: Mode,
-    /// Blocks that it was handed and no finished record names.
+    /// Blocks that were allocated for it and that no finished record names.
     pub allocated: Runs,
-    /// So many of these are for blocks of its own that are given up when its record stands.
+    /// This many of them replace blocks of the head, which are freed when the record is valid.
     pub replaces: u64,
 }
 
@@ -66,19 +66,19 @@ pub struct InFlight {
 struct FreshRange {
     end: u64,
     seq: u64,
-    /// The record gave them a new place; else it wrote for the first time to the place that they had.
+    /// The record gave them a new place. Otherwise it was the first write to their old place.
     is_moved: bool,
 }
 
-/// Fresh entries kept without looking which of them became durable.
+/// The most fresh entries before those that became durable are removed.
 const FRESH_ENTRIES: usize = 4096;
 
-/// Blocks whose mapping recovery does not yet take on trust, and the record that made it.
+/// Blocks whose mapping no durable marker covers yet, and the record that made it.
 #[derive(Default)]
 pub struct Fresh {
     ranges: BTreeMap<u64, FreshRange>,
     order: VecDeque<(u64, u64)>,
-    /// So many entries are pruned; raised when that did not help, so that pruning stays cheap.
+    /// At this many entries they are pruned. Raised when pruning did not help, so that it stays cheap.
     prune_at: usize,
 }
 
@@ -87,7 +87,7 @@ impl Fresh {
         self.ranges.is_empty()
     }
 
-    /// Many entries: time to ask which of them are durable, whether or not anybody writes there again.
+    /// There are many entries: time to find out which of them are durable, even if no write needs it.
     pub fn is_large(&self) -> bool {
         self.order.len() >= self.prune_at
     }
@@ -119,14 +119,14 @@ impl Fresh {
         self.overlapping(start, end).map(|range| Seq(range.seq)).max()
     }
 
-    /// Whether all that is fresh in the range was given a new place.
+    /// Whether all fresh blocks in the range got a new place.
     pub fn is_moved(&self, start: u64, end: u64) -> bool {
         self.overlapping(start, end).all(|range| range.is_moved)
     }
 
     /// Forgets what records below `durable` made.
     pub fn prune(&mut self, durable: Seq) {
-        // Pieces cut later carry older numbers behind newer ones; they are met soon enough.
+        // Pieces that were cut later can have older numbers behind newer ones. They are pruned later.
         while let Some((seq, start)) = self.order.front().copied().filter(|(seq, _)| *seq < durable.0) {
             self.order.pop_front();
             if self.ranges.get(&start).is_some_and(|range| range.seq == seq) {
@@ -149,14 +149,13 @@ pub struct State {
     pub fresh: Fresh,
     /// Closed gates: writes wait (rule R9)...
     pub gates: u32,
-    /// ... and at those of them that are shut to reads, these wait, too: else who waits for the end of those under way
-    /// might do so for as long as somebody reads.
+    /// ... Gates that also block reads. Without this, draining could wait for ever behind a steady stream of readers.
     pub shut: u32,
     pub closed: bool,
     pub wakers: Vec<Waker>,
     /// A range that is being copied (V4).
     pub(super) watch: Option<Watch>,
-    /// Where writes were redirected since it was asked last (rule R13).
+    /// The windows with redirected writes since the last call (rule R13).
     pub(super) redirected: Redirected,
 }
 
@@ -209,7 +208,7 @@ impl State {
         self.begin_with(start, end, mode, Runs::new(), 0)
     }
 
-    /// Of a request that was handed blocks, `replaces` of them for blocks of its own.
+    /// Begins a request with allocated blocks, of which `replaces` replace blocks of the head.
     pub fn begin_with(&mut self, start: u64, end: u64, mode: Mode, allocated: Runs, replaces: u64) -> u64 {
         let id = self.next_op;
         self.next_op += 1;
@@ -230,13 +229,13 @@ impl State {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Blocks of the head that are reserved for a thick volume and not mapped.
+    /// Blocks that are reserved for a thick volume and not mapped.
     pub fn shortfall(&self) -> i64 {
         if self.thick() && !self.invalid() { self.meta.blocks as i64 - self.head.mapped as i64 } else { 0 }
     }
 }
 
-/// The head does not map this piece any more: frees it, or counts it as dead. Updates the counters.
+/// The head no longer maps this piece: frees it, or counts it as dead. Updates the counters.
 fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
     let len = u64::from(piece.len);
     state.head.mapped = state.head.mapped.saturating_sub(len);
@@ -287,12 +286,12 @@ fn replace(
     Ok(removed)
 }
 
-/// Carries out one extent of a Write record. Doing it again changes nothing (a checkpoint may hold half of a record).
+/// Applies one extent of a Write record. Applying it again changes nothing (a checkpoint may contain half of a record).
 ///
-/// `parent` is for recovery. While a point is merged into its child, the child may write in place what it inherits, and
-/// the journal then names a place that the point has, too. Recovery may meet the record with the merge still to come:
-/// the mapping then keeps the point's birth, so that the place has one owner and is freed once. Where a discard before the record has
-/// dropped that place from the head, which took it for the point's alone, it is not dead any more.
+/// `parent` is for recovery. While a point is merged into its child, the child may write inherited blocks in place, and
+/// the journal then names a block that the point maps, too. Recovery may apply this record before the merge is
+/// repeated. Then the mapping keeps the point's birth, so that the block has one owner and is freed once. If an earlier
+/// discard dropped the block from the head and counted it as dead, it is no longer dead.
 pub fn apply_write(
     core: &Core,
     state: &mut State,
@@ -306,7 +305,7 @@ pub fn apply_write(
         None => SmallVec::<[Extent; 2]>::from_slice(&[whole]),
         Some(parent) => inherit(core, state, whole, parent)?,
     };
-    // The record stands: what is kept back (M2) is for this, too. Writes are let in only while there is more.
+    // The record is valid: the change may use the reserve (M2). Writes are admitted only while there is more.
     let removed = replace(core, state, start, start + len, &new, true)?;
     state.head.mapped += len;
     state.head.written += len;
@@ -355,8 +354,8 @@ fn inherit(core: &Core, state: &State, whole: Extent, parent: &Tree) -> Result<S
     Ok(pieces)
 }
 
-/// Carries out an Unmap record over `[start, end)`: own blocks of a thick volume keep their place and become
-/// unwritten, everything else is dropped.
+/// Applies an Unmap record to `[start, end)`: blocks that a thick volume owns keep their place and become unwritten.
+/// All other blocks are dropped.
 pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_place: bool) -> Result<(), MapError> {
     let before = state.shortfall();
     let mut found = map::Extents::new();

@@ -18,9 +18,9 @@ use std::task::Poll;
 
 /// Blocks unmapped by one record: bounds memory and the time that a lock is held.
 const UNMAP_BLOCKS: u64 = 1 << 16;
-/// Where metadata is full it may be fewer, down to this many.
+/// If metadata is full, it can be fewer, down to this many.
 const LEAST_UNMAPPED: u64 = 1 << 7;
-/// Extents in a leaf of a map, at the least, when many are dealt out.
+/// The least extents in a leaf of a map after a split.
 const EXTENTS_IN_LEAF: u64 = 64;
 
 impl Volume {
@@ -42,8 +42,8 @@ impl Volume {
                 return Err(Error::ReadOnly);
             }
         }
-        // Also when there is nothing to unmap: a write that failed may be mapped once the group is opened again, and
-        // what is acknowledged here must stand then.
+        // Also if nothing is mapped: a failed write may become mapped when the group is opened again, and the
+        // acknowledged discard must still hold then.
         self.core.journal.failed()?;
         let end = offset + len;
         let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
@@ -65,7 +65,7 @@ impl Volume {
         self.zero_bytes(last * BLOCK_SIZE, end).await
     }
 
-    /// Writes zeros over less than two blocks, block by block, leaving alone what reads as zeros already.
+    /// Writes zeros over less than two blocks, block by block. Leaves out ranges that read as zeros already.
     async fn zero_bytes(&self, mut start: u64, end: u64) -> Result<()> {
         while start < end {
             let to = end.min((start / BLOCK_SIZE + 1) * BLOCK_SIZE);
@@ -77,8 +77,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The extents of the range, if any of them holds data; else none. Of many only those that may be freed together: where the
-    /// first that is left begins.
+    /// The number of extents of the range, or 0 if none of them holds data. If there are too many to free together,
+    /// also returns where the first remaining one begins.
     async fn mapped(&self, first: u64, last: u64) -> Result<(usize, u64)> {
         let most = if self.core.planted("frees_unbounded") { usize::MAX } else { RUNS_TOGETHER };
         self.core
@@ -94,7 +94,7 @@ impl Volume {
             .await
     }
 
-    /// Unmaps the range, or its first part. Returns where that ends.
+    /// Unmaps the range, or its first part. Returns the end of that part.
     async fn unmap_blocks(&self, first: u64, last: u64) -> Result<u64> {
         let op = loop {
             let plan = poll_fn(|cx| {
@@ -127,9 +127,9 @@ impl Volume {
             return Ok(end);
         }
         let keep_place = self.state.lock().thick();
-        // Leaves in the middle are dropped, or written anew where their extents keep their places.
+        // Leaves in the middle are dropped, or rewritten if their extents keep their places.
         let nodes = NODES_FOR_WRITE + if keep_place { (extents as u64).div_ceil(EXTENTS_IN_LEAF) } else { 0 };
-        // What is freed makes the next checkpoint's stream longer (M2).
+        // Freed runs make the next checkpoint's stream longer (M2).
         let bounded = if self.core.planted("frees_unbounded") { 0 } else { extents };
         let blocks = nodes + blocks_for_runs(bounded);
         self.core.admit_unmap(blocks).await?;
@@ -138,7 +138,8 @@ impl Volume {
         outcome.map(|()| end)
     }
 
-    /// The volume's own blocks there, which are given back to the disks when nobody has them; none: nothing is given back.
+    /// The blocks that the volume owns there, which will be discarded on the disks when they are free. None: discards
+    /// are not passed down.
     fn passed_down(&self, state: &State, first: u64, last: u64) -> std::result::Result<Option<Vec<Run>>, MapError> {
         if !self.core.discards.policy().passed_down || !state.meta.attributes.passes_down() {
             return Ok(None);
@@ -179,7 +180,7 @@ impl Volume {
         journal.close(seq);
         self.core.space_use_changed();
         if !self.state.lock().meta.attributes.pool.is_empty() {
-            // Others of the pool may wait for this.
+            // Other volumes of the pool may wait for these blocks.
             self.core.space_event.notify();
         }
         outcome

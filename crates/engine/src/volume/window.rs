@@ -1,4 +1,4 @@
-//! The parts of a volume that re-homing and filling look at (rules R12, R13).
+//! The windows of a volume, the units of re-homing and filling (rules R12, R13).
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ pub const WINDOW: u64 = 256;
 /// Windows that are remembered one by one.
 const MOST_WINDOWS: usize = 1 << 14;
 
-/// Where writes were redirected.
+/// Windows with redirected writes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redirected {
     /// The first blocks of windows.
     pub windows: BTreeSet<u64>,
-    /// There were more than are remembered.
+    /// There were more windows than can be remembered.
     pub are_more: bool,
 }
 
 impl Redirected {
-    /// Whether this is the first since it was emptied.
+    /// Whether this is the first note since it was emptied.
     pub fn note(&mut self, first: u64, last: u64) -> bool {
         let was_empty = self.windows.is_empty() && !self.are_more;
         let mut window = first / WINDOW * WINDOW;

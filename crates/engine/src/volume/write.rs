@@ -62,7 +62,7 @@ impl Volume {
         }
     }
 
-    /// Does what was planned, and ends the request. Returns the record's number, if it took one.
+    /// Carries out the plan, and ends the request. Returns the record's number, if there is a record.
     pub(super) async fn carry_out(
         &self,
         offset: u64,
@@ -79,7 +79,7 @@ impl Volume {
             !state.meta.attributes.pool.is_empty()
         };
         if in_pool && (replaces > 0 || outcome.is_err()) {
-            // It took more of its pool than it has now: others may wait for the rest.
+            // It subtracted more from its pool than it uses: other writes may wait for the rest.
             self.core.space_event.notify();
         }
         outcome

@@ -1,4 +1,4 @@
-//! Making physical volumes, taking their labels away, and making a group of them. Each in two steps: all checks on all
+//! Makes physical volumes, removes their labels, and makes a group of them. Each has two steps: first all checks on all
 //! devices, while they are held; then the writes.
 
 use super::plain::{Plain, PlainDisks, block_on};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The least that makes a useful physical volume.
 pub const MIN_PV_BYTES: u64 = 2 << 20;
 
-/// How far the person who gave the command agreed to lose data.
+/// How far the user has agreed to lose data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// How often `-f` was given.
@@ -32,7 +32,7 @@ struct Checked {
     signature: Option<String>,
 }
 
-/// What becomes of a device that is a member of a group.
+/// What to do with a device that is a member of a group.
 #[derive(Clone, Copy)]
 enum ForMember {
     Initialise,
@@ -112,7 +112,7 @@ fn wipe_signature(checked: &Checked) -> Result<Option<String>, Error> {
     Ok(Some(format!("Wiping {name} signature on {}.", checked.device.path.display())))
 }
 
-/// Makes `path` a physical volume of no group. Returns what there is to tell besides success.
+/// Makes `path` a physical volume of no group. Returns messages for the user.
 pub fn pvcreate(path: &Path, uuid: Uuid, consent: Consent) -> Result<Vec<String>, Error> {
     let path = absolute(path)?;
     let checked = check(&path, ForMember::Initialise, consent)?;
@@ -226,7 +226,7 @@ impl NewMember {
 /// Checks all of `pvs`, none of which may be named twice.
 fn check_members(pvs: &[(PathBuf, Uuid)], consent: Consent) -> Result<Vec<NewMember>, Error> {
     let mut seen = HashSet::new();
-    // Before any is held: the second open of one device would only say that it is in use.
+    // Before any is held: a second open of one device would only fail as "in use".
     let paths: Vec<PathBuf> = pvs.iter().map(|(path, _)| path.clone()).collect();
     for (path, found) in paths.iter().zip(look::look_at_all(&paths)?) {
         if found.is_some_and(|found| !seen.insert(found.identity)) {

@@ -1,4 +1,4 @@
-//! What can go wrong with a device, in sentences for the person who named it. Where LVM has a sentence, it is LVM's.
+//! Errors of devices, as sentences for the user. If LVM has a sentence for it, Rowen uses LVM's.
 
 use crate::disks::{OpenError, Reason};
 use rowen_control::protocol::ErrorKind;
@@ -51,7 +51,7 @@ pub enum Error {
         damaged: Vec<PathBuf>,
         unreadable: Vec<PathBuf>,
     },
-    /// Each of two physical volumes says that the group goes on without the other (MB8).
+    /// Each of two physical volumes says that the group continues without the other (MB8).
     TwoHalves {
         group: String,
         paths: [PathBuf; 2],
@@ -60,7 +60,7 @@ pub enum Error {
         uuid: Uuid,
         paths: Vec<PathBuf>,
     },
-    /// A person must agree first: the question, and what is said when the answer is no.
+    /// The user must agree first: the question, and the message if the answer is no.
     Confirm {
         question: String,
         refused: String,

@@ -1,9 +1,9 @@
 //! The devices file: which files and block devices were made physical volumes on this host, one per line: identifier
 //! and path. Files can be found in no other way; block devices are found by their labels as well.
 //!
-//! The file is a memory aid, never the truth: what a device is, its label says. It is replaced as a whole (a new file,
-//! synced, renamed over the old one, the directory synced), under a lock, so that two commands lose no line. Lines that make no
-//! sense stay where they are: they may be what somebody's editor left of one that did.
+//! The file is only a hint: a device's label says what it is. The file is replaced as a whole (a new file, synced,
+//! renamed over the old one, the directory synced), under a lock, so that two commands lose no line. Invalid lines stay
+//! where they are: an editor may have damaged a valid one.
 
 use super::Error;
 use crate::paths;
@@ -64,7 +64,7 @@ pub fn change(change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes down that `path` is the physical volume `uuid`, in place of what was known of either.
+/// Stores that `path` is the physical volume `uuid`. Replaces older entries of either.
 pub fn remember(uuid: Uuid, path: &Path) -> Result<(), Error> {
     change(|entries| {
         entries.retain(|entry| entry.uuid != uuid && entry.path != path);
@@ -86,7 +86,7 @@ fn replace(dir: &Path, text: &[u8]) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The file with these entries, and with what is in `old` beside entries.
+/// The file with these entries, and with the other lines of `old`.
 pub(crate) fn format(entries: &[Entry], old: &[u8]) -> Vec<u8> {
     let mut text = HEADER.to_vec();
     let lines =

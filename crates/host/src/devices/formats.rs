@@ -1,4 +1,5 @@
-//! Which format each physical volume has, also those that this program cannot open. Read by a helper; nothing is written.
+//! The format of each physical volume, also of those that this program cannot open. A helper reads it; nothing is
+//! written.
 
 use super::Error;
 use super::plain::Plain;

@@ -1,6 +1,6 @@
-//! Opening a device through a helper process, which hands the open file over. One that hangs when it is opened or first read holds
-//! up nobody for longer than a look ([`look::patience`]), and never a process that must be able to end. The hold lies on the open
-//! file, so it comes along.
+//! Opens a device through a helper process, which passes the open file. If the device hangs when it is opened or first
+//! read, the caller waits for at most [`look::patience`], and can end at any time. The exclusive hold belongs to the
+//! open file, so it is passed with it.
 
 use super::Error;
 use super::look;
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What a helper says of what it has opened; the file comes behind it.
+/// A helper's description of the device that it has opened. The file follows it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Handed {
     size: u64,

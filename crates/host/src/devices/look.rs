@@ -1,5 +1,5 @@
-//! Looking at devices through a helper process: one that never answers (a dead path, a file on a volume whose server is gone)
-//! holds up nobody for longer than [`patience`], and never a process that must be able to end.
+//! Reads devices through a helper process. If a device never answers (a dead path, a file on a volume whose server is
+//! gone), the caller waits for at most [`patience`], and can end at any time.
 
 use super::Error;
 use super::plain::{Identity, Plain, PlainDisks, block_on};
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// So many devices are looked at side by side: disks that have to start turning do so together.
+/// This many devices are read at a time, so that disks that have to spin up do so together.
 const AT_ONCE: usize = 16;
 
-/// How long to wait for the next answer. A disk takes ten seconds to start turning. The environment may change it, for
-/// tests and unusual hosts: `ROWEN_LOOK_SECONDS`.
+/// How long to wait for the next answer. A disk takes ten seconds to spin up. The environment may change it, for tests
+/// and unusual hosts: `ROWEN_LOOK_SECONDS`.
 pub fn patience() -> Duration {
     let seconds = std::env::var("ROWEN_LOOK_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(20))
@@ -103,7 +103,7 @@ impl Found {
     }
 }
 
-/// A label whose words may be used: a group's name becomes a path.
+/// A label with a valid name: a group's name becomes a path.
 fn trusted(label: PvLabel) -> PvState {
     match label.group.as_ref().map(|group| (&group.group_name, names::check_form(&group.group_name))) {
         Some((name, Err(refusal))) => {
@@ -120,7 +120,7 @@ struct Looked {
     found: Option<Found>,
 }
 
-/// What is at each of these paths; nothing where nothing can be read, or does not answer, which is told.
+/// What is at each of these paths; nothing if it cannot be read or does not answer. The latter is reported.
 pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
     let (found, silent) = ask(paths, patience)?;
     for path in silent {
@@ -137,7 +137,7 @@ pub fn look_at_all(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
     }
 }
 
-/// What is at each path, and those that have not answered until then: for who would rather know less than wait.
+/// What is at each path, and the paths that have not answered by the deadline.
 pub fn look_until(paths: &[PathBuf], deadline: Instant) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
     ask(paths, || deadline.saturating_duration_since(Instant::now()))
 }
@@ -178,7 +178,7 @@ pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
     })
 }
 
-/// Does something to each of so many devices, several at a time.
+/// Calls `act` for each of this many devices, several at a time.
 pub(super) fn side_by_side(count: usize, act: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     let next = AtomicUsize::new(0);
     let work = || {

@@ -1,16 +1,16 @@
 //! Which files and block devices are physical volumes, and making, removing and grouping them.
 //!
-//! This module owns the devices file and everything that is done to a device while no server has it open. It promises:
+//! This module owns the devices file and all work on devices that no server has open. It promises:
 //!
-//! * to look at a device without ever writing to it, and to look at the known devices only (the devices file, and block
-//!   devices whose label is ours), so that a command costs milliseconds;
-//! * H8 to look through a helper process, which is waited for for a limited time, and to leave out block devices that lie on a
-//!   volume of Rowen's;
-//! * H9 to open a group that has lost its server where that server had it or was about to have it, without looking at
-//!   anything else;
-//! * to write to a device only while holding it alone, and only after every check on every device of the command has
-//!   passed: a refusal has changed nothing;
-//! * to overwrite another's data only when told so.
+//! * to read devices without writing to them, and only the known ones (the devices file, and block devices with Rowen's
+//!   label), so that a command takes milliseconds;
+//! * H8 to read labels through a helper process, for a limited time, and to leave out block devices that lie on a
+//!   volume of Rowen;
+//! * H9 to open a group that has lost its server at the stored paths of its members and joining devices, and to read no
+//!   other device;
+//! * to write to a device only while it is held exclusively, and only after all checks on all devices of the command
+//!   have passed: a refusal changes nothing;
+//! * to overwrite foreign data only on request.
 
 mod create;
 mod error;

@@ -1,5 +1,5 @@
-//! A small [`Disks`] for labels: each request is done on the spot with pread and pwrite. It starts no thread, so that
-//! a command can look at every known device in well under a millisecond. Volumes never go through it.
+//! A small [`Disks`] for labels: it carries out each request at once with pread and pwrite. It starts no thread, so a
+//! command can read every known device in well under a millisecond. Volumes never use it.
 
 use super::{Error, handed};
 use crate::disks::OpenMode;
@@ -44,7 +44,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Of the file or block device at `path`; nothing else has one.
+    /// The identity of the file or block device at `path`; nothing else has one.
     pub fn of(path: &Path) -> Option<Identity> {
         let stat = rustix::fs::stat(path).ok()?;
         Identity::of_stat(&stat)
@@ -68,7 +68,7 @@ impl Identity {
 }
 
 impl Plain {
-    /// Opens `path` in this process, which may take as long as the device likes: for helpers. Others use [`handed::open`].
+    /// Opens `path` in this process, which may hang: for helpers only. Others use [`handed::open`].
     pub fn open_here(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
         Plain::of(path, open::open(path, mode)?)
     }
@@ -95,8 +95,8 @@ impl Plain {
         Opened { fd: self.file.into(), geometry: self.geometry, is_device, turns: self.turns, direct: self.direct }
     }
 
-    /// Opens `path` to write, alone. Whoever is just letting go of it gets a moment to do so: a server that has ended
-    /// holds its disks until the kernel has cleared its rings away.
+    /// Opens `path` exclusively for writing. Retries for a moment: a server that has ended holds its disks until the
+    /// kernel has removed its rings.
     pub fn hold(path: &Path) -> Result<Plain, Error> {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,5 @@
-//! What is at places of devices, read through a helper process: by that a disk that came back is told from an older copy of it.
+//! Checksums of places on devices, read through a helper process. They distinguish a disk that came back from an older
+//! copy of it.
 
 use super::look::{patience, side_by_side};
 use super::plain::Plain;

@@ -26,11 +26,11 @@ pub struct Pv {
 #[derive(Clone, Debug)]
 pub enum PvState {
     Present(PvLabel),
-    /// There is a label that cannot be trusted; the text says why.
+    /// The label is damaged; the text says why.
     Damaged(String),
-    /// The device fails to read where a label would be; the text says how. What it held, it may still hold.
+    /// The place of the label cannot be read; the text says how. The contents may still be there.
     Unreadable(String),
-    /// A group needs it, the devices file knows it, and it is not there.
+    /// A group needs it and the devices file has it, but it is not attached.
     Missing(Uuid),
 }
 
@@ -70,7 +70,7 @@ pub struct GroupSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     pub pvs: Vec<Pv>,
-    /// Entries of the devices file of which nothing is there, and which no group here misses.
+    /// Entries of the devices file whose device is not attached, and that no group here needs.
     pub lost: Vec<file::Entry>,
     /// The devices that were found to be physical volumes.
     identities: HashSet<Identity>,
@@ -82,14 +82,14 @@ pub fn scan() -> Result<Scan, Error> {
     Ok(sort_out(&entries, &paths, look::look_at(&paths)?))
 }
 
-/// The same as far as they answer until then, and those that do not.
+/// The same for devices that answer by the deadline, and the devices that do not.
 pub fn scan_until(deadline: Instant) -> Result<(Scan, Vec<PathBuf>), Error> {
     let (entries, paths) = known()?;
     let (found, silent) = look::look_until(&paths, deadline)?;
     Ok((sort_out(&entries, &paths, found), silent))
 }
 
-/// What is at all paths that may have a physical volume, as far as they answer until then.
+/// What is at all candidate paths that answer by the deadline.
 pub(crate) fn candidates_until(deadline: Instant) -> Result<Vec<(PathBuf, Found)>, Error> {
     let (_, paths) = known()?;
     let (found, _silent) = look::look_until(&paths, deadline)?;
@@ -136,7 +136,7 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
             _ => lost.extend(entry.cloned()),
         }
     }
-    // An entry whose device is gone matters where a group misses it; else it is only old.
+    // An entry whose device is gone matters only if a group needs it. Otherwise it is stale.
     for entry in lost {
         let is_needed = scan.pvs.iter().filter_map(Pv::membership).any(|group| group.members.contains(&entry.uuid));
         let is_elsewhere = scan.holders_of(&entry.uuid).next().is_some();
@@ -150,16 +150,16 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
     scan
 }
 
-/// The members of the group `name`: where its server had them, else also where it was about to have them, else wherever they
-/// are (H9).
+/// The members of the group `name`: at the stored paths, otherwise also at those of joining devices, otherwise on all
+/// devices (H9).
 pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
     find_group_but(name, &[])
 }
 
 /// The same without these, whether they are there or not.
 pub fn find_group_but(name: &str, lost: &[Uuid]) -> Result<GroupDevices, Error> {
-    // What was about to join is read only if a label names more than the members: it was checked before any label named it.
-    // Without that it may lie on a volume of this group, which nobody serves now.
+    // Joining devices are read only if a label names more than the stored members: then they were checked before.
+    // Otherwise one may lie on a volume of this group, which is not served now.
     let notes: [fn(&str) -> Vec<PathBuf>; 2] = [members::read, members::read_joining];
     let is_noted = names::check_form(name).is_ok() && !planted::is("looks_everywhere");
     let mut known = Scan::default();
@@ -177,8 +177,8 @@ pub fn find_group_without(name: &str) -> Result<GroupDevices, Error> {
     scan()?.group_without(name)
 }
 
-/// The name that the group has by its newest label. Its members are looked at where the server of a group of one of these names
-/// had them; where they are not all there, all devices are (H9).
+/// The group's name on its newest label. Its members are read at the stored paths of a group with one of these names.
+/// If they are not all there, all devices are read (H9).
 pub fn name_of(group: Uuid, names: &[&str]) -> Result<Option<String>, Error> {
     for name in names.iter().filter(|_| !planted::is("renamed_anywhere")) {
         let mut known = Scan::default();
@@ -198,7 +198,7 @@ pub fn probe(path: &Path) -> Option<Pv> {
     found.as_ref()?.pv(path)
 }
 
-/// The run directories of the groups that what is at `path` needs: those on whose volumes it is or lies, and those on whose
+/// The run directories of the groups on which `path` depends: groups on whose volumes it lies, and groups on whose
 /// volumes their physical volumes lie.
 pub fn groups_under(path: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let mut groups = BTreeSet::new();
@@ -224,8 +224,8 @@ fn loop_backing(device: &Path) -> Option<PathBuf> {
     LoopDevice { number }.backing()
 }
 
-/// The block devices worth a look: those with a size that are no volume of Rowen's, nor lie on one (H8), nor are a part of another
-/// device.
+/// The block devices to read: those with a size that are not a volume of Rowen, do not lie on one (H8), and are not a
+/// part of another device.
 fn block_candidates() -> Vec<PathBuf> {
     let chosen = paths::scanned_devices();
     let is_seen = |path: &PathBuf| !paths::is_private_world() || chosen.contains(path);
@@ -249,11 +249,11 @@ fn sized_block_devices() -> impl Iterator<Item = (PathBuf, String)> {
 }
 
 impl Scan {
-    /// The block devices that are none of these physical volumes, with their bytes, by path. Volumes and what lies on them are
-    /// left out.
+    /// The block devices that are not physical volumes, with their size, by path. Without volumes and devices on
+    /// volumes.
     pub fn others(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
         let stack = Stack::read();
-        // What somebody gave a name of its own is known by that.
+        // A device with a name of its own is known by that name.
         let named = std::fs::read_dir("/dev/mapper").into_iter().flatten().flatten().map(|entry| entry.path());
         let named = named.filter_map(|path| match Identity::of(&path)? {
             Identity::Block(device) => Some((path, holders::device_name(device))),
@@ -279,7 +279,7 @@ impl Scan {
         Ok(())
     }
 
-    /// A power cut while a group was renamed leaves labels of either name: the newest is right for all of its members.
+    /// A power cut during a rename leaves labels with both names: the newest label counts for all members.
     fn agree_on_names(&mut self) {
         let mut newest: BTreeMap<Uuid, (u64, String)> = BTreeMap::new();
         for group in self.pvs.iter().filter_map(Pv::membership) {
@@ -339,7 +339,7 @@ impl Scan {
             .collect()
     }
 
-    /// The members that the group `name` goes on without.
+    /// The members of the group `name` that are out.
     pub fn out(&self, name: &str) -> Vec<Uuid> {
         self.newest(name).map_or_else(Vec::new, |newest| newest.out.clone())
     }
@@ -350,7 +350,7 @@ impl Scan {
         memberships.max_by_key(|membership| membership.sequence)
     }
 
-    /// The members of the group `name`, in order: each with where it is or was last, and itself where it is there.
+    /// The members of the group `name`, in order: each with its current or last path, and the device if it is attached.
     pub fn members(&self, name: &str) -> Vec<(Uuid, Option<PathBuf>, Option<&Pv>)> {
         let Some(newest) = self.newest(name) else { return Vec::new() };
         let member = |uuid: &Uuid| {
@@ -360,7 +360,7 @@ impl Scan {
         newest.members.iter().map(member).collect()
     }
 
-    /// The members of the group `name`, when each that the group does not go on without is there exactly once.
+    /// The members of the group `name`, if each that is not out is attached exactly once.
     pub fn group(&self, name: &str) -> Result<GroupDevices, Error> {
         self.group_with(name, false, &[])
     }
@@ -393,7 +393,7 @@ impl Scan {
         let mut paths = Vec::with_capacity(newest.members.len());
         let mut missing = Vec::new();
         for uuid in &newest.members {
-            // One that came back is not touched before it is taken back.
+            // A member that is out is not used before it was taken back.
             if newest.out.contains(uuid) || lost.contains(uuid) {
                 paths.push(PathBuf::from(MISSING));
                 continue;

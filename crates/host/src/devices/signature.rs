@@ -1,5 +1,5 @@
-//! What a device held before: the signatures of filesystems, partition tables and other volume managers, so that
-//! nobody's data is overwritten without a question.
+//! Finds signatures of filesystems, partition tables and other volume managers, so that no data is overwritten without
+//! a question.
 
 use super::Error;
 use super::plain::Plain;
@@ -17,7 +17,7 @@ const fn magic(name: &'static str, offset: usize, bytes: &'static [u8]) -> Magic
     Magic { name, offset, bytes }
 }
 
-/// The usual ones, within the first [`HEAD`] bytes. For the rest blkid is asked, where it is installed.
+/// The usual signatures, within the first [`HEAD`] bytes. blkid finds the others, if it is installed.
 const MAGICS: &[Magic] = &[
     magic("LVM2_member", 512, b"LABELONE"),
     magic("LVM2_member", 0, b"LABELONE"),
@@ -46,7 +46,7 @@ const HEAD: usize = 128 << 10;
 /// How much is overwritten at either end when old signatures are wiped: more than any of them lies from it.
 const WIPE: u64 = 1 << 20;
 
-/// The name of what the device holds, if anything is known there.
+/// The name of the signature on the device, if there is one.
 pub fn find(device: &Plain) -> Result<Option<String>, Error> {
     let mut head = PageBuf::zeroed(HEAD);
     device.read(head.as_mut_slice(), 0).map_err(|source| Error::Io {
@@ -58,7 +58,7 @@ pub fn find(device: &Plain) -> Result<Option<String>, Error> {
     Ok(known.map(|magic| magic.name.to_owned()).or_else(|| ask_blkid(&device.path)))
 }
 
-/// What blkid's low-level probe sees. A host without blkid has the table above.
+/// The result of blkid's low-level probe. A host without blkid has only the table above.
 fn ask_blkid(path: &Path) -> Option<String> {
     let answer = Command::new("blkid")
         .args(["--probe", "--output", "export", "--"])

@@ -1,11 +1,11 @@
-//! What block devices lie on, as sysfs and the mount table tell: nothing here touches a device or a path on one.
+//! What block devices lie on, from sysfs and the mount table. Nothing here touches a device or a path on one.
 
 use crate::disks::holders::device_name;
 use crate::export::usage::unescape;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// More devices on top of each other are a circle, or nothing that anybody should look at.
+/// The deepest stack of devices. A deeper one is a circle, or not worth reading.
 const DEEPEST: usize = 16;
 /// The kind of filesystem that a volume's file is.
 const EXPORT: &str = "fuse.rowen";

@@ -1,5 +1,5 @@
-//! What udev is told about a block device: that it is a physical volume, or which volume it shows. udev's own probing knows
-//! neither, so desktop tools would offer a physical volume for formatting, and systemd would wait for /dev/VG/LV for ever.
+//! Properties for udev: that a block device is a physical volume, or which volume it is. udev's own probing knows
+//! neither. So desktop tools would offer to format a physical volume, and systemd would wait for /dev/VG/LV for ever.
 
 use super::scan::{PvState, probe, scan};
 use crate::export::{self, nodes};

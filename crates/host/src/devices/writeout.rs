@@ -1,6 +1,6 @@
-//! A sparse file is written out: zeros where it has no room yet, so that later writes find their place ready.
+//! Writes out a sparse file: fills its holes with zeros, so that later writes need no allocation.
 //!
-//! What it holds stays as it is, so this can end at any moment and be begun again.
+//! The contents do not change, so this can be interrupted and started again at any time.
 
 use super::error::Error;
 use super::plain::Plain;
@@ -17,14 +17,14 @@ const TOGETHER: usize = 4 << 20;
 /// Ranges are whole pages: with direct I/O, too.
 const PAGE: u64 = 4096;
 
-/// Bytes of the regular file at `path` that have no room; 0 also for whatever is none.
+/// Bytes of holes in the regular file at `path`; 0 if it is not a regular file.
 pub fn without_room(path: &Path) -> u64 {
     let Ok(meta) = std::fs::metadata(path) else { return 0 };
     let blocks = std::os::unix::fs::MetadataExt::blocks(&meta);
     if meta.is_file() { meta.len().saturating_sub(blocks * 512) } else { 0 }
 }
 
-/// Writes the file at `path` out, and tells how far it is. Returns how many bytes were written.
+/// Writes out the file at `path`, and reports progress. Returns how many bytes were written.
 pub fn write_out(path: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<u64, Error> {
     let path = std::path::absolute(path).map_err(|e| failed(path, "find", e))?;
     let opened = Plain::hold(&path)?.into_opened();
@@ -53,7 +53,7 @@ fn failed(path: &Path, what: &'static str, source: io::Error) -> Error {
     Error::Io { path: PathBuf::from(path), what, source }
 }
 
-/// What has no data, in order. Room that was set aside and never written is a hole, too.
+/// The holes, in order. Allocated but unwritten room is a hole, too.
 fn holes(fd: BorrowedFd<'_>, size: u64) -> Result<Vec<Range<u64>>, Errno> {
     let mut holes = Vec::new();
     let mut at = 0;

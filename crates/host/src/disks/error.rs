@@ -15,14 +15,14 @@ pub struct OpenError {
     pub reason: Reason,
 }
 
-/// What stood against it.
+/// The reason.
 #[derive(Debug)]
 pub enum Reason {
     Missing,
     /// Neither a regular file nor a block device; the text says what it is.
     NotADisk(&'static str),
     ReadOnly,
-    /// Held by somebody else; `by` names them where the system tells.
+    /// Held by another process; `by` names it if the system knows it.
     InUse {
         by: Option<String>,
     },
@@ -52,8 +52,8 @@ impl OpenError {
         OpenError::new(path, Reason::System { doing, source })
     }
 
-    /// Whether to try again, after so long: whoever has it may let go of it. Where nobody can be named who has it, a process that was
-    /// killed is gone, and the kernel has not ended its requests yet: that takes longer.
+    /// Whether to retry after this time, because the holder may release it. If no holder can be named, a process was
+    /// killed and the kernel has not ended its requests yet, which takes longer.
     pub fn may_pass(&self, waited: Duration, patience: Duration) -> bool {
         let patience = match self.reason {
             Reason::InUse { by: None } => patience.max(LAST_REQUESTS),
@@ -62,7 +62,7 @@ impl OpenError {
         self.is_in_use() && waited < patience
     }
 
-    /// Whether the same call may succeed once somebody else lets go.
+    /// Whether the same call may succeed after the holder releases it.
     pub fn is_in_use(&self) -> bool {
         matches!(self.reason, Reason::InUse { .. })
     }

@@ -1,5 +1,5 @@
-//! Who has a disk. Best effort: it only makes a refusal easier to understand, it never grants or refuses anything
-//! except for mounted devices and files behind loop devices.
+//! Who holds a disk. Best effort, for better error messages. It decides nothing, except for mounted devices and files
+//! behind loop devices.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -29,11 +29,11 @@ pub fn stacked_on(rdev: u64) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Whether a block device is a disk that turns. `sys`: where sysfs is.
+/// Whether a block device is a rotating disk. `sys`: the path of sysfs.
 pub fn turns(sys: &Path, rdev: u64) -> bool {
     let device = sys.join("dev/block").join(device_name(rdev));
     let Ok(place) = fs::canonicalize(device) else { return false };
-    // The disks of virtual machines say that they turn, whatever is behind them.
+    // Virtual disks claim to rotate, whatever is behind them.
     if place.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"virtio")) {
         return false;
     }
@@ -42,7 +42,7 @@ pub fn turns(sys: &Path, rdev: u64) -> bool {
     queues.iter().find_map(|queue| fs::read_to_string(queue).ok()).is_some_and(|flag| flag.trim() == "1")
 }
 
-/// In what parts a block device discards, in bytes; 0: it does not. None: nobody tells. `sys`: where sysfs is.
+/// The discard granularity of a block device in bytes; 0: no discards. None: unknown. `sys`: the path of sysfs.
 pub fn discards(sys: &Path, rdev: u64) -> Option<u64> {
     let place = fs::canonicalize(sys.join("dev/block").join(device_name(rdev))).ok()?;
     // A partition has its disk's queue.
@@ -55,7 +55,7 @@ pub fn discards(sys: &Path, rdev: u64) -> Option<u64> {
 }
 
 /// The loop devices of this host, and the files under them as the kernel names them. The files are not touched: one may
-/// lie on a filesystem whose server is dead, and asking it would wait for ever.
+/// lie on a filesystem whose server is dead, and an access would hang.
 pub fn loop_devices() -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let loops = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"loop"));

@@ -1,9 +1,9 @@
 //! Real disks: block devices and regular files as a group's physical volumes.
 //!
-//! Owns the open files and the hold on them. Promises what [`rowen_engine::disk`] asks of disks, and beyond it: a
-//! request that does not fit its disk or its buffer fails before anything is done, a transfer that the system cut
-//! short is continued, a read never gives bytes that are not on the disk, and a flush asks only those disks that were
-//! changed since a flush that is complete.
+//! Owns the open files and the hold on them. It keeps the contract of [`rowen_engine::disk`]. It also promises: a
+//! request that does not fit its disk or its buffer fails before anything is done; a short transfer is continued; a
+//! read never returns bytes that are not on the disk; a flush goes only to disks that were changed since their last
+//! complete flush.
 
 mod error;
 #[cfg(test)]
@@ -43,10 +43,10 @@ use watch::Watch;
 /// What the physical volumes are opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Look only. Takes no hold, so it also works beside a running server.
+    /// Only reads. Takes no hold, so it also works while a server runs.
     ReadOnly,
-    /// Read and write, with nobody else: a second opener is refused, also after this process was killed, until its
-    /// last writes are done.
+    /// Reads and writes exclusively: a second opener is refused, also after this process was killed, until its last
+    /// writes are done.
     Exclusive,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for IoEngine {
 /// Stands for the path of a disk that is missing.
 pub const MISSING: &str = "[unknown]";
 
-/// How often a disk that is in use is tried again.
+/// The interval between two tries of a disk in use.
 const RETRY: Duration = Duration::from_millis(5);
 
 struct Pv {
@@ -118,8 +118,8 @@ impl PvSet {
         PvSet::open_waiting(pool, paths, mode, engine, Duration::ZERO)
     }
 
-    /// The same, but waits so long for disks that somebody else still holds, such as a killed predecessor whose last
-    /// writes are under way.
+    /// The same, but waits for disks that another process still holds, such as a killed predecessor whose last writes
+    /// are in flight.
     pub fn open_waiting<P: AsRef<Path>>(
         pool: &Pool,
         paths: &[P],
@@ -149,7 +149,7 @@ impl PvSet {
         self.push_opened(path, open::open(path, self.mode)?)
     }
 
-    /// Another disk is at a place from now on: one that is there again or, as [`MISSING`], none.
+    /// Replaces the disk at a place: by one that came back or, as [`MISSING`], by none.
     ///
     /// # Panics
     /// If there is no such place.
@@ -178,8 +178,8 @@ impl PvSet {
         Pv { path: path.to_owned(), file, geometry, is_device, turns, direct, discards, watch: Watch::default() }
     }
 
-    /// Lets go of the files among them, for a successor that waits: the kernel takes tens of milliseconds to do it when this process has
-    /// ended. Only for a closed group, and only where no request is under way. (Devices are let go of by the kernel.)
+    /// Releases the files among them, for a successor that waits: at the end of this process the kernel would take tens
+    /// of milliseconds. Only for a closed group without requests in flight. (The kernel releases devices.)
     pub fn let_go(&self) {
         let pvs = self.pvs.read();
         // Each request has the file; so has the set.
@@ -189,12 +189,12 @@ impl PvSet {
         for pv in pvs.iter().filter(|pv| !pv.is_device) {
             // SAFETY: the set has it open.
             let fd = unsafe { BorrowedFd::borrow_raw(pv.file.fd()) };
-            // Where it stays locked the successor waits for this process's end.
+            // If it stays locked, the successor waits for the end of this process.
             let _ = sys::unlock(fd);
         }
     }
 
-    /// Whether all of them are disks that turn.
+    /// Whether all of them are rotating disks.
     pub fn turn(&self) -> bool {
         self.pvs.read().iter().all(|pv| pv.turns)
     }
@@ -206,8 +206,8 @@ impl PvSet {
         drop(last);
     }
 
-    /// Looks again how large a disk is, and tells: one that has grown can be used to its new end, and beyond that of one that was
-    /// cut nothing can be.
+    /// Reads the size of a disk again, and returns it. A grown disk can then be used to its new end; a shrunk disk only
+    /// to its new end.
     ///
     /// # Panics
     /// If there is no such disk.
@@ -238,12 +238,12 @@ impl PvSet {
         Faults { reads, writes, flushes, silent: pv.watch.look(&pv.file) }
     }
 
-    /// The first of each range of requests that a disk failed, since this was asked last.
+    /// The first failure in each range of a disk since the last call.
     pub fn new_failures(&self, pv: PvIndex) -> Vec<DiskError> {
         self.pvs.read().get(usize::from(pv.0)).map_or_else(Vec::new, |pv| pv.file.new_failures())
     }
 
-    /// What a disk has where, if it is as this process left it; none: nothing is proven.
+    /// Checksums of places on the disk, which prove that it has not changed; none: nothing is proven.
     pub(crate) fn places(&self, pv: PvIndex) -> Option<Vec<Place>> {
         self.pvs.read().get(usize::from(pv.0)).and_then(|pv| pv.file.places())
     }
@@ -254,12 +254,12 @@ impl PvSet {
         rustix::fs::fstat(pvs.get(usize::from(pv.0))?.file.as_fd()).ok()
     }
 
-    /// What was counted of a disk since it was opened.
+    /// The counters of a disk since it was opened.
     pub fn io(&self, pv: PvIndex) -> IoCounts {
         self.pvs.read().get(usize::from(pv.0)).map_or_else(IoCounts::default, |pv| pv.file.meter.counts())
     }
 
-    /// What an administrator should know of how the disks are used: one sentence each.
+    /// A sentence for each thing that an administrator should know about the disks.
     pub fn notes(&self) -> Vec<String> {
         let pvs = self.pvs.read();
         let buffered = pvs.iter().filter(|pv| !pv.direct);
@@ -333,7 +333,7 @@ impl PvSet {
     }
 }
 
-/// What a part of a request changes is no proof of the disk's state from now on, until it is flushed.
+/// Places that this request changes prove nothing until they are flushed.
 fn begins(part: &Part, payload: &Payload) {
     match payload {
         Payload::Write(buf) => {
@@ -403,7 +403,7 @@ impl Disks for PvSet {
         }
     }
 
-    /// Rare, and as slow as the filesystem likes: on a thread of its own.
+    /// Rare, and possibly slow: on a separate thread.
     fn back(&self, segments: Segments, done: Completer) {
         let parts = match self.parts(DiskOpKind::Discard, &segments, 0) {
             Ok(parts) => parts,

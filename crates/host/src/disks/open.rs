@@ -1,7 +1,7 @@
 //! Opening one physical volume: what it is, how big, how it is held, and whether direct I/O works on it.
 //!
-//! The hold lies on the same open file description that the rings use. So it outlives a killed process for exactly as
-//! long as that process's last writes are under way, and a successor that gets the hold meets no late write.
+//! The hold is on the same open file description that the rings use. So it outlives a killed process exactly as long as
+//! that process's last writes are in flight, and a successor with the hold meets no late write.
 
 use super::error::{OpenError, Reason};
 use super::{MISSING, OpenMode, holders, sys};
@@ -15,9 +15,9 @@ use std::path::Path;
 /// Less than this has no room for any metadata.
 pub const LEAST_SIZE: u64 = 1 << 20;
 
-/// What is no disk can be.
+/// Kinds of files that are not disks.
 pub const KINDS: &[&str] = &["a directory", "a character device", "a pipe", "a socket", "something else"];
-/// At what opening may fail.
+/// The steps at which opening may fail.
 pub const STEPS: &[&str] = &[
     "opening it",
     "asking whether it is read-only",
@@ -32,7 +32,7 @@ pub struct Opened {
     pub fd: OwnedFd,
     pub geometry: PvGeometry,
     pub is_device: bool,
-    /// A disk that turns.
+    /// A rotating disk.
     pub turns: bool,
     /// Whether requests bypass the page cache.
     pub direct: bool,
@@ -73,8 +73,8 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     Ok(Opened { fd, geometry, is_device, turns, direct })
 }
 
-/// Files can be punched, most filesystems permitting; devices tell. What is larger than a megabyte would leave nothing to discard of
-/// most that is freed, and what is no power of two cannot be aligned to: then the device decides.
+/// Most filesystems can punch holes in files; devices report their granularity. A granularity above a megabyte would
+/// leave little to discard, and one that is not a power of two cannot be aligned to. In both cases the device decides.
 pub fn discards(opened: &Opened) -> DiscardLimits {
     const LARGEST: u64 = 1 << 20;
     let Opened { fd, geometry, is_device, .. } = opened;
@@ -121,7 +121,7 @@ fn refused(path: &Path, e: io::Error) -> OpenError {
     }
 }
 
-/// A device with a mounted filesystem, or a file behind a loop device, has an owner that no lock of ours can see.
+/// A device with a mounted filesystem, or a file behind a loop device, has an owner that Rowen's locks cannot see.
 fn refuse_foreign_use(path: &Path, meta: &Metadata, is_device: bool) -> Result<(), OpenError> {
     if is_device {
         if let Some(at) = holders::mounted_at(meta.rdev()) {

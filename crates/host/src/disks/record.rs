@@ -1,7 +1,7 @@
-//! A record of every request that a group makes of its disks, for measuring and for finding out: `ROWEN_RECORD_IO=FILE`.
+//! Records every request of a group to its disks, for measurements and debugging: `ROWEN_RECORD_IO=FILE`.
 //!
-//! Promises: the requests themselves are passed on as they are; each has a `begin` line before it reaches the disk and an `end`
-//! line before its answer reaches the engine; a record that cannot be written ends, and the group goes on. Lines:
+//! Requests are passed on unchanged. Each has a `begin` line before it reaches the disk, and an `end` line before its
+//! answer reaches the engine. If the record cannot be written, it ends, and the group continues. Lines:
 //!
 //! ```text
 //! begin read|write|flush|discard ID PV OFFSET LENGTH MICROSECONDS    one for each segment of a request
@@ -107,7 +107,7 @@ impl<D: Disks> Disks for Recorded<D> {
             {
                 let mut record = record.lock();
                 let _ = writeln!(record.text, "end {id} {}", now());
-                // Who reads the record after a flush finds what came before it.
+                // After a flush the record contains everything before it.
                 if is_flush {
                     record.write_out();
                 } else {

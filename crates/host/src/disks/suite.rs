@@ -1,5 +1,5 @@
-//! What every [`Disks`] must do, whatever is below it: the contract of [`rowen_engine::disk`] as tests. Called with
-//! real disks and with simulated ones. Each check leaves the disks with contents of its own.
+//! The contract of [`rowen_engine::disk`] as tests, for every [`Disks`]: real and simulated ones. Each check leaves its
+//! own contents on the disks.
 
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, Disks, PageBuf, PvIndex, Segment, Segments, start};
 use std::future::Future;
@@ -12,7 +12,7 @@ pub type BlockOn<'a> = &'a dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>);
 /// A check and its name. The disks must have at least 16 MiB each.
 pub type Check = (&'static str, fn(Arc<dyn Disks>, BlockOn<'_>));
 
-/// Checks of what is promised for requests that fit.
+/// Checks of valid requests.
 pub const CONTRACT: &[Check] = &[
     ("what was written is read", |d, run| run(Box::pin(read_back(d)))),
     ("a request spans disks and takes its buffer in any order", |d, run| run(Box::pin(scattered(d)))),
@@ -25,7 +25,7 @@ pub const CONTRACT: &[Check] = &[
     ("a request without segments", |d, run| run(Box::pin(empty(d)))),
 ];
 
-/// Checks that a request which does not fit fails, and does nothing.
+/// Checks that invalid requests fail and do nothing.
 pub const REFUSALS: &[Check] = &[
     ("past the end", |d, run| run(Box::pin(past_the_end(d)))),
     ("not on sector boundaries", |d, run| run(Box::pin(misaligned(d)))),
@@ -204,7 +204,7 @@ async fn discards(disks: Arc<dyn Disks>) {
         let middle = Segments::from_iter([piece(pv, 1 << 20, 0, 1 << 19), piece(pv, 3 << 19, 0, 1 << 19)]);
         match start(&*disks, DiskOp::Discard { segments: middle }).await {
             Ok(buf) => assert!(buf.is_none(), "a discard has no buffer"),
-            // A disk that takes none says so, and has lost nothing.
+            // A disk without discards says so, and loses nothing.
             Err(error) => assert_eq!((error.op, error.errno), (DiskOpKind::Discard, libc::EOPNOTSUPP)),
         }
         let found = read(&*disks, one(pv, 0, 3 << 20), 3 << 20).await.expect("all of it can be read");
@@ -222,7 +222,7 @@ async fn forgotten(disks: Arc<dyn Disks>) {
         drop(start(&*disks, DiskOp::Write { segments: one(0, n * 4096, 4096), buf }));
         drop(start(&*disks, DiskOp::Read { segments: one(0, n * 4096, 4096), buf: PageBuf::zeroed(4096) }));
     }
-    // They are done all the same; only when is not known, so other places are used from here.
+    // They are still carried out, but it is unknown when. So other places are used from here on.
     put(&*disks, 0, 4 << 20, 4096, 1).await;
     expect(&*disks, 0, 4 << 20, 4096, 1).await;
 }

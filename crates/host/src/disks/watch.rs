@@ -1,4 +1,4 @@
-//! Whether a disk answers. Nothing is measured while requests go: who looks compares with the last look.
+//! Whether a disk answers. Requests are not timed: each call compares the counters with those of the last call.
 
 use crate::reactor::IoFile;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ struct Seen {
 }
 
 impl Watch {
-    /// For how long requests have been under way without any answer, as far as the looks tell.
+    /// How long requests have been in flight without any answer, as far as the calls show.
     pub fn look(&self, file: &Arc<IoFile>) -> Option<Duration> {
         // Each request has the file; so has the set.
         self.look_at(Arc::strong_count(file) > 1, file.answers(), Instant::now())

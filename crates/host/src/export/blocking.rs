@@ -1,7 +1,7 @@
 //! Work that may block, off the workers.
 //!
-//! Attaching, opening, freezing and unmounting a device makes the kernel send requests to this very process. A worker
-//! that waits for such a call would wait for itself, so all of them run on a thread of their own. They are rare.
+//! Attaching, opening, freezing and unmounting a device makes the kernel send requests to this process. A worker that
+//! waits for such a call would wait for itself. So all of them run on separate threads. They are rare.
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -36,8 +36,8 @@ impl<T> Future for Outcome<T> {
     }
 }
 
-/// Runs `work` on a thread of its own and completes with its result. The work goes on when the future is dropped.
-/// Fails only when the system has no thread to give.
+/// Runs `work` on a separate thread and completes with its result. The work continues when the future is dropped. Fails
+/// only if no thread can be started.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let state = Arc::new(Mutex::new(State::Running(None)));
     let result = state.clone();

@@ -1,4 +1,5 @@
-//! What exports tell the server: how their keepers fared, and which volumes have acknowledged what may be lost with a disk that is pulled: their users are owed an error (RT2).
+//! Reports of the exports to the server: deaths of keepers, and volumes with acknowledged writes that may be lost with
+//! a pulled disk. The next flush of such a volume must fail (RT2).
 
 use super::{Exports, Target};
 use rowen_engine::group::PvFlags;
@@ -15,7 +16,7 @@ impl Exports {
         self.volumes_that(|_| true)
     }
 
-    /// Those that have acknowledged what was not flushed since, or owe an error for it.
+    /// Volumes with unflushed acknowledged writes, or whose next flush must fail.
     pub fn unflushed(&self) -> Vec<u64> {
         self.volumes_that(|target| target.has_unflushed())
     }
@@ -25,7 +26,7 @@ impl Exports {
         self.volumes_that(|target| target.has_unflushed_on(pvs))
     }
 
-    /// Those that owe their users an error.
+    /// Volumes whose next flush must fail.
     pub fn owing(&self) -> Vec<u64> {
         self.volumes_that(|target| target.owes())
     }

@@ -1,4 +1,4 @@
-//! The exports as the service sees them: plain calls, each of which waits until it is done.
+//! The exports as the service sees them: synchronous calls.
 
 use super::{Error, Exports, FrozenGuard, Node, Result, VolumeTarget, usage};
 use crate::reactor::Pool;

@@ -1,4 +1,4 @@
-//! What can go wrong with a device: one sentence each, naming the device and what to do.
+//! Errors of devices: a sentence for each, with the device and what to do.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Holding filesystems still while they are snapshotted: the server's side. A helper does it (`helper/hold.rs`).
+//! Freezes filesystems during a snapshot: the server's side. A helper does the work (`helper/hold.rs`).
 
 use super::error::{Doing, Error, Result};
 use crate::helper::hold::{Enough, Held, Progress, Stage};
@@ -7,9 +7,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Looking for the filesystems. Only a mount that another user made can take long.
+/// Finding the filesystems. Only a mount that another user made can take long.
 const FIND: Duration = Duration::from_secs(5);
-/// Writing out what they have in memory: gigabytes, perhaps, on a slow disk.
+/// Writing out their cached data: perhaps gigabytes, on a slow disk.
 const SYNC: Duration = Duration::from_secs(600);
 /// Freezing and thawing what was written out just now.
 const FREEZE: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ fn freeze_limit() -> Duration {
     seconds.map_or(FREEZE, Duration::from_secs)
 }
 
-/// Filesystems held still. Thaws them when dropped, then on a thread of its own; [`FrozenGuard::thaw`] waits for it.
+/// Frozen filesystems. Dropping it thaws them on a separate thread; [`FrozenGuard::thaw`] waits for the thaw.
 #[derive(Default)]
 pub struct FrozenGuard {
     helper: Option<Session>,
@@ -36,8 +36,8 @@ struct Failed {
     is_late: bool,
 }
 
-/// Writes out what is cached of these volumes and freezes the filesystems on them: nothing more is written until the guard
-/// goes. When this fails, nothing stays frozen.
+/// Writes out the cached data of these volumes and freezes the filesystems on them until the guard is dropped. After an
+/// error nothing stays frozen.
 pub(super) fn freeze(volumes: Vec<Held>) -> Result<FrozenGuard> {
     if volumes.is_empty() {
         return Ok(FrozenGuard::default());
@@ -74,7 +74,7 @@ fn attempt(volumes: &[Held], near: bool) -> std::result::Result<FrozenGuard, Fai
             Ok(Err(trouble)) => return Err(Failed { after, why: trouble.into(), is_late: false }),
             Err(e) => {
                 if !is_late(&e) {
-                    // H5: it was killed. One that is late hears that its socket ends, and undoes what it did.
+                    // H5: it was killed. A late helper sees that its socket closes, and thaws.
                     thaw_left_over(&markers);
                 }
                 return Err(failed(after, doing, e));
@@ -112,7 +112,7 @@ impl Drop for FrozenGuard {
     }
 }
 
-/// Has a helper thaw what these markers name, of helpers that were killed. Waits for it.
+/// Asks a helper to thaw the filesystems of these markers, which killed helpers left. Waits for it.
 pub(super) fn thaw_left_over(markers: &[PathBuf]) {
     let markers: Vec<PathBuf> = markers.iter().filter(|marker| marker.exists()).cloned().collect();
     if markers.is_empty() {

@@ -1,8 +1,8 @@
 //! Loop devices: the block device in front of a volume's file.
 //!
-//! Direct I/O, so that nothing is cached twice; the sector size is the volume's; whether it may be written is a flag of
-//! the block device, which can change while it is open. Whatever opens the device makes the kernel send requests to the
-//! volume's file, so a helper does it ([`direct`]); the rest reads sysfs.
+//! They use direct I/O, so that nothing is cached twice. The sector size is the volume's. Read-only is a flag of the
+//! block device, which can change while it is open. Opening the device makes the kernel send requests to the volume's
+//! file, so a helper does it ([`direct`]). Everything else reads sysfs.
 
 pub(crate) mod direct;
 
@@ -49,7 +49,7 @@ impl LoopDevice {
         helper::ask(Job::FlushCache(self.number)).map(drop)
     }
 
-    /// What tells the device's present binding from all earlier and later ones.
+    /// A number that identifies the device's current binding.
     pub fn sequence_of(major: u32, minor: u32) -> Option<u64> {
         fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/diskseq")).ok()?.trim().parse().ok()
     }

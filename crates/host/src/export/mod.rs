@@ -1,15 +1,15 @@
 //! Volumes as block devices.
 //!
 //! An active volume is a file of its own FUSE filesystem ([`fuse`]), a loop device on it ([`loopdev`]) and two names
-//! under /dev ([`nodes`]). The kernel's end of the file, a descriptor, is also held by the group's keeper, so that a
-//! server that takes over finds the device as it was, with the requests that were under way.
+//! under /dev ([`nodes`]). The group's keeper also holds the descriptor of the FUSE connection. So a server that takes
+//! over finds the device unchanged, with its unanswered requests.
 //!
-//! * E1 The names of a volume exist exactly while it is active: they are made last and go first.
+//! * E1 The names of a volume exist exactly while it is active: they are made last and removed first.
 //! * E2 Deactivation fails, and changes nothing, while anything uses the device.
-//! * E3 After deactivation no request is under way and nothing of the device is left.
-//! * E4 A descriptor is with the keeper before the loop device exists, and until after it is gone.
+//! * E3 After deactivation no request is in flight and nothing of the device is left.
+//! * E4 The keeper has the descriptor before the loop device exists, and until after it is gone.
 //!
-//! Everything that makes the kernel ask this process something runs off the workers ([`blocking`]).
+//! Calls that make the kernel send requests to this process do not run on workers ([`blocking`]).
 
 mod blocking;
 mod debts;
@@ -65,7 +65,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use written::{Closed, NOT_TOLD, Written, watch_nodes};
 
-/// How long requests under way may take to end once nothing asks for more.
+/// How long requests in flight may take to end after the last new request.
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// An active volume's device.
@@ -82,12 +82,12 @@ pub struct Node {
     pub read_only: bool,
 }
 
-/// What came of the devices that a predecessor left.
+/// The outcome for the devices that a predecessor left.
 #[derive(Debug, Default)]
 pub struct Takeover {
-    /// Names of the volumes that go on.
+    /// Names of the volumes that were taken over.
     pub taken: Vec<String>,
-    /// Devices that could not go on, and why; their users get I/O errors.
+    /// Devices that could not be taken over, and why; their users get I/O errors.
     pub dropped: Vec<String>,
     /// When the last of them was served again.
     pub served: Option<Instant>,
@@ -128,7 +128,7 @@ struct Inner {
     /// Where the volumes' files are mounted.
     files: PathBuf,
     nodes: Nodes,
-    /// None: the kernel watches for as many already as it likes to.
+    /// None: the kernel's limit of watches is reached.
     written: Option<Arc<Written>>,
     buffers: Arc<Buffers>,
     dispatch: Dispatch,
@@ -136,13 +136,13 @@ struct Inner {
     keeper: Mutex<keeper::Client>,
     /// How often another took a keeper's place.
     keepers: AtomicU64,
-    /// The keeper is meant to go: its end is no accident.
+    /// The keeper is ended on purpose.
     leaving: AtomicBool,
     /// Whether the kernel repeats requests to a successor, as far as it was asked.
     repeats: AtomicBool,
     openness: Openness,
     active: Mutex<BTreeMap<String, Export>>,
-    /// What was counted of volumes, by their numbers: of those that are active, and of those that were.
+    /// The counters of volumes by number, also of those that are no longer active.
     meters: Mutex<BTreeMap<u64, Arc<Meter>>>,
     /// One change at a time.
     change: Mutex<()>,
@@ -157,7 +157,7 @@ impl Exports {
     /// The same with another directory than /dev.
     pub fn with_dev(group: &str, pool: &Pool, keeper: keeper::Client, dev: &Path) -> Result<Exports> {
         let run = paths::group_dir(group);
-        // As the kernel will show it: loop devices are told apart by the path of their file.
+        // As the kernel will show it: loop devices are identified by the path of their file.
         paths::make_private_dir(&run.join("volumes")).doing(|| format!("make {}", run.join("volumes").display()))?;
         let files =
             fs::canonicalize(run.join("volumes")).doing(|| format!("find {}", run.join("volumes").display()))?;
@@ -210,8 +210,8 @@ impl Exports {
         self.off_worker(move |inner| inner.deactivate(&name, false)).await
     }
 
-    /// The same for a device that was found unused just now ([`open`](Self::open)), so that who removes many does not look
-    /// through all processes of the host for each. One that somebody has opened since stays.
+    /// The same for a device that was just found unused ([`open`](Self::open)), so that removing many devices needs one
+    /// search of all processes. A device that was opened since stays.
     pub async fn deactivate_unused(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.off_worker(move |inner| inner.deactivate(&name, true)).await
@@ -223,14 +223,14 @@ impl Exports {
         self.off_worker(move |inner| inner.rename(&from, &to)).await
     }
 
-    /// Makes the names of all active volumes as those of `group`, which may be this one (whose names are then all there) or
-    /// what it is about to be called. All or none.
+    /// Makes the names of all active volumes under `group`: this group's name (restores missing names), or its new name
+    /// before a rename. All or none.
     pub async fn make_names_of(&self, group: &str) -> Result<()> {
         let group = group.to_owned();
         self.off_worker(move |inner| inner.make_names_of(&group)).await
     }
 
-    /// Takes back what [`make_names_of`](Self::make_names_of) made for another group.
+    /// Removes the names that [`make_names_of`](Self::make_names_of) made under another group's name.
     pub async fn remove_names_of(&self, group: &str) -> Result<()> {
         let group = group.to_owned();
         self.off_worker(move |inner| {
@@ -240,9 +240,8 @@ impl Exports {
         .await
     }
 
-    /// The group is called `group` from now on: its old names go, its run directory moves, and the keeper starts servers of
-    /// that name. This process can only end afterwards.
-    /// `reached` is told of each step.
+    /// Renames the group to `group`: removes the old names, moves the run directory, and makes the keeper start servers
+    /// of the new name. This process can only end afterwards. `reached` is called at each step.
     pub async fn move_to(&self, group: &str, reached: fn(&str)) -> Result<()> {
         let group = group.to_owned();
         self.off_worker(move |inner| inner.move_to(&group, reached)).await
@@ -265,7 +264,7 @@ impl Exports {
         .await
     }
 
-    /// Writes out and forgets what the kernel has cached of the device: needed around a change of its contents from below.
+    /// Writes out and drops the kernel's cache of the device: needed when its contents change below it.
     pub async fn flush_cache(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.off_worker(move |inner| inner.device(&name)?.flush_cache()).await
@@ -277,21 +276,21 @@ impl Exports {
         blocking(move || usage::in_use(node.major, node.minor)).await.doing(|| "start a thread".into())?
     }
 
-    /// Of these devices, those that are mounted or open, all in one look. It touches none of them.
+    /// Which of these devices are mounted or open, with one search. It touches none of them.
     pub fn open(&self, devices: &[Numbers]) -> HashSet<Numbers> {
         self.inner.openness.in_use(devices)
     }
 
-    /// Writes out what is cached of these volumes' devices, and freezes the filesystems on them until the guard goes.
-    /// Volumes that are not active are nothing to hold.
+    /// Writes out the cached data of these volumes' devices, and freezes the filesystems on them until the guard is
+    /// dropped. Inactive volumes are skipped.
     pub async fn freeze(&self, names: &[String]) -> Result<FrozenGuard> {
         let held = self.inner.held(names);
         // Not in turn with changes: writing out may take minutes.
         blocking(move || freeze::freeze(held)).await.doing(|| "start a thread".into())?
     }
 
-    /// Goes on with the devices that a predecessor left with the keeper, and clears away what of its remains cannot go
-    /// on. `resolve` gives the volume and its present name for an entry (its number counts, its name may be older).
+    /// Takes over the devices that a predecessor left with the keeper, and removes those that cannot be taken over.
+    /// `resolve` gives the volume and its current name for an entry (the number counts, the name may be older).
     pub async fn takeover(
         &self,
         resolve: impl Fn(&Entry) -> Option<(String, Arc<dyn Target>)> + Send + 'static,
@@ -321,17 +320,17 @@ impl Exports {
         self.inner.active.lock().get(name).map(|export| export.connection.counts())
     }
 
-    /// Drops the counters of all volumes but those of which `keeps` says so by their numbers.
+    /// Drops the counters of all volumes for whose number `keeps` is false.
     pub fn keep_io(&self, keeps: impl Fn(u64) -> bool) {
         self.inner.meters.lock().retain(|id, _| keeps(*id));
     }
 
-    /// Whether a successor of this process can go on with what is active.
+    /// Whether a successor can take over the active volumes.
     pub fn can_be_taken_over(&self) -> bool {
         self.inner.repeats.load(Ordering::Relaxed) || self.inner.active.lock().is_empty()
     }
 
-    /// Ends the keeper; nothing may be active any more. For a server that ends on purpose.
+    /// Ends the keeper; no volume may be active. For a server that ends on purpose.
     pub async fn goodbye(&self) -> Result<()> {
         self.off_worker(|inner| {
             inner.leaving.store(true, Ordering::Release);
@@ -340,8 +339,8 @@ impl Exports {
         .await
     }
 
-    /// Tells the keeper that this process ends on purpose, in its last moment, and since when it has read no requests: its successor
-    /// is not one of a server that died.
+    /// Tells the keeper, as the last act, that this process ends on purpose, and since when it has read no requests. So
+    /// this end does not count as a death.
     pub async fn farewell(&self, since: Instant) -> Result<()> {
         self.off_worker(move |inner| {
             inner.leaving.store(true, Ordering::Release);
@@ -350,13 +349,14 @@ impl Exports {
         .await
     }
 
-    /// Has all connections read no more. A write that ends because the group does is left to the successor from here on.
+    /// Stops reading on all connections. From here on, a write that ends because the group closes is left to the
+    /// successor.
     pub fn stop_reading(&self) {
         self.inner.active.lock().values().for_each(|export| export.connection.stop());
     }
 
-    /// Answers what is under way and reads no more requests: what is asked from now on waits for the server that the
-    /// keeper starts when this process ends. For a server that ends while devices are in use.
+    /// Answers the requests in flight and reads no more: later requests wait for the server that the keeper starts when
+    /// this process ends. For a server that ends while devices are in use.
     pub async fn hand_over(&self) -> Result<()> {
         self.off_worker(Inner::stop_all).await
     }
@@ -431,7 +431,7 @@ impl Inner {
         }
     }
 
-    /// Makes the volume's names lead to its device, and has an eye on them.
+    /// Makes the volume's names for its device, and watches them.
     fn make_names(&self, name: &str, device: LoopDevice) -> Result<()> {
         self.nodes.make(name, device)?;
         if let Some(Err(e)) = self.written.as_ref().map(|written| written.watch()) {
@@ -477,7 +477,7 @@ impl Inner {
     }
 
     fn remove_file(&self, file: &str) {
-        // Left over, it is cleared away by the next takeover.
+        // If it is left over, the next takeover removes it.
         let _ = fs::remove_file(self.files.join(file));
     }
 
@@ -520,7 +520,7 @@ impl Inner {
         if let Err(e) = detached
             && is_attached()
         {
-            // Somebody was quicker: the volume stays active, names and all.
+            // The device was opened meanwhile: the volume stays active, with its names.
             self.make_names(name, device)?;
             return Err(e);
         }
@@ -607,7 +607,7 @@ impl Inner {
         held
     }
 
-    /// All are served before anything else is done: so long their users wait.
+    /// All are served before anything else is done, because their users wait.
     fn takeover(&self, resolve: &Resolve<'_>) -> Result<Takeover> {
         let mut outcome = Takeover::default();
         let keepers = self.keepers.load(Ordering::Acquire);
@@ -659,14 +659,14 @@ impl Inner {
         let (major, minor) = device.numbers().map_err(|e| e.to_string())?;
         let is_renamed = entry.name != name;
         let entry = Entry { name: name.clone(), ..entry.clone() };
-        // One that was activated read-only stays so: the successor need not know of the list that made it.
+        // A device that was activated read-only stays so: the successor may not know the client's list.
         let read_only = target.read_only() || device.is_read_only();
         let export = Export { entry, fd, connection, ended, device, major, minor, read_only };
         self.active.lock().insert(name.clone(), export);
         Ok(GoingOn { name, device, size: target.size(), read_only, is_renamed })
     }
 
-    /// What of a device that is served again differs from what it has to be.
+    /// Corrects a device that is served again.
     fn put_right(&self, going_on: &GoingOn) -> Result<()> {
         let GoingOn { name, device, size, read_only, is_renamed } = going_on;
         self.make_names(name, *device)?;
@@ -679,7 +679,7 @@ impl Inner {
         if *is_renamed { self.hold_again(name) } else { Ok(()) }
     }
 
-    /// Ends a device that cannot go on. Its connection is closed first, so that nothing waits for an answer.
+    /// Removes a device that cannot be taken over. Its connection is closed first, so that nothing waits for an answer.
     fn drop_remains(&self, entry: &Entry) -> Result<()> {
         self.with_keeper(|keeper| keeper.release(&entry.file))?;
         let path = self.files.join(&entry.file);
@@ -695,7 +695,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Clears away what neither this process nor the keeper knows.
+    /// Removes devices that neither this process nor the keeper knows.
     fn clear_remains(&self) -> Result<()> {
         let active = self.active.lock();
         let kept: Vec<_> = active.iter().map(|(name, export)| (name.clone(), export.entry.file.clone())).collect();
@@ -725,7 +725,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks the keeper something. A keeper that is gone is started again, and given everything, first.
+    /// Sends a request to the keeper. If the keeper is gone, starts another one first, and gives it everything.
     fn with_keeper<T>(&self, ask: impl Fn(&keeper::Client) -> io::Result<T>) -> Result<T> {
         let mut keeper = self.keeper.lock();
         let answer = match ask(&keeper) {
@@ -744,7 +744,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Replaces the keeper as soon as it is gone, for as long as the exports live.
+    /// Replaces the keeper as soon as it is gone, while the exports exist.
     fn watch_keeper(self: &Arc<Self>) -> Result<()> {
         let watch = self.with_keeper(keeper::Client::watch)?;
         self.dispatch.start(Box::pin(watch_keeper(Arc::downgrade(self), watch)));
@@ -762,14 +762,15 @@ impl Inner {
         }
     }
 
-    /// Makes sure that a keeper is there, and gives a descriptor that tells when it is gone.
+    /// Makes sure that a keeper runs, and returns a descriptor that becomes readable when it ends.
     fn revive_keeper(&self) -> Result<OwnedFd> {
         self.with_keeper(keeper::Client::say_serve)?;
         self.with_keeper(keeper::Client::watch)
     }
 }
 
-/// Files of volumes that are copies of others end so: udev, which is told of the file alone, leaves links by UUID to the others.
+/// The suffix of files of volumes that are copies: udev, which knows only the file, leaves links by UUID to the
+/// originals.
 pub const COPY: &str = "-snapshot";
 
 async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
@@ -798,7 +799,8 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
     }
 }
 
-/// Has each volume's device announced whose node was closed by who could write to it, for as long as the exports live.
+/// While the exports exist: makes the kernel announce a change of each volume whose node was closed after it was open
+/// for writing.
 async fn tell_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
     while readable(written.as_raw_fd()).await.is_ok() {
         let Some(inner) = exports.upgrade() else { return };

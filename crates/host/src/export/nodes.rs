@@ -1,9 +1,9 @@
 //! The names under /dev that lead to a volume's device.
 //!
 //! `/dev/mapper/VG-LV` is a block node (dashes in either name doubled, as device-mapper does it), `/dev/VG/LV` a link to
-//! it. A name exists from before an activation returns until before a deactivation begins. What is not ours is
-//! neither replaced nor removed: a node is ours when it leads to a loop device that is free or bound to a file of this
-//! group; a link is ours when it leads to such a node's name.
+//! it. A name exists from before an activation returns until before a deactivation begins. Foreign names are neither
+//! replaced nor removed. A node is Rowen's if it leads to a loop device that is free or bound to a file of this group.
+//! A link is Rowen's if it leads to the name of such a node.
 
 use super::error::{Doing, Error, Result};
 use super::loopdev::LoopDevice;
@@ -162,7 +162,7 @@ impl Nodes {
         placed
     }
 
-    /// Gives `temporary` its name. What is there under that name is replaced only when it is ours.
+    /// Gives `temporary` its name. Replaces an existing name only if it is Rowen's.
     fn place(
         &self,
         directory: &OwnedFd,
@@ -180,7 +180,7 @@ impl Nodes {
         }
     }
 
-    /// Removes both names, and /dev/VG when it is empty. What is not ours stays and is an error; what is not there is none.
+    /// Removes both names, and /dev/VG if it is empty. A foreign name stays and is an error; a missing one is not.
     pub fn remove(&self, volume: &str) -> Result<()> {
         check_name(volume)?;
         let mut first_error = Ok(());
@@ -213,7 +213,7 @@ impl Nodes {
             entries.filter_map(|entry| entry.file_name().into_string().ok())
         };
         let linked = list(self.dev.join(&self.group));
-        // A node without its link: somebody was killed between making or removing the two.
+        // A node without its link: a process was killed between making or removing the two.
         let unlinked = list(self.dev.join(MAPPER)).filter_map(|node| volume_of(&self.group, &node));
         let names: BTreeSet<String> = linked.chain(unlinked).collect();
         for name in names.iter().filter(|name| check_name(name).is_ok() && !keep(name)) {
@@ -265,7 +265,7 @@ impl Nodes {
         Ok(Found::Foreign(format!("it leads to {}", target.to_string_lossy())))
     }
 
-    /// A directory of that name that holds anything but this group's links belongs to somebody else (/dev/shm, say).
+    /// A directory of that name that holds anything but this group's links is foreign (for example /dev/shm).
     fn check_group_directory(&self) -> Result<()> {
         let path = self.dev.join(&self.group);
         let foreign = |what: &str| Error::Foreign { path: path.clone(), what: what.into() };

@@ -1,11 +1,11 @@
-//! Which block devices a process has open, as /proc shows it. Nothing that is open is touched: what a file is, and what it is
-//! called, is for any user to choose.
+//! Which block devices a process has open, from /proc. Open files are not touched, because any user can choose what a
+//! file is and how it is called.
 //!
 //! * Links in /proc/PID/fd are read. Only those to a name below /dev are followed, to the file itself and to no path.
-//! * The kernel is asked for what it knows of the file. It asks no filesystem for that, so that none can make this wait.
-//! * A name that the kernel lists (of a mount's source, of swap) is looked up below /dev and nowhere else, on no other filesystem:
-//!   links there are the administrator's. In /dev/shm anybody can make one.
-//! * A file that was opened only as a place (`O_PATH`) is no use of a device: whoever may not read the device can do that.
+//! * Only questions that the kernel answers without asking a filesystem, so that no filesystem can make this wait.
+//! * A name that the kernel lists (of a mount's source, of swap) is looked up only below /dev, and on no other
+//!   filesystem: links there are the administrator's. In /dev/shm any user can make one.
+//! * A file that was opened with `O_PATH` does not count as use: even a user who may not read the device can do that.
 
 use crate::planted;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Statx, StatxFlags};
@@ -20,7 +20,7 @@ pub type Numbers = (u32, u32);
 
 const BELOW_DEV: &[u8; 5] = b"/dev/";
 
-/// The block devices that this process has open. Nothing of a process that is gone, or that may not be looked at.
+/// The block devices that this process has open. None for a process that is gone or cannot be read.
 pub fn open_devices(pid: u32) -> Vec<Numbers> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = rustix::fs::open(format!("/proc/{pid}/fd"), flags, Mode::empty()) else { return Vec::new() };

@@ -1,6 +1,6 @@
-//! Which of many devices are mounted or open: one pass over what the kernel shows, without touching the devices. (To open a
-//! device exclusively would tell more, and could make a mount that happens just then fail.) The pass goes through all
-//! processes of the host and their open files, so those who ask at the same time share one.
+//! Which of many devices are mounted or open: one pass over /proc, without touching the devices. (An exclusive open
+//! would show more, but could make a concurrent mount fail.) The pass reads all processes of the host and their open
+//! files, so concurrent callers share one.
 
 use super::openers::{Numbers, device_named, open_devices};
 use super::usage::{OF_SEVERAL, processes, unescape};
@@ -41,8 +41,8 @@ impl Openness {
         devices.iter().copied().filter(|numbers| used.contains(numbers) || stacked(numbers)).collect()
     }
 
-    /// What a pass finds that begins after the question: one that is under way may have been where something has changed
-    /// since. Who asks while one is under way waits for the next, with all others who do.
+    /// The result of a pass that begins after the call: a running pass may have missed a change. Callers that come
+    /// during a pass share the next one.
     fn shared(&self, look: impl FnOnce() -> HashSet<Numbers>) -> Arc<HashSet<Numbers>> {
         let mut passes = self.passes.lock();
         let wanted = passes.begun + 1;
@@ -68,7 +68,7 @@ impl Openness {
     }
 }
 
-/// A pass that is under way. It ends also when it fails: nobody waits for it forever.
+/// A running pass. It also ends when it fails, so no caller waits for ever.
 struct UnderWay<'a>(&'a Openness);
 
 impl Drop for UnderWay<'_> {

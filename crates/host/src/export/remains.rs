@@ -1,4 +1,4 @@
-//! What is left of exports whose server and keeper were both killed: nodes, loop devices, files, frozen filesystems.
+//! Remains of exports whose server and keeper were both killed: nodes, loop devices, files, frozen filesystems.
 
 use super::error::{Doing, Result};
 use super::nodes::Nodes;
@@ -7,14 +7,14 @@ use crate::paths;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names of the files that say what is frozen start so; the loop device's number follows.
+/// The prefix of the markers of frozen filesystems; the loop device's number follows.
 pub(super) const FROZEN: &str = "frozen-";
 
 /// A volume that goes on: its name, and its file's.
 pub(super) type Kept = (String, String);
 
-/// Clears away what belongs to none of these volumes. A device that is in use gives errors from then on, and goes with its last
-/// user. Returns how many loop devices and files there were.
+/// Removes everything that belongs to none of these volumes. A device in use returns errors from then on, and is
+/// removed with its last user. Returns how many loop devices and files there were.
 pub(super) fn clear(nodes: &Nodes, files: &Path, kept: &[Kept]) -> Result<usize> {
     nodes.sweep(|name| kept.iter().any(|(active, _)| active == name))?;
     let is_kept = |path: &Path| kept.iter().any(|(_, file)| path.file_name() == Some(file.as_ref()));
@@ -32,14 +32,14 @@ pub(super) fn clear(nodes: &Nodes, files: &Path, kept: &[Kept]) -> Result<usize>
     Ok(cleared)
 }
 
-/// The markers of what is frozen, or was when a helper was killed.
+/// The markers of filesystems that are frozen, or were when a helper was killed.
 pub(super) fn frozen(run: &Path) -> Result<Vec<PathBuf>> {
     let listed = fs::read_dir(run).doing(|| format!("list {}", run.display()))?;
     let markers = listed.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(FROZEN));
     Ok(markers.map(|entry| entry.path()).collect())
 }
 
-/// The same of all volumes of a group that has neither a server nor a keeper, which the caller sees to.
+/// The same for all volumes of a group. The caller makes sure that it has neither a server nor a keeper.
 pub fn clear_remains(group: &str) -> Result<usize> {
     let run = paths::group_dir(group);
     // Without it there never was an export.

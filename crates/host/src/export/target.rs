@@ -1,4 +1,4 @@
-//! What an export needs of a volume, so that transports can be tested without an engine.
+//! What an export needs from a volume, so that transports can be tested without an engine.
 
 use crate::planted;
 use rowen_engine::disk::PageBuf;
@@ -15,7 +15,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A positive Linux error number, as block devices report failures.
 pub type Errno = i32;
 
-/// The volume's group is being closed. Where a successor of this process follows, the request is for that one: it is left unanswered.
+/// The volume's group is being closed. If a successor follows, the request is left unanswered for it.
 pub const CLOSED: Errno = libc::ESHUTDOWN;
 
 /// The group ends, and a successor follows for certain: the request is for that one.
@@ -30,11 +30,11 @@ pub trait Target: Send + Sync {
     /// Bytes in a logical sector of the device: 512 or 4096.
     fn sector(&self) -> u32;
     fn read_only(&self) -> bool;
-    /// Whether it began as a copy of another volume: then the filesystem on it has that one's label and UUID.
+    /// Whether it began as a copy of another volume: then its filesystem has the label and UUID of that volume.
     fn is_copy(&self) -> bool {
         false
     }
-    /// Whether it has acknowledged something that no flush has been asked for since, or owes its users an error.
+    /// Whether it has acknowledged writes that were not flushed since, or its next flush must fail.
     fn has_unflushed(&self) -> bool {
         false
     }
@@ -42,7 +42,7 @@ pub trait Target: Send + Sync {
     fn has_unflushed_on(&self, _: PvFlags) -> bool {
         self.has_unflushed()
     }
-    /// Whether the next flush is to fail, for what an earlier server acknowledged may be lost.
+    /// Whether the next flush must fail, because writes that an earlier server acknowledged may be lost.
     fn owes(&self) -> bool {
         false
     }
@@ -73,7 +73,7 @@ impl VolumeTarget {
         VolumeTarget::owing(volume, info, false)
     }
 
-    /// The same. `owes`: what an earlier server acknowledged may be lost, and the next flush is to say so (RT2).
+    /// The same. `owes`: writes that an earlier server acknowledged may be lost, so the next flush must fail (RT2).
     pub fn owing(volume: Arc<Volume>, info: &VolumeInfo, owes: bool) -> Arc<Self> {
         let (id, is_copy) = (info.id, info.origin.is_some());
         let owes = AtomicBool::new(owes && !planted::is("losses_unpaid"));

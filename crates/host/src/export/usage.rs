@@ -1,7 +1,7 @@
-//! Who uses a block device.
+//! Finds the users of a block device.
 //!
-//! The kernel says "busy" and no more. An administrator wants to know who: here the mounts of every mount namespace,
-//! swap, devices stacked on top and open files are looked through, the cheap questions first. All of it blocks.
+//! The kernel only says "busy". An administrator wants to know by whom. So this module searches the mounts of every
+//! mount namespace, swap, stacked devices and open files, the cheap sources first. All of it blocks.
 
 use super::error::Result;
 use super::openers::{device_named, open_devices};
@@ -70,7 +70,7 @@ fn mounts_in(process: u32, mountinfo: &str, numbers: &str, device: u64) -> Vec<M
     mountinfo.lines().filter_map(mount_of).collect()
 }
 
-/// How often all processes were gone through: where there are thousands, each time takes milliseconds.
+/// The number of searches of all processes. With thousands of processes, each takes milliseconds.
 static PASSES: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process has gone through all processes of the host.
@@ -87,8 +87,8 @@ pub(super) fn processes() -> Vec<u32> {
     std::iter::once(own).chain(others).collect()
 }
 
-/// What is mounted in every mount namespace that some process lives in, as it was at one time: to look for several devices
-/// in it takes one pass over the processes.
+/// The mounts of all mount namespaces with a process, at one time. So searching for several devices takes one pass over
+/// the processes.
 pub struct Mounts {
     /// A process in each namespace, and what it sees.
     views: Vec<(u32, String)>,
@@ -123,10 +123,10 @@ pub fn mounts_of(major: u32, minor: u32) -> Vec<Mount> {
     Mounts::read().of(major, minor)
 }
 
-/// So long a device may be open without being in use: whoever looks through all devices opens each for a moment.
+/// A device that is open for less than this does not count as in use: programs that scan all devices open each briefly.
 const GLANCE: Duration = Duration::from_millis(500);
-/// The same for udev, which looks at each device that was written to: what mkfs has made is removed at once now and then,
-/// and udev is never the reason to refuse that. It takes as long as the host is slow; a bound all the same.
+/// The same for udev, which probes each device that was written to. A volume is sometimes removed right after mkfs, and
+/// udev must not be the reason to refuse that. On a slow host udev takes long, but there is a limit.
 const UDEV_GLANCE: Duration = Duration::from_secs(60);
 /// How a use that is but an open file is told.
 const OPEN_BY: &str = "open by";
@@ -153,7 +153,8 @@ pub fn kind(user: &str) -> User {
     }
 }
 
-/// The same as [`in_use`] of what stays: a file that is closed soon ([`patience`]) is none, as for LVM, which tries again, too.
+/// The same as [`in_use`], without short uses: a file that is closed soon ([`patience`]) does not count. LVM retries,
+/// too.
 pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
     let begun = Instant::now();
     loop {

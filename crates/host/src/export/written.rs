@@ -1,9 +1,9 @@
-//! udev learns that a volume was written to.
+//! Notifies udev that a volume was written to.
 //!
-//! udevd looks at a block device again when somebody who could write to it has closed it: it watches the node that the kernel
-//! made, /dev/loopN. Volumes are opened by a node of their own, which is another file, so their server watches that one, and
-//! has the kernel announce the device as changed, as udevd itself does. Otherwise a filesystem that mkfs makes has no link
-//! under /dev/disk, and a mount by UUID waits for it in vain.
+//! udevd probes a block device again when it was open for writing and is closed. For that, it watches the kernel's
+//! node, /dev/loopN. Volumes are opened by another node. So the server watches that node, and makes the kernel announce
+//! a change, as udevd does. Otherwise a filesystem from mkfs has no link under /dev/disk, and a mount by UUID waits for
+//! ever.
 
 use super::error::{Doing, Result};
 use super::loopdev::LoopDevice;
@@ -52,7 +52,7 @@ impl Written {
         self.fd.as_raw_fd()
     }
 
-    /// The nodes that were closed since this was asked last.
+    /// The nodes that were closed since the last call.
     pub fn take(&self) -> Result<Closed> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.fd, &mut buffer);

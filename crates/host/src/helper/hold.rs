@@ -1,8 +1,8 @@
-//! In a helper: writing out, freezing and thawing the filesystems on volumes.
+//! In a helper: writes out, freezes and thaws the filesystems on volumes.
 //!
-//! Which path leads to a filesystem is for any user to choose, in a mount namespace of their own. So a path is walked without
-//! following links, and what it leads to counts only when the kernel says of the open directory that it is of that very
-//! mount, on that very device. A device has one filesystem: one mount of it is enough.
+//! In their own mount namespace, users can choose which path leads to a filesystem. So a path is walked without
+//! following links. Its directory counts only if the kernel says that it is of the right mount, on the right device. A
+//! device has one filesystem, so one mount of it is enough.
 
 use super::{Trouble, has_name, is_gone};
 use crate::export::error::{Doing, Error, Result};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 const FIFREEZE: libc::c_ulong = 0xC004_5877;
 const FITHAW: libc::c_ulong = 0xC004_5878;
 
-/// A volume whose filesystem is to be held still.
+/// A volume whose filesystem must be frozen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Held {
     pub number: u32,
@@ -42,14 +42,14 @@ pub enum Stage {
     Synced,
     Frozen,
     Thawed,
-    /// There is none, and nothing more to be waited for.
+    /// There is none, and no further answer follows.
     Nothing,
 }
 
-/// What a helper that holds filesystems still says.
+/// The messages of a helper that freezes filesystems.
 pub type Progress = std::result::Result<Stage, Trouble>;
 
-/// What the server says when it is done.
+/// The server's message at the end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Enough;
 
@@ -69,7 +69,7 @@ struct Frozen {
     is_of_several: bool,
 }
 
-/// The whole life of a helper that holds filesystems still.
+/// The main function of a helper that freezes filesystems.
 pub fn hold(socket: &UnixStream, volumes: Vec<Held>, near: bool, reached: fn(&str)) -> io::Result<()> {
     let say = |progress: Progress| write_frame(&mut &*socket, &progress);
     let found = find(&volumes, near);
@@ -81,7 +81,7 @@ pub fn hold(socket: &UnixStream, volumes: Vec<Held>, near: bool, reached: fn(&st
     if found.is_empty() {
         return say(Ok(Stage::Nothing));
     }
-    // The server may be dead since long: nobody wants this any more.
+    // The server may be dead: then the freeze is no longer wanted.
     if is_gone(socket) {
         return Ok(());
     }
@@ -122,7 +122,7 @@ fn find(volumes: &[Held], near: bool) -> Vec<Filesystem> {
     volumes.iter().filter_map(of).collect()
 }
 
-/// Opens the mount's root, if it is what the kernel lists (H6). A covered or vanished mount is nobody's error.
+/// Opens the mount's root, if it is the one that the kernel lists (H6). A covered or vanished mount is not an error.
 fn prove(mount: &Mount, held: &Held) -> Option<Filesystem> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let above = rustix::fs::open(format!("/proc/{}/root", mount.process), flags, Mode::empty()).ok()?;
@@ -137,7 +137,7 @@ fn prove(mount: &Mount, held: &Held) -> Option<Filesystem> {
     let tells_mount = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     let is_mount = tells_mount && stat.stx_mnt_id == mount.id;
     let is_device = device == (held.major, held.minor);
-    // Filesystems over several devices have a number of their own: there the mount is the proof.
+    // Filesystems over several devices have a separate number. For them the mount is the proof.
     let is_it = if mount.is_of_several { is_mount } else { is_device && (is_mount || !tells_mount) };
     (is_it || planted::is("not_proven")).then(|| Filesystem {
         held: held.clone(),
@@ -153,7 +153,7 @@ fn reopen(root: &OwnedFd) -> io::Result<File> {
     Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?.into())
 }
 
-/// Writes out what filesystems and devices have in memory, while they still run: the freeze then finds little left to do.
+/// Writes out the cached data of filesystems and devices before the freeze, so that the freeze is short.
 fn sync(volumes: &[Held], found: &[Filesystem]) -> Result<()> {
     for filesystem in found {
         // One that this does not reach is only frozen for longer.
@@ -259,7 +259,8 @@ impl Marker {
     }
 }
 
-/// Thaws what a helper that was killed had frozen, by the marker that it left. Waits for one that lives: it does it itself.
+/// Thaws the filesystem that a killed helper had frozen, by its marker. If the helper is alive, waits for it: it thaws
+/// itself.
 pub fn thaw_left_over(path: &Path) {
     if !path.exists() {
         return;

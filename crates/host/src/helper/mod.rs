@@ -1,24 +1,24 @@
-//! Helpers: processes that make the calls which may wait for a volume.
+//! Helpers: processes for calls that may wait for a volume.
 //!
-//! A thread that waits in the kernel for a volume cannot be killed, and its process cannot end before the volume is served
-//! again. A server that waited so for its own volumes would, once killed, keep its lock and its disks from the successor that
-//! it waits for. So servers, keepers and commands ask a helper: this program, executed with a hidden argument, that talks over
-//! its standard input, a socket.
+//! A thread that waits in the kernel for a volume cannot be killed, and its process cannot end before the volume is
+//! served again. If a server waited for its own volumes and was killed, it would keep its lock and its disks, and its
+//! successor could not start. So servers, keepers and commands ask a helper: this program, executed with a hidden
+//! argument, which talks over its standard input, a socket.
 //!
-//! * H1 No thread of a server, a keeper or a successor freezes, thaws, syncs, opens or closes a volume's device, or opens a
-//!   path on a filesystem that may be on one. A helper does.
-//! * H2 A helper has no descriptor but the socket and its log. Nothing that it waits for keeps a lock, a disk or a volume's
+//! * H1 Threads of a server, a keeper or a successor do not freeze, thaw, sync, open or close a volume's device, and do
+//!   not open a path on a filesystem that may be on one. Helpers do.
+//! * H2 A helper has no descriptor except the socket and its log. So a helper that hangs keeps no lock, disk or
 //!   connection.
-//! * H3 Who asks a helper waits for a limited time. Then the request fails with a sentence.
-//! * H4 A helper that has frozen filesystems thaws them when it is told to, or when its socket ends, as it does with its
-//!   server's death.
-//! * H5 A marker in the run directory names what is frozen, from before the first freeze until after the last thaw. The
-//!   helper holds its lock. Where the lock is free the helper is dead, and whoever comes next thaws: the server that it
-//!   worked for, a successor, or the helper that freezes the same volume next.
-//! * H6 A helper opens only what is proven to be the filesystem on the volume's device ([`hold`]).
-//! * H7 A helper that has made something for nobody (its socket has ended) takes it back.
-//! * H10 A helper that has given its last answer may have another request. It holds nothing of the one before, and one that
-//!   has not answered in time is asked nothing more. Where it dies before it has read the request, another is asked.
+//! * H3 A process that asks a helper waits for a limited time. Then the request fails with a message.
+//! * H4 A helper that has frozen filesystems thaws them on request, or when its socket closes, as at its server's
+//!   death.
+//! * H5 A marker in the run directory names the frozen filesystem, from before the first freeze until after the last
+//!   thaw. The helper holds the marker's lock. If the lock is free, the helper is dead. Then its server, a successor,
+//!   or the next helper for the same volume thaws.
+//! * H6 A helper opens a filesystem only if it is proven to be on the volume's device ([`hold`]).
+//! * H7 If its socket has closed, a helper removes the device that it has made.
+//! * H10 A helper that has answered may get another request. It holds nothing from the previous one. A helper that did
+//!   not answer in time gets no further request. If it dies before it has read a request, another helper gets it.
 
 pub(crate) mod hold;
 mod session;
@@ -42,7 +42,7 @@ use std::time::Duration;
 
 /// The hidden argument.
 pub const ROLE: &str = "helper";
-/// A request to one device. udev may look at a device for a minute, which is waited for.
+/// The limit of a request to one device. udev may hold a device for a minute.
 const DEVICE: Duration = Duration::from_secs(120);
 
 /// What a helper is asked to do.
@@ -115,10 +115,10 @@ impl From<Trouble> for Error {
     }
 }
 
-/// A helper's answer: a number where there is something to tell.
+/// A helper's answer, with a number for some requests.
 pub(crate) type Answer = std::result::Result<u32, Trouble>;
 
-/// Has a helper do something to a device.
+/// Asks a helper to do something to a device.
 pub(crate) fn ask(job: Job) -> Result<u32> {
     let doing = format!("have a helper process do {job:?}");
     let mut session = Session::start(job).doing(|| "start a helper process".into())?;
@@ -127,14 +127,14 @@ pub(crate) fn ask(job: Job) -> Result<u32> {
     Ok(answer?)
 }
 
-/// The same, by a helper of its own: it takes none from those who are waited for. `what` it does is seen in lists of processes.
+/// The same, by a separate helper, so that urgent requests keep theirs. `what` is shown in lists of processes.
 pub(crate) fn ask_apart(job: &Job, what: &str, limit: Duration) -> io::Result<u32> {
     let mut session = Session::start_apart(job, what)?;
     let answer: Answer = session.hear(limit)?;
     answer.map_err(|trouble| io::Error::other(Error::from(trouble).to_string()))
 }
 
-/// Becomes a helper. `reached` is told of its steps: a test stops it there. Returns the exit code.
+/// Becomes a helper. `reached` is called at its steps: tests stop it there. Returns the exit code.
 pub fn main(reached: fn(&str)) -> u8 {
     journal::of_group(&std::env::var(journal::GROUP).unwrap_or_default());
     match serve(reached) {

@@ -1,4 +1,4 @@
-//! Starting a helper, talking to it, giving up on it, and keeping one that has nothing to do.
+//! Starts helpers, talks to them, abandons late ones, and keeps idle ones.
 
 use super::{Job, ROLE};
 use crate::{journal, planted};
@@ -20,7 +20,7 @@ const UNREAD: Duration = Duration::from_secs(10);
 
 static PROGRAM: RwLock<Option<PathBuf>> = RwLock::new(None);
 
-/// Makes another program than this one the helpers': `program helper`. For programs that are no `rowen`.
+/// Sets the program of the helpers: `program helper`. For programs other than `rowen`.
 pub fn use_program(program: &Path) {
     *PROGRAM.write() = Some(program.to_owned());
     IDLE.lock().clear();
@@ -31,15 +31,15 @@ static IDLE: Mutex<Vec<Session>> = Mutex::new(Vec::new());
 /// More than two requests at a time are rare: their helpers end.
 const MOST_IDLE: usize = 2;
 
-/// A helper at work. Dropped, its socket ends, and the helper with it as soon as nothing holds it up.
+/// A working helper. When dropped, its socket closes, and the helper ends as soon as it can.
 pub struct Session {
     socket: UnixStream,
-    /// The request, until the first answer, where the helper had waited for one: it may have been killed meanwhile.
+    /// For an idle helper: the request until the first answer, because the helper may have been killed meanwhile.
     unread: Option<Job>,
 }
 
 impl Session {
-    /// Has a helper do this: one that waits for a request, or a new one.
+    /// Gives the job to an idle helper, or to a new one.
     pub fn start(job: Job) -> io::Result<Session> {
         while let Some(mut session) = take_idle() {
             // One that was killed meanwhile cannot be asked.
@@ -51,7 +51,7 @@ impl Session {
         Session::ask_new(&job)
     }
 
-    /// Has a helper do this that does nothing else, and ends with it: it takes none from those who are waited for.
+    /// Gives the job to a separate helper, which ends with it, so that urgent requests keep theirs.
     pub fn start_apart(job: &Job, what: &str) -> io::Result<Session> {
         let session = Session::spawn(Some(what))?;
         session.say(job)?;
@@ -64,7 +64,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The helper has given its last answer: it may have another request. To be said of no other.
+    /// The helper has given its last answer, and may get another request. Call it only then.
     pub fn end(self) {
         let mut idle = IDLE.lock();
         if idle.len() < MOST_IDLE {
@@ -88,7 +88,7 @@ impl Session {
         let mut command = Command::new(program);
         command.env(journal::GROUP, journal::group());
         command.arg(ROLE).args(what).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
-        // H2: who reads a command's output would wait for a helper that hangs.
+        // H2: a reader of a command's output would wait for a helper that hangs.
         if is_pipe(std::io::stderr()) {
             command.stderr(Stdio::null());
         }
@@ -150,23 +150,23 @@ pub fn is_late(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::TimedOut
 }
 
-/// In a helper: whether nobody listens any more.
+/// In a helper: whether the asker is gone.
 pub fn is_gone(socket: &UnixStream) -> bool {
     let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// A child that has ended stays in the process table until it is waited for, and one that cannot end is not to be waited for
-/// by anybody who has something to do. (This wait ends with the process.)
+/// An ended child stays in the process table until it is waited for. A child that cannot end must not block a working
+/// thread. (This wait ends with the process.)
 fn wait_elsewhere(mut child: Child) {
     let wait = move || drop(child.wait());
     // Without a thread it stays in the table for as long as this process lives.
     let _ = std::thread::Builder::new().name("rowen-reaper".into()).stack_size(64 << 10).spawn(wait);
 }
 
-/// In a helper: holds nothing of the process that started it, and no signal but SIGKILL ends it, so that whoever ends a server and all
-/// its children leaves the helper time to undo what it did.
+/// In a helper: releases everything of the process that started it, and ignores all signals except SIGKILL. So if a
+/// server is ended with all its children, the helper has time to undo its work.
 pub fn stand_alone() {
     if planted::is("keeps_descriptors") {
         return;

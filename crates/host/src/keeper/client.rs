@@ -20,15 +20,16 @@ use std::time::{Duration, Instant};
 /// How long a keeper may take to answer a command: a rehearsal takes seconds at most.
 const ANSWERS: Duration = Duration::from_secs(10);
 
-/// A connection to the group's keeper. Dropped without [`Client::bye`] (as when the process dies), it makes the keeper
-/// start another server, provided that it keeps something. Calls block, for less than a millisecond.
+/// A connection to the group's keeper. If it is dropped without [`Client::bye`] (as when the process dies), the keeper
+/// starts another server, if it keeps any descriptor. Calls block for less than a millisecond.
 pub struct Client {
     group: String,
     /// What to start keepers with; none: this program.
     program: Option<PathBuf>,
     socket: OwnedFd,
     took_over: Cell<bool>,
-    /// What was kept when this process got ready to be a successor: for a keeper that has died when it takes over (UP2).
+    /// Copies of the kept descriptors, taken when this process prepared to be a successor, in case the keeper has died
+    /// at the takeover (UP2).
     spare: RefCell<Vec<(Entry, OwnedFd)>>,
 }
 
@@ -44,7 +45,8 @@ impl Client {
         Client::find(Some(program), group, false)
     }
 
-    /// A connection of a process that is to be the server once the present one has ended: it has copies of all that is kept.
+    /// A connection of a process that will be the server after the current one has ended. It has copies of all kept
+    /// descriptors.
     pub(crate) fn prepare(group: &str) -> io::Result<Client> {
         let (took_over, spare) = (Cell::new(false), RefCell::default());
         let client = Client { group: group.into(), program: None, socket: connect(group)?, took_over, spare };
@@ -55,7 +57,7 @@ impl Client {
         Ok(client)
     }
 
-    /// This process is ready to be the server but for the disks.
+    /// This process is ready to be the server, except for the disks.
     pub(crate) fn say_ready(&self) -> io::Result<()> {
         self.ask(&Message::Ready, None)
     }
@@ -139,12 +141,12 @@ impl Client {
         }
     }
 
-    /// Has `fd` kept under `entry.file`; replaces what was kept under it.
+    /// Makes the keeper keep `fd` under `entry.file`. Replaces an older one.
     pub fn hold(&self, entry: &Entry, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.ask(&Message::Hold(entry.clone()), Some(fd))
     }
 
-    /// Has the descriptor kept under `file` closed.
+    /// Makes the keeper close the descriptor under `file`.
     pub fn release(&self, file: &str) -> io::Result<()> {
         self.ask(&Message::Release(file.into()), None)
     }
@@ -159,8 +161,8 @@ impl Client {
         self.say_bye()
     }
 
-    /// This process ends on purpose, and its successor goes on. For its last moment: a keeper of an earlier version takes it for
-    /// the end. It has read no requests since then.
+    /// This process ends on purpose, and a successor takes over. For its last act: an older keeper takes this message
+    /// for the end. The process has read no requests since then.
     pub(crate) fn say_hand_over(&self, since: Option<Instant>) -> io::Result<()> {
         let paused = since.map(|since| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
         self.ask(&Message::HandOver { paused }, None)
@@ -234,7 +236,7 @@ impl Upgrader {
         }
     }
 
-    /// That program is to take the place of the keeper's and of the server's. An error: nothing was begun, and why.
+    /// Starts to replace keeper and server by that program. An error: nothing was changed, and why.
     pub fn begin(&self, program: &Program) -> io::Result<()> {
         match converse(&self.socket, &Message::Upgrade(Versions::OWN), Some(program.as_fd()))? {
             Message::Done => Ok(()),
@@ -272,8 +274,8 @@ pub(crate) fn is_there(group: &str) -> io::Result<bool> {
     }
 }
 
-/// The group's keeper, seen without waiting for it longer than `limit`; one that does not answer, or is of an older version, is
-/// there all the same.
+/// The group's keeper. Waits for at most `limit`. A keeper that does not answer, or of an older version, is reported,
+/// too.
 pub fn look(group: &str, limit: Duration) -> Option<KeeperSeen> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
@@ -302,8 +304,8 @@ fn logged(group: &str) -> Option<u32> {
     log.lines().rev().find_map(|line| line.split_once(" started, process ")?.1.parse().ok())
 }
 
-/// Has the group's keeper give all to the service manager again (K6). One that is not there has nothing, and one of an earlier version
-/// knows no store.
+/// Makes the group's keeper give all descriptors to the service manager again (K6). A missing keeper has none, and an
+/// older one does not support this.
 pub(crate) fn store_again(group: &str) {
     if let Ok(socket) = connect(group) {
         let _knows = converse(&socket, &Message::Store, None);

@@ -1,11 +1,11 @@
 //! A keeper becomes another program in place: the same process, with all its descriptors.
 //!
-//! What it knows goes through a file in memory, and the environment names that file and the program before ([`STATE`]). The next
-//! program reads it, or executes the program before again, which reads the same file. So there is a keeper at each moment, and
-//! nothing that it keeps is closed.
+//! Its state goes through a file in memory. The environment names that file and the previous program ([`STATE`]). The
+//! next program reads the file, or executes the previous program again, which reads the same file. So there is always a
+//! keeper, and no descriptor that it keeps is closed.
 //!
-//! * UP3 A keeper executes a program that has shown that it understands the state: a child of it has read the very file
-//!   ([`rehearse`]). One that fails all the same goes back.
+//! * UP3 A keeper executes only a program that has shown that it understands the state: a child has read the same file
+//!   ([`rehearse`]). A program that fails nevertheless executes the previous one.
 
 use super::wire::{Entry, Progress, VERSION};
 use crate::planted;
@@ -41,8 +41,8 @@ pub struct PeerState {
     pub upgrades: bool,
 }
 
-/// What a keeper knows. Descriptors are numbers here: they stay what they are. A field that is added has a default, and one that is
-/// not known is skipped.
+/// The state of a keeper. Descriptors are numbers here, and stay open. A new field has a default; an unknown one is
+/// skipped.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {

@@ -1,22 +1,22 @@
 //! The keeper of a volume group: a small process that outlives its server.
 //!
-//! A FUSE connection lives as long as somebody has its descriptor open. The keeper has them all open, and does nothing
-//! else: no volume, no disk, no thread. When the server goes without saying goodbye, the keeper starts another one and
-//! gives it the descriptors; meanwhile the applications above wait.
+//! A FUSE connection exists as long as a process has its descriptor open. The keeper has all of them open, and does
+//! nothing else: no volume, no disk, no thread. When the server ends without a goodbye, the keeper starts another one
+//! and gives it the descriptors. Meanwhile applications wait.
 //!
 //! * K1 A descriptor is kept from the answer to `Hold` until the answer to `Release`.
-//! * K2 One keeper per group: it holds a lock on a file in the group's directory for as long as it lives.
-//! * K3 A server that went without a `Bye` is replaced while anything is kept, however many have failed before it; after
-//!   ten failures in a row a line in the log says so. If the group's directory was removed nothing is left to serve: the
-//!   keeper ends, and what waits fails.
-//! * K4 With nothing kept and no server, the keeper ends.
-//! * K5 After a server that took over, the next one starts at once, or within 0.2 s if it served for less than 0.2 s: its
-//!   applications wait. After servers in a row that never took over the pause doubles, up to 5 s. So servers that crash
-//!   for ever do not keep the machine busy.
+//! * K2 One keeper per group: it holds a lock on a file in the group's directory while it runs.
+//! * K3 While any descriptor is kept, a server that ended without a `Bye` is replaced, however many have failed before;
+//!   after ten failures in a row the log says so. If the group's directory was removed, there is nothing left to serve:
+//!   the keeper ends, and waiting requests fail.
+//! * K4 Without kept descriptors and without a server, the keeper ends.
+//! * K5 After a server that took over, the next one starts at once, or within 0.2 s if it served for less than 0.2 s,
+//!   because applications wait. After each further server that never took over, the pause doubles, up to 5 s. So
+//!   servers that crash for ever do not keep the machine busy.
 //!
 //! What a service manager has of it: `store.rs`.
 //!
-//! A server that finds its keeper gone starts another and has it keep everything again.
+//! A server that finds its keeper gone starts another one, and gives it everything again.
 
 mod child;
 mod client;

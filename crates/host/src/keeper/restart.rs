@@ -1,13 +1,13 @@
-//! When to start a server again (K5): at once, or after growing pauses. It never gives up: while a volume is kept its
-//! applications wait, and what keeps a server from starting (a disk that is gone, memory) may pass.
+//! When to start a server again (K5): at once, or after growing pauses. It never gives up: applications wait while a
+//! volume is kept, and the cause of the failure (a missing disk, memory) may pass.
 
 use std::time::{Duration, Instant};
 
-/// A server that served for so long has not failed, whatever ends it then.
+/// A server that served for this long has not failed, however it ends.
 const PROVEN: Duration = Duration::from_millis(200);
 /// Short: servers that are killed one after another have applications that wait, too.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Between servers that never took over. What one needs is missing, so more starts are of no use.
+/// Between servers that never took over. Something that they need is missing, so more starts would not help.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Between servers that took over and ended early. Each answers some requests of the applications, so the next one comes
 /// soon. With [`PROVEN`] it bounds the rate: servers that crash for ever are started at most five times a second.

@@ -1,5 +1,5 @@
-//! What a keeper has: connections, descriptors, the servers that it started, and an upgrade under way. [`super::daemon`] and
-//! [`super::upgrade`] act on it.
+//! The state of a keeper: connections, descriptors, the servers that it started, and a running upgrade.
+//! [`super::daemon`] and [`super::upgrade`] act on it.
 
 use super::child::Child;
 use super::handing::Handed;
@@ -32,11 +32,11 @@ pub(super) struct Keeper {
     pub(super) restarts: Restarts,
     /// Servers that this process has started.
     pub(super) started: u64,
-    /// How the last one ended that was not told to, until another serves.
+    /// How the last server died, until another one serves.
     pub(super) death: Option<String>,
-    /// Servers that ended without having been told to, or did not begin to serve.
+    /// Servers that ended unexpectedly or never served.
     pub(super) deaths: u64,
-    /// The server said that it ends and leaves to its successor what is kept.
+    /// The server said that it ends and leaves the descriptors to its successor.
     pub(super) is_handed_over: bool,
     /// For how long it had not read any requests then, and when it said so.
     pub(super) paused_at: Option<(u64, Instant)>,

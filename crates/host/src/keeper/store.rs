@@ -1,8 +1,9 @@
-//! What a keeper keeps is also with the service manager (FDSTORE in sd_notify(3)), so that it outlives the keeper.
+//! The service manager has copies of the keeper's descriptors (FDSTORE in sd_notify(3)), so that they outlive the
+//! keeper.
 //!
-//! * K6 Where a service manager runs the group's server, it has a copy of each complete descriptor that the keeper has, and none that
-//!   the keeper has given up. The server that it starts after both have died gives them to another keeper before all else, and goes
-//!   on.
+//! * K6 If a service manager runs the group's server, it has a copy of each complete descriptor of the keeper, and of
+//!   none that the keeper has released. If server and keeper die, the server that the service manager starts first
+//!   gives the copies to another keeper, and then takes over.
 
 use super::client::{self, Client};
 use super::wire::{Entry, Message};

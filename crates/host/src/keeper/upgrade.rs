@@ -1,12 +1,13 @@
-//! The keeper's part of an upgrade: it becomes the new program, starts that program's server beside the old one, and goes back to
-//! the old program if that server does not serve.
+//! The keeper's part of an upgrade: it becomes the new program, starts a server of that program while the old one
+//! serves, and returns to the old program if the new server does not serve.
 //!
-//! * UP2 At each moment the keeper, a server or a successor has the devices' descriptors: a keeper that becomes another program
-//!   keeps them open, and a successor takes its own before the old server ends.
-//! * UP4 The old server serves until the successor is ready but for the disks. What fails until then costs nobody anything.
+//! * UP2 The keeper, a server or a successor always has the devices' descriptors: a keeper that becomes another program
+//!   keeps them open, and a successor takes its copies before the old server ends.
+//! * UP4 The old server serves until the successor is ready, except for the disks. A failure until then has no effect
+//!   on users.
 //! * UP5 A successor that does not serve within [`SERVES`], or dies [`DEATHS`] times, is replaced by the old program.
-//! * UP6 One upgrade of a group at a time: another is refused.
-//! * UP7 A server that ends for an upgrade has not died.
+//! * UP6 One upgrade of a group at a time: a second one is refused.
+//! * UP7 A server that ends for an upgrade does not count as died.
 
 use super::child::Child;
 use super::handing::{self, Given, Handed, PeerState, State};

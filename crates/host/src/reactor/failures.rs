@@ -1,4 +1,5 @@
-//! Where requests to a file failed: the first of each range, for the log. A disk that fails all requests is told of in a few lines.
+//! The places where requests to a file failed: the first of each range, for the log. A disk that fails all requests
+//! takes only a few lines.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::DiskError;

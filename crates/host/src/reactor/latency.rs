@@ -1,13 +1,13 @@
-//! Asking the kernel for processors that wake at once, while requests come densely.
+//! Asks the kernel to keep processors out of deep sleep while many requests arrive.
 //!
-//! A processor that sleeps takes time to wake: a few microseconds where it sleeps lightly, a hundred where it sleeps
-//! deeply, tens in a virtual machine, where sleeping means leaving it. A small request that goes alone meets that four
-//! times on its way to the disk and back, so that it can take longer to be passed on than to be carried out. The kernel
-//! lets a process say how long waking may take (Documentation/power/pm_qos_interface.rst); at 0 an idle processor
-//! stays awake and looks for work, which takes nothing from whoever has work, but keeps the processor warm.
+//! A sleeping processor takes time to wake: a few microseconds from light sleep, a hundred from deep sleep, tens in a
+//! virtual machine, where sleep exits to the hypervisor. A single small request pays this four times on its way to the
+//! disk and back, which can take longer than the request itself. A process can tell the kernel how long a wake-up may
+//! take (Documentation/power/pm_qos_interface.rst). At 0 an idle processor polls for work: that slows down no other
+//! program, but uses power.
 //!
-//! Promises: nothing is asked for while no worker is woken [`DENSE`] times in [`WINDOW`], so an idle server lets the
-//! machine sleep; what was asked for ends with the process, however it ends.
+//! Nothing is requested unless a worker is woken [`DENSE`] times in [`WINDOW`], so an idle server lets the machine
+//! sleep. The request ends with the process, however it ends.
 
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions, read_to_string};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const DEVICE: &str = "/dev/cpu_dma_latency";
 /// How long a worker's sleeps are counted before it decides.
 const WINDOW: Duration = Duration::from_millis(5);
-/// So many sleeps in a window are dense: a thousand requests a second that come one at a time, two sleeps for each.
+/// The number of sleeps in a window that counts as busy: a thousand single requests a second, with two sleeps each.
 const DENSE: u32 = 10;
 /// What the kernel takes for "no wish" (PM_QOS_DEFAULT_VALUE).
 const NO_WISH: i32 = -1;
@@ -28,7 +28,7 @@ const LIGHT_SLEEP: u32 = 10;
 /// be kept awake for one.
 const FEW: usize = 8;
 
-/// What suits this machine, in microseconds; none where nothing would be won or the price is too high.
+/// The setting for this machine, in microseconds; none if there is no gain or the cost is too high.
 pub fn suitable() -> Option<u32> {
     let driver = read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").ok()?;
     suits(driver.trim(), std::thread::available_parallelism().map_or(1, usize::from))

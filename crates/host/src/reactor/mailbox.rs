@@ -1,5 +1,5 @@
-//! What other threads send to a worker: tasks to run, requests to start. Promises that a message posted before the
-//! worker stops is handled, and that posting to a worker that is awake costs no system call.
+//! Messages from other threads to a worker: tasks to run, requests to start. A message that is posted before the worker
+//! stops is handled. Posting to a worker that is awake takes no system call.
 
 use super::file::Forget;
 use super::io::IoRequest;

@@ -1,9 +1,9 @@
-//! Worker threads that run the engine's tasks, each with an io_uring and a run queue of its own. There is no lock or
-//! thread that all I/O passes through: a request is submitted and completed on the worker whose task made it.
+//! Worker threads that run the engine's tasks. Each has its own io_uring and run queue. There is no lock or thread that
+//! all I/O passes through: a request is submitted and completed on the worker whose task made it.
 //!
-//! Promises: a task stays on its worker; waking it from there costs a queue entry, from another thread a queue entry
-//! and at most one system call; a turn of a worker runs what is ready, then tells the kernel everything at once.
-//! Where io_uring is forbidden the workers wait with `poll`, and disk requests are done by helper threads.
+//! A task stays on its worker. A wake-up from there costs a queue entry; from another thread, a queue entry and at most
+//! one system call. A turn of a worker runs all ready tasks, and then makes one system call for all requests. If
+//! io_uring is forbidden, the workers wait with `poll`, and helper threads carry out disk requests.
 
 mod failures;
 mod file;

@@ -1,4 +1,4 @@
-//! Whether a worker comes back to its loop: what a watchdog looks at.
+//! Whether a worker returns to its loop, for the watchdog.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 

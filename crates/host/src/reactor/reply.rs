@@ -1,8 +1,8 @@
-//! Answers to the kernel that go out together: written one by one, each would let whoever it wakes take the processor
-//! before the next one is written.
+//! Sends answers to the kernel together. Written one by one, each would wake a thread that takes the processor before
+//! the next answer is written.
 //!
-//! Promises: an answer is written whole or not at all, once; its memory stays where it is until the kernel is done
-//! with it, whatever becomes of the task that gave it.
+//! An answer is written once, as a whole or not at all. Its memory stays valid until the kernel is done with it, even
+//! if its task is dropped.
 
 use super::worker;
 use parking_lot::Mutex;

@@ -1,6 +1,6 @@
-//! A worker's io_uring. Owns every request that is with the kernel, and therefore the memory that the kernel reads
-//! and writes: nothing is given back before its completion was seen. Scattered requests go to the kernel almost at
-//! once, neighbouring ones together; one `io_uring_enter` a turn submits the rest and collects what is done.
+//! A worker's io_uring. It owns every request that the kernel has, with the memory that the kernel reads and writes:
+//! nothing is released before its completion was seen. Scattered requests go to the kernel almost at once, adjacent
+//! ones together. One `io_uring_enter` per turn submits all others and collects completions.
 
 use super::file::{Forget, IoFile, SLOTS};
 use super::io::{IoRequest, Payload, Progress, progress};

@@ -1,12 +1,12 @@
-//! Having the kernel finish what an answer set in motion.
+//! Makes the kernel run pending soft interrupts after an answer.
 //!
-//! An answer to a FUSE request completes a request of the loop device. The kernel leaves the last step of that, which
-//! wakes the application, to a soft interrupt; raised by a system call it waits for the kernel's own thread, and that
-//! thread waits until this worker sleeps or its time is up. But any system call that leaves a section closed to soft
-//! interrupts runs those that wait. Setting an option of a socket is the cheapest of these: a fifth of a microsecond,
-//! against two switches of tasks.
+//! An answer to a FUSE request completes a request of the loop device. The last step, which wakes the application, runs
+//! in a soft interrupt. If a system call raises it, it waits for a kernel thread, and that thread waits until this
+//! worker sleeps or its time slice ends. But any system call that leaves a section with soft interrupts disabled runs
+//! the pending ones. Setting a socket option is the cheapest of these: a fifth of a microsecond, instead of two task
+//! switches.
 //!
-//! It promises nothing: where a kernel does not do so, the answer takes its usual way.
+//! This is only an optimisation: if a kernel works differently, the answer takes the usual way.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::cell::Cell;

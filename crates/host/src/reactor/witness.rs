@@ -1,11 +1,11 @@
-//! What a disk was written last: by this one that comes back is told from an older copy of itself.
+//! The last writes to a disk. They distinguish a disk that comes back from an older copy of it.
 //!
-//! * WT1 Of each flush, the last writes that it made durable are known: where, and a checksum of what. A copy of the disk that was
-//!   made before them has something else there.
-//! * WT2 A place that is written again counts no more from the beginning of that write on: nobody knows what the disk keeps of a
-//!   write that was not flushed. Where none is left, nothing is proven.
-//! * WT3 Of writes to one place that were under way at the same time, however many, nobody knows which the disk has: that place
-//!   counts no more.
+//! * WT1 For each flush, the last writes that it made durable are known: the place and a checksum of the data. A copy
+//!   of the disk from before these writes has other data there.
+//! * WT2 When a write to a place begins, the place no longer counts: it is unknown what the disk keeps of an unflushed
+//!   write. If no place is left, nothing is proven.
+//! * WT3 If several writes to one place were in flight at the same time, it is unknown which one the disk has: that
+//!   place no longer counts.
 
 use parking_lot::Mutex;
 use rowen_engine::format::record::crc32c;

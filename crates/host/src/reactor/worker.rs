@@ -1,7 +1,7 @@
 //! One worker thread: its run queue, its deadlines and its driver, and the loop that turns them.
 //!
-//! Promises: a task runs on the worker that it was spawned on, never on two threads; tasks that became ready run in
-//! that order; no foreign code (wakers, completions, destructors) runs while the driver is borrowed.
+//! A task runs only on the worker on which it was spawned. Tasks run in the order in which they became ready. No
+//! foreign code (wakers, completions, destructors) runs while the driver is borrowed.
 
 use super::file::Forget;
 use super::io::IoRequest;

@@ -1,10 +1,10 @@
 //! Keeps copies of the group's metadata after each change ([`crate::archive`] has the files).
 //!
-//! * No command waits for a copy: a thread of its own has them written, by a helper (A4).
-//! * Changes that come faster than the pace share one copy. The pace follows the size of the copies: a group of thousands
-//!   of volumes, whose copy has megabytes, is copied every few seconds at most ([`PACE`]).
-//! * What was not copied yet is copied when the server ends, which waits for that for [`LAST`] at most; when it is killed, or
-//!   the copy is late, by its successor.
+//! * No command waits for a copy: a separate thread has them written, by a helper (A4).
+//! * Frequent changes share one copy. The interval depends on the size of the copies: a group of thousands of volumes,
+//!   whose copy has megabytes, is copied every few seconds at most ([`PACE`]).
+//! * The last changes are copied when the server ends, which waits for at most [`LAST`]. If the server is killed, or
+//!   the copy is late, its successor makes the copy.
 
 use super::log;
 use crate::archive::{self, Work};

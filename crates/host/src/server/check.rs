@@ -10,9 +10,9 @@ use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_engine::group::Group;
 use std::sync::Arc;
 
-/// Verifies a closed group, read-only or, with `repair`, with damaged copies of metadata written anew. A server that runs already is
-/// the one to ask. To verify keeps no server out: where one has opened the group meanwhile, what was read is worth nothing,
-/// and that server is the one to ask. While copies are written no server can start.
+/// Verifies a closed group read-only or, with `repair`, repairs damaged copies of metadata. If a server runs, ask the
+/// server instead. A check does not prevent a server from starting. If one has opened the group meanwhile, the result
+/// is invalid, and that server must be asked. During a repair no server can start.
 pub fn check_closed(group: &str, repair: bool) -> Result<CheckOutcome> {
     let members = devices::find_group(group)?;
     let internal = |doing, e: std::io::Error| {

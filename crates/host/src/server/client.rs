@@ -107,9 +107,9 @@ impl Client {
         }
     }
 
-    /// One request to the group's server, whichever it is: a server that is ending takes no request any more, and then
-    /// the next one is asked, as it is when a server dies over a request that only looks. A connection that breaks in the
-    /// middle of another is told as an outcome.
+    /// Sends one request to the group's server. If that server is ending, the next one gets the request. The same
+    /// happens if a server dies during a request that only reads. If the connection breaks during any other request,
+    /// the outcome says so.
     pub fn ask(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> Outcome {
         for _ in 0..TURNS {
             match self.request_with(request, news) {

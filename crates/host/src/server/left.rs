@@ -1,15 +1,16 @@
-//! How a group's disks were left by a server that stopped, and what the next one has to know of it.
+//! The state in which a stopped server left the group's disks, for the next server.
 //!
-//! * RT1 After a server has stopped, or has lost a disk, the next one opens only disks that are as that one left them: by their
-//!   identifiers, by the numbers of their superblocks, and by what was flushed to them last (WT1). A copy that was made earlier, or
-//!   a disk that was used elsewhere since, is refused, and nothing is written to it. A person may say otherwise. Of a disk
-//!   that the server has had open all the time, and that never failed, no contents have to be known: it never left.
-//! * RT2 A disk that was away may have lost what it had acknowledged and not flushed. So whoever wrote that to a volume in use and
-//!   has not been told of an error since is told of one, at the next flush, by whichever server answers that.
-//! * RT5 What a server writes after it has made a note is no reason to refuse the disk that has it, and no reason to forget a debt: of a
-//!   disk that has not failed, in a group that goes on, a note says only which superblock it had at least.
+//! * RT1 After a server has stopped, or has lost a disk, the next one opens only disks that have not changed since, by
+//!   their identifiers, the numbers of their superblocks, and the data that was flushed last (WT1). An earlier copy, or
+//!   a disk that was used elsewhere since, is refused, and nothing is written to it. An administrator can override
+//!   this. A disk that the server had open all the time, and that never failed, needs no proof of contents: it never
+//!   left.
+//! * RT2 A disk that disappeared may have lost unflushed writes that it had acknowledged. So if a volume in use has
+//!   such writes and has returned no error since, its next flush fails, in whichever server answers it.
+//! * RT5 Writes that a server makes after a note are no reason to refuse the disk, or to forget that a flush must fail.
+//!   If a disk has not failed and the group continues, a note only says which superblock the disk has at least.
 //!
-//! The notes are in the run directory: they outlive servers, and no boot.
+//! The notes are in the run directory: they outlive servers, but not a reboot.
 
 use crate::devices::look::{self, Found};
 use crate::devices::sample::{self, Sample};
@@ -240,7 +241,7 @@ pub fn forget(group: &str) {
     }
 }
 
-/// A person has said that the disks are to be taken as they are (RT1).
+/// An administrator has accepted the disks as they are (RT1).
 pub fn accept(group: &str) -> Result<()> {
     // Of a group that has not stopped there is nothing to accept, now or later.
     if !left_file(group).exists() {
@@ -252,7 +253,7 @@ pub fn accept(group: &str) -> Result<()> {
     })
 }
 
-/// The volumes whose users are to be told of an error (RT2), by their numbers.
+/// The volumes whose next flush must fail (RT2), by their numbers.
 pub fn owed(group: &str) -> Vec<u64> {
     read(&owed_file(group)).unwrap_or_default().unwrap_or_default()
 }

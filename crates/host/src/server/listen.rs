@@ -1,10 +1,10 @@
 //! The control socket: who may connect, how much they may send, and how long they may take.
 //!
-//! * EN1 Who closes the socket waits for commands under way for a limited time, and then learns which they are.
+//! * EN1 Closing the socket waits for running commands for a limited time, and then returns those that still run.
 //!
-//! Promises: only root gets an answer; a client that sends garbage, too much, or nothing costs one thread for a short
-//! while and disturbs nobody; a request that has begun is answered before the server ends, and one that came too late
-//! is either told so ([`ErrorKind::Closed`]) or fails while it is being sent (a broken pipe).
+//! Only root gets an answer. A client that sends garbage, too much, or nothing costs one thread for a short time, and
+//! disturbs no other client. A running request is answered before the server ends. A request that comes too late gets
+//! [`ErrorKind::Closed`], or fails while it is being sent (a broken pipe).
 
 use super::log;
 use crate::sockets::{self, Reach};
@@ -131,8 +131,8 @@ impl Listener {
         if clients.open.is_empty() { clients.last_left.map(|since| since.elapsed()) } else { None }
     }
 
-    /// Takes no more requests and waits until those under way are answered, or until then: which commands' are not. New connections
-    /// find no socket.
+    /// Takes no more requests, and waits until running ones are answered, or until the deadline. Returns the commands
+    /// that still run. New connections find no socket.
     pub fn close(self, until: Instant) -> Vec<String> {
         // The name first: nobody then connects to a socket that answers no more.
         let _ = std::fs::remove_file(paths::control_socket(&self.group));
@@ -215,8 +215,8 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     let Some(caller) = caller else { return Ok(()) };
     loop {
         if !place.set_busy(None) {
-            // The server began to close while this client was busy, and left its stream alone. A last look at what the
-            // client has sent; without this the server would wait for as long as the client says nothing.
+            // The server began to close while this client was busy, and did not close its stream. Reads what the client
+            // has sent; without this the server would wait until the client sends something.
             let _ = stream.shutdown(Shutdown::Read);
         }
         let Some(request) = next_request(stream)? else { return Ok(()) };
@@ -275,7 +275,7 @@ fn greet(first: Request, group: &str) -> (Option<Caller>, Outcome) {
     }
 }
 
-/// A panic in one request is a bug of that request; the volumes go on.
+/// A panic in one request is a bug of that request. The volumes are still served.
 fn answer(handler: &dyn Handler, request: Request, caller: &Caller, progress: &mut dyn FnMut(Outcome)) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| handler.handle(request, caller, progress))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

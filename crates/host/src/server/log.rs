@@ -1,6 +1,5 @@
 //! The server's log, and the one place from which both its lines and the group's events come ([`event`]): lines on standard error, which a command that starts the server points to a file, and in the journal
-//! ([`journal`]). The file is bounded: one that has grown past its bound is set aside when the next server starts, over the one
-//! set aside before.
+//! ([`journal`]). The file is bounded: if it is too large when the next server starts, it replaces the `.old` file.
 
 use super::recorder;
 use crate::journal::{self, Field, Priority};
@@ -15,7 +14,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     journal::open(path, crate::paths::SERVER_LOG_BOUND)
 }
 
-/// Writes one line. A log that cannot be written stops nobody.
+/// Writes one line. A log that cannot be written is ignored.
 pub fn line(text: impl Display) {
     about(&[], text);
 }
@@ -26,17 +25,17 @@ pub fn about(fields: &[Field<'_>], text: impl Display) {
     journal::say(Priority::of(&text), fields, &text);
 }
 
-/// Something did not go as it should, and the server goes on.
+/// Logs a problem; the server continues.
 pub fn warning(text: impl Display) {
     journal::say(Priority::Warning, &[], &text.to_string());
 }
 
-/// Something failed that was asked for, or the server does not go on.
+/// Logs a failed request, or that the server does not continue.
 pub fn error(text: impl Display) {
     journal::say(Priority::Error, &[], &text.to_string());
 }
 
-/// Something happened to the group: a line in the log, and one among the events that are kept.
+/// An event of the group: a line in the log, and one in the events.
 pub fn event(what: What, text: impl Display) {
     event_about(what, &[], text);
 }

@@ -4,18 +4,20 @@
 //!
 //! # Life
 //!
-//! * Start: take the group's lock, open the physical volumes alone (waiting for a dead predecessor's last writes),
+//! * Start: take the group's lock, open the physical volumes exclusively (after a dead predecessor's last writes),
 //!   connect to the keeper, open the group (which recovers it), take over the exports that the keeper holds, make the
-//!   other nodes that were there when the last server of this boot ended, thaw what it left frozen, bind the socket.
-//! * A server that a command started ends by itself once nothing is active and nobody has asked anything for a while.
-//! * SIGTERM and SIGINT, nothing in use: the nodes go, the group is checkpointed and closed, the keeper ends too. The
-//!   volumes stay marked as active, so the next start of this boot makes their nodes again.
-//! * SIGTERM and SIGINT, a volume in use: a device cannot be taken from under a filesystem. The group is checkpointed and
-//!   the process ends; the keeper, which holds the exports, starts a successor at once, and those who use the volumes see
-//!   a pause.
-//! * Upgraded (`upgrade`, `successor`): a server of another program gets ready beside this one, which closes the group and
-//!   ends when it is asked to; the keeper, which is of that program already, goes back to this one if the other does not serve.
-//! * Killed: the same without the checkpoint.
+//!   other nodes that existed when the last server of this boot ended, thaw filesystems that it left frozen, bind the
+//!   socket.
+//! * A server that a command started ends when no volume is active and no request has come for a while.
+//! * SIGTERM and SIGINT, no volume in use: the nodes are removed, the group takes a checkpoint and is closed, and the
+//!   keeper ends. The volumes keep the attribute "active", so the next start of this boot makes their nodes again.
+//! * SIGTERM and SIGINT, a volume in use: a device cannot be removed from under a filesystem. The group takes a
+//!   checkpoint and the process ends. The keeper, which holds the exports, starts a successor at once, and users of the
+//!   volumes see a pause.
+//! * Upgrade (`upgrade`, `successor`): a server of another program gets ready while this one serves. Then this one
+//!   closes the group and ends. The keeper, which already runs the new program, returns to this one if the other does
+//!   not serve.
+//! * Kill: the same as with a volume in use, without the checkpoint.
 //! * Under systemd ([`systemd`]) it is a service; a successor makes itself the service's main process.
 //! * SIGUSR1: the counters go to the log. SIGHUP: the settings are read again.
 

@@ -1,4 +1,4 @@
-//! What is being moved in a group (PM9), next to its sockets: it outlives servers, and no boot.
+//! The note of a move in a group (PM9), next to its sockets: it outlives servers, but not a reboot.
 
 use crate::paths;
 use rowen_control::protocol::{read_frame, write_frame};
@@ -11,7 +11,7 @@ fn file(group: &str) -> PathBuf {
     paths::group_dir(group).join("moving")
 }
 
-/// Writes it down, in one step; none: nothing is moved any more.
+/// Stores it, in one step; none: no move.
 pub fn write(group: &str, note: Option<&MoveNote>) -> io::Result<()> {
     let file = file(group);
     let Some(note) = note else {

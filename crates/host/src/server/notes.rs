@@ -1,4 +1,4 @@
-//! What a server writes down next to its group, and whom it tells.
+//! The files that a server writes for its group, and its notifications.
 
 use super::archive::Archive;
 use super::renaming::Renaming;

@@ -98,7 +98,7 @@ impl Opening<'_> {
     }
 }
 
-/// What volumes are laid out for that do not say so themselves. Disks that turn pay for each piece with a seek.
+/// The layout of volumes without a tag. On rotating disks each piece costs a seek.
 fn usual_layout(wanted: LayoutSetting, pvs: &PvSet) -> Layout {
     match wanted {
         LayoutSetting::Auto if pvs.turn() => Layout::Read,
@@ -107,7 +107,7 @@ fn usual_layout(wanted: LayoutSetting, pvs: &PvSet) -> Layout {
     }
 }
 
-/// The disks, with a record of their I/O where one is asked for. One that cannot be made is no reason not to serve.
+/// The disks, with a record of their I/O if requested. If the record cannot be made, the server runs without it.
 fn recorded(options: &Options, pvs: &Arc<PvSet>, pool: &Pool) -> Arc<dyn Disks> {
     let Some(path) = &options.record_io else { return pvs.clone() };
     match Recorded::new(pvs.clone(), pool.runtime(), path) {

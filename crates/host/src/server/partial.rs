@@ -1,5 +1,5 @@
-//! Opening a group without its physical volumes that are missing (rules MB1 and MB4): the superblocks say from then on that these are
-//! out, and every server opens the group without them.
+//! Opens a group without its missing physical volumes (rules MB1 and MB4): from then on the superblocks say that these
+//! are out, and every server opens the group without them.
 
 use super::left;
 use super::presence::{Presence, Taken};
@@ -14,8 +14,8 @@ use rowen_engine::group::{Config, Group};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Sees to it that servers open the group without what is missing now. Returns how many that are; a group that is served already, or
-/// misses nothing, is left as it is.
+/// Makes servers open the group without the physical volumes that are missing now, and returns how many. Does nothing
+/// if the group is served already, or complete.
 pub fn go_on_without(group: &str) -> Result<usize> {
     if start::connect(group)?.is_some() || devices::find_group(group).is_ok() {
         return Ok(0);

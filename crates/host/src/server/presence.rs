@@ -1,4 +1,4 @@
-//! One server per group: a lock that the running server holds for its life, and the lock under which commands start one.
+//! One server per group: a lock that the running server holds, and the lock under which commands start one.
 
 use crate::helper::has_name;
 use crate::paths;
@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Held by a server while it runs. The kernel lets go of it when the process ends, however it ends.
+/// Held by a server while it runs. The kernel releases it when the process ends, however it ends.
 pub struct Presence {
     _pid_file: File,
 }

@@ -1,12 +1,13 @@
-//! Hands what was done to the group, and what happened to it, to who writes it down ([`crate::history`]).
+//! Records commands and events of the group in its history ([`crate::history`]).
 //!
-//! * HS5 Nobody waits to be written down: lines are queued, and beyond [`MOST_QUEUED`] they are dropped and counted. A thread of
-//!   its own has them written.
-//! * HS6 What died is told of by who follows: of a server its successor, of a keeper its server, of an upgrade that failed the
-//!   command.
-//! * What is queued when the server ends is waited for, for [`LAST`] at most.
-//! * Lines that could not be written are counted, the log is told why once, and a line in the events tells how many.
-//! * Of events of one kind, [`MOST_IN_A_PERIOD`] are kept in a [`PERIOD`]: one that comes all the time must not push out the others.
+//! * HS5 No command waits for its line: lines are queued, and beyond [`MOST_QUEUED`] they are dropped and counted. A
+//!   separate thread has them written.
+//! * HS6 A death is reported by the process that follows: a server's by its successor, a keeper's by its server, a
+//!   failed upgrade by the command.
+//! * A server that ends waits for queued lines, for at most [`LAST`].
+//! * Lines that could not be written are counted. The log says why, once, and an event says how many.
+//! * At most [`MOST_IN_A_PERIOD`] events of one kind are kept in a [`PERIOD`]: frequent events must not push out
+//!   others.
 
 use super::log;
 use crate::{archive, history, journal, planted};

@@ -1,13 +1,13 @@
-//! A group gets another name in several steps: names under /dev, the disks, the run directory, the keeper. A server that
-//! is killed in between would leave two names, and devices that no server comes back for. So a file in the run directory says
-//! that a rename is under way, from before the first step until after the last, and whoever wants the group next finishes it.
+//! A rename of a group has several steps: names under /dev, the disks, the run directory, the keeper. A server that is
+//! killed in between would leave two names, and devices without a server. So a file in the run directory notes the
+//! rename, from before the first step until after the last. The next process that needs the group finishes it.
 //!
-//! * RN1 The file is there while anything of a rename is half done. Its name has both groups' names (`@` is in neither), so
+//! * RN1 The file exists while a rename is unfinished. Its name has both names of the group (neither contains `@`), so
 //!   that it is found from either.
-//! * RN2 Who renames holds the file's lock, and the kernel lets go of it when that process ends, however it ends. Who
-//!   finishes holds it, too: one at a time, and nobody while the rename goes on.
-//! * RN3 The disks say which name holds. If it is the new one the other steps are done, else they are undone; each of them
-//!   can be done twice.
+//! * RN2 The renaming process holds the file's lock, which the kernel releases when that process ends, however it ends.
+//!   A process that finishes the rename holds the lock, too. So one process works on it at a time.
+//! * RN3 The disks decide which name counts. If they have the new name, the other steps are finished, otherwise they
+//!   are undone. Each step can be done twice.
 
 use super::archive::LAST;
 use super::log;

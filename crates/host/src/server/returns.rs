@@ -1,14 +1,14 @@
-//! A disk that was pulled and comes back: the server that lost it sees it, proves that it is the one that left, and ends, so that
-//! a successor opens the group.
+//! A pulled disk comes back: the server that lost it finds it, proves that it is the same disk, unchanged, and ends, so
+//! that a successor opens the group.
 //!
-//! The server itself cannot go on: the disk may have lost what it acknowledged and did not flush, and all that the server has in
-//! memory builds on that. Recovery reads what is there (ADR 0036).
+//! The server itself cannot continue: the disk may have lost unflushed writes, and the server's state in memory depends
+//! on them. Recovery reads what the disk has (ADR 0036).
 //!
-//! * RT3 It ends for that only if a disk was seen away, all disks of the group are there, each is proven to be as it was left
-//!   (RT1), and that was seen twice in a row; and not before it is noted for the successor.
-//! * RT4 Looks are made by helpers, with a time limit, and not while several earlier ones are stuck. All devices are looked at only
-//!   after they have changed, and while no look is stuck. This process opens nothing, and asks for nothing by a path that may lie on
-//!   a volume (H1).
+//! * RT3 It ends only if a disk was seen to be missing, all disks of the group are there, each is proven unchanged
+//!   (RT1), twice in a row, and this is noted for the successor.
+//! * RT4 Helpers search for disks, with a time limit, and not while several earlier helpers are stuck. They read all
+//!   devices only after the set of devices has changed, and while no helper is stuck. This process opens no device, and
+//!   no path that may lie on a volume (H1).
 
 use super::left::{self, Left, LeftPv, Unlike};
 use super::state::Server;

@@ -45,7 +45,7 @@ const COMMANDS: Duration = Duration::from_secs(60);
 const LAST_CHANGE: Duration = Duration::from_secs(1);
 /// The same when a disk has failed: all users of volumes wait meanwhile, and commands cannot go on in any case.
 const PATIENCE_WITHOUT_A_DISK: Duration = Duration::from_millis(100);
-/// How often the main loop looks around by itself.
+/// The interval of the main loop's periodic work.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 
 /// LVM's exit code of a command that failed.
@@ -68,7 +68,7 @@ pub struct Options {
     pub launched: bool,
     /// Started by the keeper beside a server that serves, to take its place.
     pub is_successor: bool,
-    /// Told of steps of a start, of a rename and of a joining: a test ends the process there.
+    /// Called at steps of a start, a rename and a join: tests end the process there.
     pub reached: fn(&str),
 }
 
@@ -104,8 +104,8 @@ pub fn main(options: &Options) -> u8 {
         Err(e) => return failed(options, Failure::new(ErrorKind::Internal, format!("Cannot catch signals: {e}."))),
     };
     if options.launched {
-        // A session of its own: the terminal that the command came from has nothing to tell a server. A process that
-        // leads a group already, as when somebody runs this by hand, stays where it is.
+        // Starts its own session, so that the command's terminal cannot signal the server. A process that already leads
+        // a process group, as when it is run by hand, does not.
         let _ = rustix::process::setsid();
     }
     raise_descriptor_limit();
@@ -170,8 +170,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Tells the command that started this server, which listens at a pipe. A successor that the keeper starts has the same
-/// environment and nobody who listens.
+/// Reports to the command that started this server, over a pipe. A successor that the keeper starts has the same
+/// environment, but no reader.
 fn announce(options: &Options, word: &Outcome) {
     let is_pipe = rustix::fs::fstat(io::stdout()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_fifo());
     if !options.launched || !is_pipe {
@@ -288,7 +288,7 @@ fn become_the_server(name: &str) -> Result<Presence> {
 
 fn load_settings() -> Loaded {
     let loaded = settings::load().unwrap_or_else(|why| {
-        // Applications may be waiting for this server: a slip in a text file must not keep it from them.
+        // Applications may be waiting for this server: an error in a settings file must not prevent its start.
         why.lines().for_each(log::warning);
         log::warning("the default settings are used");
         Loaded::default()
@@ -436,7 +436,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
     }
 }
 
-/// Volumes whose users have been told of an error owe none any more.
+/// Updates the note: volumes whose flush has failed need not fail another.
 fn note_paid(server: &Server) {
     let (group, owing) = (&server.service.name, server.exports.owing());
     // What is owed because this server has lost a disk, its successor has to pay (RT5).
@@ -447,7 +447,7 @@ fn note_paid(server: &Server) {
     }
 }
 
-/// Nothing is active, and nothing is being freed, given back or moved in the background.
+/// No volume is active, and there is no removal, discard or move in the background.
 fn is_needless(server: &Server) -> bool {
     let (service, group) = (&server.service, &server.service.group);
     !service.any_active() && group.info().reclaim_left == 0 && !group.is_discarding() && !service.is_moving()
@@ -478,7 +478,7 @@ fn log_stats(server: &Server) {
     log::line(format_args!("{} passes_over_processes={passes}", rows.join(" ")));
 }
 
-/// Answers what is under way, then leaves everything as the ending asks.
+/// Answers running requests, and then ends in the requested way.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let service = &server.service;
     let lacks_room =
@@ -584,8 +584,8 @@ fn patience_at_end() -> Duration {
     seconds.map_or(COMMANDS, Duration::from_secs)
 }
 
-/// A change does not come to its end, and nothing can be closed in its middle. The process ends as if it had been killed: what was
-/// acknowledged is there, a change is done or not, and a successor goes on where volumes are active.
+/// A change hangs, and the group cannot be closed in the middle of a change. The process ends as if it were killed:
+/// acknowledged writes are safe, the change is done or not, and a successor takes over if volumes are active.
 fn end_at_once(server: &Server, stuck: &[String]) -> ! {
     let stuck = if stuck.is_empty() { "a change that nobody waits for".to_owned() } else { stuck.join(", ") };
     log::event(
@@ -601,8 +601,8 @@ fn end_at_once(server: &Server, stuck: &[String]) -> ! {
     std::process::exit(watchdog::WEDGED);
 }
 
-/// Volumes are in use: what is under way is answered, everything acknowledged is made durable by the server's last act, and a
-/// successor goes on.
+/// Volumes are in use: answers requests in flight, makes all acknowledged writes durable as the last act, and lets a
+/// successor take over.
 fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> Result<()>) -> ! {
     log::event(What::HandedOver, format_args!("{} A successor takes over.", why.message));
     recorder::flush();
@@ -657,8 +657,8 @@ fn leave(server: &Server) {
     }
 }
 
-/// A group that is gone leaves nothing in the run directory. Its locks are still ours: whoever waits for one of them
-/// finds that its file is gone, and looks again.
+/// A removed group leaves nothing in the run directory. This process still has its locks: a process that waits for one
+/// finds that the file is gone, and tries again.
 fn remove_traces(group: &str) {
     if let Err(e) = std::fs::remove_dir_all(paths::group_dir(group)) {
         log::warning(format_args!("cannot remove {}: {e}", paths::group_dir(group).display()));

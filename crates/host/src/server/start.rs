@@ -1,8 +1,8 @@
 //! Starting a group's server when a command needs it.
 //!
-//! Of several commands that find no server, one starts it and the others wait under the start lock; then all connect.
-//! The server says on its standard output, in one frame, whether it serves or why it cannot, so the command that
-//! started it can tell its user.
+//! If several commands find no server, one starts it and the others wait for the start lock; then all connect. The
+//! server writes one frame to its standard output, which says whether it serves or why it cannot. So the command can
+//! tell its user.
 
 use super::client::{Client, ConnectError};
 use super::presence::{Presence, StartLock};
@@ -69,9 +69,9 @@ pub fn ensure_running(group: &str) -> Result<Client> {
     }
 }
 
-/// Clears away what is left of the group's devices when its server and its keeper were killed both: a server that is started does
-/// that as well, but a group whose disks are gone has none. Returns how many volumes had something left; `None`: there is a server,
-/// or a keeper that starts one.
+/// Removes the remains of the group's devices after its server and its keeper were both killed. A new server does that,
+/// too, but a group without disks cannot start one. Returns how many volumes had remains; `None`: there is a server, or
+/// a keeper that starts one.
 pub fn clear_remains(group: &str) -> Result<Option<usize>> {
     let nobody = connect(group)?.is_none();
     if !paths::group_dir(group).is_dir() {

@@ -1,4 +1,4 @@
-//! What a running server has: the service that decides, and the devices, disks and files under it.
+//! The state of a running server: the service, and the devices, disks and files below it.
 
 use super::archive::Archive;
 use super::listen::Handler;

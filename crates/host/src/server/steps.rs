@@ -1,4 +1,4 @@
-//! How long each step of a start took. After a server's death the users of its volumes wait for so long, so its log tells.
+//! The duration of each step of a start, for the log. After a server's death, users of its volumes wait for this time.
 
 use std::fmt::{self, Write};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

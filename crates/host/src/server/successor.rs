@@ -1,5 +1,5 @@
-//! A server that takes another's place in an upgrade. It is started by the keeper while the old one serves, and gets ready but for
-//! the disks: so the pause of those who use volumes is as short as the rest takes.
+//! A server that replaces another one in an upgrade. The keeper starts it while the old one serves. It gets ready,
+//! except for the disks, so that the pause for users is short.
 
 use super::presence::{self, Presence};
 use crate::reactor::Pool;

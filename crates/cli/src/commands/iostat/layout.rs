@@ -2,7 +2,7 @@
 
 use rowen_control::protocol::{IoCounts, Latency, OpCounts};
 
-/// What was done in so many seconds.
+/// The requests of an interval.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: String,
@@ -10,7 +10,7 @@ pub struct Row {
     pub seconds: f64,
 }
 
-/// Names are at least so wide: columns of successive reports stay below each other.
+/// The least width of names, so that the columns of successive reports align.
 const NAME: usize = 18;
 
 const RATES: [(&str, usize); 8] = [
@@ -27,21 +27,21 @@ const RATES: [(&str, usize); 8] = [
 const LATENCIES: [(&str, usize); 6] =
     [("REQUESTS/S", 11), ("BYTES/S", 9), ("MEAN", 8), ("P50", 8), ("P99", 8), ("MAX", 9)];
 
-/// Where the reports are on the screen.
+/// The position of the reports on the screen.
 pub struct Page {
     height: usize,
-    /// Lines since the headings; none: there are none yet.
+    /// Lines since the headings. None: no headings yet.
     lines: Option<usize>,
     name: usize,
 }
 
 impl Page {
-    /// Of a screen with so many lines.
+    /// For a screen with this many lines.
     pub fn new(height: usize) -> Page {
         Page { height, lines: None, name: NAME }
     }
 
-    /// The lines of a report. Headings come again where they would have left the screen.
+    /// The lines of a report. The headings are repeated when they would have scrolled off the screen.
     pub fn lines(&mut self, rows: &[Row], with_latencies: bool) -> Vec<String> {
         let widest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let is_wider = widest > self.name;
@@ -58,7 +58,7 @@ impl Page {
             lines.push(heading(name, with_latencies));
             self.lines = Some(2 + body.len());
         } else {
-            // Reports of more than a line are parted.
+            // A blank line separates reports of more than one line.
             let blank = body.len() > 1;
             lines.extend(blank.then(String::new));
             self.lines = Some(shown - usize::from(!blank));
@@ -91,7 +91,7 @@ fn rates(row: &Row, name: usize) -> String {
     format!("{:<name$}{cells}", row.name)
 }
 
-/// A line for each kind of request of which there were some.
+/// A line for each kind of request that occurred.
 fn latencies(row: &Row, name: usize) -> Vec<String> {
     let used: Vec<_> = row.counts.each().into_iter().filter(|(_, op)| op.requests > 0).collect();
     if used.is_empty() {
@@ -125,7 +125,7 @@ pub fn bytes(number: u64, seconds: f64) -> String {
     }
 }
 
-/// Bytes with the unit that suits them.
+/// Bytes with a fitting unit.
 pub fn size(number: u64) -> String {
     bytes(number, 1.0)
 }
@@ -134,7 +134,7 @@ pub fn count(number: f64) -> String {
     scaled(number, 1000.0, &["", "k", "m", "g", "t", "p", "e"])
 }
 
-/// Microseconds with the unit that suits them.
+/// Microseconds with a fitting unit.
 pub fn time(micros: f64) -> String {
     if micros < 999_500.0 { scaled(micros, 1000.0, &["us", "ms"]) } else { scaled(micros / 1e6, f64::INFINITY, &["s"]) }
 }
@@ -147,7 +147,7 @@ pub fn latency(latency: Option<Latency>) -> String {
     }
 }
 
-/// No request took longer than this.
+/// The upper bound of all latencies.
 pub fn longest(end: Option<Latency>) -> String {
     match end {
         Some(Latency::Micros(micros)) => format!("<{}", time(micros)),
@@ -155,7 +155,7 @@ pub fn longest(end: Option<Latency>) -> String {
     }
 }
 
-/// Three digits, and the unit that needs no more of them.
+/// The number with three digits and a fitting unit.
 fn scaled(mut number: f64, step: f64, units: &[&str]) -> String {
     let mut at = 0;
     while number >= 999.5 && at + 1 < units.len() {
@@ -168,7 +168,7 @@ fn scaled(mut number: f64, step: f64, units: &[&str]) -> String {
         ..99.95 => 1,
         _ => 0,
     };
-    // Whole requests are whole.
+    // A number of whole requests has no fraction.
     let digits = if at == 0 && number.fract() == 0.0 { 0 } else { digits };
     format!("{number:.digits$}{}", units.get(at).unwrap_or(&""))
 }

@@ -1,4 +1,4 @@
-//! Requests, bytes and latencies of groups, their physical volumes and their active volumes, once or again and again.
+//! Requests, bytes and latencies of groups, their physical volumes and their active volumes, once or periodically.
 
 pub mod layout;
 
@@ -23,12 +23,12 @@ const MOST: f64 = 86_400.0;
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
 struct Plan {
-    /// The groups that are named; none: all that have a server.
+    /// The named groups. Empty: all groups that have a server.
     groups: Vec<String>,
-    /// Of a group that is here only these volumes are shown.
+    /// For a group in this map only these volumes are shown.
     volumes: BTreeMap<String, Vec<String>>,
     pause: Option<Duration>,
-    /// How many reports there are.
+    /// The number of reports.
     count: Option<u64>,
 }
 
@@ -92,14 +92,14 @@ fn reports(word: &str) -> Result<u64> {
     count.ok_or_else(|| Failure::usage(format!("Invalid count {word}: it is a whole number of reports from 1.")))
 }
 
-/// What was told of a group when it was last looked at.
+/// The counters of a group at the previous report.
 pub struct Before {
     pub pid: u32,
     pub io: IoReport,
 }
 
 impl Before {
-    /// What was done since then; none: another server counts now.
+    /// The difference since then. None: another server counts now.
     pub fn since(&self, pid: u32, now: &IoReport) -> Option<IoReport> {
         let is_same = self.pid == pid && self.io.open_micros <= now.open_micros;
         is_same.then(|| now.since(&self.io))
@@ -128,7 +128,7 @@ pub fn iostat(session: &mut Session<'_>, args: &Args) -> Result {
         session.console.flush();
         if number == 1 {
             is_missing = !is_complete;
-            // Nothing can be counted later of what does not run, and a server that is silent may speak again.
+            // A group without a server never gets counters, but a silent server may answer again.
             let may_come = seen.values().any(|seen| *seen != IoSeen::None);
             if is_missing && !is_any_told && !may_come {
                 break;
@@ -144,7 +144,7 @@ pub fn iostat(session: &mut Session<'_>, args: &Args) -> Result {
     if is_missing { Err(Failure::Told) } else { Ok(()) }
 }
 
-/// Why nothing was told of a group.
+/// Why there are no counters of a group.
 fn trouble(group: &str, seen: &IoSeen) -> Option<String> {
     match seen {
         IoSeen::Told { .. } => None,
@@ -160,7 +160,7 @@ fn trouble(group: &str, seen: &IoSeen) -> Option<String> {
 }
 
 impl Reports {
-    /// Prints a report in columns; false: of something that was asked for nothing could be told.
+    /// Prints a report in columns. False: something that was asked for has no counters.
     fn tell(&mut self, session: &mut Session<'_>, seen: &BTreeMap<String, IoSeen>) -> bool {
         let (mut rows, mut troubles) = (Vec::new(), Vec::new());
         for (group, seen) in seen {

@@ -1,4 +1,4 @@
-//! Numbers with names and labels, in the text format of Prometheus (version 0.0.4).
+//! Metrics with names and labels, in the text format of Prometheus (version 0.0.4).
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, prometheus_text};
@@ -7,15 +7,15 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The labels of a number.
+/// The labels of a metric.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// A number, or several that belong together.
+/// A value: a number or a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Counter(u64),
     Gauge(f64),
-    /// The sum of what was observed, and how often it was not above each bound, and not below the bound before.
+    /// The sum of the observed values, and for each bound the number of values between the bound before and this one.
     Histogram {
         sum: f64,
         buckets: Vec<(f64, u64)>,
@@ -29,15 +29,15 @@ struct Family {
     values: BTreeMap<Labels, Value>,
 }
 
-/// Everything that is told, each name once with all that has it.
+/// All metrics, grouped by name.
 #[derive(Debug, Default)]
 pub struct Exposition {
     families: BTreeMap<String, Family>,
 }
 
 impl Exposition {
-    /// Adds a number. A counter's name is without `_total`, which comes of itself. Two numbers of one name and the same labels
-    /// would make a reader refuse all of them: the second is left out.
+    /// Adds a value. A counter's name is given without `_total`, which this adds. Readers refuse a text with two values
+    /// of one name and the same labels, so the second is left out.
     pub fn add(&mut self, name: impl Into<String>, help: &'static str, labels: Labels, value: Value) {
         let kind = match value {
             Value::Counter(_) => MetricType::Counter,

@@ -1,5 +1,5 @@
-//! All that is known and counted of the groups, for Prometheus. Names and units follow its conventions: bytes and seconds,
-//! `_total` at the end of what only rises. What is not known is left out.
+//! Metrics of the groups for Prometheus. Names and units follow its conventions: bytes and seconds, `_total` at the end
+//! of counters. Unknown values are left out.
 
 mod exposition;
 
@@ -15,7 +15,7 @@ use rowen_control::status::{Counters, GroupStatus, PvWord, ServerSeen, State, Su
 use rowen_engine::units::BLOCK_SIZE;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// What was seen of a group besides its [`GroupStatus`].
+/// The parts of a group's state that [`GroupStatus`] does not have.
 struct More {
     group: String,
     report: Option<Box<StatusReport>>,
@@ -33,7 +33,7 @@ pub fn metrics(session: &mut Session<'_>, args: &Args) -> Result {
     if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// Answers who asks by HTTP, until this process is ended. A group that is not there now may be there at the next request.
+/// Answers HTTP requests until this process is ended. A group that is missing now may exist at the next request.
 fn serve(session: &mut Session<'_>, place: &str, wanted: &[String]) -> Result {
     let place = place_of(place)?;
     let (at, mut scrapes) = session.backend.listen(place).map_err(Failure::from)?;
@@ -46,7 +46,7 @@ fn serve(session: &mut Session<'_>, place: &str, wanted: &[String]) -> Result {
     }
 }
 
-/// Names of hosts are no places: what they mean may change, and what is listened at must be what was asked for.
+/// Host names are refused: their addresses can change, and the process must listen at the address that was asked for.
 fn place_of(text: &str) -> Result<Place> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     match text {
@@ -59,7 +59,7 @@ fn place_of(text: &str) -> Result<Place> {
     }
 }
 
-/// All that is known now, and those of the groups that are not there.
+/// The metrics now, and the named groups that do not exist.
 fn look(session: &mut Session<'_>, wanted: &[String]) -> Result<(String, Vec<String>)> {
     let mut survey = session.backend.survey_with_counters(wanted);
     let more = more(&mut survey);
@@ -119,7 +119,7 @@ fn flag(is_so: bool) -> Value {
     Value::Gauge(f64::from(u8::from(is_so)))
 }
 
-/// How a group is, as `rowen status` says.
+/// The state of a group, as `rowen status` reports it.
 fn add_group(told: &mut Exposition, group: &GroupStatus) {
     let labels = of_group(&group.name);
     told.add(
@@ -177,7 +177,7 @@ fn add_group(told: &mut Exposition, group: &GroupStatus) {
     }
 }
 
-/// What a group's server says of its space and volumes.
+/// What a group's server reports about its space and volumes.
 fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
     let labels = of_group(group);
     let help = "Keepers of the volume group that died while this server serves";
@@ -238,7 +238,7 @@ fn add_counters(told: &mut Exposition, group: &str, counters: &Counters) {
 /// The counters of `rowen stats`.
 fn add_stats(told: &mut Exposition, labels: &Labels, stats: &StatsReport) {
     for (name, value) in stats.rows() {
-        // A place that a server has found once it may find again in order.
+        // A server may later find a place in order again that it counted as damaged.
         let value = if name == "ring_blocks_bad" { gauge(value) } else { Value::Counter(value) };
         let help = "A counter of rowen stats, since the volume group was opened";
         told.add(format!("rowen_engine_{name}"), help, labels.clone(), value);
@@ -264,7 +264,7 @@ fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
         gauge(io.under_way),
     );
     for (operation, op) in io.each() {
-        // Disks are not asked for zeros, and their failed requests come with their states.
+        // Disks get no requests for zeros. Their failed requests are reported with their states.
         if is_disk && operation == "zero" {
             continue;
         }
@@ -279,7 +279,7 @@ fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
             labels.clone(),
             Value::Counter(op.requests),
         );
-        // A histogram is many lines: one of nothing is left out.
+        // A histogram needs many lines, so an empty one is left out.
         if op.requests > 0 {
             let help = "How long requests took";
             told.add(format!("rowen_{what}_request_duration_seconds"), help, labels, histogram(op));

@@ -1,4 +1,4 @@
-//! What a group is.
+//! Fields of groups.
 
 use crate::report::field::{blocks, fields};
 use crate::report::row::Row;
@@ -7,12 +7,12 @@ use crate::roles::{Role, extent_bytes, role};
 use rowen_control::protocol::{AllocPolicy, GroupReport};
 use rowen_control::uuids::lvm_text;
 
-/// The value of the row's group, where it has one.
+/// The value of the row's group, if it has one.
 pub fn vg<'r>(row: &Row<'r>, value: fn(&'r GroupReport) -> Value<'r>) -> Value<'r> {
     row.group.map_or(Value::None, |group| value(group.report))
 }
 
-/// The name is known of groups that could not be opened, too: from the labels.
+/// The name is known from the labels, even if a group could not be opened.
 fn named<'r>(row: &Row<'r>, value: fn(&'r str) -> Value<'r>) -> Value<'r> {
     match (row.group, row.label.and_then(|label| label.group.as_ref())) {
         (Some(group), _) => value(&group.report.name),

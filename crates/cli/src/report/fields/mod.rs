@@ -1,7 +1,6 @@
-//! The table of fields: every field of every report, once, with its section, name, heading, type, least width, meaning
-//! and where its value comes from. `-o`, `-O`, `-S`, the list of fields, and the documents that are made from it all
-//! read this. Names, headings and order are LVM's. A field of LVM's that Rowen has nothing to say for is there and
-//! blank, as LVM shows it for volumes without the thing.
+//! The table of all fields of all reports. `-o`, `-O`, `-S`, the list of fields and the documents use it. Names,
+//! headings and order are LVM's. LVM's fields without a meaning in Rowen exist and are blank, as LVM shows them for
+//! volumes without the feature.
 
 mod group;
 mod pv;
@@ -29,7 +28,7 @@ fields! { SELECTED: Special, special;
         |row: &Row<'_>| Value::Number(i64::from(row.is_selected));
 }
 
-/// All fields, in the order of the list of fields and of `-o lv_all` and its like.
+/// All fields, in the order of the list of fields and of `-o lv_all` and similar.
 pub fn all() -> impl Iterator<Item = &'static Field> {
     [
         volume::FIELDS,

@@ -1,4 +1,4 @@
-//! What a physical volume is: by its label, which is there without a server, and by its group.
+//! Fields of physical volumes: from the label, which needs no server, and from the group.
 
 use super::group::extents;
 use crate::report::field::fields;
@@ -101,7 +101,7 @@ fn uuid(row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// A device may be shown that is no physical volume.
+/// The device may be no physical volume.
 fn is_labelled(row: &Row<'_>) -> bool {
     row.pv.is_some() || row.label.is_some_and(|label| label.uuid.is_some())
 }
@@ -110,7 +110,7 @@ fn superblocks(row: &Row<'_>) -> Value<'static> {
     Value::Number(is_labelled(row).into())
 }
 
-/// Of one that is in no group: what a group could use.
+/// The size that a group could use, of a physical volume in no group.
 fn orphan_size(row: &Row<'_>) -> Value<'static> {
     match row.label.filter(|_| is_labelled(row)) {
         Some(label) => Value::Size(label.usable),
@@ -118,13 +118,13 @@ fn orphan_size(row: &Row<'_>) -> Value<'static> {
     }
 }
 
-/// Its device is not there, or its group goes on without it.
+/// Its device is missing, or its group runs without it.
 fn is_missing(row: &Row<'_>) -> bool {
     row.label.is_some_and(|label| label.trouble.is_some() || label.path == UNKNOWN)
         || row.pv.is_some_and(|pv| pv.is_missing || pv.is_away)
 }
 
-/// Of a group that could not be opened, nobody knows.
+/// Unknown if the group could not be opened.
 fn is_allocatable(row: &Row<'_>) -> bool {
     row.pv.map_or(is_member(row), |pv| pv.is_allocatable)
 }

@@ -1,4 +1,4 @@
-//! Fields that LVM does not have, because it has nothing like them: which volume holds which space.
+//! Fields that LVM does not have: the space that each volume uses.
 
 use super::group::vg;
 use super::volume::{lv, when_full};
@@ -37,7 +37,7 @@ fields! { GROUP: RowenGroup, vg;
         |group| Value::number(group.sequence);
 }
 
-/// What the volume's tags say; else what is usual in its group.
+/// The layout by the volume's tags, or else the default of its group.
 fn laid_out_for(volume: &VolumeReport) -> &'static str {
     match Layout::of(&volume.attributes.tags) {
         Some(Layout::Space) => "space",

@@ -1,6 +1,6 @@
-//! Segments of volumes and of physical volumes. Rowen's blocks lie wherever the last write put them, so a segment here is
-//! coarser than in LVM: the part of a volume that is on one physical volume, named by the extent with its first block there.
-//! For a volume that was never redirected that is exact.
+//! Segments of volumes and of physical volumes. In Rowen each redirected write can move a block, so a segment is
+//! coarser than in LVM: the part of a volume on one physical volume, named by the extent of its first block there. For
+//! a volume without redirected writes it is exact.
 
 use super::pv::path;
 use super::volume::{Lv, lv};
@@ -80,10 +80,10 @@ fields! { PIECES: Piece, of_row;
         |row| row.piece.map_or(Value::Number(0), |piece| Value::number(piece.extents));
 }
 
-/// The segments of a volume. There is always one, and together they are the volume.
+/// The segments of a volume, at least one. Together they are the whole volume.
 pub fn segments(lv: &Lv<'_>) -> Vec<Segment> {
     let mut left = extents_of(lv.group.report, shown_blocks(lv.volume));
-    // LVM places a thin volume nowhere, and a pool in volumes of its own.
+    // In LVM a thin volume has no place, and a pool is in hidden volumes.
     let shares = match is_pool_or_thin(lv.volume) {
         false => lv.group.shares(&lv.volume.name),
         true => &[],
@@ -111,7 +111,7 @@ fn volume_of<'a>(row: &Row<'a>) -> Option<&'a VolumeReport> {
     row.volume
 }
 
-/// LVM's word for the kind of segment; a run of extents that nothing uses is `free`.
+/// LVM's word for the kind of segment. Unused extents are `free`.
 pub fn kind(row: &Row<'_>) -> &'static str {
     match row.volume {
         Some(volume) if volume.is_pool() => "thin-pool",
@@ -122,7 +122,7 @@ pub fn kind(row: &Row<'_>) -> &'static str {
     }
 }
 
-/// A sparse volume is linear, as LVM's are: libvirt passes over volumes that are on no device.
+/// A sparse volume is linear, as in LVM: libvirt ignores volumes that are on no device.
 fn is_thin(volume: &VolumeReport) -> bool {
     role(volume) == Role::Thin && !is_sparse(volume)
 }

@@ -1,5 +1,5 @@
-//! The state of a volume's device, and how full the volume is. As in LVM, a volume without a device shows little of
-//! this.
+//! Fields for the state of a volume's device and its usage. As in LVM, most of them are blank for a volume without a
+//! device.
 
 use super::volume::{Lv, attr, is_active, lv};
 use crate::report::field::fields;
@@ -92,7 +92,7 @@ fn when_snapshot(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value<'static
     Value::Flag(is_known.then_some(is_set), word)
 }
 
-/// Of a snapshot, what is held for it, of what is set aside for it. Of a pool, what its volumes hold.
+/// The used percentage of a snapshot's reserve, or of a pool's size.
 pub fn data_percent(lv: &Lv<'_>) -> Value<'static> {
     let volume = lv.volume;
     match role(volume) {

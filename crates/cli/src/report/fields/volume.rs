@@ -1,4 +1,4 @@
-//! What a volume is by its group's metadata.
+//! Fields of volumes from the group's metadata.
 
 use crate::report::field::{blocks, fields};
 use crate::report::index::Indexed;
@@ -17,7 +17,7 @@ pub struct Lv<'a> {
     pub volume: &'a VolumeReport,
 }
 
-/// The value of the row's volume, where it has one.
+/// The value of the row's volume, if it has one.
 pub fn lv<'r>(row: &Row<'r>, value: fn(&Lv<'r>) -> Value<'r>) -> Value<'r> {
     match (row.group, row.volume) {
         (Some(group), Some(volume)) => value(&Lv { group, volume }),
@@ -121,7 +121,7 @@ fields! { FIELDS: Volume, lv;
     "writecache_block_size", "WCacheBlkSize", Number 13, "Always -1: there are no caches.", |_| Value::Number(-1);
 }
 
-/// What waits to be merged is nobody's to name: LVM shows such a name in brackets.
+/// A snapshot that waits for its merge cannot be used by its name. LVM shows such a name in brackets.
 fn shown_name(volume: &VolumeReport) -> Cow<'_, str> {
     if volume.is_waiting_to_merge() { format!("[{}]", volume.name).into() } else { volume.name.as_str().into() }
 }
@@ -134,7 +134,7 @@ fn origin<'a>(lv: &Lv<'a>) -> Value<'a> {
     }
 }
 
-/// What thin volumes of a pool begin with, without being in that pool itself.
+/// The volume is the origin of thin volumes of a pool, and is not in that pool itself.
 fn is_external_origin(lv: &Lv<'_>) -> bool {
     let own = &lv.volume.attributes.pool;
     own.is_empty() && lv.group.snapshots(&lv.volume.name).any(|snapshot| role(snapshot) == Role::Thin)
@@ -144,7 +144,7 @@ fn is_merged_into(lv: &Lv<'_>) -> bool {
     lv.group.snapshots(&lv.volume.name).any(VolumeReport::is_waiting_to_merge)
 }
 
-/// A pool has no device; it counts as active, since its volumes can always be used.
+/// A pool has no device. It counts as active, because its volumes can always be used.
 pub fn is_active(volume: &VolumeReport) -> bool {
     volume.node.active || volume.is_pool()
 }
@@ -168,7 +168,7 @@ fn layout(lv: &Lv<'_>) -> Value<'static> {
     Value::List(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// In LVM's order, and with its words for one snapshot and for several.
+/// Roles in LVM's order, with its words for one snapshot and for several.
 fn roles(lv: &Lv<'_>) -> Value<'static> {
     if role(lv.volume) == Role::Pool {
         return Value::list(["private"]);

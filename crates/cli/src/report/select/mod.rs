@@ -1,5 +1,5 @@
-//! `-S`: criteria over fields, in LVM's grammar. `Criteria::parse` reads them, `is_met` asks a row. A comparison with a
-//! value that is not there holds for none but `= unknown`.
+//! `-S`: criteria over fields, in LVM's grammar. `Criteria::parse` parses them, `is_met` evaluates them for a row. A
+//! comparison with a missing value is false, except `= unknown`.
 
 mod moment;
 mod parse;
@@ -26,24 +26,24 @@ pub struct Criteria {
 }
 
 impl Criteria {
-    /// Reads criteria; `None`: there are none.
+    /// Parses criteria. `None`: there are none.
     pub fn parse(text: &str, prefix: &'static str) -> Result<Option<Criteria>> {
         Ok(parse::parse(text, prefix)?.map(|root| Criteria { root }))
     }
 
-    /// What `-S` of a command that changes things asks for.
+    /// The criteria of `-S` in a command that changes something.
     pub fn of_command(args: &Args, kind: Kind) -> Result<Option<Criteria>> {
         args.text(Opt::Select).map_or(Ok(None), |text| Criteria::parse(text, kind.prefix()))
     }
 
-    /// Every field that is asked about.
+    /// Every field that the criteria use.
     pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
         let mut fields = Vec::new();
         self.root.add_fields(&mut fields);
         fields.into_iter()
     }
 
-    /// Whether it asks if devices are open.
+    /// Whether the criteria depend on open devices.
     pub fn tells_use(&self) -> bool {
         self.fields().any(Field::tells_use)
     }
@@ -58,7 +58,7 @@ impl Criteria {
         self.any(rows::of_group(&group))
     }
 
-    /// Those of the named volumes that meet the criteria.
+    /// The named volumes that meet the criteria.
     pub fn taken_volumes(&self, report: &GroupReport, names: &[String]) -> Vec<String> {
         let group = Indexed::new(report);
         let rows = rows::of_volumes(&group, names).filter(|row| self.any(*row));

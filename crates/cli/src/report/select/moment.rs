@@ -1,4 +1,4 @@
-//! Times in criteria. What is left out of a date makes it a span: `2026` is the whole year, `2026-11-20 18` one hour.
+//! Times in criteria. An incomplete date is a span: `2026` is the whole year, `2026-11-20 18` one hour.
 
 use crate::report::time::zone;
 use jiff::civil::{Date, DateTime, Weekday};
@@ -19,14 +19,14 @@ fn now() -> Zoned {
     Timestamp::now().to_zoned(zone())
 }
 
-/// From the beginning of `from` for `length`.
+/// The span from `from` with this length.
 fn span(from: DateTime, zone: &TimeZone, length: Span) -> Option<(i64, i64)> {
     let until = from.checked_add(length).ok()?;
     let second = |moment: DateTime| moment.to_zoned(zone.clone()).ok().map(|zoned| zoned.timestamp().as_second());
     Some((second(from)?, second(until)?.saturating_sub(1)))
 }
 
-/// `today`, `yesterday`, and days of the week: the last that was, today included.
+/// `today`, `yesterday`, and days of the week: the last such day, today included.
 fn named(text: &str) -> Option<(i64, i64)> {
     const DAYS: [(&str, Weekday); 7] = [
         ("monday", Weekday::Monday),

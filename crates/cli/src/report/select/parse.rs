@@ -1,4 +1,4 @@
-//! The grammar of criteria. Refusals are LVM's, with the place where the text stops making sense.
+//! The parser of criteria. Messages are LVM's, with the position of the error.
 
 use super::moment;
 use super::tree::{Comparison, Node, Operand, Operator};
@@ -9,7 +9,7 @@ use crate::report::listing;
 use crate::report::value::Type;
 use regex_lite::Regex;
 
-/// Parentheses may be this deep.
+/// The limit of nested parentheses.
 const DEEPEST: usize = 64;
 
 struct Reader<'a> {
@@ -20,7 +20,7 @@ struct Reader<'a> {
 }
 
 pub fn parse(text: &str, prefix: &'static str) -> Result<Option<Node>> {
-    // Who chooses all chooses as if nothing was said.
+    // `all` selects as if there were no criteria.
     if text.is_empty() || text.trim() == "all" {
         return Ok(None);
     }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// A sentence, and where it is about.
+    /// A message and the position of the error.
     fn wrong(&self, sentence: String, from: usize) -> Failure {
         let place = format!("Selection syntax error at '{}'.", &self.text[from..]);
         let help = "Use 'help' for selection to get more help.".to_owned();
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is between the quote or bracket at the cursor and `closing`.
+    /// The text between the quote or bracket at the cursor and `closing`.
     fn quoted(&mut self, closing: char) -> std::result::Result<String, &'static str> {
         let inner = self.rest().get(1..).unwrap_or_default();
         let length = inner.find(closing).ok_or("Missing end quote.")?;
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
         let whole: u64 = digits.split('.').next().unwrap_or_default().parse().unwrap_or(0);
         match field.kind {
             Type::Size => {
-                // No exact figure has more digits than this, and what is beyond the largest size is beyond all sizes.
+                // No exact number has more digits. A value beyond the largest size counts as the largest.
                 let bytes = figure * self.unit();
                 Ok(Operand::Number(if bytes >= u64::MAX as f64 { u64::MAX } else { bytes.round() as u64 }))
             }
@@ -322,7 +322,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes of the unit at the cursor: lower case is powers of 1024, upper case of 1000; mebibytes without one.
+    /// The bytes of the unit at the cursor: lower case for powers of 1024, upper case for powers of 1000. Without a
+    /// unit: mebibytes.
     fn unit(&mut self) -> f64 {
         const LETTERS: &str = "kmgtpe";
         let letter = self.rest().chars().next().unwrap_or(' ');
@@ -346,7 +347,7 @@ impl<'a> Reader<'a> {
         let word = self.string().unwrap_or_default();
         let found = match field.kind {
             _ if UNKNOWN.contains(&word.as_str()) => Some(Operand::Unknown),
-            // What is a size by its nature and a word by its value.
+            // A field whose type is size and whose value can be a word.
             Type::Size if word == "auto" && field.name == "lv_read_ahead" => Some(Operand::Unknown),
             Type::Flag => flag(field, &word).map(|is_set| Operand::Number(u64::from(is_set))),
             _ => None,
@@ -358,7 +359,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a word says of a flag: its own word or the first part of it is set, `yes` and `no` are what they are.
+/// The value of a flag for a word. The flag's own word, or the first part of it, means set.
 fn flag(field: &'static Field, word: &str) -> Option<bool> {
     match word {
         "yes" => return Some(true),

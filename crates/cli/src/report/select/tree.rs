@@ -45,7 +45,7 @@ pub enum Operand {
     Number(u64),
     /// Seconds since 1970, both included.
     Span(i64, i64),
-    /// What has no value.
+    /// No value.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ impl Comparison {
         }
     }
 
-    /// Against a span: below it is less, above it is more.
+    /// Compares with a span: less means below it, greater above it.
     fn compares<T: Ord>(&self, value: &T, first: &T, last: &T) -> bool {
         match self.operator {
             Operator::Equal | Operator::Match => value >= first && value <= last,
@@ -112,7 +112,7 @@ fn text<'v>(value: &'v Value<'_>) -> &'v str {
     if let Value::Text(text) = value { text } else { "" }
 }
 
-/// The value as a number; `None` if it has no number, or one below zero.
+/// The value as a number. `None`: it has none, or a negative one.
 fn number(value: &Value<'_>) -> Option<u64> {
     match value {
         Value::Number(number) => u64::try_from(*number).ok(),

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// Cells of [`io`].
 pub const IO: usize = 13;
 
-/// What was done in so many seconds: requests, bytes read and written, mean, 99th percentile and longest latency; then reads,
-/// writes, flushes and discards by themselves, and the 99th percentile of the first three.
+/// The requests of an interval: requests, bytes read and written, mean, 99th percentile and longest latency; then
+/// reads, writes, flushes and discards separately, and the 99th percentile of the first three.
 pub fn io(done: Option<(&IoCounts, f64)>) -> [Cell; IO] {
     let Some((io, seconds)) = done else { return std::array::from_fn(|_| Cell::unknown()) };
     let all = io.all();
@@ -84,7 +84,7 @@ pub fn percent(share: f64) -> Cell {
     Cell::number(format!("{:.1}%", share * 100.0), share)
 }
 
-/// A volume's or disk's name, with its group where others are shown, too.
+/// A volume's or disk's name, with its group if several groups are shown.
 pub fn named(model: &Model, group: &Group, name: &str) -> String {
     if model.opened.is_some() { name.to_owned() } else { format!("{}/{name}", group.status.name) }
 }
@@ -94,7 +94,7 @@ pub fn id(group: &Group, rest: &str) -> String {
     format!("{}/{rest}", group.status.name)
 }
 
-/// For how many seconds the writes of which volumes have waited for space.
+/// The volumes whose writes wait for space, with the seconds of waiting.
 pub fn held(group: &Group) -> BTreeMap<&str, u64> {
     let held = group.report.iter().flat_map(|report| &report.held);
     held.map(|volume| (volume.name.as_str(), volume.seconds)).collect()

@@ -1,4 +1,4 @@
-//! Disks: what is asked of them, how long it takes, and what failed.
+//! Disks: requests, latencies and failures.
 
 use super::cells::{self, id};
 use crate::top::face::Tone;
@@ -34,7 +34,7 @@ pub fn table(model: &Model) -> Table {
     Table { columns: COLUMNS, rows, empty: "No disks are known.".to_owned(), is_sparse: false }
 }
 
-/// What is known of a disk besides its state.
+/// The data of a disk besides its state.
 #[derive(Default)]
 struct More {
     under_way: Option<u64>,

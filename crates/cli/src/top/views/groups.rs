@@ -1,4 +1,4 @@
-//! Groups: how each is, its space, and all of its requests together.
+//! Groups: state, space, and the sum of requests.
 
 use super::cells;
 use crate::top::face::Tone;
@@ -32,7 +32,7 @@ pub fn table(model: &Model) -> Table {
     Table { columns: COLUMNS, rows, empty: "No volume groups are known.".to_owned(), is_sparse: false }
 }
 
-/// What a state means for somebody who uses the group.
+/// What a state means for users of the group.
 pub fn tone(state: State) -> Tone {
     match state {
         State::Serving => Tone::Good,

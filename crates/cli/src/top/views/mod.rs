@@ -28,12 +28,12 @@ pub fn table(model: &Model, view: View) -> Table {
     table
 }
 
-/// How much work is under way or waits.
+/// The number of tasks that run or wait.
 pub fn works(model: &Model) -> usize {
     work::table(model).rows.len()
 }
 
-/// Whether the group's state is one that its users notice.
+/// Whether users notice the group's state.
 pub fn is_bad(group: &Group) -> bool {
     groups::tone(group.status.state) == Tone::Bad
 }

@@ -1,4 +1,4 @@
-//! Snapshots by what their removal frees, as in `rowen tree`.
+//! Snapshots by the space that their removal frees, as in `rowen tree`.
 
 use super::cells::{self, id, named};
 use crate::commands::tree;

@@ -1,4 +1,4 @@
-//! Active volumes: what is asked of them, and how long it takes.
+//! Active volumes: requests and latencies.
 
 use super::cells::{self, held, id, named};
 use crate::top::face::Tone;
@@ -56,7 +56,7 @@ fn rows(model: &Model, group: &Group) -> Vec<Row> {
     active.map(row).collect()
 }
 
-/// Of the volumes of a server that does not answer nothing else can be said.
+/// The row for the volumes of a server that does not answer.
 fn silent(group: &Group, volumes: usize) -> Row {
     let name = match volumes {
         // It never answered.

@@ -1,4 +1,4 @@
-//! What is done in the background and how long that takes, and what waits for something.
+//! Background work with its expected time, and waiting work.
 
 use super::cells::{self, id};
 use crate::commands::iostat::layout;
@@ -20,12 +20,12 @@ const COLUMNS: &[Column] = &[
     Column { title: "WHY", form: Form::Rest, rank: 2 },
 ];
 
-/// Something that is done, or waits.
+/// Work that runs or waits.
 pub struct Item<'a> {
     pub what: String,
     pub why: String,
     pub tone: Tone,
-    /// How far it is, and whether it is counted in blocks; none: it waits.
+    /// The progress, and whether it is counted in blocks. None: it waits.
     pub pace: Option<(&'a Pace, bool)>,
 }
 
@@ -34,7 +34,7 @@ pub fn table(model: &Model) -> Table {
     Table { columns: COLUMNS, rows, empty: "Nothing waits, and no work is under way.".to_owned(), is_sparse: true }
 }
 
-/// What waits or is done in a group.
+/// The waiting and running work of a group.
 pub fn items(group: &Group) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     if matches!(group.status.state, State::Opening | State::TakingOver | State::NotAnswering) {
@@ -49,7 +49,7 @@ pub fn items(group: &Group) -> Vec<Item<'_>> {
     items
 }
 
-/// Writes that wait, or have waited too long, and what for.
+/// Writes that wait, or have waited too long, and the reason.
 fn waiting<'a>(group: &Group, report: &StatusReport) -> Vec<Item<'a>> {
     let mut items = Vec::new();
     let pool_of = |name: &str| -> Option<&str> {
@@ -81,7 +81,7 @@ fn waiting<'a>(group: &Group, report: &StatusReport) -> Vec<Item<'a>> {
     items
 }
 
-/// Snapshots that wait to be merged.
+/// Snapshots that wait for their merge.
 fn merges<'a>(report: &StatusReport) -> impl Iterator<Item = Item<'a>> {
     let why = "it waits for the next activation of its origin";
     report.merging.iter().map(move |name| waits(&format!("{name}: merge"), why, Tone::Plain))
@@ -126,7 +126,7 @@ fn row(group: &Group, item: Item<'_>) -> Row {
     Row { id, tone, cells }
 }
 
-/// What is done, what is left, what is done in a second, and how long that takes.
+/// The done share, the remaining amount, the rate, and the time to the end.
 fn figures((pace, in_blocks): (&Pace, bool)) -> [Cell; 4] {
     let left = if in_blocks { cells::size(pace.left().saturating_mul(BLOCK_SIZE)) } else { cells::count(pace.left()) };
     let rate = |rate: f64| {

@@ -1,4 +1,4 @@
-//! A volume as one file: our own end of /dev/fuse.
+//! A volume as one file: Rowen's own FUSE transport.
 //!
 //! One connection per volume, one file descriptor per connection, mounted on a regular file: no directory, no names, a
 //! dozen kinds of request. One task on one worker reads requests and starts a task for each; data is read from and
@@ -6,11 +6,11 @@
 //!
 //! What it promises:
 //!
-//! * FU1 Each request is answered exactly once, with the number under which it came.
-//! * FU2 It keeps no state about the kernel's: a successor that is given the descriptor can go on at any point, after
-//!   asking for the unanswered requests once more ([`mount::resend`]). A write may then be carried out twice.
-//! * FU3 When [`Connection::serve`] returns, no request is under way and the descriptor is not used any more.
-//! * FU4 No request that the kernel may send can end the process.
+//! * FU1 Each request is answered exactly once, with its own number.
+//! * FU2 It keeps no state about the kernel's side. A successor with the descriptor can take over at any point, after
+//!   it asks for the unanswered requests again ([`mount::resend`]). A write may then be carried out twice.
+//! * FU3 When [`Connection::serve`] returns, no request is in flight and the descriptor is no longer used.
+//! * FU4 No request from the kernel can end the process.
 
 pub mod abi;
 pub mod buffers;
@@ -43,7 +43,7 @@ use std::task::{Poll, Waker};
 
 /// Bytes in the largest READ or WRITE.
 pub const MAX_WRITE: usize = 1 << 20;
-/// Requests read before others on the worker get a turn: their disk requests go out with one system call.
+/// Requests that are read before other tasks of the worker run: their disk requests go out with one system call.
 const BATCH: usize = 32;
 
 /// One volume's connection to the kernel.
@@ -89,8 +89,8 @@ impl Connection {
         self.meter.counts()
     }
 
-    /// Has [`Connection::serve`] read no more requests and return. What the kernel asks later waits for a successor, and so does
-    /// what a closed volume did not do.
+    /// Makes [`Connection::serve`] stop reading requests and return. Later requests wait for a successor, and so do
+    /// requests that a closed volume did not carry out.
     pub fn stop(&self) {
         self.stop.stop();
     }
@@ -109,8 +109,8 @@ impl Connection {
         let mut turn = 0;
         let mut alone = false;
         while !self.stop.is_stopped() {
-            // After a request that is the only one there is hardly another. Its disk requests go first, and the same
-            // system call that submits them asks whether there is.
+            // After a single request there is rarely another one. So its disk requests go first, and the same system
+            // call polls for the next request.
             let received = if std::mem::take(&mut alone) { Err(Sys::AGAIN) } else { self.receive(&mut inbox) };
             match received {
                 Ok(len) => {
@@ -331,12 +331,12 @@ impl Connection {
             }
             Request::SetAttr { .. } => self.answer_now(unique, Ok(()), bytemuck::bytes_of(&self.attributes())),
             Request::Open => {
-                // No page cache between the loop device and us, and direct writes side by side.
+                // No page cache between the loop device and the server, and concurrent direct writes.
                 let flags = abi::open::DIRECT_IO | abi::open::NOFLUSH | abi::open::PARALLEL_DIRECT_WRITES;
                 self.answer_now(unique, Ok(()), bytemuck::bytes_of(&abi::OpenOut { flags, ..Default::default() }));
             }
             Request::StatFs => {
-                // Without blocks df leaves it out, and monitoring does not take it for a full filesystem.
+                // With zero blocks, df omits it, and monitoring does not report it as full.
                 let stat = abi::StatFsOut { files: 1, block_size: 4096, fragment_size: 4096, ..Default::default() };
                 self.answer_now(unique, Ok(()), bytemuck::bytes_of(&stat));
             }
@@ -347,7 +347,7 @@ impl Connection {
         }
     }
 
-    /// Never to be believed for longer than this answer: the size changes when the volume's does.
+    /// The kernel must not cache it: the size changes when the volume's does.
     fn attributes(&self) -> abi::AttrOut {
         let size = self.target.size();
         let attr = abi::Attr {
@@ -384,7 +384,7 @@ impl Connection {
 
     /// Gives back the reply's buffer.
     async fn send(&self, unique: u64, reply: Reply) -> Option<PageBuf> {
-        // One that is the only one has nobody to go with, and somebody who waits for it alone.
+        // A single answer has no others to wait for: send it at once.
         let (sent, buf) = if self.under_way.is_one() { reply.send() } else { reply.send_with_others().await };
         softirq_raised();
         self.judge(unique, sent);
@@ -406,7 +406,8 @@ impl Connection {
         abi::OutHeader::error(unique, -if errno == CLOSED { libc::EIO } else { errno })
     }
 
-    /// An answer is refused only for a request that is not waited for any more (withdrawn, or the file was unmounted).
+    /// The kernel refuses an answer only if it no longer waits for it (the request was withdrawn, or the file was
+    /// unmounted).
     fn judge(&self, unique: u64, sent: io::Result<()>) {
         if let Err(e) = sent
             && !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))

@@ -1,4 +1,4 @@
-//! Making a volume's file: a FUSE filesystem whose root is a regular file, mounted on a regular file.
+//! Makes a volume's file: a FUSE filesystem whose root is a regular file, mounted on a regular file.
 
 use super::abi::{self, init, op};
 use crate::export::error::{Doing, Error, Result};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The protocol that this transport speaks; the kernel takes the lower of its own and this.
 const MAJOR: u32 = 7;
 const MINOR: u32 = 41;
-/// Requests that the kernel keeps under way at a time. Its own default of 12 halves the rate.
+/// Requests that the kernel keeps in flight. Its default of 12 halves the rate.
 const MAX_BACKGROUND: u16 = 256;
 
 /// A mounted file's connection, negotiated and ready to serve.
@@ -40,8 +40,8 @@ pub fn mount_as(path: &Path, name: &str) -> Result<Mounted> {
     );
     let options = CString::new(options).expect("no NUL in the mount options");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
-    // A source of its own: one that all volumes share would let `umount SOURCE` take another's. Not the path itself, by
-    // which mkfs.btrfs would take the loop device over the file for mounted.
+    // Each file has its own source: with a shared one, `umount SOURCE` could unmount another volume. The source is not
+    // the path itself: mkfs.btrfs would then take the loop device over the file for mounted.
     let source = format!("{name}:{}", path.display());
     rustix::mount::mount(&source, path, format!("fuse.{name}"), flags, Some(options.as_c_str()))
         .doing(|| format!("mount a volume's file on {}", path.display()))?;
@@ -113,10 +113,10 @@ pub fn resend(fd: &OwnedFd) -> io::Result<()> {
     send(fd, &abi::OutHeader::error(0, abi::NOTIFY_RESEND), &[])
 }
 
-/// Unmounts the file, which nothing uses any more, and ends its connection: copies of the mount in other mount namespaces
-/// (containers) would keep it alive for as long as they are there. A process that is just looking at the file (a scan of
-/// all files) is waited for, for a moment. Whoever serves the file is not: the connection ends before the mount does, and no
-/// request is answered for that (H1).
+/// Unmounts the file, which is no longer in use, and ends its connection: copies of the mount in other mount namespaces
+/// (containers) would keep the connection alive. Waits for a moment for a process that has the file open briefly (a
+/// scan of all files). It does not wait for the server of the file: the connection ends before the mount does, and no
+/// request needs an answer for that (H1).
 pub fn unmount(path: &Path) -> Result<()> {
     let mut tries = 0;
     loop {

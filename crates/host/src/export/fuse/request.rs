@@ -30,7 +30,7 @@ pub enum Request {
     },
     Open,
     StatFs,
-    /// Nothing to do but to say so.
+    /// Only acknowledged.
     Acknowledge,
     /// Not answered at all.
     Ignore,
@@ -81,7 +81,7 @@ pub fn parse(opcode: u32, args: &Args<'_>, data: usize) -> Request {
         op::FORGET | op::BATCH_FORGET => Request::Ignore,
         // The only file is no directory.
         op::LOOKUP => Request::Refuse(libc::ENOENT),
-        // Also INTERRUPT: once told so, the kernel waits for answers instead of asking to drop requests.
+        // Also INTERRUPT: after this error the kernel waits for answers instead of asking to drop requests.
         _ => Request::Refuse(libc::ENOSYS),
     }
 }

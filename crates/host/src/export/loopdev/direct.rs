@@ -1,4 +1,4 @@
-//! The calls to loop devices that may wait for the volume behind them. For helpers alone (H1).
+//! The calls to loop devices that may wait for the volume behind them. Only for helpers (H1).
 
 use super::LoopDevice;
 use crate::export::error::{Doing, Error, Result};
@@ -23,7 +23,7 @@ const BLKFLSBUF: libc::c_ulong = 0x1261;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// Others take free devices too: so often is a lost race tried again.
+/// Other programs take free devices, too: how often a lost race is tried again.
 const RACES: usize = 64;
 /// How long a device may take to go once nothing uses it.
 const GOING: Duration = Duration::from_secs(3);
@@ -96,8 +96,9 @@ fn mark_read_only(device: &OwnedFd, read_only: bool) -> io::Result<()> {
     unsafe { ioctl(device, BLKROSET, &raw const value as libc::c_ulong) }.map(|_| ())
 }
 
-/// For a device that is given back. The kernel keeps the mark when the file goes, and the next program that takes the device
-/// would find it read-only. (The mark goes before the file does: afterwards the device may be somebody else's already.)
+/// For a device that is released. The kernel would keep the read-only flag, and the next program that takes the device
+/// would find it read-only. (The flag is cleared before the release: afterwards another program may already have the
+/// device.)
 fn leave_writable(device: &OwnedFd) {
     if let Err(e) = mark_read_only(device, false) {
         crate::journal::warn(format_args!("a loop device stays read-only: {e}"));
@@ -170,7 +171,7 @@ fn set_up(device: LoopDevice, read_only: bool) -> Result<()> {
     }
     let read_ahead = device.sys("queue/read_ahead_kb");
     fs::write(&read_ahead, READ_AHEAD_KIB.to_string()).doing(|| format!("write {}", read_ahead.display()))?;
-    // The kernel keeps what the last user of the device said.
+    // The kernel keeps the setting of the last user of the device.
     set_read_only(device, read_only)
 }
 
@@ -238,7 +239,7 @@ pub fn detach(device: LoopDevice, is_gone: impl Fn() -> bool) -> Result<()> {
                 return stay(device, read_only, user);
             }
         }
-        // H7: a server that was killed has a successor, which goes on with what it finds.
+        // H7: a killed server has a successor, which uses the devices that it finds.
         if is_gone() {
             return stay(device, read_only, None);
         }
@@ -262,7 +263,7 @@ pub fn sync(device: LoopDevice) -> Result<()> {
     rustix::fs::fsync(&fd).doing(|| format!("write out {}", device.path().display()))
 }
 
-/// Takes back a detach that waits for the last user.
+/// Cancels a detach that waits for the last user.
 fn stay(device: LoopDevice, read_only: bool, user: Option<String>) -> Result<()> {
     let fd = open_named(device, OFlags::RDONLY)?;
     let doing = || format!("keep {}", device.path().display());
