@@ -643,8 +643,7 @@ fn leave_to_successor(server: &Server) -> Result<()> {
     let service = &server.service;
     let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());
     let lost = service.ending.lost();
-    let owed =
-        lost.map_or_else(|| server.exports.unflushed(), |pv| server.exports.unflushed_on(lost::ill(server, pv)));
+    let owed = lost.map_or_else(|| server.exports.unflushed(), |pv| server.exports.unflushed_on(lost::ill(server, pv)));
     let noted = left.note().and_then(|()| left::note_owed(&service.name, &owed));
     let noted = noted.and_then(|()| lost.map_or(Ok(()), |pv| lost::note(server, pv)));
     noted.map_err(|e| internal("note the disks", &service.name, e))
