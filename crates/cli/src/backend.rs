@@ -101,6 +101,15 @@ impl From<Trouble> for Failure {
 
 pub type Answer<T> = Result<T, Trouble>;
 
+/// How a group goes on without physical volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WentOn {
+    /// How many these are.
+    pub missing: usize,
+    /// What is said besides.
+    pub warning: Option<String>,
+}
+
 /// What came of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgraded {
@@ -176,8 +185,9 @@ pub trait Backend {
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// The disks of a group that has stopped are to be taken as they are.
     fn accept_disks(&mut self, group: &str) -> Answer<()>;
-    /// Sees to it that servers open the group without the physical volumes that are missing now; how many these are.
-    fn go_on_without(&mut self, group: &str) -> Answer<usize>;
+    /// Sees to it that servers open the group without the physical volumes that are missing now; `anyway`: also where this host has seen a
+    /// newer state of it.
+    fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn>;
     /// Verifies a group that nothing has open.
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;

@@ -177,7 +177,7 @@ options! {
     SysInit None, "sysinit", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Poll None, "poll", Kind::YesNo, "Accepted for LVM's clients: nothing is polled.";
     ActivationMode None, "activationmode", Kind::Word(&["partial", "degraded", "complete"]),
-        "complete (usual): with all physical volumes; degraded: without those that are missing; partial: also volumes that lost something.";
+        "complete (usual): with all physical volumes; degraded: without those that are missing; partial: also volumes that lost something. With --force also where this host has seen a newer state of the group.";
     Alloc None, "alloc", Kind::Word(POLICIES), "Kept and shown for groups; space is placed as it comes.";
     Contiguous Some('C'), "contiguous", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     ReadAhead Some('r'), "readahead", Kind::ReadAhead, "Accepted for LVM's clients; does nothing.";

@@ -2,7 +2,7 @@
 
 use crate::backend::{
     Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
-    Trouble, Upgraded,
+    Trouble, Upgraded, WentOn,
 };
 use crate::failure::exit;
 use crate::gather;
@@ -202,8 +202,9 @@ impl Backend for Host {
         server::accept_disks(group).map_err(refused)
     }
 
-    fn go_on_without(&mut self, group: &str) -> Answer<usize> {
-        server::go_on_without(group).map_err(refused)
+    fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn> {
+        let server::WentOn { missing, warning } = server::go_on_without(group, anyway).map_err(refused)?;
+        Ok(WentOn { missing, warning })
     }
 
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome> {

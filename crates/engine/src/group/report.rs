@@ -69,6 +69,7 @@ impl Group {
             journal_copies_written,
             sequence,
             attributes,
+            lineage: group.lineage,
             pvs,
             reclaim_left,
         }

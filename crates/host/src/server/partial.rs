@@ -6,21 +6,32 @@ use super::presence::{Presence, Taken};
 use super::start;
 use crate::disks::{IoEngine, MISSING, OpenMode, PvSet};
 use crate::reactor::Pool;
-use crate::{devices, keeper};
+use crate::{devices, keeper, witness};
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Context, Failure, Result};
+use rowen_control::service::world::Membership;
 use rowen_control::uuids;
 use rowen_engine::group::{Config, Group};
+use rowen_engine::units::Uuid;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Sees to it that servers open the group without what is missing now. Returns how many that are; a group that is served already, or
-/// misses nothing, is left as it is.
-pub fn go_on_without(group: &str) -> Result<usize> {
+/// How a group goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WentOn {
+    /// Physical volumes that it goes on without.
+    pub missing: usize,
+    /// What is said besides.
+    pub warning: Option<String>,
+}
+
+/// Sees to it that servers open the group without what is missing now. A group that is served already, or misses nothing, is left as
+/// it is. `anyway`: also where this host has seen a newer state of it (NW2).
+pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     if start::connect(group)?.is_some() || devices::find_group(group).is_ok() {
-        return Ok(0);
+        return Ok(WentOn::default());
     }
-    let members = devices::find_group_without(group)?;
+    let members = devices::find_group_without(group, anyway)?;
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
     };
@@ -42,12 +53,18 @@ pub fn go_on_without(group: &str) -> Result<usize> {
     let runtime = pool.runtime();
     let opened = pool.block_on(async move {
         let group = Group::open_without(pvs, runtime, Config::default(), lineage).await?;
-        group.close().await
+        let membership = Membership::from(&group.info());
+        group.close().await.map(|()| membership)
     });
     let devices = |index: usize| members.paths.get(index).cloned();
     let context = Context { group, extent_blocks: 1, devices: &devices };
-    opened.map_err(|error| context.failure(&error, ""))?;
+    let membership = opened.map_err(|error| context.failure(&error, ""))?;
     // A person has said that the disks that are there are the group.
     left::forget(group);
-    Ok(members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count())
+    let missing = members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count();
+    let warning = witness::note(&membership).err().map(|e| {
+        let file = witness::path(Uuid(membership.group));
+        format!("WARNING: It is not noted in {} that VG {group} goes on without them: {e}.", file.display())
+    });
+    Ok(WentOn { missing, warning })
 }

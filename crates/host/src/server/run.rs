@@ -265,6 +265,8 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     server.service.note_members();
     devices::members::Joining::forget(name);
     bring_back_nodes(&server, same_boot, steps);
+    // The volumes are served: the file may lie on one of them.
+    server.service.note_membership();
     (options.reached)("taken over");
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
@@ -470,6 +472,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
             return Ending::Closed;
         }
         server.service.look_around();
+        server.notes.look_after_witness();
         note_paid(server);
     }
 }
@@ -543,6 +546,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     match ending {
         Ending::Destroyed => {
             server.archive.retire();
+            server.notes.forget_witness(service.group.info().uuid);
             leave(&server);
             remove_traces(&service.name);
             log::event(What::Ended, format_args!("volume group \"{}\" was removed", service.name));

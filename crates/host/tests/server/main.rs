@@ -21,6 +21,7 @@ mod status;
 mod upgrade;
 mod usage;
 mod volumes;
+mod witness;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,7 @@ fn tests() -> Vec<Test> {
         upgrade::TESTS,
         usage::TESTS,
         volumes::TESTS,
+        witness::TESTS,
     ]
     .concat()
 }
