@@ -192,6 +192,7 @@ options! {
     WriteOut None, "writeout", Kind::Flag, "Write zeros to all of a file that has no room yet: writes to it are faster then.";
     Abort None, "abort", Kind::Flag, "End the move of extents.";
     MoveBackground Some('b'), "background", Kind::Flag, "Do not wait for the end.";
+    MoveAtomic None, "atomic", Kind::Flag, "Refused: what was moved stays where it is.";
     MoveInterval Some('i'), "interval", Kind::Number, "Seconds between two lines that show how far it is (15); 0: none.";
     Force Some('f'), "force", Kind::Flag, "Do not ask; given twice, override a check.";
     Zero Some('Z'), "zero", Kind::YesNo, "Accepted for LVM's clients: new volumes always read as zeros.";

@@ -107,8 +107,8 @@ pub const REFUSED: &[(&str, &str)] = &[
         "The contents move to another volume. Close the volume first.",
     ),
     (
-        "`pvmove --atomic`; `[pvmove0]` in reports",
-        "Extents move in runs of 256 MiB at the most, and what was moved stays where it is.",
+        "`pvmove --atomic`",
+        "Extents move in runs of 256 MiB at the most, and what was moved stays where it is. A pvmove the other way brings it back.",
     ),
     (
         "`vgsplit`, `vgmerge`, `vgimportclone`",
