@@ -273,6 +273,22 @@ impl Backend for Host {
             let message = format!("No physical volume label read from {path}.\nFailed to add device {path}.");
             return Err(Trouble::other(ErrorKind::NotFound, message));
         };
+        // What is known already would be lost, and an older copy taken for it.
+        let is_there = |other: &PathBuf| {
+            let label = devices::probe(other).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+            label == Some(uuid) && devices::Identity::of(other) != devices::Identity::of(Path::new(path))
+        };
+        let entries = devices::file::read().map_err(trouble)?.into_iter();
+        let mut known =
+            entries.filter(|entry| entry.uuid == uuid && entry.path != Path::new(path)).map(|entry| entry.path);
+        if let Some(other) = known.find(is_there) {
+            let other = other.display();
+            let message = format!(
+                "{path} has the identifier of {other}, which is there, too: one is a copy of the other. To have this one instead: \
+                 lvmdevices --deldev {other}, and detach that.\nFailed to add device {path}."
+            );
+            return Err(Trouble::other(ErrorKind::Exists, message));
+        }
         if really { devices::file::remember(uuid, Path::new(path)).map_err(trouble) } else { Ok(()) }
     }
 

@@ -72,7 +72,6 @@ impl Service {
         if self.group.info().pvs[usize::from(index.0)].is_allocatable == allocatable {
             return Ok(Outcome::Ok);
         }
-        self.refuse_while_moving()?;
         let group = self.group.clone();
         match self.run(async move { group.set_allocatable(index, allocatable).await }) {
             Err(Error::NoSpace { needed, free }) => {
@@ -169,6 +168,7 @@ impl Service {
         let message = format!("Cannot add {path} to volume group \"{group}\": it lies on a volume of this group.");
         Err(Failure::new(ErrorKind::Invalid, message))
     }
+
     /// Writes down what others are to know of it.
     pub(super) fn members_changed(&self) {
         self.note_members();
@@ -183,7 +183,6 @@ impl Service {
             self.log(&format!("who is in the volume group is not noted: {e}"));
         }
     }
-
 
     /// Writes down where the physical volumes are, for a successor (H9).
     pub fn note_members(&self) {
