@@ -48,7 +48,10 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
         return Err(Failure::new(ErrorKind::InUse, message));
     }
     let pool = Pool::start(1).map_err(|e| internal("open", e))?;
-    let pvs = Arc::new(PvSet::open(&pool, &members.paths, OpenMode::Exclusive, IoEngine::default())?);
+    // A server that has just ended may not have let go of them.
+    let (paths, patience) = (&members.paths, devices::LETTING_GO);
+    let pvs = PvSet::open_waiting(&pool, paths, OpenMode::Exclusive, IoEngine::default(), patience)?;
+    let pvs = Arc::new(pvs);
     let lineage = uuids::fresh().0.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
     let runtime = pool.runtime();
     let opened = pool.block_on(async move {

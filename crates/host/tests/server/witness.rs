@@ -1,7 +1,7 @@
 //! What a host has seen of who is in a group. Rules NW1, NW2, NW3 and NW4.
 
 use super::Test;
-use super::world::{MIB, Vg};
+use super::world::{MIB, Vg, wait_for};
 use rowen_control::protocol::Request;
 use rowen_host::server;
 use std::fs;
@@ -27,6 +27,16 @@ fn attach(disk: &Path) {
     fs::rename(away(disk), disk).unwrap();
 }
 
+/// The server has ended when this returns.
+fn stop(vg: &Vg) {
+    vg.report();
+    let server = vg.server();
+    vg.ask(Request::Stop);
+    // Its parent may be this program, which does not ask what became of it.
+    let state = || fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
+    wait_for("the end of the server", || state().rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z')));
+}
+
 fn refusal(name: &str) -> String {
     server::go_on_without(name, false).unwrap_err().message
 }
@@ -34,14 +44,13 @@ fn refusal(name: &str) -> String {
 /// Opened with what is there.
 fn used_alone(vg: &Vg) {
     assert!(server::go_on_without(&vg.name, false).unwrap().missing <= 1);
-    vg.report();
-    vg.ask(Request::Stop);
+    stop(vg);
 }
 
 fn an_older_half_is_not_opened() {
     let vg = Vg::make(&[64 * MIB, 64 * MIB]);
     let (first, second) = (&vg.files[0], &vg.files[1]);
-    vg.ask(Request::Stop);
+    stop(&vg);
     let copy = second.with_extension("copy");
     fs::copy(second, &copy).unwrap();
     pull(second);
@@ -55,8 +64,7 @@ fn an_older_half_is_not_opened() {
     fs::rename(&file, &kept).unwrap();
     used_alone(&vg);
     (0..3).for_each(|_| {
-        vg.report();
-        vg.ask(Request::Stop);
+        stop(&vg);
     });
     fs::remove_dir_all(&file).unwrap();
     fs::rename(&kept, &file).unwrap();
@@ -65,8 +73,7 @@ fn an_older_half_is_not_opened() {
     assert!(opened.message.contains("this host has seen"), "{}", opened.message);
     // Somebody wants that one all the same, and the other is the older from then on.
     server::go_on_without(&vg.name, true).unwrap();
-    vg.report();
-    vg.ask(Request::Stop);
+    stop(&vg);
     pull(second);
     attach(first);
     assert!(refusal(&vg.name).contains("went on without what is there of it"), "{}", refusal(&vg.name));
@@ -77,7 +84,7 @@ fn an_older_half_is_not_opened() {
 fn copies_of_one_moment_are_opened_and_the_file_goes_with_the_group() {
     let vg = Vg::make(&[64 * MIB, 64 * MIB]);
     let uuid = rowen_engine::units::Uuid(vg.report().uuid.0);
-    vg.ask(Request::Stop);
+    stop(&vg);
     let file = rowen_host::witness::path(uuid);
     assert!(fs::read_to_string(&file).unwrap().contains("\nin "));
     let copies: Vec<PathBuf> = vg.files.iter().map(|disk| disk.with_extension("copy")).collect();
@@ -92,5 +99,5 @@ fn copies_of_one_moment_are_opened_and_the_file_goes_with_the_group() {
     assert_eq!(vg.report().pvs.len(), 2);
     assert!(!fs::read_to_string(&file).unwrap().contains("\nout "));
     vg.ask(Request::Destroy { force: true });
-    super::world::wait_for("the file to go", || !file.exists());
+    wait_for("the file to go", || !file.exists());
 }
