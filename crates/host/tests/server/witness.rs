@@ -48,7 +48,8 @@ fn used_alone(vg: &Vg) {
 }
 
 fn an_older_half_is_not_opened() {
-    let vg = Vg::make(&[64 * MIB, 64 * MIB]);
+    // Large enough for a journal on each.
+    let vg = Vg::make(&[256 * MIB, 256 * MIB]);
     let (first, second) = (&vg.files[0], &vg.files[1]);
     stop(&vg);
     let copy = second.with_extension("copy");
