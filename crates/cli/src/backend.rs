@@ -101,6 +101,15 @@ impl From<Trouble> for Failure {
 
 pub type Answer<T> = Result<T, Trouble>;
 
+/// How a group goes on without physical volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WentOn {
+    /// How many these are.
+    pub missing: usize,
+    /// What is said besides.
+    pub warning: Option<String>,
+}
+
 /// The result of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgraded {
@@ -179,8 +188,9 @@ pub trait Backend {
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// Accepts the disks of a stopped group in their present state.
     fn accept_disks(&mut self, group: &str) -> Answer<()>;
-    /// Lets servers open the group without the physical volumes that are missing now. Returns their number.
-    fn go_on_without(&mut self, group: &str) -> Answer<usize>;
+    /// Lets servers open the group without the physical volumes that are missing now. `anyway`: also if this host has seen a
+    /// newer state of it.
+    fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn>;
     /// Verifies a group that no process has open.
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;

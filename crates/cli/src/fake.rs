@@ -3,7 +3,7 @@
 
 use crate::backend::{
     Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
-    Trouble, Upgraded,
+    Trouble, Upgraded, WentOn,
 };
 use crate::console::Console;
 use crate::session::no_group;
@@ -447,8 +447,8 @@ impl Backend for Fake {
         Ok(())
     }
 
-    fn go_on_without(&mut self, _group: &str) -> Answer<usize> {
-        Ok(0)
+    fn go_on_without(&mut self, _group: &str, _anyway: bool) -> Answer<WentOn> {
+        Ok(WentOn::default())
     }
 
     fn check_closed(&mut self, group: &str, _repair: bool) -> Answer<CheckOutcome> {

@@ -176,7 +176,7 @@ options! {
     SysInit None, "sysinit", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     Poll None, "poll", Kind::YesNo, "Accepted for LVM's clients: nothing is polled.";
     ActivationMode None, "activationmode", Kind::Word(&["partial", "degraded", "complete"]),
-        "complete (usual): with all physical volumes; degraded: without those that are missing; partial: also volumes that lost something.";
+        "complete (usual): with all physical volumes; degraded: without those that are missing; partial: also volumes that lost something. With --force also where this host has seen a newer state of the group.";
     Alloc None, "alloc", Kind::Word(POLICIES), "Kept and shown for groups; space is placed as it comes.";
     Contiguous Some('C'), "contiguous", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
     ReadAhead Some('r'), "readahead", Kind::ReadAhead, "Accepted for LVM's clients; does nothing.";
@@ -191,6 +191,7 @@ options! {
     WriteOut None, "writeout", Kind::Flag, "Write zeros to all of a file that has no room yet: writes to it are faster then.";
     Abort None, "abort", Kind::Flag, "End the move of extents.";
     MoveBackground Some('b'), "background", Kind::Flag, "Do not wait for the end.";
+    MoveAtomic None, "atomic", Kind::Flag, "Refused: what was moved stays where it is.";
     MoveInterval Some('i'), "interval", Kind::Number, "Seconds between two lines that show how far it is (15); 0: none.";
     Force Some('f'), "force", Kind::Flag, "Do not ask; given twice, override a check.";
     Zero Some('Z'), "zero", Kind::YesNo, "Accepted for LVM's clients: new volumes always read as zeros.";

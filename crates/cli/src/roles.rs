@@ -5,6 +5,14 @@ use crate::failure::{Failure, Result};
 use rowen_control::protocol::{GroupReport, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
+/// What LVM shows while extents move: a hidden volume that is where they were and where they go.
+pub const MOVE: &str = "pvmove0";
+
+/// Whether it is what is shown of a move. No volume has such a name: it is reserved.
+pub fn is_move(volume: &VolumeReport) -> bool {
+    volume.name == MOVE
+}
+
 /// LVM's kind of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

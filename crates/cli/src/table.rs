@@ -406,6 +406,7 @@ pub const COMMANDS: &[Command] = &[
         examples: &[
             ("lvs vg0", "the volumes of one group"),
             ("lvs -o +lv_uuid,lv_time --units g", "more columns, sizes in GiB"),
+            ("lvs -a -o name,move_pv,copy_percent", "a pvmove as [pvmove0]: from where, and how far it is"),
             ("lvs --reportformat json", "for a program"),
         ],
         run: reports::lvs,
@@ -737,7 +738,7 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: true,
         forms: &["PV[:PE[-PE]]... [ PV[:PE[-PE]]... ... ]", "-n LV PV [ PV ... ]", "[ --abort [ PV ] ]"],
         operands: Operands::Devices,
-        options: &[Name, Abort, MoveBackground, MoveInterval, Alloc, AutoBackup, ReportFormat],
+        options: &[Name, Abort, MoveAtomic, MoveBackground, MoveInterval, Alloc, AutoBackup, ReportFormat],
         examples: &[
             ("pvmove /dev/sdb", "everything that volumes have there; they go on, also their snapshots"),
             ("pvmove /dev/sdb /dev/sdd", "to this one"),

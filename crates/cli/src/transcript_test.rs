@@ -2018,6 +2018,18 @@ fn extents_move() {
         $ pvmove --abort
         rc=0
 
+        $ pvmove --abort /dev/ubdb
+        E|  No pvmove in progress for /dev/ubdb.
+        rc=5
+
+        $ pvmove --atomic /dev/ubdb
+        E|  --atomic makes no sense here: extents move in runs, and each is at its new place for good. What an abort leaves is brought back by a pvmove the other way.
+        rc=5
+
+        $ lvs -a --noheadings -o lv_name,move_pv,copy_percent vg0
+        O|  data              $
+        rc=0
+
         $ pvmove -n other /dev/ubda
         E|  Logical volume other not found in volume group vg0.
         rc=5

@@ -2,7 +2,7 @@
 
 use crate::backend::{
     Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
-    Trouble, Upgraded,
+    Trouble, Upgraded, WentOn,
 };
 use crate::failure::exit;
 use crate::gather;
@@ -204,8 +204,9 @@ impl Backend for Host {
         server::accept_disks(group).map_err(refused)
     }
 
-    fn go_on_without(&mut self, group: &str) -> Answer<usize> {
-        server::go_on_without(group).map_err(refused)
+    fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn> {
+        let server::WentOn { missing, warning } = server::go_on_without(group, anyway).map_err(refused)?;
+        Ok(WentOn { missing, warning })
     }
 
     fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome> {
@@ -274,6 +275,22 @@ impl Backend for Host {
             let message = format!("No physical volume label read from {path}.\nFailed to add device {path}.");
             return Err(Trouble::other(ErrorKind::NotFound, message));
         };
+        // What is known already would be lost, and an older copy taken for it.
+        let is_there = |other: &PathBuf| {
+            let label = devices::probe(other).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+            label == Some(uuid) && devices::Identity::of(other) != devices::Identity::of(Path::new(path))
+        };
+        let entries = devices::file::read().map_err(trouble)?.into_iter();
+        let mut known =
+            entries.filter(|entry| entry.uuid == uuid && entry.path != Path::new(path)).map(|entry| entry.path);
+        if let Some(other) = known.find(is_there) {
+            let other = other.display();
+            let message = format!(
+                "{path} has the identifier of {other}, which is there, too: one is a copy of the other. To have this one instead: \
+                 lvmdevices --deldev {other}, and detach that.\nFailed to add device {path}."
+            );
+            return Err(Trouble::other(ErrorKind::Exists, message));
+        }
         if really { devices::file::remember(uuid, Path::new(path)).map_err(trouble) } else { Ok(()) }
     }
 

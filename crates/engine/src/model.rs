@@ -383,6 +383,8 @@ pub struct GroupInfo {
     pub journal_copies_written: u64,
     /// Sequence number of the metadata: raised by each checkpoint.
     pub sequence: u64,
+    /// The number of the history that the group has without the physical volumes that are missing; 0: none is.
+    pub lineage: u64,
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvInfo>,
     /// Background removal: blocks still to examine, 0 when idle.

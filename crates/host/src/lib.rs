@@ -24,3 +24,4 @@ pub mod settings;
 mod sockets;
 pub mod survey;
 mod units;
+pub mod witness;

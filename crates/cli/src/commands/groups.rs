@@ -1,5 +1,6 @@
 //! The groups that a command line names, and the loop over them.
 
+use crate::backend::WentOn;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -52,15 +53,19 @@ pub fn open_anyway(session: &mut Session<'_>, args: &Args, groups: &[String]) ->
     }
     match session.is_test {
         true => Ok(()),
-        false => groups.iter().try_for_each(|group| go_on_without(session, group)),
+        false => groups.iter().try_for_each(|group| go_on_without(session, group, args.has(Opt::Force))),
     }
 }
 
-/// From now on the group is opened without the missing physical volumes.
-pub fn go_on_without(session: &mut Session<'_>, group: &str) -> Result {
-    let missing = session.backend.go_on_without(group).map_err(Failure::from)?;
+/// From now on the group is opened without the missing physical volumes. `anyway`: also if this host has seen a newer state of
+/// it.
+pub fn go_on_without(session: &mut Session<'_>, group: &str, anyway: bool) -> Result {
+    let WentOn { missing, warning } = session.backend.go_on_without(group, anyway).map_err(Failure::from)?;
     if missing > 0 {
         session.console.complain(format!("WARNING: VG {group} goes on without {missing} missing PV(s)."));
+    }
+    if let Some(warning) = warning {
+        session.console.complain(warning);
     }
     Ok(())
 }

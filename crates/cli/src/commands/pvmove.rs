@@ -14,13 +14,24 @@ use std::time::{Duration, Instant};
 const INTERVAL: u64 = 15;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
+    if args.has(Opt::MoveAtomic) {
+        return Err(Failure::failed(
+            "--atomic makes no sense here: extents move in runs, and each is at its new place for good. What an abort leaves is \
+             brought back by a pvmove the other way.",
+        ));
+    }
     let watch = Watch::of(args);
     if args.has(Opt::Abort) {
         return match args.positionals.as_slice() {
             [] => each_moving(session, stop),
             [source] => {
+                let label = label_at(session, path_of(source))?;
                 let group = group_of(session, source)?;
-                stop(session, &group)
+                let now = status(session, &group)?;
+                match now.is_running && now.path == label.path {
+                    true => stop(session, &group),
+                    false => Err(Failure::failed(format!("No pvmove in progress for {}.", label.path))),
+                }
             }
             _ => Err(Failure::usage("--abort takes the physical volume that is moved from, at most.")),
         };
@@ -33,6 +44,17 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     };
     let group = group_of(session, source)?;
     let report = unless_exported(session.report(&group)?)?;
+    let from = label_at(session, path_of(source))?.path;
+    if report.moving.as_ref().is_some_and(|moving| moving.path == from) && !session.is_test {
+        session.console.say(format!("Detected pvmove in progress for {from}."));
+        if !targets.is_empty() || args.has(Opt::Name) || source.contains(':') {
+            session.console.complain("WARNING: Ignoring remaining command line arguments.");
+        }
+        return match args.has(Opt::MoveBackground) {
+            true => Ok(()),
+            false => watch.until_the_end(session, &group),
+        };
+    }
     let request = wanted(session, args, &report, source, targets)?;
     let begun = session.change(&group, request)?;
     if session.is_test || args.has(Opt::MoveBackground) {
@@ -122,15 +144,20 @@ fn status(session: &mut Session<'_>, group: &str) -> Result<MoveReport> {
 }
 
 fn stop(session: &mut Session<'_>, group: &str) -> Result {
-    session.change(group, Request::StopMove).map(drop)
+    if let Outcome::Moving(now) = session.change(group, Request::StopMove)?
+        && now.is_running
+    {
+        let path = now.path;
+        session.console.complain(format!(
+            "WARNING: Moving extents off {path} ends when the disks have answered what is under way: \"rowen status {group}\"."
+        ));
+    }
+    Ok(())
 }
 
 fn percent_of(now: &MoveReport) -> f64 {
-    let (done, all) = match now.is_running && now.total_bytes > 0 {
-        true => (now.copied_bytes, now.total_bytes),
-        false => (now.moved, now.total),
-    };
-    100.0 * done as f64 / all.max(1) as f64
+    let (done, all) = now.share();
+    100.0 * done as f64 / all as f64
 }
 
 /// How the progress is shown.

@@ -9,9 +9,14 @@ use crate::parse::Args;
 use crate::report::fields::UNKNOWN;
 use crate::report::index::Indexed;
 use crate::report::{Kind, Shape, rows};
+use crate::roles::MOVE;
 use crate::session::{Detail, SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
-use rowen_control::protocol::{GroupReport, Outcome, PvReport, Request, VolumePlaces};
+use rowen_control::protocol::{
+    Attributes, FullPolicy, GroupReport, Index, NodeState, Outcome, PvReport, Request, VolumeKind, VolumePlaces,
+    VolumeReport, VolumeState,
+};
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
 
 /// The kind of report, by `--segments`.
 fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {
@@ -68,10 +73,46 @@ pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
         true => session.select_all(&args.positionals, detail)?,
         false => session.select(&args.positionals, detail)?,
     };
+    if args.has(Opt::All) {
+        selection.groups.iter_mut().filter(|group| group.is_whole).for_each(show_move);
+    }
     selection.groups.sort_by(|a, b| a.report.name.cmp(&b.report.name));
     let text = of_volumes(session, &shape, &selection.groups)?;
     show(session, args, &text);
     end_of_query(args, selection.is_incomplete)
+}
+
+/// A move of extents is a volume, as LVM has it.
+fn show_move(group: &mut SelectedGroup) {
+    let report = &mut group.report;
+    let Some(moving) = report.moving.as_deref() else { return };
+    // Another one than those of all volumes and physical volumes, and the same as long as it is moved from there.
+    let source = report.pvs.iter().find(|pv| pv.path == moving.path).map_or(Uuid([0; 16]), |pv| pv.uuid);
+    report.volumes.push(VolumeReport {
+        id: u64::MAX,
+        name: MOVE.to_owned(),
+        uuid: Uuid(source.0.map(|byte| !byte)),
+        kind: VolumeKind::Thick,
+        state: VolumeState::Ok,
+        blocks: moving.total_bytes / BLOCK_SIZE,
+        sector: 512,
+        chunk_blocks: 1,
+        read_only: false,
+        full: FullPolicy::Fail,
+        origin: None,
+        reserve_blocks: None,
+        attributes: Attributes::default(),
+        referenced_blocks: 0,
+        exclusive_blocks: 0,
+        freed_if_removed_blocks: 0,
+        snapshot_used_blocks: 0,
+        is_partial: false,
+        point_uuid: None,
+        moment: None,
+        node: NodeState { active: true, open: true, ..NodeState::default() },
+    });
+    report.index = Index::default();
+    group.volumes.push(MOVE.to_owned());
 }
 
 fn of_volumes(session: &mut Session<'_>, shape: &Shape, selected: &[SelectedGroup]) -> Result<String> {

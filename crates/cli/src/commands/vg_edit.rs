@@ -165,7 +165,7 @@ pub fn reduce(session: &mut Session<'_>, args: &Args) -> Result {
 /// removed first, with those that depend on them.
 fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result {
     if !session.is_test {
-        go_on_without(session, name)?;
+        go_on_without(session, name, false)?;
     }
     let report = session.report(name)?;
     let missing = report.missing().count();

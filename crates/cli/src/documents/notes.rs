@@ -108,8 +108,8 @@ pub const REFUSED: &[(&str, &str)] = &[
         "The contents move to another volume. Close the volume first.",
     ),
     (
-        "`pvmove --atomic`; `[pvmove0]` in reports",
-        "Extents move in runs of 256 MiB at the most, and what was moved stays where it is.",
+        "`pvmove --atomic`",
+        "Extents move in runs of 256 MiB at the most, and what was moved stays where it is. A pvmove the other way brings it back.",
     ),
     (
         "`vgsplit`, `vgmerge`, `vgimportclone`",
@@ -170,7 +170,12 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     (
         "`--activationmode`: `degraded` unless it is said",
         "`complete`: a group goes on without a physical volume only when a command says `degraded` or `partial` (`-P`), and \
-         never without the one with the journal. From then on it waits for it no more.",
+         never without the one with the journal. From then on it waits for it no more. `--force` beside it: also where this host has \
+         seen a newer state of the group.",
+    ),
+    (
+        "volumes under `pvmove` are locked (`-wI-`), and lie on `pvmove0`",
+        "They are not locked, and lie where they are. `lvs -a` shows `[pvmove0]` with the source and how far it is; it has no device.",
     ),
     (
         "a physical volume that was missing counts again when it is there and nothing of a volume lies on it",

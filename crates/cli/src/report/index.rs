@@ -1,6 +1,6 @@
 //! A group's report with the places of its volumes' blocks. Only reports that show the places request them.
 
-use crate::roles::is_origin;
+use crate::roles::{is_move, is_origin};
 use rowen_control::protocol::{GroupReport, PvReport, VolumePlaces, VolumeReport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,10 @@ impl<'a> Indexed<'a> {
         for volume in self.report.volumes.iter().filter(|_| !places.is_empty() && !self.report.pvs.is_empty()) {
             let shares = self.shares.entry(&volume.name).or_default();
             if shares.is_empty() {
-                shares.push(Share { pv: 0, first_extent: 0, extents: 0 });
+                // What is moved is where it came from, as far as one can tell.
+                let from = self.report.moving.as_deref().filter(|_| is_move(volume)).map(|moving| &moving.path);
+                let pv = from.and_then(|from| self.report.pvs.iter().position(|pv| pv.path == *from));
+                shares.push(Share { pv: pv.unwrap_or(0), first_extent: 0, extents: 0 });
             }
         }
     }

@@ -22,4 +22,5 @@ mod status;
 mod top;
 mod transfer;
 mod verify;
+mod witness;
 mod world;

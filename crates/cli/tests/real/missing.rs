@@ -23,13 +23,13 @@ fn made(name: &str) -> (World, [PathBuf; 3]) {
     (world, disks)
 }
 
-fn write(world: &World, volume: &str, mib: u64, byte: u8) {
+pub fn write(world: &World, volume: &str, mib: u64, byte: u8) {
     let file = File::options().write(true).open(world.node(volume)).unwrap();
     file.write_all_at(&vec![byte; 16 << 20], mib << 20).unwrap();
     file.sync_all().unwrap();
 }
 
-fn holds(world: &World, volume: &str, mib: u64, byte: u8) {
+pub fn holds(world: &World, volume: &str, mib: u64, byte: u8) {
     let mut read = vec![0; 16 << 20];
     File::open(world.node(volume)).unwrap().read_exact_at(&mut read, mib << 20).unwrap();
     assert!(read.iter().all(|found| *found == byte), "{volume} at {mib} MiB");
@@ -45,7 +45,7 @@ fn eio() -> i32 {
 }
 
 /// The disk is pulled.
-fn pull(disk: &std::path::Path) -> PathBuf {
+pub fn pull(disk: &std::path::Path) -> PathBuf {
     let away = disk.with_extension("away");
     fs::rename(disk, &away).unwrap();
     away
@@ -321,7 +321,8 @@ fn two_halves_are_refused() {
     };
     pull(&disks[1]);
     use_half();
-    // The other half is used where this one is not, as on another machine.
+    // The other half is used where this one is not, as on another machine, which has not seen this one.
+    fs::remove_dir_all(world.dir.join("etc/witness")).unwrap();
     let first = pull(&disks[0]);
     fs::rename(&copies[1], &disks[1]).unwrap();
     use_half();
@@ -329,6 +330,7 @@ fn two_halves_are_refused() {
     world.refused("vgchange -ay VG", 5, "went on without each other");
     world.refused("vgchange -ay --activationmode partial VG", 5, "went on without each other");
     pull(&disks[1]);
+    fs::remove_dir_all(world.dir.join("etc/witness")).unwrap();
     world.ok("vgs VG");
     world.ok("vgchange -an VG");
     world.ok("stop VG");

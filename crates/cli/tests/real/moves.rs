@@ -230,3 +230,50 @@ fn what_pvmove_refuses() {
     world.ok("check VG");
     assert!(!used(&world, "a").is_empty());
 }
+
+/// What is being moved is a volume to `lvs -a`, as LVM has it; the same command again watches, and another disk is not meant.
+#[test]
+fn a_move_is_seen_in_reports() {
+    let world = World::empty("pvmove-seen");
+    ["a", "b"].iter().for_each(|name| drop(world.device(name, 3 * DISK)));
+    world.ok("vgcreate VG a b");
+    world.ok("lvcreate -y -L 1600M -n data VG a");
+    let mut node = File::options().write(true).open(world.node("data")).unwrap();
+    let bytes = Random(1).bytes(MIB as usize);
+    (0..1600).for_each(|_| node.write_all(&bytes).unwrap());
+    node.sync_all().unwrap();
+    drop(node);
+    let source = world.dir.join("a").display().to_string();
+    world.ok("pvmove -b a b");
+    let seen = world.ok("lvs -a --noheadings -o lv_name,lv_attr,lv_role,segtype,move_pv,copy_percent,devices VG");
+    let line = seen.lines().find(|line| line.contains("[pvmove0]")).unwrap_or_else(|| panic!("{seen}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[..5], ["[pvmove0]", "p-C-aom---", "private,pvmove", "mirror", source.as_str()], "{line}");
+    let percent: f64 = words[5].parse().unwrap();
+    assert!((0.0..=100.0).contains(&percent), "{line}");
+    // It is hidden, and counted nowhere.
+    assert_eq!(
+        world.ok("lvs --noheadings -o lv_name,move_pv,copy_percent VG").split_whitespace().collect::<Vec<_>>(),
+        ["data"]
+    );
+    assert_eq!(world.ok("lvs -a --noheadings -o lv_count -S lv_name=data VG").trim(), "1");
+    assert_eq!(world.ok("vgs --noheadings -o lv_count VG").trim(), "1");
+    // It is what it was, and what it is to be can be said now.
+    assert_eq!(world.ok("pvs --noheadings -o pv_attr a").trim(), "a--");
+    world.ok("pvchange -x n a");
+    world.refused("pvmove --abort b", 5, "No pvmove in progress for");
+    let again = world.run("pvmove -i 1 a b");
+    let (out, err) = (String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&again.stderr));
+    assert!(
+        again.status.success() && out.contains(&format!("Detected pvmove in progress for {source}.")),
+        "{out}{err}"
+    );
+    assert!(err.contains("Ignoring remaining command line arguments."), "{err}");
+    assert!(out.contains("Moved: 100.00%"), "{out}");
+    assert!(!world.ok("lvs -a VG").contains("pvmove0"));
+    assert_eq!(world.ok("pvs --noheadings -o pv_attr a").trim(), "u--");
+    let mut found = vec![0; MIB as usize];
+    File::open(world.node("data")).unwrap().read_exact_at(&mut found, 1599 * MIB).unwrap();
+    assert!(found == bytes);
+    world.ok("vgchange -an VG");
+}

@@ -115,6 +115,7 @@ fn report(volumes: u64) -> GroupReport {
         journal_copies: 1,
         journal_copies_written: 1,
         sequence: 4,
+        lineage: 0,
         pvs: Vec::new(),
         reclaim_left: 5,
         attributes: Default::default(),

@@ -1,6 +1,7 @@
 //! Reports: a group with its physical volumes and volumes, and where their blocks are.
 
 use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, VolumeKind, VolumeState, hex};
+use super::status::MoveReport;
 use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
 use rowen_engine::units::Uuid;
@@ -33,6 +34,9 @@ pub struct GroupReport {
     /// It is stopped: it takes no writes until it is opened again.
     #[serde(default)]
     pub stopped: bool,
+    /// Extents that are being moved.
+    #[serde(default)]
+    pub moving: Option<Box<MoveReport>>,
     #[serde(default)]
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
@@ -127,6 +131,7 @@ impl GroupReport {
             sequence: info.sequence,
             reclaim_left_blocks: info.reclaim_left,
             stopped: false,
+            moving: None,
             attributes: info.attributes.into(),
             index: Index::default(),
             volumes: volumes

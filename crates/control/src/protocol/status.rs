@@ -125,6 +125,16 @@ pub struct MoveReport {
     pub own_bytes: u64,
 }
 
+impl MoveReport {
+    /// How far it is: a part, and the whole, which is not 0.
+    pub fn share(&self) -> (u64, u64) {
+        match self.is_running && self.total_bytes > 0 {
+            true => (self.copied_bytes, self.total_bytes),
+            false => (self.moved, self.total.max(1)),
+        }
+    }
+}
+
 /// Something that fills up: the group, a thin pool, or a snapshot with a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filling {

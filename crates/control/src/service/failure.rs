@@ -2,9 +2,11 @@
 //! or device, and says what to do. If LVM has a sentence for it, Rowen uses LVM's.
 
 use crate::protocol::{ErrorKind, Outcome};
+use crate::uuids::lvm_text;
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::WHILE_MISSING;
+use rowen_engine::units::Uuid;
 use std::path::PathBuf;
 
 /// Why a request failed.
@@ -136,9 +138,20 @@ impl Context<'_> {
                     "{subject} used up its reserve, or gave way in a full group: it is invalid and can only be removed."
                 )
             }
-            other => format!("{subject}: {}", sentence(&other.to_string())),
+            other => self.words_about(&subject, &with_lvms_identifiers(&other.to_string())),
         };
         Failure { kind: engine_kind(error), message }
+    }
+
+    /// The engine's words as a sentence about a subject, which is said once.
+    fn words_about(&self, subject: &str, words: &str) -> String {
+        let own = format!("volume group {}", self.group);
+        let rest = words.strip_prefix(&own).filter(|_| subject.starts_with("Volume group")).unwrap_or_default();
+        match rest.strip_prefix(": ") {
+            Some(rest) => format!("{subject}: {}", sentence(rest)),
+            None if rest.starts_with(' ') => format!("{subject}{}", sentence(rest)),
+            None => format!("{subject}: {}", sentence(words)),
+        }
     }
 
     /// The name of a physical volume.
@@ -175,6 +188,25 @@ impl Context<'_> {
             self.group, error.offset
         )
     }
+}
+
+/// The engine's words with identifiers as reports show them.
+fn with_lvms_identifiers(words: &str) -> String {
+    const DIGITS: usize = 32;
+    let (mut told, mut rest) = (String::new(), words);
+    while let Some(at) = rest.find(|c: char| c.is_ascii_hexdigit()) {
+        let (before, from) = rest.split_at(at);
+        let length = from.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(from.len());
+        let (word, after) = from.split_at(length.max(1));
+        told.push_str(before);
+        let starts_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        match u128::from_str_radix(word, 16).ok().filter(|_| word.len() == DIGITS && starts_word) {
+            Some(number) => told.push_str(&lvm_text(Uuid(number.to_be_bytes()))),
+            None => told.push_str(word),
+        }
+        rest = after;
+    }
+    told + rest
 }
 
 #[cfg(test)]

@@ -68,3 +68,17 @@ fn the_engines_numbers_become_devices() {
     let told = "write failed on physical volume /dev/sdk at byte 0; physical volume number 1, physical volume x, physical volume ";
     assert_eq!(context.with_devices(words), told);
 }
+
+#[test]
+fn identifiers_and_groups_are_told_as_reports_show_them() {
+    let uuid = Uuid([0x5e; 16]);
+    let lvms = lvm_text(uuid);
+    let older =
+        tell(Error::MissingPv(format!("volume group vg0: physical volume {uuid} (1 of 3) is an older copy")), "");
+    assert_eq!(older.message, format!("Volume group \"vg0\": Physical volume {lvms} (1 of 3) is an older copy."));
+    let lost = tell(Error::MissingPv(format!("volume group vg0 cannot be opened without {uuid}, {uuid}: why")), "");
+    assert_eq!(lost.message, format!("Volume group \"vg0\" cannot be opened without {lvms}, {lvms}: why."));
+    // Other words stay, also those of another group.
+    let other = tell(Error::MissingPv(format!("volume group vg01: x{uuid} beef {uuid}0 0x{uuid}")), "");
+    assert_eq!(other.message, format!("Volume group \"vg0\": Volume group vg01: x{uuid} beef {uuid}0 0x{uuid}."));
+}

@@ -14,6 +14,15 @@ const LONGEST_VERSION: usize = 64;
 impl Service {
     /// Removes the group from its physical volumes; afterwards the server ends.
     pub fn destroy(&self, force: bool) -> Result<Outcome> {
+        let info = self.group.info();
+        if info.pvs.iter().any(|pv| pv.is_missing) {
+            let message = format!(
+                "Volume group \"{}\" not found, is inconsistent or has PVs missing.\n\
+                 Consider vgreduce --removemissing if metadata is inconsistent.",
+                self.name
+            );
+            return Err(Failure::new(ErrorKind::InUse, message));
+        }
         let volumes = self.group.volumes();
         if !volumes.is_empty() {
             if !force && self.shown_volumes().is_empty() {

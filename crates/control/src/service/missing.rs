@@ -93,7 +93,7 @@ impl Service {
             return Err(Failure { message: format!("{}\nNo PV has been restored.", failure.message), ..failure });
         }
         self.event(What::Changed, &format!("physical volume {path} was missing, and is back"));
-        self.note_members();
+        self.members_changed();
         Ok(Outcome::Ok)
     }
 }

@@ -14,6 +14,8 @@ use rowen_engine::units::BLOCK_SIZE;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Who stops a move waits so long for its end.
+const STOPPED: Duration = Duration::from_secs(10);
 /// How long a request for the progress of a move waits for its end.
 const WAITED: Duration = Duration::from_millis(200);
 
@@ -197,9 +199,10 @@ impl Service {
             return Outcome::Moving(wanted);
         }
         self.group.stop_move();
+        // A disk that hangs may have what is being copied: then it ends later, and nobody waits for that.
         let group = self.group.clone();
-        self.run(async move { group.move_ended().await });
-        Outcome::Moving(self.move_report(self.group.move_progress()))
+        let progress = self.run(async move { group.move_ended_within(STOPPED).await });
+        Outcome::Moving(self.move_report(progress))
     }
 
     fn move_report(&self, progress: MoveProgress) -> MoveReport {

@@ -112,6 +112,24 @@ fn a_move_that_was_stopped_or_is_of_another_boot_does_not_go_on() {
 }
 
 /// The physical volume has left before a successor could go on.
+/// While all of a physical volume moves no space is taken from it; whether some is afterwards is said at any time.
+#[test]
+fn whether_the_source_is_allocatable_is_changed_while_it_moves() {
+    let world = made();
+    let takes = |world: &Memory| match ask(world, Request::Report { with_use: false }) {
+        Outcome::Report(report) => report.pvs[1].is_allocatable,
+        other => panic!("{other:?}"),
+    };
+    let Outcome::Moving(begun) = ask(&world, wanted()) else { panic!("it begins") };
+    assert!(begun.is_running && takes(&world), "it is no property of it");
+    for allocatable in [false, true, false] {
+        done(&world, Request::SetAllocatable { path: "/dev/b".into(), allocatable });
+        assert_eq!(takes(&world), allocatable);
+    }
+    assert!(ended(&world).failed.is_none());
+    assert!(!takes(&world), "it is forgotten");
+}
+
 #[test]
 fn a_move_off_what_has_left_is_forgotten() {
     let world = made();

@@ -3,6 +3,7 @@
 use super::failure::{Failure, Result};
 use super::group::check_tags;
 use super::state::Service;
+use super::world::Membership;
 use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome, PvPart, change_tags};
 use rowen_engine::disk::PvIndex;
@@ -71,7 +72,6 @@ impl Service {
         if self.group.info().pvs[usize::from(index.0)].is_allocatable == allocatable {
             return Ok(Outcome::Ok);
         }
-        self.refuse_while_moving()?;
         let group = self.group.clone();
         match self.run(async move { group.set_allocatable(index, allocatable).await }) {
             Err(Error::NoSpace { needed, free }) => {
@@ -151,7 +151,7 @@ impl Service {
             }
             (self.reached)("joined");
             self.event(What::Changed, &format!("physical volume {} joined", path.display()));
-            self.note_members();
+            self.members_changed();
         }
         if had_one {
             self.keep_journal_twice();
@@ -168,6 +168,21 @@ impl Service {
         let (path, group) = (path.display(), &self.name);
         let message = format!("Cannot add {path} to volume group \"{group}\": it lies on a volume of this group.");
         Err(Failure::new(ErrorKind::Invalid, message))
+    }
+
+    /// Writes down what others are to know of it.
+    pub(super) fn members_changed(&self) {
+        self.note_members();
+        self.note_membership();
+    }
+
+    /// Has it witnessed who is in the group (NW1). Where that fails all goes on: who is told to open the group without some is
+    /// not warned then.
+    pub fn note_membership(&self) {
+        let membership = Membership::from(&self.group.info());
+        if let Err(e) = self.world.notes.membership(&membership) {
+            self.log(&format!("who is in the volume group is not noted: {e}"));
+        }
     }
 
     /// Stores the paths of the physical volumes, for a successor (H9).
@@ -206,7 +221,7 @@ impl Service {
         if self.group.info().pvs.len() == usize::from(index.0) {
             self.world.members.pop();
             // A successor does not open it: it may be unplugged soon, and not answer.
-            self.note_members();
+            self.members_changed();
         }
         match done {
             Err(Error::Busy(_)) => Err(still_in_use(path)),

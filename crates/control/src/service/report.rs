@@ -50,6 +50,7 @@ impl Service {
         let partial = self.partial(&volumes)?;
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         report.stopped = self.group.failed().is_err();
+        report.moving = self.move_to_tell().filter(|moving| moving.is_running).map(Box::new);
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();
         report.pvs.iter_mut().for_each(|pv| pv.is_away = away.contains(&pv.uuid.0));
         report.volumes.iter_mut().for_each(|volume| volume.is_partial = partial.contains(&volume.name));

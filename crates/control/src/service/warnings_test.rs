@@ -19,6 +19,7 @@ fn group(free_blocks: u64, reserved_blocks: u64) -> GroupInfo {
         journal_copies: 1,
         journal_copies_written: 1,
         sequence: 1,
+        lineage: 0,
         attributes: Default::default(),
         pvs: Vec::new(),
         reclaim_left: 0,

@@ -6,7 +6,7 @@ use super::failure::{Failure, Result, sentence};
 use crate::history::{Command, What};
 use crate::protocol::{ErrorKind, IoCounts};
 use rowen_engine::disk::{DiskError, PvIndex};
-use rowen_engine::group::{Volume, VolumeInfo};
+use rowen_engine::group::{GroupInfo, Volume, VolumeInfo};
 use rowen_engine::runtime::Task;
 use rowen_engine::units::{Uuid, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,31 @@ pub struct MoveNote {
     pub volume: Option<[u8; 16]>,
     /// Extents that were to be moved when it began; 0: that is not known yet.
     pub total: u64,
+}
+
+/// Who is in a group, and which of these it goes on without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    pub group: [u8; 16],
+    /// Of the newest superblock.
+    pub sequence: u64,
+    /// The number of the history that it has without some; 0: none is out.
+    pub lineage: u64,
+    pub members: Vec<[u8; 16]>,
+    /// Those of them that are out.
+    pub out: Vec<[u8; 16]>,
+}
+
+impl From<&GroupInfo> for Membership {
+    fn from(info: &GroupInfo) -> Membership {
+        Membership {
+            group: info.uuid.0,
+            sequence: info.sequence,
+            lineage: info.lineage,
+            members: info.pvs.iter().map(|pv| pv.uuid.0).collect(),
+            out: info.pvs.iter().filter(|pv| pv.is_missing).map(|pv| pv.uuid.0).collect(),
+        }
+    }
 }
 
 /// Everything under the service.
@@ -237,6 +262,8 @@ pub trait Notes: Send + Sync {
     fn run(&self, program: &str, words: Vec<String>);
     /// Where the physical volumes are, for a successor (H9).
     fn members(&self, paths: &[PathBuf]) -> io::Result<()>;
+    /// Who is in the group, for whoever is asked to open it without some (NW1). It is on the disk when this returns.
+    fn membership(&self, membership: &Membership) -> io::Result<()>;
     /// What is about to join the group (H11), until the value goes.
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>>;
     /// What is being moved, for a successor (PM9); none: nothing is.

@@ -470,7 +470,9 @@ fn told_move(moving: &MoveReport) -> String {
         return told;
     }
     match &moving.failed {
-        Some(why) => format!("pvmove: moving extents off {path} ended before its end: {why}. {more}"),
+        Some(why) => {
+            format!("pvmove: moving extents off {path} ended before its end: {}. {more}", why.trim_end_matches('.'))
+        }
         None if moving.is_stopped => format!("pvmove: moving extents off {path} was stopped. {more}"),
         None => format!("pvmove: {} extents of {path} cannot be read, and stayed there", moving.unreadable),
     }

@@ -28,6 +28,8 @@ pub struct PvMembership {
     pub members: Vec<Uuid>,
     /// Those of them that are out.
     pub out: Vec<Uuid>,
+    /// The number of the history that it has without them; 0: none is out.
+    pub lineage: u64,
     /// The label's sequence number: of two stale copies, the higher is the newer.
     pub sequence: u64,
 }
@@ -51,6 +53,7 @@ impl Group {
             group: s.group.map(|g| PvMembership {
                 group_uuid: g.uuid,
                 out: g.out_uuids(),
+                lineage: g.lineage,
                 group_name: g.name,
                 index: s.pv_index,
                 extent_blocks: g.extent_blocks,

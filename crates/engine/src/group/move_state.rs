@@ -16,6 +16,8 @@ pub(super) struct MoveState {
     pub(super) progress: MoveProgress,
     /// The move was asked to end.
     pub(super) is_stopped: bool,
+    /// No space is taken from this one: all of it moves.
+    pub(super) barred: Option<PvIndex>,
     /// Free extents that were taken for it.
     pub(super) taken: Option<Run>,
 }

@@ -206,8 +206,10 @@ impl Group {
         let index = usize::from(pv.0);
         let set = || {
             let _gate = self.core.gate.read();
-            let stays = self.catalog.read().attributes.unallocatable.has(index);
-            let may = !is_barred && !stays && !self.out().has(index);
+            // Held meanwhile: somebody may change just that.
+            let catalog = self.catalog.read();
+            self.moves.state.lock().barred = is_barred.then_some(pv);
+            let may = !is_barred && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
             self.core.space.lock().set_allocatable(self.core.alloc_context(), index, may)
         };
         match self.core.with_nodes_privileged(set).await? {

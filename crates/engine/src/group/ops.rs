@@ -237,8 +237,9 @@ impl Group {
             let change = || {
                 let _gate = self.core.gate.read();
                 let mut catalog = self.catalog_mut();
-                let outcome =
-                    self.core.space.lock().set_allocatable(self.core.alloc_context(), index, is_allocatable)?;
+                // Until all of it has moved no space is taken from it anyway.
+                let takes = is_allocatable && self.moves.state.lock().barred != Some(pv);
+                let outcome = self.core.space.lock().set_allocatable(self.core.alloc_context(), index, takes)?;
                 if outcome.is_ok() {
                     catalog.attributes.unallocatable.set(index, !is_allocatable);
                 }

@@ -36,8 +36,9 @@ impl Group {
         // Blocks in open arenas and reservations belong to no physical volume yet. They are subtracted from the last
         // ones first.
         let pvs = group.pvs.iter().zip(space.pvs().free()).enumerate().map(|(index, (pv, free))| {
-            let is_allocatable = space.pvs().is_allocatable(index);
-            let left = &mut left[usize::from(!is_allocatable)];
+            // While all of it moves none is taken, too; that is no property of it.
+            let is_allocatable = !attributes.unallocatable.has(index) && !out.has(index);
+            let left = &mut left[usize::from(!space.pvs().is_allocatable(index))];
             let share = free.div_ceil(extent_blocks).min(*left);
             *left -= share;
             PvInfo {
@@ -69,6 +70,7 @@ impl Group {
             journal_copies,
             journal_copies_written,
             sequence,
+            lineage: group.lineage,
             attributes,
             pvs,
             reclaim_left,

@@ -51,6 +51,12 @@ pub enum Error {
         damaged: Vec<PathBuf>,
         unreadable: Vec<PathBuf>,
     },
+    /// This host has seen a newer state of a group that lacks some, or one without those that are there (NW2).
+    Older {
+        group: String,
+        is_left_behind: bool,
+        newer: Vec<(Uuid, Option<PathBuf>)>,
+    },
     /// Each of two physical volumes says that the group continues without the other (MB8).
     TwoHalves {
         group: String,
@@ -102,14 +108,39 @@ fn physical_volumes_missing(
     missing: &[(Uuid, Option<PathBuf>)],
 ) -> fmt::Result {
     write!(f, "Volume group \"{group}\" cannot be opened:")?;
-    for (position, (uuid, path)) in missing.iter().enumerate() {
+    with_places(f, missing)?;
+    f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })
+}
+
+fn with_places(f: &mut fmt::Formatter<'_>, pvs: &[(Uuid, Option<PathBuf>)]) -> fmt::Result {
+    for (position, (uuid, path)) in pvs.iter().enumerate() {
         let and = if position > 0 { " and" } else { "" };
         write!(f, "{and} physical volume {}", uuids::lvm_text(*uuid))?;
         if let Some(path) = path {
             write!(f, " (last seen at {})", path.display())?;
         }
     }
-    f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })
+    Ok(())
+}
+
+fn older(
+    f: &mut fmt::Formatter<'_>,
+    group: &str,
+    is_left_behind: bool,
+    newer: &[(Uuid, Option<PathBuf>)],
+) -> fmt::Result {
+    write!(f, "Volume group \"{group}\" cannot be opened: this host has seen ")?;
+    f.write_str(if is_left_behind {
+        "that it went on without what is there of it, on"
+    } else {
+        "a newer state of it, on"
+    })?;
+    with_places(f, newer)?;
+    write!(
+        f,
+        ". Attach what has the newer state; or give that up, and go on with what is there: vgchange -ay --activationmode partial \
+         --force {group}."
+    )
 }
 
 fn two_halves(f: &mut fmt::Formatter<'_>, group: &str, [one, other]: &[PathBuf; 2]) -> fmt::Result {
@@ -174,6 +205,7 @@ impl fmt::Display for Error {
                 labels_that_say_nothing(f, damaged, unreadable)?;
                 write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
+            Error::Older { group, is_left_behind, newer } => older(f, group, *is_left_behind, newer),
             Error::TwoHalves { group, paths } => two_halves(f, group, paths),
             Error::Duplicate { uuid, paths } => write!(
                 f,
@@ -215,7 +247,9 @@ impl Error {
                 Reason::NotADisk(_) | Reason::TooSmall { .. } | Reason::TooMany => ErrorKind::Invalid,
                 Reason::System { .. } => ErrorKind::Io,
             },
-            Error::NotAPv(_) | Error::NoGroup(_) | Error::MissingPvs { .. } => ErrorKind::NotFound,
+            Error::NotAPv(_) | Error::NoGroup(_) | Error::MissingPvs { .. } | Error::Older { .. } => {
+                ErrorKind::NotFound
+            }
             Error::BadPath(_) | Error::GivenTwice(_) => ErrorKind::Invalid,
             Error::Confirm { .. } => ErrorKind::Denied,
             Error::InitialiseMember { .. }

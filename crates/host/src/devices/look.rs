@@ -56,6 +56,7 @@ struct Membership {
     extent_blocks: u64,
     members: Vec<[u8; 16]>,
     out: Vec<[u8; 16]>,
+    lineage: u64,
     sequence: u64,
 }
 
@@ -68,6 +69,7 @@ impl From<PvLabel> for Label {
             extent_blocks: group.extent_blocks,
             members: group.members.into_iter().map(|uuid| uuid.0).collect(),
             out: group.out.into_iter().map(|uuid| uuid.0).collect(),
+            lineage: group.lineage,
             sequence: group.sequence,
         });
         Label::Sound { pv: label.pv_uuid.0, size: label.size, group }
@@ -83,6 +85,7 @@ impl From<Membership> for PvMembership {
             extent_blocks: group.extent_blocks,
             members: group.members.into_iter().map(Uuid).collect(),
             out: group.out.into_iter().map(Uuid).collect(),
+            lineage: group.lineage,
             sequence: group.sequence,
         }
     }

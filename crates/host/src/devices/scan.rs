@@ -6,8 +6,9 @@ use super::stack::{self, Stack};
 use super::{Error, file, look, members};
 use crate::disks::{MISSING, holders};
 use crate::export::loopdev::LoopDevice;
-use crate::{paths, planted};
+use crate::{paths, planted, witness};
 use rowen_control::names;
+use rowen_control::service::world::Membership;
 use rowen_engine::group::{PvLabel, PvMembership, two_halves};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -74,6 +75,8 @@ pub struct Scan {
     pub lost: Vec<file::Entry>,
     /// The devices that were found to be physical volumes.
     identities: HashSet<Identity>,
+    /// What this host has seen of who is in groups that lack some (NW2).
+    witnessed: BTreeMap<Uuid, Membership>,
 }
 
 /// Reads the labels of all known devices.
@@ -147,6 +150,7 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
         }
     }
     scan.agree_on_names();
+    scan.ask_witness();
     scan
 }
 
@@ -172,9 +176,13 @@ pub fn find_group_but(name: &str, lost: &[Uuid]) -> Result<GroupDevices, Error> 
     scan()?.group_but(name, lost)
 }
 
-/// The members of a group of which any may be missing.
-pub fn find_group_without(name: &str) -> Result<GroupDevices, Error> {
-    scan()?.group_without(name)
+/// The members of a group of which any may be missing. `anyway`: whatever this host has seen of it (NW2).
+pub fn find_group_without(name: &str, anyway: bool) -> Result<GroupDevices, Error> {
+    let mut scan = scan()?;
+    if anyway {
+        scan.witnessed.clear();
+    }
+    scan.group_without(name)
 }
 
 /// The group's name on its newest label. Its members are read at the stored paths of a group with one of these names.
@@ -277,6 +285,34 @@ impl Scan {
         }
         self.agree_on_names();
         Ok(())
+    }
+
+    /// What is known of the groups that lack some.
+    fn ask_witness(&mut self) {
+        let names: BTreeSet<&str> =
+            self.pvs.iter().filter_map(Pv::membership).map(|of| of.group_name.as_str()).collect();
+        let newest = names.into_iter().filter_map(|name| self.newest(name));
+        let lacking = newest.filter(|newest| self.lacks_some(newest));
+        self.witnessed = lacking.filter_map(|of| Some((of.group_uuid, witness::read(of.group_uuid)?))).collect();
+    }
+
+    fn lacks_some(&self, label: &PvMembership) -> bool {
+        self.counted(label).len() < label.members.len() || planted::is("whole_doubted")
+    }
+
+    /// Those that the group goes on with, by this label, and that are there.
+    fn counted(&self, label: &PvMembership) -> Vec<Uuid> {
+        let is_counted = |uuid: &&Uuid| !label.out.contains(uuid) && self.holders_of(uuid).next().is_some();
+        label.members.iter().filter(is_counted).copied().collect()
+    }
+
+    /// NW2
+    fn is_no_older(&self, name: &str, newest: &PvMembership) -> Result<(), Error> {
+        let there = self.counted(newest);
+        let seen = self.witnessed.get(&newest.group_uuid).filter(|_| self.lacks_some(newest));
+        let Some(doubt) = seen.and_then(|seen| witness::doubt(seen, newest, &there)) else { return Ok(()) };
+        let newer = doubt.newer.iter().map(|uuid| (*uuid, self.last_place(uuid))).collect();
+        Err(Error::Older { group: name.to_owned(), is_left_behind: doubt.is_left_behind, newer })
     }
 
     /// A power cut during a rename leaves labels with both names: the newest label counts for all members.
@@ -390,6 +426,7 @@ impl Scan {
             let path = |uuid| self.holders_of(&uuid).next().map(|pv| pv.path.clone()).unwrap_or_default();
             return Err(Error::TwoHalves { group: name.to_owned(), paths: [path(halves.0), path(halves.1)] });
         }
+        self.is_no_older(name, newest)?;
         let mut paths = Vec::with_capacity(newest.members.len());
         let mut missing = Vec::new();
         for uuid in &newest.members {

@@ -12,6 +12,7 @@ fn member(path: &str, byte: u8, group: (&str, u8), index: u16, members: &[u8], s
         extent_blocks: 1024,
         members: members.iter().map(|&byte| uuid(byte)).collect(),
         out: Vec::new(),
+        lineage: 0,
         sequence,
     };
     let label = PvLabel { pv_uuid: uuid(byte), group: Some(group), size: 1 << 30 };
@@ -59,6 +60,38 @@ fn one_that_the_group_goes_on_without_is_not_waited_for() {
     let scan = scan_of(&[a]);
     assert!(matches!(scan.group("vg"), Err(Error::MissingPvs { missing, .. }) if missing.len() == 1));
     assert_eq!(scan.group_without("vg").unwrap().paths, ["/a", MISSING, MISSING].map(PathBuf::from));
+}
+
+#[test]
+fn a_group_that_lacks_some_is_no_older_than_what_was_seen() {
+    let label = |byte, index, sequence| member(if byte == 1 { "/a" } else { "/b" }, byte, VG, index, &[1, 2], sequence);
+    let seen = |sequence, out: &[u8]| {
+        let out = out.iter().map(|byte| [*byte; 16]).collect();
+        Membership { group: [VG.1; 16], sequence, lineage: 0, members: vec![[1; 16], [2; 16]], out }
+    };
+    let knowing = |pvs: &[Pv], seen: Membership| {
+        let witnessed = BTreeMap::from([(uuid(VG.1), seen)]);
+        Scan { witnessed, ..scan_of(pvs) }
+    };
+    let lost = Pv { path: "/gone".into(), size: 0, state: PvState::Missing(uuid(1)) };
+    let scan = knowing(&[label(2, 1, 8), lost], seen(20, &[2]));
+    for error in [scan.group("vg").unwrap_err(), scan.group_without("vg").unwrap_err()] {
+        let text = error.to_string();
+        assert!(
+            text.contains("went on without what is there of it") && text.contains("(last seen at /gone)"),
+            "{text}"
+        );
+        assert!(text.ends_with("vgchange -ay --activationmode partial --force vg."), "{text}");
+    }
+    let scan = knowing(&[label(1, 0, 8)], seen(20, &[2]));
+    assert!(matches!(scan.group("vg"), Err(Error::Older { is_left_behind: false, .. })));
+    assert!(matches!(scan.group_without("vg"), Err(Error::Older { .. })));
+    assert!(knowing(&[label(1, 0, 20)], seen(20, &[2])).group_without("vg").is_ok());
+    // A group that is whole was put back as it was, on purpose (NW3).
+    let whole = [label(1, 0, 8), label(2, 1, 8)];
+    assert!(knowing(&whole, seen(20, &[2])).group("vg").is_ok());
+    // And one that this host does not know is opened as it is there.
+    assert!(scan_of(&[label(2, 1, 8)]).group_without("vg").is_ok());
 }
 
 #[test]

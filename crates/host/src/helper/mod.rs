@@ -29,7 +29,7 @@ pub(crate) use session::{Session, is_gone, is_late};
 use crate::devices::{formats, handed, look, sample};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
-use crate::{archive, history, journal, planted};
+use crate::{archive, history, journal, planted, witness};
 use hold::Held;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,8 @@ pub(crate) enum Job {
     Record(history::Lines),
     /// Keeps copies of a group's metadata.
     Archive(archive::Work),
+    /// Writes down who is in a group.
+    Witness(witness::Work),
 }
 
 /// Why a helper could not do it.
@@ -211,6 +213,10 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
         Job::Archive(work) => {
             reached("archiving");
             answer(archive::obey(work, &|| !is_gone(socket)).doing(|| "write".into()))
+        }
+        Job::Witness(work) => {
+            reached("witnessing");
+            answer(witness::obey(&work).doing(|| "write".into()).map(|()| 0))
         }
         Job::Open { path, alone } => {
             reached("opening");

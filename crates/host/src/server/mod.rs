@@ -51,7 +51,7 @@ mod watchdog;
 pub use check::check_closed;
 pub use client::{Client, ConnectError, introduce};
 pub use left::accept as accept_disks;
-pub use partial::go_on_without;
+pub use partial::{WentOn, go_on_without};
 pub use recorder::command_alone;
 pub use rowen_control::service::failure::Failure;
 pub use run::{Options, main};

@@ -5,8 +5,10 @@ use super::renaming::Renaming;
 use super::{log, moving, recorder, systemd};
 use crate::devices::members::{self, Joining};
 use crate::journal::Field;
+use crate::witness;
+use parking_lot::Mutex;
 use rowen_control::history::{self, What};
-use rowen_control::service::world::{About, MoveNote, Notes, RenamingNote};
+use rowen_control::service::world::{About, Membership, MoveNote, Notes, RenamingNote};
 use rowen_engine::units::Uuid;
 use rustix::event::EventfdFlags;
 use std::any::Any;
@@ -24,12 +26,42 @@ pub struct ServerNotes {
     since: Instant,
     /// Readable when the service was asked to end.
     bell: OwnedFd,
+    witness: Mutex<Witness>,
 }
+
+/// What could not be written down of who is in the group.
+#[derive(Default)]
+struct Witness {
+    late: Option<(Membership, Instant)>,
+    /// Why, until it was told.
+    trouble: Option<String>,
+}
+
+/// How long a witness may take to write, and after how long one that could not is asked again.
+const WITNESS: Duration = Duration::from_secs(5);
+const WITNESS_AGAIN: Duration = Duration::from_secs(60);
 
 impl ServerNotes {
     pub fn new(group: &str, archive: Arc<Archive>) -> io::Result<ServerNotes> {
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(ServerNotes { group: group.to_owned(), archive, since: Instant::now(), bell })
+        Ok(ServerNotes { group: group.to_owned(), archive, since: Instant::now(), bell, witness: Mutex::default() })
+    }
+
+    /// What could not be written down is tried again, now and then (NW1).
+    pub fn look_after_witness(&self) {
+        let late = self.witness.lock().late.clone().filter(|(_, since)| since.elapsed() >= WITNESS_AGAIN);
+        if let Some((membership, _)) = late
+            && let Err(e) = self.membership(&membership)
+        {
+            log::warning(e);
+        }
+    }
+
+    /// The group is gone.
+    pub fn forget_witness(&self, group: Uuid) {
+        if let Err(e) = witness::ask(witness::Work::Forget(group.0), WITNESS) {
+            log::warning(format_args!("{} stays: {e}", witness::path(group).display()));
+        }
     }
 
     pub fn bell(&self) -> &OwnedFd {
@@ -85,7 +117,7 @@ impl Notes for ServerNotes {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.archive.trouble()
+        self.archive.trouble().or_else(|| self.witness.lock().trouble.take())
     }
 
     fn run(&self, program: &str, words: Vec<String>) {
@@ -115,6 +147,24 @@ impl Notes for ServerNotes {
 
     fn members(&self, paths: &[PathBuf]) -> io::Result<()> {
         members::write(&self.group, paths)
+    }
+
+    fn membership(&self, membership: &Membership) -> io::Result<()> {
+        let written = witness::ask(witness::Work::Note(membership.clone()), WITNESS);
+        let mut witness = self.witness.lock();
+        let was_told = witness.late.is_some();
+        witness.late = written.is_err().then(|| (membership.clone(), Instant::now()));
+        written.inspect_err(|e| {
+            let (group, file) = (&self.group, witness::path(Uuid(membership.group)));
+            let why = format!(
+                "WARNING: Who is in volume group \"{group}\" cannot be noted in {}: {e}. Whoever opens older disks of it alone is not \
+                 warned.",
+                file.display()
+            );
+            if !was_told {
+                witness.trouble = Some(why);
+            }
+        })
     }
 
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>> {

@@ -6,21 +6,32 @@ use super::presence::{Presence, Taken};
 use super::start;
 use crate::disks::{IoEngine, MISSING, OpenMode, PvSet};
 use crate::reactor::Pool;
-use crate::{devices, keeper};
+use crate::{devices, keeper, witness};
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Context, Failure, Result};
+use rowen_control::service::world::Membership;
 use rowen_control::uuids;
 use rowen_engine::group::{Config, Group};
+use rowen_engine::units::Uuid;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes servers open the group without the physical volumes that are missing now, and returns how many. Does nothing
-/// if the group is served already, or complete.
-pub fn go_on_without(group: &str) -> Result<usize> {
+/// How a group goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WentOn {
+    /// Physical volumes that it goes on without.
+    pub missing: usize,
+    /// What is said besides.
+    pub warning: Option<String>,
+}
+
+/// Makes servers open the group without the physical volumes that are missing now. Does nothing if the group is served
+/// already, or complete. `anyway`: also if this host has seen a newer state of it (NW2).
+pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     if start::connect(group)?.is_some() || devices::find_group(group).is_ok() {
-        return Ok(0);
+        return Ok(WentOn::default());
     }
-    let members = devices::find_group_without(group)?;
+    let members = devices::find_group_without(group, anyway)?;
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
     };
@@ -37,16 +48,25 @@ pub fn go_on_without(group: &str) -> Result<usize> {
         return Err(Failure::new(ErrorKind::InUse, message));
     }
     let pool = Pool::start(1).map_err(|e| internal("open", e))?;
-    let pvs = Arc::new(PvSet::open(&pool, &members.paths, OpenMode::Exclusive, IoEngine::default())?);
+    // A server that has just ended may not have let go of them.
+    let (paths, patience) = (&members.paths, devices::LETTING_GO);
+    let pvs = PvSet::open_waiting(&pool, paths, OpenMode::Exclusive, IoEngine::default(), patience)?;
+    let pvs = Arc::new(pvs);
     let runtime = pool.runtime();
     let opened = pool.block_on(async move {
         let group = Group::open_without(pvs, runtime, Config::default(), uuids::random()).await?;
-        group.close().await
+        let membership = Membership::from(&group.info());
+        group.close().await.map(|()| membership)
     });
     let devices = |index: usize| members.paths.get(index).cloned();
     let context = Context { group, extent_blocks: 1, devices: &devices };
-    opened.map_err(|error| context.failure(&error, ""))?;
+    let membership = opened.map_err(|error| context.failure(&error, ""))?;
     // A person has said that the disks that are there are the group.
     left::forget(group);
-    Ok(members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count())
+    let missing = members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count();
+    let warning = witness::note(&membership).err().map(|e| {
+        let file = witness::path(Uuid(membership.group));
+        format!("WARNING: It is not noted in {} that VG {group} goes on without them: {e}.", file.display())
+    });
+    Ok(WentOn { missing, warning })
 }

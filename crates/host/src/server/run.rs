@@ -260,6 +260,8 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     devices::members::Joining::forget(name);
     heed_failures(&server);
     bring_back_nodes(&server, same_boot, steps);
+    // The volumes are served: the file may lie on one of them.
+    server.service.note_membership();
     (options.reached)("taken over");
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
@@ -432,6 +434,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
             return Ending::Closed;
         }
         server.service.look_around();
+        server.notes.look_after_witness();
         note_paid(server);
     }
 }
@@ -515,6 +518,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     match ending {
         Ending::Destroyed => {
             server.archive.retire();
+            server.notes.forget_witness(service.group.info().uuid);
             leave(&server);
             remove_traces(&service.name);
             log::event(What::Ended, format_args!("volume group \"{}\" was removed", service.name));

@@ -22,6 +22,7 @@ mod status;
 mod upgrade;
 mod usage;
 mod volumes;
+mod witness;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,6 +48,7 @@ fn tests() -> Vec<Test> {
         upgrade::TESTS,
         usage::TESTS,
         volumes::TESTS,
+        witness::TESTS,
     ]
     .concat()
 }

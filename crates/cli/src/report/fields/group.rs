@@ -3,7 +3,7 @@
 use crate::report::field::{blocks, fields};
 use crate::report::row::Row;
 use crate::report::value::Value;
-use crate::roles::{Role, extent_bytes, role};
+use crate::roles::{Role, extent_bytes, is_move, role};
 use rowen_control::protocol::{AllocPolicy, GroupReport};
 use rowen_control::uuids::lvm_text;
 
@@ -64,7 +64,7 @@ fields! { REST: Group, vg;
     "vg_missing_pv_count", "#PV Missing", Number 11, "Physical volumes that are missing, or were pulled.",
         |group: &GroupReport| Value::count(group.absent().count());
     "lv_count", "#LV", Number 3, "Number of volumes, snapshots included, but for those that wait to be merged.",
-        |group| Value::count(group.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).count());
+        |group| Value::count(group.volumes.iter().filter(|volume| !volume.is_waiting_to_merge() && !is_move(volume)).count());
     "snap_count", "#SN", Number 3, "Number of snapshots that depend on their origins.", snapshots;
     "vg_seqno", "Seq", Number 3, "Revision of the metadata; it rises with each change.",
         |group| Value::number(group.sequence);

@@ -8,7 +8,7 @@ use crate::report::field::{blocks, fields};
 use crate::report::index::Share;
 use crate::report::row::{Row, Segment};
 use crate::report::value::Value;
-use crate::roles::{Role, extent_bytes, extents_of, is_sparse, role, shown_blocks};
+use crate::roles::{Role, extent_bytes, extents_of, is_move, is_sparse, role, shown_blocks};
 use rowen_control::protocol::VolumeReport;
 
 fields! { FIELDS: Segment, of_row;
@@ -116,6 +116,7 @@ pub fn kind(row: &Row<'_>) -> &'static str {
     match row.volume {
         Some(volume) if volume.is_pool() => "thin-pool",
         Some(volume) if is_thin(volume) => "thin",
+        Some(volume) if is_move(volume) => "mirror",
         Some(_) => "linear",
         None if row.is_received => "receiving",
         None => "free",

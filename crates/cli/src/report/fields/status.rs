@@ -1,10 +1,10 @@
 //! Fields for the state of a volume's device and its usage. As in LVM, most of them are blank for a volume without a
 //! device.
 
-use super::volume::{Lv, attr, is_active, lv};
+use super::volume::{Lv, attr, is_active, lv, moving};
 use crate::report::field::fields;
 use crate::report::value::Value;
-use crate::roles::{Role, health, role, shown_blocks};
+use crate::roles::{Role, health, is_move, role, shown_blocks};
 use rowen_control::protocol::VolumeState;
 
 fields! { DEVICE: VolumeDevice, lv;
@@ -36,8 +36,8 @@ fields! { STATUS: VolumeStatus, lv;
     "snap_percent", "Snap%", Percent 6, "As data_percent.", data_percent;
     "metadata_percent", "Meta%", Percent 6, "Of a thin pool: the share of the group that metadata takes.",
         pool_metadata;
-    "copy_percent", "Cpy%Sync", Percent 8, "Blank: there are no mirrors.", |_| Value::None;
-    "sync_percent", "Cpy%Sync", Percent 8, "Blank: there are no mirrors.", |_| Value::None;
+    "copy_percent", "Cpy%Sync", Percent 8, "Of a move (lvs -a): how much of it is done. There are no mirrors.", copied;
+    "sync_percent", "Cpy%Sync", Percent 8, "As copy_percent.", copied;
     "cache_total_blocks", "CacheTotalBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
     "cache_used_blocks", "CacheUsedBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
     "cache_dirty_blocks", "CacheDirtyBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
@@ -75,8 +75,16 @@ fields! { COMBINED: VolumeCombined, lv;
     "lv_attr", "Attr", Text 4, "What it is, in ten letters: see lvs(8).", |lv| Value::text(attr(lv));
 }
 
+/// How much of a move is done.
+fn copied(lv: &Lv<'_>) -> Value<'static> {
+    moving(lv).map_or(Value::None, |moving| {
+        let (done, all) = moving.share();
+        Value::Percent(done, all)
+    })
+}
+
 fn device_number(lv: &Lv<'_>, number: u32) -> Value<'static> {
-    Value::Number(if lv.volume.node.active { i64::from(number) } else { -1 })
+    Value::Number(if lv.volume.node.active && !is_move(lv.volume) { i64::from(number) } else { -1 })
 }
 
 fn if_active(lv: &Lv<'_>, is_set: bool, word: &'static str) -> Value<'static> {

@@ -4,9 +4,9 @@ use crate::report::field::{blocks, fields};
 use crate::report::index::Indexed;
 use crate::report::row::Row;
 use crate::report::value::Value;
-use crate::roles::{Role, is_sparse, role, shown_blocks};
+use crate::roles::{Role, is_move, is_sparse, role, shown_blocks};
 use rowen_control::paths::{mapper_path, node_path};
-use rowen_control::protocol::{FullPolicy, VolumeReport, VolumeState};
+use rowen_control::protocol::{FullPolicy, MoveReport, VolumeReport, VolumeState};
 use rowen_control::uuids::lvm_text;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -34,6 +34,7 @@ fields! { FIELDS: Volume, lv;
     "lv_path", "Path", Text 4, "Path of the block device; blank for pools, and for snapshots that wait to be merged.",
         |lv| match role(lv.volume) {
             Role::Pool => Value::text(""),
+            _ if is_move(lv.volume) => Value::text(""),
             _ if lv.volume.is_waiting_to_merge() => Value::text(""),
             _ => Value::text(node_path(&lv.group.report.name, &lv.volume.name)),
         };
@@ -50,9 +51,10 @@ fields! { FIELDS: Volume, lv;
             Value::flag(is_origin || lv.volume.is_waiting_to_merge(), "merging")
         };
     "lv_converting", "Converting", Flag 10, "Blank: nothing is ever between two kinds.", |_| Value::flag(false, "");
-    "lv_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; always the group's.",
-        |_| Value::text("inherit");
-    "lv_allocation_locked", "AllocLock", Flag 10, "Blank: allocation is never locked.", |_| Value::flag(false, "");
+    "lv_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; always the group's, but for a move.",
+        |lv| Value::text(if is_move(lv.volume) { "contiguous" } else { "inherit" });
+    "lv_allocation_locked", "AllocLock", Flag 10, "Set for a move: allocation is never locked otherwise.",
+        |lv| Value::flag(is_move(lv.volume), "allocation locked");
     "lv_fixed_minor", "FixMin", Flag 10, "Blank: device numbers are never fixed.", |_| Value::flag(false, "");
     "lv_skip_activation", "SkipAct", Flag 15, "Set if activation passes it by, unless told not to.",
         |lv| Value::flag(lv.volume.attributes.skip_activation, "skip activation");
@@ -97,8 +99,12 @@ fields! { FIELDS: Volume, lv;
     "raidintegritymode", "IntegMode", Text 9, "Blank: there is no RAID.", |_| Value::None;
     "raidintegrityblocksize", "IntegBlkSize", Number 12, "Always -1: there is no RAID.", |_| Value::Number(-1);
     "integritymismatches", "IntegMismatches", Number 15, "Blank: there is no RAID.", |_| Value::None;
-    "move_pv", "Move", Text 4, "Blank: nothing is being moved.", |_| Value::None;
-    "move_pv_uuid", "Move UUID", Text 38, "Blank: nothing is being moved.", |_| Value::None;
+    "move_pv", "Move", Text 4, "Of a move (lvs -a): the physical volume that extents move from.",
+        |lv| moving(lv).map_or(Value::None, |moving| Value::text(moving.path.as_str()));
+    "move_pv_uuid", "Move UUID", Text 38, "Of a move: the identifier of that physical volume.", |lv| {
+        let source = moving(lv).and_then(|moving| lv.group.report.pvs.iter().find(|pv| pv.path == moving.path));
+        source.map_or(Value::None, |pv| Value::text(lvm_text(pv.uuid)))
+    };
     "convert_lv", "Convert", Text 7, "Blank: nothing is being converted.", |_| Value::None;
     "convert_lv_uuid", "Convert UUID", Text 38, "Blank: nothing is being converted.", |_| Value::None;
     "mirror_log", "Log", Text 3, "Blank: there are no mirrors.", |_| Value::None;
@@ -121,9 +127,18 @@ fields! { FIELDS: Volume, lv;
     "writecache_block_size", "WCacheBlkSize", Number 13, "Always -1: there are no caches.", |_| Value::Number(-1);
 }
 
-/// A snapshot that waits for its merge cannot be used by its name. LVM shows such a name in brackets.
+/// The move that this is.
+pub fn moving<'a>(lv: &Lv<'a>) -> Option<&'a MoveReport> {
+    lv.group.report.moving.as_deref().filter(|_| is_move(lv.volume))
+}
+
+/// A move, and a snapshot that waits for its merge, cannot be used by name. LVM shows such a name in brackets.
 fn shown_name(volume: &VolumeReport) -> Cow<'_, str> {
-    if volume.is_waiting_to_merge() { format!("[{}]", volume.name).into() } else { volume.name.as_str().into() }
+    if volume.is_waiting_to_merge() || is_move(volume) {
+        format!("[{}]", volume.name).into()
+    } else {
+        volume.name.as_str().into()
+    }
 }
 
 fn origin<'a>(lv: &Lv<'a>) -> Value<'a> {
@@ -161,6 +176,7 @@ fn uuid_of(lv: &Lv<'_>, name: Option<&str>) -> Value<'static> {
 
 fn layout(lv: &Lv<'_>) -> Value<'static> {
     let words: &[&str] = match role(lv.volume) {
+        _ if is_move(lv.volume) => &["mirror"],
         Role::Pool => &["thin", "pool"],
         Role::Thin => &["thin", "sparse"],
         Role::Snapshot | Role::Plain => &["linear"],
@@ -172,6 +188,9 @@ fn layout(lv: &Lv<'_>) -> Value<'static> {
 fn roles(lv: &Lv<'_>) -> Value<'static> {
     if role(lv.volume) == Role::Pool {
         return Value::list(["private"]);
+    }
+    if is_move(lv.volume) {
+        return Value::list(["private", "pvmove"]);
     }
     let (thick, thin): (Vec<_>, Vec<_>) =
         lv.group.snapshots(&lv.volume.name).partition(|snapshot| role(snapshot) == Role::Snapshot);
@@ -225,6 +244,9 @@ fn descendants(lv: &Lv<'_>) -> Value<'static> {
 /// The ten letters of `lv_attr`.
 pub fn attr(lv: &Lv<'_>) -> String {
     let volume = lv.volume;
+    if is_move(volume) {
+        return "p-C-aom---".to_owned();
+    }
     let role = role(volume);
     let (mut is_origin, mut has_thin, mut is_merged_into) = (false, false, false);
     for snapshot in lv.group.snapshots(&volume.name) {

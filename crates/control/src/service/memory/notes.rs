@@ -1,7 +1,7 @@
 //! Notes that can be read again.
 
 use crate::history::{Command, What};
-use crate::service::world::{About, MoveNote, Notes, RenamingNote};
+use crate::service::world::{About, Membership, MoveNote, Notes, RenamingNote};
 use parking_lot::Mutex;
 use rowen_engine::units::Uuid;
 use std::any::Any;
@@ -29,6 +29,8 @@ pub struct MemoryNotes {
     pub programs: Mutex<Vec<Vec<String>>>,
     /// Where the physical volumes are.
     pub members: Mutex<Vec<PathBuf>>,
+    /// Who is in the group.
+    pub membership: Mutex<Option<Membership>>,
     /// What is being moved.
     pub moving: Mutex<Option<MoveNote>>,
     /// How renames ended: true, all was done or undone.
@@ -86,6 +88,11 @@ impl Notes for MemoryNotes {
 
     fn members(&self, paths: &[PathBuf]) -> io::Result<()> {
         *self.members.lock() = paths.to_vec();
+        Ok(())
+    }
+
+    fn membership(&self, membership: &Membership) -> io::Result<()> {
+        *self.membership.lock() = Some(membership.clone());
         Ok(())
     }
 

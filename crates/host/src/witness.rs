@@ -1,0 +1,168 @@
+//! What this host has seen last of who is in each group: a file for each, `witness/UUID` below the system directory, by the group's
+//! identifier. A disk that was left behind does not know that others went on without it, and whoever opens a group without some of
+//! its disks may have just that one. This host may know better.
+//!
+//! * NW1 A change of who is in a group, or who is out, is in the file, durably, before the command is answered that asked for it, and
+//!   before a server serves commands that has found one. Where it cannot be written, all goes on, and that is told.
+//! * NW2 A group that lacks disks is opened only if what is there of it is no older than what the file says, and is not what the others
+//!   went on without. A person may say otherwise.
+//! * NW3 A group that is whole is opened whatever the file says, and so is one that has no file, or a damaged one.
+//! * NW4 There is one small file for each group that has, or had, several disks: [`MOST_GROUPS`] at most. It goes with its group.
+//!
+//! Servers have helpers read and write it: it may lie on a volume of the group (H1).
+
+use crate::helper::{self, Job};
+use crate::{archive, paths, planted};
+use rowen_control::service::world::Membership;
+use rowen_control::uuids::{lvm_text, parse_lvm_text};
+use rowen_engine::group::PvMembership;
+use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// So many groups have files, at most.
+const MOST_GROUPS: usize = 1000;
+/// Longer files are none of ours: a group has 64 physical volumes at most.
+const LONGEST: u64 = 16 << 10;
+/// The first line.
+const HEAD: &str = "# Rowen: who is in a volume group, as this host saw it last. It is written anew; do not change it.";
+
+/// What a helper does with the file of a group.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    Note(Membership),
+    /// The group is gone.
+    Forget([u8; 16]),
+}
+
+/// Has a helper do it, and waits for it for this long at most.
+pub(crate) fn ask(work: Work, limit: Duration) -> io::Result<()> {
+    helper::ask_apart(&Job::Witness(work), "witness", limit).map(drop)
+}
+
+/// In a helper: does it.
+pub(crate) fn obey(work: &Work) -> io::Result<()> {
+    match work {
+        Work::Note(membership) => note(membership),
+        Work::Forget(_) if planted::is("witness_stays") => Ok(()),
+        Work::Forget(group) => match fs::remove_file(path(Uuid(*group))) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// The directory of all these files.
+pub fn dir() -> PathBuf {
+    paths::system_dir().join("witness")
+}
+
+/// Where it is written who is in this group.
+pub fn path(group: Uuid) -> PathBuf {
+    dir().join(lvm_text(group))
+}
+
+/// What was seen last of who is in this group; none: nothing, or nobody can tell.
+pub fn read(group: Uuid) -> Option<Membership> {
+    let mut text = String::new();
+    File::open(path(group)).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
+    parse(group, &text).filter(|_| !planted::is("witness_unread"))
+}
+
+/// Writes down who is in the group (NW1).
+pub(crate) fn note(membership: &Membership) -> io::Result<()> {
+    if planted::is("witness_unwritten") {
+        return Ok(());
+    }
+    let path = path(Uuid(membership.group));
+    match read(Uuid(membership.group)) {
+        Some(known) if is_known(&known, membership) => return Ok(()),
+        // Nobody can have a part of it.
+        None if membership.members.len() < 2 && !path.exists() => return Ok(()),
+        _ => {}
+    }
+    paths::make_private_dir(&dir())?;
+    forget_oldest(&path);
+    archive::replace(&path, &write(membership))?;
+    File::open(dir())?.sync_all()
+}
+
+/// Whether the file says that already. It says from when on, and a group that was restored is older than that.
+fn is_known(known: &Membership, now: &Membership) -> bool {
+    known.sequence <= now.sequence && Membership { sequence: now.sequence, ..known.clone() } == *now
+}
+
+fn write(membership: &Membership) -> String {
+    let Membership { group: _, sequence, lineage, members, out } = membership;
+    let mut text = format!("{HEAD}\nsequence {sequence}\nlineage {lineage}\n");
+    for member in members {
+        let state = if out.contains(member) { "out" } else { "in" };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{state} {}", lvm_text(Uuid(*member)));
+    }
+    text.push_str("end\n");
+    text
+}
+
+/// None: it is damaged, or from a program that knows more.
+fn parse(group: Uuid, text: &str) -> Option<Membership> {
+    let mut membership = Membership { group: group.0, sequence: 0, lineage: 0, members: Vec::new(), out: Vec::new() };
+    let text = text.strip_suffix("end\n")?;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (word, value) = line.split_once(' ')?;
+        match word {
+            "sequence" => membership.sequence = value.parse().ok()?,
+            "lineage" => membership.lineage = value.parse().ok()?,
+            "in" | "out" => {
+                let member = parse_lvm_text(value)?;
+                membership.members.push(member.0);
+                if word == "out" {
+                    membership.out.push(member.0);
+                }
+            }
+            _ => return None,
+        }
+    }
+    (!membership.members.is_empty()).then_some(membership)
+}
+
+/// Makes place for the file of another group (NW4). What cannot be removed is tried again with the next group.
+fn forget_oldest(new: &Path) {
+    let files = fs::read_dir(dir()).into_iter().flatten().flatten();
+    let ours = files.filter(|entry| entry.file_name().to_str().is_some_and(|name| parse_lvm_text(name).is_some()));
+    let mut by_age: Vec<_> =
+        ours.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    by_age.retain(|(_, path)| path != new);
+    by_age.sort();
+    for (_, path) in by_age.iter().take((by_age.len() + 1).saturating_sub(MOST_GROUPS)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Why a group that lacks disks is not opened (NW2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// What is there is what the others went on without. Otherwise it is older.
+    pub is_left_behind: bool,
+    /// The physical volumes that had the newer state.
+    pub newer: Vec<Uuid>,
+}
+
+/// `newest`: the newest label that was found; `there`: those that it counts and that are there.
+pub(crate) fn doubt(seen: &Membership, newest: &PvMembership, there: &[Uuid]) -> Option<Doubt> {
+    let counted = seen.members.iter().filter(|member| !seen.out.contains(member)).map(|member| Uuid(*member));
+    let newer: Vec<Uuid> = counted.collect();
+    let is_same = seen.lineage != 0 && seen.lineage == newest.lineage;
+    let knows = there.iter().any(|pv| newer.contains(pv)) || planted::is("numbers_alone");
+    let is_left_behind = !is_same && !knows;
+    let is_older = newest.sequence < seen.sequence;
+    (is_left_behind || is_older).then_some(Doubt { is_left_behind, newer })
+}
+
+#[cfg(test)]
+#[path = "witness_test.rs"]
+mod tests;
