@@ -28,6 +28,7 @@ mod gates;
 mod golden;
 mod group_changes;
 mod group_snapshots;
+mod holds;
 mod in_flight;
 mod io_counts;
 mod journals;

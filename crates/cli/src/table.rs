@@ -3,9 +3,9 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    bundle, config, diff, display, documents, facts, features, history, info, iostat, lvchange, lvconvert, lvcreate,
-    lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send, status,
-    top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    bundle, config, diff, display, documents, facts, features, history, holds, info, iostat, lvchange, lvconvert,
+    lvcreate, lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send,
+    status, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1128,6 +1128,33 @@ pub const COMMANDS: &[Command] = &[
             ("rowen diff --allocated --json vg0/db-tue", "what a full backup has to read"),
         ],
         run: diff::diff,
+    },
+    Command {
+        name: "hold",
+        summary: "Hold snapshots: while somebody needs one, it is not removed, merged or reverted",
+        is_lvm: false,
+        forms: &["-n String VG/SNAPSHOT ..."],
+        operands: Operands::Volumes,
+        options: &[HoldName],
+        examples: &[
+            ("rowen hold -n offsite vg0/db-mon", "nobody removes db-mon until offsite has let go of it"),
+            ("rowen hold -n offsite vg0/db-mon vg0/web-mon", "several; lvs -o name,holds vg0 shows who holds what"),
+        ],
+        run: holds::hold,
+    },
+    Command {
+        name: "release",
+        summary: "End holds of snapshots",
+        is_lvm: false,
+        forms: &["-n String VG[/SNAPSHOT] ...", "--all VG[/SNAPSHOT] ..."],
+        operands: Operands::Volumes,
+        options: &[HoldName, AllHolds],
+        examples: &[
+            ("rowen release -n offsite vg0/db-mon", "offsite has what it needs"),
+            ("rowen release -n offsite vg0", "of all snapshots of the group"),
+            ("rowen release --all vg0/db-mon", "whoever holds it"),
+        ],
+        run: holds::release,
     },
     Command {
         name: "send",

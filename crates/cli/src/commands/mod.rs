@@ -11,6 +11,7 @@ pub mod features;
 pub mod filesystem;
 pub mod groups;
 pub mod history;
+pub mod holds;
 pub mod info;
 pub mod iostat;
 pub mod lvchange;

@@ -1,4 +1,4 @@
-//! What the service does by the clock: every few seconds it looks whether something fills up.
+//! What the service does by the clock: every few seconds it looks whether something fills up, or ends.
 
 use super::state::Service;
 use super::world::About;
@@ -15,6 +15,7 @@ impl Service {
         self.warn(&mut |_| {});
         self.forget_removed();
         self.look_after_move();
+        self.end_holds();
     }
 
     /// Extends what is fuller than its threshold.

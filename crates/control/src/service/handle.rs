@@ -162,11 +162,7 @@ impl Service {
             Request::SetReserve { name, blocks, seen } => self.set_reserve(&name, (seen, blocks)),
             Request::Rename { from, to } => self.rename(&from, &to),
             Request::SetPermission { name, read_only } => self.set_permission(&name, read_only),
-            Request::SetAttributes { name, change } => {
-                let volume = self.find(&name)?;
-                self.set_attributes(volume.id, &name, change.apply(&volume.attributes))?;
-                Ok(Outcome::Ok)
-            }
+            Request::SetAttributes { name, change } => self.change_attributes(&name, &change),
             Request::ChangeGroup { change } => self.change_group(&change),
             Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
             Request::SetAllocatable { path, allocatable } => self.set_allocatable(&path, allocatable),

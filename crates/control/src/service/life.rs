@@ -28,6 +28,7 @@ impl Service {
                     format!("Volume group \"{}\" still contains {} logical volume(s)", self.name, volumes.len());
                 return Err(Failure::new(ErrorKind::InUse, message));
             }
+            self.refuse_held(&volumes, "removed")?;
             self.remove_volumes(&volumes)?;
         }
         let group = self.group.clone();

@@ -1,7 +1,7 @@
 //! The catalog: which volumes there are, and the tree of points and heads behind them (docs/design.md, section 6).
 //!
 //! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
-//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space.
+//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or back to free space. One that is held stays (HO1).
 //! * C3 At most one dying tree has a cursor above zero: removal does one thing at a time. What a point took over below the cursor of
 //!   its parent's merge is as old as that parent: if the point were merged meanwhile, neither merge would free it.
 //! * C4 What can be asked of thousands of trees and volumes without looking at each is kept beside them: which trees C2
@@ -212,8 +212,9 @@ impl Catalog {
         self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0).map(|t| t.id)
     }
 
+    /// No volume is locked.
     fn removable(&self) -> impl Iterator<Item = &TreeMeta> {
-        self.removable.iter().filter_map(|id| self.trees.get(id))
+        self.removable.iter().filter_map(|id| self.trees.get(id)).filter(|tree| !self.is_held(tree))
     }
 
     /// A point whose children may have ceased to use at least `least` blocks more than when it was last searched.

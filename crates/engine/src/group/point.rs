@@ -15,6 +15,9 @@
 //! * PT5 What is being received is not whole, and others are: it takes the space that is left and no more. When a write of another volume
 //!   finds no room, what is being received is given up before any snapshot is, and before the write waits or fails. A thick target whose
 //!   new contents leave more to be reserved gets them only if there is room for that.
+//! * HO1 The point of a snapshot that is held ([`HOLD`](crate::model::HOLD)) and that nobody wrote to is not merged, whichever of its other
+//!   volumes go: the snapshot keeps its identity.
+//! * HO2 In a full group a snapshot that is held gives way after all that are not, the oldest first: writes go before holds.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -98,6 +101,17 @@ impl Catalog {
     /// The epoch in which a snapshot was taken whose contents are still those. Its contents may be named by an older one.
     pub(super) fn moment(&self, id: VolumeId, head: HeadSeen) -> Option<Epoch> {
         self.points_at(head).find(|point| point.charged == Some(id)).map(|point| point.epoch)
+    }
+
+    /// Whether the point is that of a snapshot that is held (HO1). No volume is locked.
+    pub(super) fn is_held(&self, point: &TreeMeta) -> bool {
+        let snapshot = point.charged.filter(|_| point.kind == TreeKind::Point).and_then(|id| self.volumes.get(&id));
+        let held = snapshot.and_then(|snapshot| {
+            let state = snapshot.state.lock();
+            let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
+            is_held.then(|| HeadSeen::of(&state.meta, &state.head))
+        });
+        held.is_some_and(|head| self.points_at(head).any(|at| at.id == point.id)) && !planted::is("held_is_merged")
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.

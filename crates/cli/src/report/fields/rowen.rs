@@ -4,6 +4,7 @@ use super::group::vg;
 use super::volume::{lv, when_full};
 use crate::report::field::{blocks, fields};
 use crate::report::value::Value;
+use rowen_control::holds::holds;
 use rowen_control::protocol::{Layout, VolumeReport};
 use rowen_control::uuids::lvm_text;
 
@@ -23,6 +24,8 @@ fields! { VOLUME: RowenVolume, lv;
         |lv| Value::text(laid_out_for(lv.volume));
     "point_uuid", "Point UUID", Text 38, "What its contents are called on every host, while they are those of a snapshot that nobody wrote to.",
         |lv| lv.volume.point_uuid.map_or(Value::None, |point| Value::text(lvm_text(point.0)));
+    "holds", "Holds", List 5, "Who needs the snapshot: it is not removed meanwhile.",
+        |lv| Value::list(&holds(&lv.volume.attributes.tags).map(|hold| hold.name.to_owned()).collect::<Vec<_>>());
 }
 
 fields! { GROUP: RowenGroup, vg;
