@@ -12,6 +12,7 @@ mod bad_places;
 mod bad_ring;
 mod bad_sectors;
 mod bad_slots;
+mod bookmarks;
 mod check_beside;
 mod commits;
 mod crash;

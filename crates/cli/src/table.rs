@@ -3,9 +3,9 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    bundle, config, diff, display, documents, facts, features, history, holds, info, iostat, lvchange, lvconvert,
-    lvcreate, lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send,
-    status, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat, lvchange,
+    lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports,
+    scans, send, status, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1155,6 +1155,23 @@ pub const COMMANDS: &[Command] = &[
             ("rowen release --all vg0/db-mon", "whoever holds it"),
         ],
         run: holds::release,
+    },
+    Command {
+        name: "bookmark",
+        summary: "Keep of a snapshot what it takes to send what changed since then, without its data",
+        is_lvm: false,
+        forms: &["[ -n String ] VG/SNAPSHOT", "--remove VG/BOOKMARK", "--list VG"],
+        operands: Operands::Volumes,
+        options: &[BookmarkName, RemoveBookmark, ListBookmarks, Json],
+        examples: &[
+            (
+                "rowen bookmark vg0/db-mon",
+                "then lvremove vg0/db-mon: its space comes back, and the next -i db-mon works",
+            ),
+            ("rowen bookmark --list vg0", "what there is"),
+            ("rowen bookmark --remove vg0/db-mon", "when both sides have a newer snapshot"),
+        ],
+        run: bookmark::bookmark,
     },
     Command {
         name: "send",

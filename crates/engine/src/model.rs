@@ -443,6 +443,14 @@ pub fn is_being_received(name: &str) -> bool {
     name.starts_with(RECEIVING)
 }
 
+/// Begins the name of a bookmark (MK1). Commands accept no such name.
+pub const BOOKMARK: &str = "bookmark:";
+
+/// Whether the volume of this name is a bookmark: it has no contents that anybody could read.
+pub fn is_bookmark(name: &str) -> bool {
+    name.starts_with(BOOKMARK)
+}
+
 /// A volume as it is kept: everything that a report needs but its counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeMeta {

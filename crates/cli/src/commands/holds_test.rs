@@ -43,7 +43,7 @@ fn a_snapshot_is_held_until_it_is_released() {
     let refused = [
         "lvremove -f vg0/mon",
         "lvconvert --merge -y vg0/mon",
-        "rowen revert vg0/mon db",
+        "rowen revert -y vg0/mon db",
         "vgremove -f vg0",
         "lvremove -ff vg0",
     ];

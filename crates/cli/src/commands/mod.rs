@@ -1,6 +1,7 @@
 //! What each command does with a command line that has been read. A command asks for a report, decides, says what it
 //! rounds or reduces, asks the user where data is at stake, and sends one request.
 
+pub mod bookmark;
 pub mod bundle;
 pub mod config;
 pub mod diff;

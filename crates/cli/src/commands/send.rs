@@ -19,6 +19,7 @@ use rowen_control::protocol::{
     BlockRange, DiffPage, DiffPlace, DiffRange, DiffSide, GroupReport, MOST_BLOCKS, Outcome, PAGE_RANGES, Request,
     VolumeKind,
 };
+use rowen_engine::group::is_bookmark;
 use rowen_engine::planted;
 use rowen_engine::units::BLOCK_SIZE;
 use rowen_transfer::{Base, Head, MAX_DATA, MAX_RANGES, Range, StreamWriter, Volume};
@@ -80,7 +81,9 @@ pub fn send(session: &mut Session<'_>, args: &Args) -> Result {
     let changed = volumes.iter().map(|volume| volume.changed).sum::<Option<u64>>();
     let writer = StreamWriter::begin(Vec::new(), &head, &volumes, !args.has(Opt::Plain)).map_err(lost)?;
     let points = members.iter().flat_map(|member| member.old.iter().chain([&member.new]));
-    let needed = points.map(|point| (point.name.clone(), point.point)).collect();
+    // Nothing can be removed of a bookmark but by its own name.
+    let needed = points.filter(|point| !is_bookmark(&point.name)).map(|point| (point.name.clone(), point.point));
+    let needed = needed.collect();
     let held = Sent::hold(session, &report, needed, (head.stream, continues.map(|place| place.stream)));
     let sent = Sending::all(session, &report.name, members, (writer, changed.unwrap_or(0)), from);
     if sent.is_ok() || !held.are_there(session) {

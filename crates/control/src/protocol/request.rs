@@ -213,6 +213,18 @@ pub enum Request {
         side: DiffSide,
         ranges: Vec<BlockRange>,
     },
+    /// Keeps of a snapshot what it takes to send what changed since then, under a name of its own.
+    Bookmark {
+        snapshot: String,
+        name: String,
+        #[serde(with = "hex")]
+        uuid: Uuid,
+        /// Seconds since 1970.
+        created: u64,
+    },
+    RemoveBookmark {
+        name: String,
+    },
     /// Begins to receive volumes or what changed of them, or goes on with it. Answered by [`Outcome::Receiving`].
     Receive(Receive),
     /// Writes what was received: nothing that is visible.
@@ -341,6 +353,7 @@ impl Request {
             Trim => Traits { is_for_exported: false, ..Traits::QUERY },
             CreateVolume { .. }
             | Publish { .. }
+            | Bookmark { .. }
             | Snapshot { .. }
             | Resize { .. }
             | SetReserve { .. }
@@ -348,6 +361,7 @@ impl Request {
             | SetJournalCopies { .. }
             | ResizePv { .. } => Traits::TAKES_SPACE,
             Remove { .. }
+            | RemoveBookmark { .. }
             | Rename { .. }
             | SetPermission { .. }
             | SetAttributes { .. }

@@ -16,6 +16,7 @@ impl Service {
         self.forget_removed();
         self.look_after_move();
         self.end_holds();
+        self.look_after_bookmarks();
     }
 
     /// Extends what is fuller than its threshold.

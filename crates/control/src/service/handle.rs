@@ -142,6 +142,8 @@ impl Service {
             Request::Io => Ok(Outcome::Io(Box::new(self.io()))),
             Request::Diff { old, new, from } => self.diff(old.as_deref(), &new, from),
             Request::ReadPoint { name, point, side, ranges } => self.read_point(&name, point, side, &ranges),
+            Request::Bookmark { snapshot, name, uuid, created } => self.bookmark(&snapshot, &name, (uuid, created)),
+            Request::RemoveBookmark { name } => self.remove_bookmark(&name),
             Request::Receive(wanted) => self.receive(&wanted),
             Request::ReceiveParts { by, parts } => self.receive_parts(by, &parts),
             Request::ReceiveMark { by, frames, mark } => self.receive_mark(by, frames, mark),

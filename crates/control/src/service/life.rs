@@ -5,6 +5,7 @@ use super::state::Service;
 use crate::history::{What, clean};
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::PvIndex;
+use rowen_engine::group::is_being_received;
 use std::sync::atomic::Ordering;
 
 /// A version is no longer.
@@ -15,7 +16,8 @@ impl Service {
     pub fn destroy(&self, force: bool) -> Result<Outcome> {
         let volumes = self.group.volumes();
         if !volumes.is_empty() {
-            if !force && self.shown_volumes().is_empty() {
+            let is_received = volumes.iter().any(|volume| is_being_received(&volume.name));
+            if !force && is_received && self.shown_volumes().is_empty() {
                 let group = &self.name;
                 let message = format!(
                     "Volume group \"{group}\" still has what is being received: \"rowen receive --status {group}\" shows it, \
@@ -23,7 +25,8 @@ impl Service {
                 );
                 return Err(Failure::new(ErrorKind::InUse, message));
             }
-            if !force {
+            // Bookmarks go with the group.
+            if !force && !self.shown_volumes().is_empty() {
                 let message =
                     format!("Volume group \"{}\" still contains {} logical volume(s)", self.name, volumes.len());
                 return Err(Failure::new(ErrorKind::InUse, message));

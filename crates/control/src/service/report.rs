@@ -49,6 +49,7 @@ impl Service {
         };
         let partial = self.partial(&volumes)?;
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
+        report.bookmarks = self.reported_bookmarks();
         report.stopped = self.group.failed().is_err();
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();
         report.pvs.iter_mut().for_each(|pv| pv.is_away = away.contains(&pv.uuid.0));

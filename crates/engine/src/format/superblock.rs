@@ -49,6 +49,8 @@ pub const FEATURE_UNPROVEN: u64 = 256;
 pub const FEATURE_ZONES: u64 = 512;
 /// The journal is kept twice. A program that does not know would let the second copy grow old, and its blocks look lost to it.
 pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
+/// There are bookmarks. A program that does not know would leave holes that no list of changes finds (MK2).
+pub const FEATURE_BOOKMARKS: u64 = 2048;
 /// Incompatible features that this program knows. A set bit that it does not know means hands off.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -59,7 +61,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_MEMBERS
     | FEATURE_UNPROVEN
     | FEATURE_ZONES
-    | FEATURE_SECOND_JOURNAL;
+    | FEATURE_SECOND_JOURNAL
+    | FEATURE_BOOKMARKS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.

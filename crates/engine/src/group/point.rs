@@ -93,6 +93,11 @@ impl Catalog {
         alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
     }
 
+    /// The epoch of the oldest point with the head's contents.
+    pub(super) fn oldest_point(&self, head: HeadSeen) -> Option<Epoch> {
+        self.points_at(head).last().map(|point| point.epoch)
+    }
+
     /// The snapshot whose identifier names the contents of a head (PT2).
     pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
         self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()

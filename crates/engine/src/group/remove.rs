@@ -6,7 +6,7 @@ use super::snapshot::child_head;
 use crate::core::{Ownership, count};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
-use crate::model::{TreeKind, TreeMeta, VolumeState};
+use crate::model::{TreeKind, TreeMeta, VolumeState, is_bookmark};
 use crate::planted;
 use crate::units::{Epoch, TreeId, VolumeId};
 use std::collections::BTreeSet;
@@ -204,11 +204,16 @@ impl Group {
             ancestors.insert(id);
             at = catalog.trees.get(&id).and_then(|t| t.parent);
         }
-        let mut held = None;
+        let (mut held, mut bookmark) = (None, None);
         for other in catalog.volumes.values().filter(|other| other.id != volume) {
             let state = other.state.lock();
             let snapshot = state.meta.origin.is_some() && !state.invalid();
             if !snapshot || state.head.parent.is_none_or(|point| !ancestors.contains(&point)) {
+                continue;
+            }
+            if is_bookmark(&state.meta.name) {
+                // MK4.
+                bookmark = bookmark.or(Some(other.id));
                 continue;
             }
             if !state.meta.attributes.is_held() || planted::is("held_goes_first") {
@@ -216,6 +221,6 @@ impl Group {
             }
             held = held.or(Some(other.id));
         }
-        held
+        held.or(bookmark)
     }
 }
