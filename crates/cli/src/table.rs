@@ -5,7 +5,7 @@ use crate::command::{Command, Operands};
 use crate::commands::{
     bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat, lvchange,
     lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports,
-    scans, send, status, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1218,6 +1218,32 @@ pub const COMMANDS: &[Command] = &[
             ("rowen receive --abort vg1/db", "gives up what is there of it"),
         ],
         run: receive::receive,
+    },
+    Command {
+        name: "thin_send",
+        summary: "rowen send by the name and the words that LINSTOR and scripts know",
+        is_lvm: false,
+        forms: &["VG/SNAPSHOT", "VG/BASE VG/SNAPSHOT"],
+        operands: Operands::Volumes,
+        options: &[],
+        examples: &[
+            ("thin_send vg0/db-mon | ssh h2 thin_recv vg1/db", "all of it"),
+            ("thin_send vg0/db-mon vg0/db-tue | ssh h2 thin_recv vg1/db", "what changed"),
+        ],
+        run: thin::send,
+    },
+    Command {
+        name: "thin_recv",
+        summary: "rowen receive by the name and the words that LINSTOR and scripts know",
+        is_lvm: false,
+        forms: &["VG/LV"],
+        operands: Operands::Volumes,
+        options: &[],
+        examples: &[(
+            "thin_recv vg1/db <db-mon.rwn",
+            "the stream is that of rowen send, also where thin_send wrote it",
+        )],
+        run: thin::receive,
     },
     Command {
         name: "top",

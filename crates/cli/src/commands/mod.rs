@@ -39,6 +39,7 @@ pub mod scans;
 pub mod send;
 pub mod sources;
 pub mod status;
+pub mod thin;
 pub mod top;
 #[cfg(test)]
 pub mod transfer_world;
