@@ -233,10 +233,7 @@ impl Group {
         let new_ahead = match walks.new.filter(|walked| walked.is_for(at)) {
             Some(walked) => walked,
             None => {
-                let as_it_was = match planted::is("diff_root_is_old") {
-                    true => Some(old.root.is_some_and(|root| root.birth <= common.epoch)),
-                    false => Some(old == common.tree),
-                };
+                let as_it_was = Some(old == common.tree);
                 let prune = |n: NodeRef, l: u8, k: u64| self.is_in(&old, as_it_was, common, n, l, k);
                 Walked::of(at, &map::walk_step(cache, &trees.new, at, &prune)?)
             }
