@@ -6,18 +6,20 @@
 //! records that no checkpoint holds; no flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write` makes
 //! a missing image, for a new version. `v1.txt` says what the image must hold; no program writes it.
 //!
-//! There are four more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
+//! There are five more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
 //! place. One physical volume of the second is not allocatable (`FEATURE_ALLOCATION`). The third was opened without one of
-//! its physical volumes (`FEATURE_MEMBERS`). The fourth has its journal twice (`FEATURE_SECOND_JOURNAL`).
+//! its physical volumes (`FEATURE_MEMBERS`). The fourth has its journal twice (`FEATURE_SECOND_JOURNAL`), the fifth a
+//! bookmark (`FEATURE_BOOKMARKS`).
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::{
-    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_SECOND_JOURNAL, SLOTS, Superblock, VERSION,
+    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_BOOKMARKS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_SECOND_JOURNAL, SLOTS,
+    Superblock, VERSION,
 };
 use rowen_engine::group::{
-    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, PvExtents, Volume, VolumeKind,
-    VolumeState,
+    Attributes, Changed, Config, Content, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, PvExtents,
+    Volume, VolumeKind, VolumeState, point_identity,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::disk::{Image, SimDisks};
@@ -543,6 +545,64 @@ fn judge_with_two_journals(image: &Image) {
             group.close().await.unwrap();
         });
     }
+}
+
+/// A group with a bookmark, of whose snapshot nothing is left, and what was written and discarded since.
+fn make_with_a_bookmark() -> Image {
+    let world = World::new(1);
+    let disks = SimDisks::new(world.handle(), &[PV; 1]);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let pvs = vec![NewPv { uuid: Uuid([0xC1; 16]) }];
+        let spec =
+            NewGroup { uuid: Uuid([0x65; 16]), name: "marked".into(), extent_blocks: 256, pvs, second_journal: None };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks, runtime, config()).await.unwrap();
+        let id = group.create_volume(new_volume("marked", VolumeKind::Thin, THIN, 1)).await.unwrap();
+        let volume = group.volume(id).unwrap();
+        fill(&volume, 0, 100, 0x21).await;
+        fill(&volume, 200, 100, 0x22).await;
+        let mon = snapshot(&group, id, "mon", 5, None, true).await;
+        let mark = group.bookmark(mon, "mon", Uuid([6; 16]), 1_700_000_002).await.unwrap();
+        while group.empty_bookmark(mark).await.unwrap() {}
+        group.remove(&[mon]).await.unwrap();
+        fill(&volume, 10, 5, 0x23).await;
+        group.reclaim_idle().await.unwrap();
+        group.checkpoint().await.unwrap();
+        volume.discard(210 * BLOCK_SIZE, 20 * BLOCK_SIZE).await.unwrap();
+        volume.flush().await.unwrap();
+    });
+    disks.moment().killed(&mut Rng::new(1))
+}
+
+fn judge_with_a_bookmark(image: &Image) {
+    assert!(features(image) & FEATURE_BOOKMARKS != 0);
+    let world = World::new(3);
+    let sim = SimDisks::with_image(world.handle(), image.clone());
+    let disks: Arc<dyn Disks> = sim.clone();
+    world.run(async {
+        let group = Group::open(disks, world.handle(), config()).await.unwrap();
+        let found = group.find_bookmark("mon").unwrap();
+        assert_eq!((found.of, found.created, found.has_ended), (Uuid([1; 16]), 1_700_000_002, false));
+        assert_eq!(found.point, point_identity(Uuid([5; 16]), THIN));
+        let compared = group.compare(Some(found.id), group.find("marked").unwrap()).unwrap();
+        let part = group.changed(&compared, 0, 100).await.unwrap();
+        let has = |block: u64| part.ranges.iter().find(|range| range.start <= block && block < range.end());
+        assert_eq!(part.ranges[0], Changed { start: 10, blocks: 5, content: Content::Data });
+        assert!((210..230).all(|block| has(block).is_some_and(|range| range.content == Content::Zeros)));
+        assert!((200..210).chain(0..10).chain(15..100).all(|block| has(block).is_none()), "{part:?}");
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+        // An older program may have the group when there is none.
+        group.remove(&[found.id]).await.unwrap();
+        group.close().await.unwrap();
+    });
+    assert!(features(&sim.current()) & FEATURE_BOOKMARKS == 0);
+}
+
+#[test]
+fn a_golden_group_with_a_bookmark_opens() {
+    let what = "A volume group with a bookmark, and what changed since";
+    made_and_kept("v1-bookmarks.image", what, &make_with_a_bookmark()).iter().for_each(judge_with_a_bookmark);
 }
 
 #[test]

@@ -47,8 +47,13 @@ impl Command {
         self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
     }
 
+    /// Whether it may be called by its name alone: LVM's, and what programs know from elsewhere.
+    pub fn has_own_name(&self) -> bool {
+        self.is_lvm || matches!(self.name, "thin_send" | "thin_recv")
+    }
+
     /// How the user calls it: LVM's commands have their own names.
     pub fn called(&self) -> String {
-        if self.is_lvm { self.name.to_owned() } else { format!("rowen {}", self.name) }
+        if self.has_own_name() { self.name.to_owned() } else { format!("rowen {}", self.name) }
     }
 }

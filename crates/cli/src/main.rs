@@ -82,7 +82,7 @@ pub fn run<'a>(backend: &'a mut dyn backend::Backend, console: Console<'a>, prog
         command_line,
         lists: Lists::default(),
     };
-    let code = match table::find(called).filter(|command| command.is_lvm) {
+    let code = match table::find(called).filter(|command| command.has_own_name()) {
         Some(command) => run_command(&mut session, command, words),
         None => run_multi_call(&mut session, called, words),
     };

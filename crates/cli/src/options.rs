@@ -358,6 +358,11 @@ options! {
     SendFrom Some('i'), "from", Kind::Text("SNAPSHOT"), "Only what changed since this snapshot, which the receiver has, too.";
     Resume None, "resume", Kind::Text("TOKEN|FILE"), "Go on where a stream was cut: with what rowen receive --token printed there, or a file that has it.";
     Plain None, "plain", Kind::Flag, "Do not compress.";
+    HoldName Some('n'), "name", Kind::Text("String"), "Who needs the snapshot: the name of the hold.";
+    AllHolds None, "all", Kind::Flag, "All holds, whatever their names.";
+    BookmarkName Some('n'), "name", Kind::Text("String"), "Name of the bookmark, if not the snapshot's.";
+    RemoveBookmark None, "remove", Kind::Flag, "Remove the bookmark.";
+    ListBookmarks None, "list", Kind::Flag, "List the bookmarks of the group.";
     SnapshotName Some('n'), "name", Kind::Text("String"), "Name of the snapshot that is made, if not the sender's.";
     ReceiveThin None, "thin", Kind::Flag, "A new volume takes space only where it is written to.";
     Restrict None, "restrict", Kind::Text("VG[/LV]"), "For command= in authorized_keys: do what the client of ssh asks for, if that is to receive into this group or volume.";

@@ -3,9 +3,9 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    bundle, config, diff, display, documents, facts, features, history, info, iostat, lvchange, lvconvert, lvcreate,
-    lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports, scans, send, status,
-    top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat, lvchange,
+    lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports,
+    scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1131,6 +1131,50 @@ pub const COMMANDS: &[Command] = &[
         run: diff::diff,
     },
     Command {
+        name: "hold",
+        summary: "Hold snapshots: while somebody needs one, it is not removed, merged or reverted",
+        is_lvm: false,
+        forms: &["-n String VG/SNAPSHOT ..."],
+        operands: Operands::Volumes,
+        options: &[HoldName],
+        examples: &[
+            ("rowen hold -n offsite vg0/db-mon", "nobody removes db-mon until offsite has let go of it"),
+            ("rowen hold -n offsite vg0/db-mon vg0/web-mon", "several; lvs -o name,holds vg0 shows who holds what"),
+        ],
+        run: holds::hold,
+    },
+    Command {
+        name: "release",
+        summary: "End holds of snapshots",
+        is_lvm: false,
+        forms: &["-n String VG[/SNAPSHOT] ...", "--all VG[/SNAPSHOT] ..."],
+        operands: Operands::Volumes,
+        options: &[HoldName, AllHolds],
+        examples: &[
+            ("rowen release -n offsite vg0/db-mon", "offsite has what it needs"),
+            ("rowen release -n offsite vg0", "of all snapshots of the group"),
+            ("rowen release --all vg0/db-mon", "whoever holds it"),
+        ],
+        run: holds::release,
+    },
+    Command {
+        name: "bookmark",
+        summary: "Keep of a snapshot what it takes to send what changed since then, without its data",
+        is_lvm: false,
+        forms: &["[ -n String ] VG/SNAPSHOT", "--remove VG/BOOKMARK", "--list VG"],
+        operands: Operands::Volumes,
+        options: &[BookmarkName, RemoveBookmark, ListBookmarks, Json],
+        examples: &[
+            (
+                "rowen bookmark vg0/db-mon",
+                "then lvremove vg0/db-mon: its space comes back, and the next -i db-mon works",
+            ),
+            ("rowen bookmark --list vg0", "what there is"),
+            ("rowen bookmark --remove vg0/db-mon", "when both sides have a newer snapshot"),
+        ],
+        run: bookmark::bookmark,
+    },
+    Command {
         name: "send",
         summary: "Write a snapshot, or what changed between two, as a stream for rowen receive",
         is_lvm: false,
@@ -1175,6 +1219,32 @@ pub const COMMANDS: &[Command] = &[
             ("rowen receive --abort vg1/db", "gives up what is there of it"),
         ],
         run: receive::receive,
+    },
+    Command {
+        name: "thin_send",
+        summary: "rowen send by the name and the words that LINSTOR and scripts know",
+        is_lvm: false,
+        forms: &["VG/SNAPSHOT", "VG/BASE VG/SNAPSHOT"],
+        operands: Operands::Volumes,
+        options: &[],
+        examples: &[
+            ("thin_send vg0/db-mon | ssh h2 thin_recv vg1/db", "all of it"),
+            ("thin_send vg0/db-mon vg0/db-tue | ssh h2 thin_recv vg1/db", "what changed"),
+        ],
+        run: thin::send,
+    },
+    Command {
+        name: "thin_recv",
+        summary: "rowen receive by the name and the words that LINSTOR and scripts know",
+        is_lvm: false,
+        forms: &["VG/LV"],
+        operands: Operands::Volumes,
+        options: &[],
+        examples: &[(
+            "thin_recv vg1/db <db-mon.rwn",
+            "the stream is that of rowen send, also where thin_send wrote it",
+        )],
+        run: thin::receive,
     },
     Command {
         name: "top",

@@ -119,10 +119,14 @@ impl Layout {
     }
 }
 
+/// Begins the tags that hold a snapshot, each for somebody: its contents are needed (HO1, HO2).
+pub const HOLD: &str = "hold=";
+
 /// The tag of a volume of which discards are not given on to the disks.
 pub const NO_PASSDOWN: &str = "discards=nopassdown";
 
-/// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`].
+/// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`], [`HOLD`]
+/// and [`NO_PASSDOWN`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Activate when the group is activated (LVM's autoactivation).
@@ -144,6 +148,11 @@ impl Attributes {
     /// What the volume's tags say; none: what is usual in the group.
     pub fn layout(&self) -> Option<Layout> {
         Layout::of(&self.tags)
+    }
+
+    /// Whether somebody needs its contents.
+    pub fn is_held(&self) -> bool {
+        self.tags.iter().any(|tag| tag.starts_with(HOLD))
     }
 
     /// Whether what is discarded on it is discarded on the disks, too.
@@ -437,6 +446,14 @@ pub const RECEIVING: &str = "receiving:";
 /// Whether the volume of this name is being received: it has not all of its contents yet.
 pub fn is_being_received(name: &str) -> bool {
     name.starts_with(RECEIVING)
+}
+
+/// Begins the name of a bookmark (MK1). Commands accept no such name.
+pub const BOOKMARK: &str = "bookmark:";
+
+/// Whether the volume of this name is a bookmark: it has no contents that anybody could read.
+pub fn is_bookmark(name: &str) -> bool {
+    name.starts_with(BOOKMARK)
 }
 
 /// A volume as it is kept: everything that a report needs but its counters.

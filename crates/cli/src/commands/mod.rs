@@ -1,6 +1,7 @@
 //! The commands. A command gets a parsed command line. It asks for a report and decides, prints what it rounds or
 //! reduces, asks for confirmation if data could be lost, and sends one request.
 
+pub mod bookmark;
 pub mod bundle;
 pub mod config;
 pub mod diff;
@@ -11,6 +12,7 @@ pub mod features;
 pub mod filesystem;
 pub mod groups;
 pub mod history;
+pub mod holds;
 pub mod info;
 pub mod iostat;
 pub mod lvchange;
@@ -37,6 +39,7 @@ pub mod scans;
 pub mod send;
 pub mod sources;
 pub mod status;
+pub mod thin;
 pub mod top;
 #[cfg(test)]
 pub mod transfer_world;

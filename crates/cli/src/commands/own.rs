@@ -275,7 +275,7 @@ pub fn udev(session: &mut Session<'_>, args: &Args) -> Result {
 
 pub fn commands(session: &mut Session<'_>, commands: &[Command]) -> Result {
     session.console.raw_out("lvm\n");
-    for command in commands.iter().filter(|command| command.is_lvm) {
+    for command in commands.iter().filter(|command| command.has_own_name()) {
         session.console.raw_out(&format!("{}\n", command.name));
     }
     Ok(())

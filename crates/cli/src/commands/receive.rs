@@ -10,7 +10,7 @@ use crate::session::{Session, unexpected};
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{
     Attempt, Base, BlockRange, Bytes, ErrorKind, HexUuid, MOST_BLOCKS, Mark, Outcome, Part, Receive, ReceiveVolume,
-    Receiving, Request,
+    Receiving, Request, Unfinished,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_transfer::{End, Event, Head, MarkPlace, StreamError, StreamReader, Volume};
@@ -61,7 +61,10 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
     };
     let not_begun = |error: StreamError| Failure::failed(format!("Cannot receive into {into}: {error}."));
     let (mut reader, head, volumes) = StreamReader::begin(input).map_err(not_begun)?;
-    let wanted = wanted(session, args, target.as_deref(), &head, &volumes)?;
+    let mut wanted = wanted(session, args, target.as_deref(), &head, &volumes)?;
+    if !args.has(Opt::SnapshotName) && !session.is_test {
+        named_as_it_began(session, &group, &mut wanted)?;
+    }
     if session.is_test {
         return verify(session, reader, &head, &volumes);
     }
@@ -165,6 +168,25 @@ fn wanted(
         attempt: session.backend.fresh_uuid(),
         created: session.backend.now(),
     })
+}
+
+/// What goes on has the snapshot's name with which it began, so that `-n` need not be given again.
+fn named_as_it_began(session: &mut Session<'_>, group: &str, wanted: &mut Receive) -> Result {
+    let unfinished = match session.ask(group, Request::Receives)? {
+        Outcome::Receives(unfinished) => unfinished,
+        other => return Err(unexpected(group, &other)),
+    };
+    let goes_on = |one: &&Unfinished| match one.mark {
+        None => true,
+        Some(mark) => mark.stream == wanted.stream || wanted.continues == Some(mark),
+    };
+    for kept in unfinished.iter().filter(goes_on).flat_map(|one| &one.volumes) {
+        let is_same = |one: &&mut ReceiveVolume| {
+            one.target == kept.target && HexUuid(one.point) == kept.point && one.source == kept.source
+        };
+        wanted.volumes.iter_mut().filter(is_same).for_each(|one| one.snapshot.clone_from(&kept.snapshot));
+    }
+    Ok(())
 }
 
 fn mark_of(place: MarkPlace) -> Mark {

@@ -5,7 +5,10 @@
 //! * SD1 Each frame says what its snapshot has, and each mark that nothing before it is missing. A page of the list of changes is used when
 //!   both snapshots are certified after it was made: at their points, with the heads that the page names. Bytes are certified when they were
 //!   read (RX3). So a receiver may go on at a mark, also after frames that follow it.
+//! * SD2 What a stream needs is held from before its first frame until all of it is written; of a stream that is cut, for a week. So nobody
+//!   removes what its rest is made of.
 
+use crate::commands::holds::Sent;
 use crate::commands::meter::Meter;
 use crate::commands::sources::{self, Chosen, Point};
 use crate::failure::{Failure, Result};
@@ -16,6 +19,7 @@ use rowen_control::protocol::{
     BlockRange, DiffPage, DiffPlace, DiffRange, DiffSide, GroupReport, MOST_BLOCKS, Outcome, PAGE_RANGES, Request,
     VolumeKind,
 };
+use rowen_engine::group::is_bookmark;
 use rowen_engine::planted;
 use rowen_engine::units::BLOCK_SIZE;
 use rowen_transfer::{Base, Head, MAX_DATA, MAX_RANGES, Range, StreamWriter, Volume};
@@ -76,7 +80,16 @@ pub fn send(session: &mut Session<'_>, args: &Args) -> Result {
     };
     let changed = volumes.iter().map(|volume| volume.changed).sum::<Option<u64>>();
     let writer = StreamWriter::begin(Vec::new(), &head, &volumes, !args.has(Opt::Plain)).map_err(lost)?;
-    Sending::all(session, &report.name, members, (writer, changed.unwrap_or(0)), from)
+    let points = members.iter().flat_map(|member| member.old.iter().chain([&member.new]));
+    // Nothing can be removed of a bookmark but by its own name.
+    let needed = points.filter(|point| !is_bookmark(&point.name)).map(|point| (point.name.clone(), point.point));
+    let needed = needed.collect();
+    let held = Sent::hold(session, &report, needed, (head.stream, continues.map(|place| place.stream)));
+    let sent = Sending::all(session, &report.name, members, (writer, changed.unwrap_or(0)), from);
+    if sent.is_ok() || !held.are_there(session) {
+        held.end(session);
+    }
+    sent
 }
 
 /// Blocks of data from a block on.

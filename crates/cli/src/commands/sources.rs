@@ -1,5 +1,6 @@
 //! What `rowen send` sends: snapshots and their base snapshots, by the identities of their contents.
 
+use crate::commands::bookmark;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -7,11 +8,12 @@ use crate::session::{Session, no_volume, unless_exported};
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{GroupReport, HexUuid, VolumeReport};
 use rowen_control::uuids::lvm_text;
+use rowen_engine::group::BOOKMARK;
 use rowen_engine::units::Uuid;
-use rowen_transfer::{MAX_VOLUMES, MarkPlace, Token};
+use rowen_transfer::{Base, MAX_VOLUMES, MarkPlace, Token};
 use std::collections::HashSet;
 
-/// A snapshot and the identity of its contents.
+/// A snapshot, or a bookmark by its full name, and the identity of its contents.
 pub struct Point {
     pub name: String,
     /// Its name in the stream: the name that it had when it was first sent.
@@ -55,7 +57,7 @@ pub fn chosen(session: &mut Session<'_>, args: &Args) -> Result<Chosen> {
     let names = [name.clone()].into_iter().chain(base.clone()).collect();
     let report = session.report_of(&group, names)?;
     let new = point(&report, &name)?;
-    let old = base.map(|base| point(&report, &base)).transpose()?;
+    let old = base.map(|base| base_point(&report, &base)).transpose()?;
     Ok(Chosen { pairs: vec![(old, new)], report, continues: None })
 }
 
@@ -100,7 +102,9 @@ fn of_group(session: &mut Session<'_>, args: &Args, suffix: &str) -> Result<Chos
         let origin = volume.origin.as_deref().unwrap_or_default();
         let base = args.text(Opt::SendFrom).map(|base| name_of(origin, base));
         let old = match base {
-            Some(base) if report.volume(&base).is_some() => Some(point(&report, &base)?),
+            Some(base) if report.volume(&base).is_some() || bookmark::find(&report, &base).is_some() => {
+                Some(base_point(&report, &base)?)
+            }
             Some(base) => {
                 session.console.complain(format!("{group}/{origin} has no {base}: all of {} is sent.", volume.name));
                 None
@@ -164,7 +168,20 @@ fn resumed(session: &mut Session<'_>, args: &Args, word: &str) -> Result<Chosen>
         })
     };
     let pairs = token.volumes.iter().map(|volume| {
-        let old = volume.base.as_ref().map(|base| find(base.point, &base.name)).transpose()?;
+        let of_bookmark = |base: &Base| {
+            let mut found = report.bookmarks.iter().filter(|bookmark| !bookmark.has_ended);
+            let found = found.find(|bookmark| bookmark.point_uuid == HexUuid(Uuid(base.point)))?;
+            Some(Point {
+                name: format!("{BOOKMARK}{}", found.name),
+                sent_as: base.name.clone(),
+                point: Uuid(base.point),
+            })
+        };
+        let old = volume
+            .base
+            .as_ref()
+            .map(|base| find(base.point, &base.name).or_else(|failure| of_bookmark(base).ok_or(failure)));
+        let old = old.transpose()?;
         Ok((old, find(volume.point, &volume.snapshot)?))
     });
     let pairs = pairs.collect::<Result<Vec<_>>>()?;
@@ -175,7 +192,23 @@ pub fn volume<'r>(report: &'r GroupReport, name: &str) -> Result<&'r VolumeRepor
     report.volume(name).ok_or_else(|| Failure::failed(no_volume(&report.name, name)))
 }
 
-/// A snapshot that is sent, or a base.
+/// The base of a stream: a snapshot, or else a bookmark of that name.
+fn base_point(report: &GroupReport, name: &str) -> Result<Point> {
+    if report.volume(name).is_some() {
+        return point(report, name);
+    }
+    let found = bookmark::find(report, name).ok_or_else(|| bookmark::none(&report.name, name))?;
+    if found.has_ended {
+        let (group, name) = (&report.name, name);
+        return Err(Failure::failed(format!(
+            "The bookmark {group}/{name} has ended: all that came from its snapshot is gone, or was reverted to before it. Send from \
+             another one, or all."
+        )));
+    }
+    Ok(Point { name: format!("{BOOKMARK}{name}"), sent_as: name.to_owned(), point: found.point_uuid.0 })
+}
+
+/// A snapshot that is sent.
 fn point(report: &GroupReport, name: &str) -> Result<Point> {
     let (group, volume) = (&report.name, volume(report, name)?);
     let fail = |why: String| {

@@ -55,7 +55,7 @@ pub fn bash(commands: &[Command]) -> String {
     }
     text.push_str("    esac\n}\n");
     text.push_str(FUNCTION);
-    let own: Vec<&str> = commands.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
+    let own: Vec<&str> = commands.iter().filter(|command| command.has_own_name()).map(|command| command.name).collect();
     let _infallible = writeln!(text, "complete -F _rowen rowen lvm {}", own.join(" "));
     text
 }
@@ -115,7 +115,7 @@ _rowen() {
 
 /// The same for zsh.
 pub fn zsh(commands: &[Command]) -> String {
-    let own: Vec<&str> = commands.iter().filter(|command| command.is_lvm).map(|command| command.name).collect();
+    let own: Vec<&str> = commands.iter().filter(|command| command.has_own_name()).map(|command| command.name).collect();
     let bash = bash(commands)
         .replace("mapfile -t COMPREPLY < <(", "COMPREPLY=($(")
         .replace(" -- \"$word\")\n", " -- \"$word\"))\n");

@@ -15,7 +15,8 @@ fn the_page_about_lvm_is_what_the_tables_say() {
 fn every_command_and_option_has_a_place_on_a_page() {
     let pages = pages(COMMANDS);
     for command in COMMANDS {
-        let name = if command.is_lvm { format!("{}.8", command.name) } else { format!("rowen-{}.8", command.name) };
+        let name =
+            if command.has_own_name() { format!("{}.8", command.name) } else { format!("rowen-{}.8", command.name) };
         let page = pages.iter().find(|page| page.file == name).unwrap_or_else(|| panic!("{name} is missing"));
         for spec in options(command) {
             assert!(page.text.contains(&spec.long.replace('-', "\\-")), "{name}: --{}", spec.long);

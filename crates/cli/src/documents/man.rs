@@ -69,7 +69,7 @@ fn escaped(text: &str) -> String {
 
 /// LVM's commands have pages of their own names, Rowen's are `rowen-NAME`.
 fn page_name(command: &Command) -> String {
-    if command.is_lvm { command.name.to_owned() } else { format!("rowen-{}", command.name) }
+    if command.has_own_name() { command.name.to_owned() } else { format!("rowen-{}", command.name) }
 }
 
 fn option_term(spec: &Spec) -> String {

@@ -30,7 +30,7 @@ pub use frame::{
 };
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport, TrimReport};
-pub use report::{GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
+pub use report::{BookmarkReport, GroupReport, Index, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, MoveReport, PoolFill, PvStatus, Rehoming, StatusReport};
@@ -40,7 +40,7 @@ pub use transfer::{
 };
 
 /// The version of this protocol. Both sides must have the same, except for the stable part.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// The version of the protocol's stable part, which can upgrade a server of another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames

@@ -41,9 +41,33 @@ pub struct GroupReport {
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
     pub volumes: Vec<VolumeReport>,
+    #[serde(default)]
+    pub bookmarks: Vec<BookmarkReport>,
     /// Made by the reader of a report, never sent.
     #[serde(skip)]
     pub index: Index,
+}
+
+/// What is kept of a snapshot so that what changed since then can be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BookmarkReport {
+    pub name: String,
+    /// The identity of the contents.
+    pub point_uuid: HexUuid,
+    /// The identifier of the volume that these were a snapshot of.
+    pub of: HexUuid,
+    /// Seconds since 1970.
+    pub created: u64,
+    pub blocks: u64,
+    /// Nothing can be compared with it any more.
+    pub has_ended: bool,
+}
+
+impl From<engine::Bookmark> for BookmarkReport {
+    fn from(bookmark: engine::Bookmark) -> Self {
+        let engine::Bookmark { name, point, of, created, blocks, has_ended, .. } = bookmark;
+        BookmarkReport { name, point_uuid: HexUuid(point), of: HexUuid(of), created, blocks, has_ended }
+    }
 }
 
 /// An index of a report's volumes, built once. It is not part of the report: it is neither compared nor copied. To
@@ -134,6 +158,7 @@ impl GroupReport {
             moving: None,
             attributes: info.attributes.into(),
             index: Index::default(),
+            bookmarks: Vec::new(),
             volumes: volumes
                 .into_iter()
                 .map(|volume| {

@@ -214,6 +214,18 @@ pub enum Request {
         side: DiffSide,
         ranges: Vec<BlockRange>,
     },
+    /// Keeps of a snapshot what it takes to send what changed since then, under a name of its own.
+    Bookmark {
+        snapshot: String,
+        name: String,
+        #[serde(with = "hex")]
+        uuid: Uuid,
+        /// Seconds since 1970.
+        created: u64,
+    },
+    RemoveBookmark {
+        name: String,
+    },
     /// Starts or resumes a receive of volumes or changes of them. Answered by [`Outcome::Receiving`].
     Receive(Receive),
     /// Writes received data, which is not visible yet.
@@ -345,6 +357,7 @@ impl Request {
             Trim => Traits { is_for_exported: false, ..Traits::QUERY },
             CreateVolume { .. }
             | Publish { .. }
+            | Bookmark { .. }
             | Snapshot { .. }
             | Resize { .. }
             | SetReserve { .. }
@@ -352,6 +365,7 @@ impl Request {
             | SetJournalCopies { .. }
             | ResizePv { .. } => Traits::TAKES_SPACE,
             Remove { .. }
+            | RemoveBookmark { .. }
             | Rename { .. }
             | SetPermission { .. }
             | SetAttributes { .. }

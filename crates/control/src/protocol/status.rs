@@ -40,6 +40,11 @@ pub struct StatusReport {
     pub missing_room: Vec<String>,
     /// Snapshots that used up their reserve, or were dropped in a full group.
     pub invalid_snapshots: Vec<String>,
+    /// Of these, those that were held.
+    pub lost_holds: Vec<String>,
+    /// Snapshots that are held, and those of them that were written to since: nothing can go on from them.
+    pub held_snapshots: Vec<String>,
+    pub written_while_held: Vec<String>,
     /// Snapshots that wait to be merged.
     pub merging: Vec<String>,
     /// Blocks that background removal still has to examine.

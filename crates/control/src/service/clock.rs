@@ -1,4 +1,4 @@
-//! Periodic work of the service: every few seconds it checks whether something fills up.
+//! Periodic work of the service: every few seconds it checks whether something fills up, or ends.
 
 use super::state::Service;
 use super::world::About;
@@ -15,6 +15,8 @@ impl Service {
         self.warn(&mut |_| {});
         self.forget_removed();
         self.look_after_move();
+        self.end_holds();
+        self.look_after_bookmarks();
     }
 
     /// Extends volumes above their threshold.

@@ -9,6 +9,7 @@ impl Service {
     /// Gives `target` the contents of `source`. Every snapshot stays.
     pub fn revert(&self, target: &str, source: &str) -> Result<Outcome> {
         let (target, source) = (self.find(target)?, self.find(source)?);
+        self.refuse_held(std::slice::from_ref(&target), "reverted")?;
         self.replace_contents(target, source, false)
     }
 

@@ -4,7 +4,7 @@ use super::failure::{Failure, Result};
 use super::state::{Service, is_pool};
 use crate::protocol::{DiffPage, DiffPlace, DiffRange, ErrorKind, Outcome, PAGE_RANGES};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Compared, VolumeState};
+use rowen_engine::group::{BOOKMARK, Compared, VolumeState, is_bookmark};
 use rowen_engine::units::VolumeId;
 
 impl Service {
@@ -30,7 +30,7 @@ impl Service {
 
     fn compare(&self, old: Option<&str>, new: &str) -> Result<Compared> {
         let side = |name: &str| -> Result<VolumeId> {
-            let volume = self.find(name)?;
+            let volume = if old.is_some_and(|old| old == name) { self.find_base(name)? } else { self.find(name)? };
             if is_pool(&volume) {
                 let message = format!("Logical volume {}/{name} is a pool: name a volume in it.", self.name);
                 return Err(Failure::new(ErrorKind::Invalid, message));
@@ -47,6 +47,11 @@ impl Service {
     fn diff_failure(&self, error: &Error, old: Option<&str>, new: &str) -> Failure {
         let group = &self.name;
         let message = match (error, old) {
+            (Error::Unrelated, Some(old)) if self.find_base(old).is_ok_and(|base| is_bookmark(&base.name)) => format!(
+                "Logical volume {group}/{new} does not come from the bookmark {}: it is older, of another volume, or was reverted to \
+                 before it.",
+                old.trim_start_matches(BOOKMARK)
+            ),
             (Error::Unrelated, Some(old)) => format!(
                 "Logical volumes {group}/{old} and {group}/{new} have no snapshot in common, so nothing is known of what differs. \
                  \"rowen diff --allocated {group}/{new}\" lists all that {group}/{new} has."

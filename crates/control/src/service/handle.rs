@@ -142,6 +142,8 @@ impl Service {
             Request::Io => Ok(Outcome::Io(Box::new(self.io()))),
             Request::Diff { old, new, from } => self.diff(old.as_deref(), &new, from),
             Request::ReadPoint { name, point, side, ranges } => self.read_point(&name, point, side, &ranges),
+            Request::Bookmark { snapshot, name, uuid, created } => self.bookmark(&snapshot, &name, (uuid, created)),
+            Request::RemoveBookmark { name } => self.remove_bookmark(&name),
             Request::Receive(wanted) => self.receive(&wanted),
             Request::ReceiveParts { by, parts } => self.receive_parts(by, &parts),
             Request::ReceiveMark { by, frames, mark } => self.receive_mark(by, frames, mark),
@@ -162,11 +164,7 @@ impl Service {
             Request::SetReserve { name, blocks, seen } => self.set_reserve(&name, (seen, blocks)),
             Request::Rename { from, to } => self.rename(&from, &to),
             Request::SetPermission { name, read_only } => self.set_permission(&name, read_only),
-            Request::SetAttributes { name, change } => {
-                let volume = self.find(&name)?;
-                self.set_attributes(volume.id, &name, change.apply(&volume.attributes))?;
-                Ok(Outcome::Ok)
-            }
+            Request::SetAttributes { name, change } => self.change_attributes(&name, &change),
             Request::ChangeGroup { change } => self.change_group(&change),
             Request::TagPv { path, add, remove } => self.tag_pv(&path, &add, &remove),
             Request::SetAllocatable { path, allocatable } => self.set_allocatable(&path, allocatable),

@@ -6,6 +6,7 @@ use crate::history::{What, clean};
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
+use rowen_engine::group::is_being_received;
 use std::sync::atomic::Ordering;
 
 /// The longest text of a version.
@@ -25,7 +26,8 @@ impl Service {
         }
         let volumes = self.group.volumes();
         if !volumes.is_empty() {
-            if !force && self.shown_volumes().is_empty() {
+            let is_received = volumes.iter().any(|volume| is_being_received(&volume.name));
+            if !force && is_received && self.shown_volumes().is_empty() {
                 let group = &self.name;
                 let message = format!(
                     "Volume group \"{group}\" still has what is being received: \"rowen receive --status {group}\" shows it, \
@@ -33,11 +35,13 @@ impl Service {
                 );
                 return Err(Failure::new(ErrorKind::InUse, message));
             }
-            if !force {
+            // Bookmarks go with the group.
+            if !force && !self.shown_volumes().is_empty() {
                 let message =
                     format!("Volume group \"{}\" still contains {} logical volume(s)", self.name, volumes.len());
                 return Err(Failure::new(ErrorKind::InUse, message));
             }
+            self.refuse_held(&volumes, "removed")?;
             self.remove_volumes(&volumes)?;
         }
         let group = self.group.clone();

@@ -31,6 +31,8 @@ impl Service {
             return Err(Failure::new(ErrorKind::Invalid, message));
         };
         let target = self.told(self.group.volume_info(origin), snapshot)?;
+        self.refuse_held(std::slice::from_ref(&source), "merged")?;
+        self.refuse_held(std::slice::from_ref(&target), "reverted")?;
         let pair = format!("Cannot merge snapshot {}/{snapshot} into the", self.name);
         if target.read_only {
             let message = format!("{pair} read-only origin {}/{}. (Use lvchange -p rw).", self.name, target.name);

@@ -11,13 +11,14 @@
 //! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; what is told |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
 //! | `arriving`, `transfer` | what is being received; reads and writes of what is sent |
-//! | `merge`, `volumes`, `snapshot`, `activation`, `receive`, `life` | commands |
+//! | `merge`, `bookmarks`, `holds`, `volumes`, `snapshot`, `activation`, `receive`, `life` | commands |
 //! | `handle` | each request to what carries it out |
 //! | `clock` | what happens without a request |
 
 mod activation;
 mod arriving;
 mod autoextend;
+mod bookmarks;
 mod clock;
 mod contents;
 mod diff;
@@ -27,6 +28,7 @@ mod group;
 mod handle;
 mod held;
 mod hidden;
+mod holds;
 mod io;
 mod life;
 #[cfg(any(test, feature = "memory"))]

@@ -311,6 +311,7 @@ impl Service {
             );
             return refuse(ErrorKind::Invalid, told);
         }
+        self.refuse_held(std::slice::from_ref(target), "received into")?;
         self.refuse_use(name)?;
         if self.told(self.group.point_of(target.id), name)? == Some(base.point) || planted::is("any_base") {
             return Ok(());
@@ -369,6 +370,7 @@ impl Service {
                 }
                 Some(_) => {
                     let target = self.find(&kept.target)?;
+                    self.refuse_held(std::slice::from_ref(&target), "received into")?;
                     let to = PublishTo::Volume { target: target.id, blocks: kept.base_blocks };
                     targets.push(target);
                     to

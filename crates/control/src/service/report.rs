@@ -49,6 +49,7 @@ impl Service {
         };
         let partial = self.partial(&volumes)?;
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
+        report.bookmarks = self.reported_bookmarks();
         report.stopped = self.group.failed().is_err();
         report.moving = self.move_to_tell().filter(|moving| moving.is_running).map(Box::new);
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();

@@ -41,6 +41,7 @@ impl Service {
         let is_dropped = |volume: &VolumeMeta| volume.state == VolumeState::Invalid && !is_hidden(&volume.name);
         let invalid = self.group.volumes_where(is_dropped);
         let merging = self.group.volumes_where(|volume| volume.attributes.merging && volume.origin.is_some());
+        let (lost_holds, held_snapshots, written_while_held) = self.held_snapshots();
         StatusReport {
             open_seconds: now.as_secs(),
             stopped: self.group.failed().err().map(|error| self.why_stopped(error)),
@@ -62,6 +63,9 @@ impl Service {
             waits_for_room: self.waits_for_room(),
             missing_room: self.missing_room(),
             invalid_snapshots: invalid.into_iter().map(|volume| volume.name).collect(),
+            lost_holds,
+            held_snapshots,
+            written_while_held,
             merging: merging.into_iter().map(|volume| volume.name).collect(),
             reclaim_left_blocks: info.reclaim_left,
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
@@ -72,6 +76,15 @@ impl Service {
             nodes_lost: stats.nodes_lost,
             bad_places: self.bad_places(),
         }
+    }
+
+    /// Of the snapshots that are held: those that gave way, those that are there, and of these the ones that are not what they were.
+    fn held_snapshots(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let held = self.group.volumes_where(|volume| volume.attributes.is_held());
+        let (lost, kept): (Vec<_>, Vec<_>) = held.into_iter().partition(|volume| volume.state == VolumeState::Invalid);
+        let written = kept.iter().filter(|volume| volume.point.is_none()).map(|volume| volume.name.clone()).collect();
+        let names = |volumes: Vec<VolumeInfo>| volumes.into_iter().map(|volume| volume.name).collect();
+        (names(lost), names(kept), written)
     }
 
     /// Without advice, which depends on the caller.

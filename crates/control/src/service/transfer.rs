@@ -12,7 +12,7 @@ use super::state::Service;
 use crate::protocol::{Attempt, BlockRange, Bytes, DiffSide, ErrorKind, MOST_BLOCKS, Mark, Outcome, Part};
 use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
-use rowen_engine::group::{Attributes, Volume};
+use rowen_engine::group::{Attributes, BOOKMARK, Volume, is_bookmark};
 use rowen_engine::planted;
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::future::{Future, poll_fn};
@@ -27,6 +27,9 @@ impl Service {
     /// The bytes of a point (RX3).
     pub fn read_point(&self, name: &str, point: Uuid, side: DiffSide, ranges: &[BlockRange]) -> Result<Outcome> {
         check_ranges(ranges.iter())?;
+        if is_bookmark(name) {
+            return self.certify_bookmark(name, point, side, ranges);
+        }
         let id = self.find(name)?.id;
         let volume = self.told(self.group.volume(id), name)?;
         let ranges = ranges.to_vec();
@@ -59,6 +62,21 @@ impl Service {
             return Err(Failure::new(ErrorKind::Changed, message));
         }
         Ok(Outcome::Data(Bytes(bytes)))
+    }
+
+    /// A bookmark has nothing to be read: that it still stands for these contents is what is asked.
+    fn certify_bookmark(&self, name: &str, point: Uuid, side: DiffSide, ranges: &[BlockRange]) -> Result<Outcome> {
+        let found = self.counting_bookmark(name).filter(|bookmark| bookmark.point == point && ranges.is_empty());
+        let now = found.and_then(|bookmark| self.group.compare(None, bookmark.id).ok());
+        if now.is_some_and(|now| DiffSide::from(now.new) == side) {
+            return Ok(Outcome::Data(Bytes(Vec::new())));
+        }
+        let message = format!(
+            "The bookmark {}/{} was removed, or has ended, while it was sent from. What was sent is not whole.",
+            self.name,
+            name.trim_start_matches(BOOKMARK)
+        );
+        Err(Failure::new(ErrorKind::Changed, message))
     }
 
     /// Writes parts of what is received.

@@ -46,6 +46,7 @@ impl Service {
 
     pub fn remove(&self, names: &[String]) -> Result<Outcome> {
         let volumes = self.find_all(names)?;
+        self.refuse_held(&volumes, "removed")?;
         self.settle_merges_before_removal(&volumes)?;
         self.remove_volumes(&volumes)?;
         Ok(Outcome::Ok)
@@ -70,6 +71,9 @@ impl Service {
     ) -> Result<Outcome> {
         let volume = self.find(name)?;
         self.refuse_changed(name, seen, Some(volume.blocks))?;
+        if blocks != volume.blocks {
+            self.refuse_held(std::slice::from_ref(&volume), "resized")?;
+        }
         if blocks < volume.blocks && !force && self.refuse_use(name).is_err() {
             return Err(Failure::new(
                 ErrorKind::InUse,
@@ -138,6 +142,9 @@ impl Service {
     /// Makes a volume read-only or writable, its device included.
     pub fn set_permission(&self, name: &str, read_only: bool) -> Result<Outcome> {
         let volume = self.find(name)?;
+        if volume.read_only && !read_only {
+            self.refuse_held(std::slice::from_ref(&volume), "made writable")?;
+        }
         let (group, id) = (self.group.clone(), volume.id);
         let done = self.run(async move { group.set_read_only(id, read_only).await });
         self.told(done, name)?;

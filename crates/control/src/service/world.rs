@@ -241,6 +241,8 @@ pub enum About<'a> {
 pub trait Notes: Send + Sync {
     /// How long the group has been open.
     fn open_for(&self) -> Duration;
+    /// Seconds since 1970.
+    fn now(&self) -> u64;
     /// How the group is in a sentence, for whoever looks after the server.
     fn state(&self, state: &str);
     /// A line for the log.

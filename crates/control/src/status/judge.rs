@@ -279,8 +279,13 @@ impl Verdict {
     fn lost_something(&mut self, report: &StatusReport) {
         let group = self.seen.name.clone();
         for snapshot in &report.invalid_snapshots {
-            let what = format!("snapshot {snapshot} is invalid: its contents are gone, its origin is fine");
+            let was_held = if report.lost_holds.contains(snapshot) { ", although it was held" } else { "" };
+            let what = format!("snapshot {snapshot} is invalid: its contents are gone{was_held}, its origin is fine");
             self.wrong(what, format!("rowen lvremove -f {group}/{snapshot}"));
+        }
+        for snapshot in &report.written_while_held {
+            let what = format!("snapshot {snapshot} is held, and was written to: no transfer can go on from it");
+            self.wrong(what, format!("rowen release --all {group}/{snapshot}, and hold another one"));
         }
         if report.nodes_lost > 0 {
             let nodes = times(report.nodes_lost, "metadata node is", "metadata nodes are");
@@ -499,6 +504,10 @@ fn work(report: &StatusReport, group: &str) -> Vec<String> {
     }
     if report.checks > 0 {
         work.push(format!("verification: {}", times(report.checks.into(), "check runs", "checks run")));
+    }
+    if !report.held_snapshots.is_empty() {
+        let held = times(report.held_snapshots.len() as u64, "snapshot is", "snapshots are");
+        work.push(format!("holds: {held} held ({})", report.held_snapshots.join(", ")));
     }
     for snapshot in &report.merging {
         work.push(format!("merge: snapshot {snapshot} waits for the next activation of its origin"));

@@ -3,9 +3,9 @@
 use super::codec::RECORD_LIMIT;
 use super::record::block_crc;
 use super::superblock::{
-    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_PACKED_RUNS,
-    FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL, FEATURE_UNPROVEN, FEATURE_ZONES, KNOWN_INCOMPATIBLE, MAGIC,
-    SuperblockRecord, VERSION,
+    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_BOOKMARKS, FEATURE_GAPS, FEATURE_MEMBERS,
+    FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL, FEATURE_UNPROVEN, FEATURE_ZONES,
+    KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -38,6 +38,7 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature { bit: FEATURE_ZONES, name: "zones", what: "extents that were moved to another physical volume" },
     Feature { bit: FEATURE_SECOND_JOURNAL, name: "second-journal", what: "a second copy of the journal" },
+    Feature { bit: FEATURE_BOOKMARKS, name: "bookmarks", what: "bookmarks, from which changes are sent" },
 ];
 
 /// The format of a group, or of a physical volume of no group.

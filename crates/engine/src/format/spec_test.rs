@@ -172,6 +172,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_UNPROVEN", superblock::FEATURE_UNPROVEN),
         ("FEATURE_ZONES", superblock::FEATURE_ZONES),
         ("FEATURE_SECOND_JOURNAL", superblock::FEATURE_SECOND_JOURNAL),
+        ("FEATURE_BOOKMARKS", superblock::FEATURE_BOOKMARKS),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),
@@ -381,6 +382,9 @@ fn a_stream_has_the_length_that_the_page_gives_and_comes_back() {
     let bytes = bytes.len() - 2 * 24 - group;
     assert_eq!(plain.encode().len(), bytes, "what has no properties of its own has no record of them");
     assert_eq!(plain.features(), 0);
+    let mut marked = plain.clone();
+    marked.volumes[0].name = "bookmark:mon".into();
+    assert_eq!(marked.features(), superblock::FEATURE_BOOKMARKS);
     let short = stream::Stream { pair_lengths: vec![7], ..plain };
     assert_eq!(short.encode().len(), bytes + 8);
     assert_eq!(short.features(), superblock::FEATURE_PAIR_LENGTHS);

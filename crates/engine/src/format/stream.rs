@@ -7,13 +7,14 @@ use super::codec::{Decoder, Encoder, RECORD_LIMIT};
 use super::packed;
 use super::record::{block_crc, on_disk, seal};
 use super::superblock::{
-    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_UNPROVEN,
+    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BOOKMARKS, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS,
+    FEATURE_UNPROVEN,
 };
 use crate::error::{Error, Result};
 use crate::map::NodeRef;
 use crate::model::{
     AllocPolicy, ArenaMeta, Attributes, FullPolicy, GroupAttributes, PvFlags, Tree, TreeKind, TreeMeta, VolumeKind,
-    VolumeMeta, VolumeState,
+    VolumeMeta, VolumeState, is_bookmark,
 };
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
 use crate::unproven::UnprovenRun;
@@ -496,6 +497,7 @@ impl Stream {
             | (if allocates { 0 } else { FEATURE_ALLOCATION })
             | (if packs { FEATURE_PACKED_RUNS } else { 0 })
             | (if self.unproven.is_empty() { 0 } else { FEATURE_UNPROVEN })
+            | (if self.volumes.iter().any(|volume| is_bookmark(&volume.name)) { FEATURE_BOOKMARKS } else { 0 })
             | if self.pair_lengths.is_empty() { 0 } else { FEATURE_PAIR_LENGTHS }
     }
 

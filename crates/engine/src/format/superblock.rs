@@ -50,6 +50,8 @@ pub const FEATURE_UNPROVEN: u64 = 256;
 pub const FEATURE_ZONES: u64 = 512;
 /// The journal is kept twice. An older program would not write the second copy, and would count its blocks as lost.
 pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
+/// There are bookmarks. A program that does not know them would leave holes that no list of changes finds (MK2).
+pub const FEATURE_BOOKMARKS: u64 = 2048;
 /// Incompatible features that this program knows. If another bit is set, it must not touch the group.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -60,7 +62,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_MEMBERS
     | FEATURE_UNPROVEN
     | FEATURE_ZONES
-    | FEATURE_SECOND_JOURNAL;
+    | FEATURE_SECOND_JOURNAL
+    | FEATURE_BOOKMARKS;
 
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.

@@ -1,7 +1,8 @@
 //! The catalog: which volumes there are, and the tree of points and heads behind them (docs/design.md, section 6).
 //!
 //! * C1 A head belongs to exactly one volume; a point to none. Heads have no children.
-//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or become free.
+//! * C2 A point with one child left, or none, is dying: its blocks go to the child, or become free. A point
+//!   that is held stays (HO1).
 //! * C3 At most one dying tree has a cursor above zero: removal handles one tree at a time. Blocks that a point took
 //!   over below the cursor of its parent's merge are as old as that parent. If the point were merged meanwhile, neither
 //!   merge would free them.
@@ -214,8 +215,9 @@ impl Catalog {
         self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0).map(|t| t.id)
     }
 
+    /// No volume is locked.
     fn removable(&self) -> impl Iterator<Item = &TreeMeta> {
-        self.removable.iter().filter_map(|id| self.trees.get(id))
+        self.removable.iter().filter_map(|id| self.trees.get(id)).filter(|tree| !self.is_held(tree))
     }
 
     /// A point that may have at least `least` more orphans than at its last search.

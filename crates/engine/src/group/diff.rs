@@ -29,13 +29,14 @@
 //! already.
 
 use super::Group;
+use super::bookmark::epoch_of;
 use super::catalog::Catalog;
 use super::ops::Trouble;
 use crate::core::READS_TOGETHER;
 use crate::error::{Error, Result};
 use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, Extents, MapError, NODE_COST, NodeRef, Step};
-use crate::model::Tree;
+use crate::model::{Tree, is_bookmark};
 use crate::planted;
 use crate::runtime::yield_now;
 use crate::units::{Epoch, TreeId, VolumeId};
@@ -108,6 +109,8 @@ struct Trees {
 struct Common {
     epoch: Epoch,
     tree: Tree,
+    /// OLD is a bookmark: what it had is not known (MK3).
+    is_bookmark: bool,
 }
 
 /// The result of a walk: from `from` to `next` the only leaf that was not skipped begins at `leaf`, if there is one.
@@ -219,6 +222,9 @@ impl Group {
         if at >= both {
             return self.step_beyond(trees, at, size, ranges);
         }
+        if common.is_bookmark {
+            return self.step_of_bookmark(common.epoch, trees, (at, both, size), ranges);
+        }
         let old_ahead = match walks.old.filter(|walked| walked.is_for(at)) {
             Some(walked) => walked,
             None if planted::is("diff_old_not_walked") => Walked { from: at, leaf: None, next: None },
@@ -231,10 +237,7 @@ impl Group {
         let new_ahead = match walks.new.filter(|walked| walked.is_for(at)) {
             Some(walked) => walked,
             None => {
-                let as_it_was = match planted::is("diff_root_is_old") {
-                    true => Some(old.root.is_some_and(|root| root.birth <= common.epoch)),
-                    false => Some(old == common.tree),
-                };
+                let as_it_was = Some(old == common.tree);
                 let prune = |n: NodeRef, l: u8, k: u64| self.is_in(&old, as_it_was, common, n, l, k);
                 Walked::of(at, &map::walk_step(cache, &trees.new, at, &prune)?)
             }
@@ -250,6 +253,38 @@ impl Group {
             sweep(common.epoch, (first, end), &had, &has, ranges);
         }
         Ok(if next < both { Some(next) } else { Some(both).filter(|both| *both < size) })
+    }
+
+    /// One leaf of what is younger than a bookmark's point, with its holes (MK3).
+    fn step_of_bookmark(
+        &self,
+        epoch: Epoch,
+        trees: &Trees,
+        (at, both, size): (u64, u64, u64),
+        ranges: &mut Vec<Changed>,
+    ) -> std::result::Result<Option<u64>, MapError> {
+        let beyond = Some(both).filter(|both| *both < size);
+        if trees.new.root.is_none() {
+            push(ranges, at, both, Content::Zeros);
+            return Ok(beyond);
+        }
+        let step = map::walk_step(&self.core.cache, &trees.new, at, &|node: NodeRef, _, _| Ok(node.birth <= epoch))?;
+        if let Some(leaf) = &step.leaf {
+            let from = at.max(step.leaf_range.0);
+            let end = step.leaf_range.1.map_or(both, |end| end.min(both)).max(from);
+            let mut done = from;
+            for extent in leaf.extents().filter_map(|extent| extent.cut(from, end)) {
+                if !planted::is("bookmark_without_holes") {
+                    push(ranges, done, extent.key, Content::Zeros);
+                }
+                if extent.birth > epoch {
+                    push(ranges, extent.key, extent.end(), content_of(Some(&extent)));
+                }
+                done = extent.end();
+            }
+            push(ranges, done, end, Content::Zeros);
+        }
+        Ok(step.next.filter(|next| *next < both).or(beyond))
     }
 
     /// Whether a node of one tree is in the other, too (DF2). `as_it_was`: that one is still equal to the common point.
@@ -324,9 +359,13 @@ impl Group {
     fn common(&self, compared: &Compared) -> Result<Option<Common>> {
         let Some(old) = compared.old else { return Ok(None) };
         let catalog = self.catalog.read();
-        let parent = |side: &Side| {
+        let mut since = None;
+        let mut parent = |side: &Side| {
             let volume = volume_of(&catalog, side)?;
             let state = volume.state.lock();
+            if is_bookmark(&state.meta.name) {
+                since = Some(epoch_of(&state.meta.attributes).ok_or(Error::Unrelated)?);
+            }
             if state.head.id == side.head || planted::is("diff_any_head") {
                 Ok(state.head.parent)
             } else {
@@ -334,18 +373,23 @@ impl Group {
             }
         };
         if old.head == compared.new.head {
-            return Ok(Some(Common { epoch: Epoch(u64::MAX), tree: Tree::default() }));
+            return Ok(Some(Common { epoch: Epoch(u64::MAX), tree: Tree::default(), is_bookmark: false }));
         }
         // On a damaged image parents may be a circle.
         let most = catalog.trees.len() + 1;
         let above = |first: Option<TreeId>| {
             std::iter::successors(first, |id| catalog.trees.get(id).and_then(|tree| tree.parent)).take(most)
         };
-        let of_old: BTreeSet<TreeId> = above(parent(&old)?).collect();
-        let mut shared = above(parent(&compared.new)?).filter(|id| of_old.contains(id));
+        let (parent_of_old, parent_of_new) = (parent(&old)?, parent(&compared.new)?);
+        let of_old: BTreeSet<TreeId> = above(parent_of_old).collect();
+        let mut shared = above(parent_of_new).filter(|id| of_old.contains(id));
         let found = if planted::is("diff_from_first") { shared.last() } else { shared.next() };
         let found = found.and_then(|id| catalog.trees.get(&id)).ok_or(Error::Unrelated)?;
-        Ok(Some(Common { epoch: found.epoch, tree: found.tree }))
+        // MK1.
+        if since.is_some_and(|since| found.epoch < since) && !planted::is("bookmark_of_any_age") {
+            return Err(Error::Unrelated);
+        }
+        Ok(Some(Common { epoch: found.epoch, tree: found.tree, is_bookmark: since.is_some() }))
     }
 
     /// Looks at the trees of one moment. The volumes are locked meanwhile, in the order of their ids.
@@ -402,6 +446,11 @@ impl Group {
                 map::unread_ahead(cache, &trees.new, level, at, &all, most, &mut wanted);
                 return Ok(wanted);
             };
+            if common.is_bookmark {
+                let is_old = |node: NodeRef, _: u8, _: u64| Ok(node.birth <= common.epoch);
+                map::unread_ahead(cache, &trees.new, level, at, &is_old, most, &mut wanted);
+                return Ok(wanted);
+            }
             let as_it_was = Some(old == common.tree);
             let in_new = |n: NodeRef, l: u8, k: u64| self.is_in(&trees.new, None, common, n, l, k);
             let in_old = |n: NodeRef, l: u8, k: u64| self.is_in(&old, as_it_was, common, n, l, k);

@@ -19,6 +19,7 @@ mod age;
 mod ahead;
 mod apply;
 pub mod backing;
+mod bookmark;
 mod catalog;
 mod check;
 mod checkpoint;
@@ -60,6 +61,7 @@ mod space_finder;
 mod trim_state;
 mod zones;
 
+pub use bookmark::Bookmark;
 pub use check::CheckReport;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use journal_places::LARGEST_SHARE;

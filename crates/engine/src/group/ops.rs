@@ -195,7 +195,11 @@ impl Group {
 
     pub async fn set_attributes(self: &Arc<Self>, id: VolumeId, attributes: Attributes) -> Result<()> {
         check_name("x", &attributes)?;
+        let was_held = self.volume_info(id)?.attributes.is_held();
         self.update(id, |meta| meta.attributes = attributes.clone()).await?;
+        if was_held && !attributes.is_held() {
+            self.want_reclaim();
+        }
         if attributes.layout() == Some(Layout::Read) {
             self.want_rehoming(id);
         }

@@ -41,6 +41,11 @@ impl Group {
         found
     }
 
+    /// Looks for orphans, however few there may be.
+    pub fn search_orphans_now(&self) {
+        self.search_orphans();
+    }
+
     /// The point to search now.
     pub(super) fn orphaned(&self, catalog: &Catalog) -> Option<TreeId> {
         if self.core.config.orphan_blocks == u64::MAX {

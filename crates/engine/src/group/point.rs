@@ -16,6 +16,9 @@
 //! * PT5 An unfinished receive takes only space that others do not need. When a write of another volume finds no room,
 //!   the unfinished receive is dropped before any snapshot is, and before the write waits or fails. If the new contents
 //!   of a thick target need a larger reservation, the target gets them only if there is room for it.
+//! * HO1 The point of an unwritten snapshot that is held ([`HOLD`](crate::model::HOLD)) is not merged, whichever of its other
+//!   volumes are removed: the snapshot keeps its identity.
+//! * HO2 In a full group held snapshots are dropped after all others, the oldest first: writes are more important than holds.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -91,6 +94,11 @@ impl Catalog {
         alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
     }
 
+    /// The epoch of the oldest point with the head's contents.
+    pub(super) fn oldest_point(&self, head: HeadSeen) -> Option<Epoch> {
+        self.points_at(head).last().map(|point| point.epoch)
+    }
+
     /// The snapshot whose identifier names the contents of a head (PT2).
     pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
         self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
@@ -100,6 +108,17 @@ impl Catalog {
     /// contents.
     pub(super) fn moment(&self, id: VolumeId, head: HeadSeen) -> Option<Epoch> {
         self.points_at(head).find(|point| point.charged == Some(id)).map(|point| point.epoch)
+    }
+
+    /// Whether the point is that of a snapshot that is held (HO1). No volume is locked.
+    pub(super) fn is_held(&self, point: &TreeMeta) -> bool {
+        let snapshot = point.charged.filter(|_| point.kind == TreeKind::Point).and_then(|id| self.volumes.get(&id));
+        let held = snapshot.and_then(|snapshot| {
+            let state = snapshot.state.lock();
+            let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
+            is_held.then(|| HeadSeen::of(&state.meta, &state.head))
+        });
+        held.is_some_and(|head| self.points_at(head).any(|at| at.id == point.id)) && !planted::is("held_is_merged")
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.

@@ -6,7 +6,8 @@ use super::snapshot::child_head;
 use crate::core::{Ownership, count};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
-use crate::model::{TreeKind, TreeMeta, VolumeState};
+use crate::model::{TreeKind, TreeMeta, VolumeState, is_bookmark};
+use crate::planted;
 use crate::units::{Epoch, TreeId, VolumeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -193,7 +194,7 @@ impl Group {
         Ok(())
     }
 
-    /// The oldest snapshot whose removal can help a write of `volume`: one that shares blocks with it.
+    /// The oldest snapshot whose removal can help a write of `volume`: one that shares blocks with it. Those that are held come last (HO2).
     pub(crate) fn droppable(&self, volume: VolumeId) -> Option<VolumeId> {
         let catalog = self.catalog.read();
         let head = catalog.volumes.get(&volume)?.state.lock().head.parent;
@@ -203,15 +204,23 @@ impl Group {
             ancestors.insert(id);
             at = catalog.trees.get(&id).and_then(|t| t.parent);
         }
-        catalog
-            .volumes
-            .values()
-            .filter(|v| v.id != volume)
-            .find(|v| {
-                let state = v.state.lock();
-                let snapshot = state.meta.origin.is_some() && !state.invalid();
-                snapshot && state.head.parent.is_some_and(|p| ancestors.contains(&p))
-            })
-            .map(|v| v.id)
+        let (mut held, mut bookmark) = (None, None);
+        for other in catalog.volumes.values().filter(|other| other.id != volume) {
+            let state = other.state.lock();
+            let snapshot = state.meta.origin.is_some() && !state.invalid();
+            if !snapshot || state.head.parent.is_none_or(|point| !ancestors.contains(&point)) {
+                continue;
+            }
+            if is_bookmark(&state.meta.name) {
+                // MK4.
+                bookmark = bookmark.or(Some(other.id));
+                continue;
+            }
+            if !state.meta.attributes.is_held() || planted::is("held_goes_first") {
+                return Some(other.id);
+            }
+            held = held.or(Some(other.id));
+        }
+        held.or(bookmark)
     }
 }

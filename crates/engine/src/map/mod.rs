@@ -129,6 +129,13 @@ pub fn node_at(cache: &NodeCache, tree: &Tree, level: u8, key: u64) -> Result<Op
     Ok(descend(cache, tree, level, key)?.map(|place| place.node))
 }
 
+/// The leaf that covers `key`, and its first extent. `None`: the tree is empty.
+pub fn leaf_at(cache: &NodeCache, tree: &Tree, key: u64) -> Result<Option<(NodeRef, Extent)>, MapError> {
+    let Some(leaf) = descend(cache, tree, 0, key)? else { return Ok(None) };
+    let first = peek(cache, leaf.node, 0, |node| node.extents().next())?;
+    Ok(first.map(|first| (leaf.node, first)))
+}
+
 /// What [`first_fit`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {

@@ -379,7 +379,20 @@ pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_pl
         }
     }
     settle_shortfall(core, state, before);
+    if start < end {
+        own_hole(core, state, start)?;
+        own_hole(core, state, end - 1)?;
+    }
     Ok(())
+}
+
+/// MK2: the leaf that covers a hole is the head's own. Where another leaf of the range went, a neighbour covers what it covered.
+fn own_hole(core: &Core, state: &mut State, key: u64) -> Result<(), MapError> {
+    let Some((leaf, first)) = map::leaf_at(&core.cache, &state.head.tree, key)? else { return Ok(()) };
+    if state.ownership.owns(leaf.birth, first.key.checked_add(1)) || planted::is("holes_in_old_leaves") {
+        return Ok(());
+    }
+    replace(core, state, first.key, first.end(), &[first], true).map(drop)
 }
 
 /// Gives unwritten space to a thick head (creation, growth). The blocks were unmapped.

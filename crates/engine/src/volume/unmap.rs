@@ -9,6 +9,7 @@ use crate::format::journal::Record;
 use crate::format::node::UNWRITTEN;
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError};
+use crate::model::is_bookmark;
 use crate::space::Run;
 use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, blocks_for_runs};
 use crate::units::{BLOCK_SIZE, LvBlock};
@@ -88,7 +89,8 @@ impl Volume {
                 map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found)?;
                 let end = found.get(most).map_or(last, |extent| extent.key);
                 found.truncate(most);
-                let is_any = found.iter().any(|e| e.flags & UNWRITTEN == 0);
+                // A bookmark keeps no places either.
+                let is_any = is_bookmark(&state.meta.name) || found.iter().any(|e| e.flags & UNWRITTEN == 0);
                 Ok((if is_any { found.len() } else { 0 }, end))
             })
             .await

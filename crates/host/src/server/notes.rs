@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The notes of a running server.
 pub struct ServerNotes {
@@ -90,6 +90,10 @@ fn field(about: About<'_>) -> Field<'_> {
 impl Notes for ServerNotes {
     fn open_for(&self) -> Duration {
         self.since.elapsed()
+    }
+
+    fn now(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
     }
 
     fn state(&self, state: &str) {

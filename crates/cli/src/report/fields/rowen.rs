@@ -1,10 +1,11 @@
 //! Fields that LVM does not have: the space that each volume uses.
 
 use super::group::vg;
-use super::volume::{lv, when_full};
+use super::volume::{Lv, lv, when_full};
 use crate::report::field::{blocks, fields};
 use crate::report::value::Value;
-use rowen_control::protocol::{Layout, VolumeReport};
+use rowen_control::holds::holds;
+use rowen_control::protocol::{HexUuid, Layout, VolumeReport};
 use rowen_control::uuids::lvm_text;
 
 fields! { VOLUME: RowenVolume, lv;
@@ -23,6 +24,10 @@ fields! { VOLUME: RowenVolume, lv;
         |lv| Value::text(laid_out_for(lv.volume));
     "point_uuid", "Point UUID", Text 38, "What its contents are called on every host, while they are those of a snapshot that nobody wrote to.",
         |lv| lv.volume.point_uuid.map_or(Value::None, |point| Value::text(lvm_text(point.0)));
+    "holds", "Holds", List 5, "Who needs the snapshot: it is not removed meanwhile.",
+        |lv| Value::list(&holds(&lv.volume.attributes.tags).map(|hold| hold.name.to_owned()).collect::<Vec<_>>());
+    "bookmarks", "Bookmarks", List 9, "Bookmarks of its snapshots, from which changes can be sent.",
+        |lv| Value::list(bookmarks(lv).collect::<Vec<_>>());
 }
 
 fields! { GROUP: RowenGroup, vg;
@@ -35,6 +40,12 @@ fields! { GROUP: RowenGroup, vg;
         |group| blocks(group.reclaim_left_blocks);
     "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",
         |group| Value::number(group.sequence);
+}
+
+fn bookmarks<'r>(lv: &Lv<'r>) -> impl Iterator<Item = &'r str> {
+    let of = HexUuid(lv.volume.uuid);
+    let all = lv.group.report.bookmarks.iter().filter(move |bookmark| bookmark.of == of);
+    all.map(|bookmark| bookmark.name.as_str())
 }
 
 /// The layout by the volume's tags, or else the default of its group.

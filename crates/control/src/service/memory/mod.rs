@@ -17,7 +17,7 @@ pub use disks::Cut;
 use disks::MemoryDisks;
 use executor::OneByOne;
 pub use members::{MemoryMembers, Outside};
-pub use notes::MemoryNotes;
+pub use notes::{MemoryNotes, NOW};
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PageBuf, PvIndex};
 use rowen_engine::error::Error;

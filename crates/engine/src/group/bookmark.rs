@@ -1,0 +1,174 @@
+//! Bookmarks: what is kept of a snapshot so that a list of changes can begin there when its contents are gone.
+//!
+//! A bookmark is a volume with a name that no request can name ([`BOOKMARK`]), made as a snapshot of the snapshot. Then all of it is
+//! discarded. It keeps the point, and with it the births of what comes later; what only the point had is an orphan of it, and is freed
+//! ([`orphans`](super::orphans)).
+//!
+//! Invariants
+//!
+//! * MK1 A bookmark counts while an ancestor of its head is the point that it was made of, or a later one with the same contents: by its
+//!   epoch, which is kept with it. When the last other volume that came from there is gone, the point is merged, and the bookmark has
+//!   ended: nothing can be compared with it.
+//! * MK2 Where something was unmapped in a head since a point, the leaf that covers the place is younger than the point. A leaf that
+//!   [`apply_unmap`](crate::volume::state::apply_unmap) leaves to cover a hole is made the head's own. So a hole in an older leaf was there
+//!   before.
+//! * MK3 A list of changes that begins at a bookmark has all that is younger than the point, and as zeros every hole that a younger leaf
+//!   covers: what the point had there is not known any more. Zeros may be in it that were zeros before, and no other block that is equal.
+//! * MK4 A bookmark gives way when no snapshot is left to be dropped: it holds no data once it is empty.
+
+use super::Group;
+use super::catalog::Catalog;
+use super::point::HeadSeen;
+use crate::error::{Error, Result};
+use crate::model::{Attributes, BOOKMARK, NewSnapshot, TreeKind, VolumeInfo, VolumeState, is_bookmark};
+use crate::planted;
+use crate::units::{BLOCK_SIZE, Epoch, TreeId, Uuid, VolumeId};
+use std::sync::Arc;
+
+/// Tags of a bookmark.
+const EPOCH: &str = "epoch=";
+const POINT: &str = "point=";
+const OF: &str = "of=";
+/// Blocks that are discarded in one go.
+const PART: u64 = 1 << 18;
+
+/// A bookmark as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bookmark {
+    pub id: VolumeId,
+    pub name: String,
+    /// The identity of the contents that it stands for.
+    pub point: Uuid,
+    /// The identifier of the volume that these were a snapshot of.
+    pub of: Uuid,
+    /// Seconds since 1970.
+    pub created: u64,
+    pub blocks: u64,
+    /// Blocks that are still to be given up.
+    pub held: u64,
+    /// Nothing can be compared with it any more (MK1).
+    pub has_ended: bool,
+}
+
+fn tag<'a>(attributes: &'a Attributes, key: &str) -> Option<&'a str> {
+    attributes.tags.iter().find_map(|tag| tag.strip_prefix(key))
+}
+
+fn uuid(text: &str) -> Option<Uuid> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|_| is_hex).map(|number| Uuid(number.to_be_bytes()))
+}
+
+fn hex(uuid: Uuid) -> String {
+    format!("{:032x}", u128::from_be_bytes(uuid.0))
+}
+
+/// The epoch of the oldest point that a bookmark counts with.
+pub(super) fn epoch_of(attributes: &Attributes) -> Option<Epoch> {
+    tag(attributes, EPOCH)?.parse().ok().map(Epoch)
+}
+
+impl Catalog {
+    /// MK1.
+    fn has_point(&self, parent: Option<TreeId>, since: Epoch) -> bool {
+        let most = self.trees.len() + 1;
+        let above = std::iter::successors(parent, |id| self.trees.get(id).and_then(|tree| tree.parent)).take(most);
+        let mut trees = above.map_while(|id| self.trees.get(&id)).take_while(|tree| tree.epoch >= since);
+        trees.any(|tree| tree.kind == TreeKind::Point)
+    }
+}
+
+impl Group {
+    /// Keeps what a list of changes needs to begin at this snapshot, under a name of its own. The snapshot stays, and may be removed.
+    pub async fn bookmark(
+        self: &Arc<Self>,
+        snapshot: VolumeId,
+        name: &str,
+        id: Uuid,
+        created: u64,
+    ) -> Result<VolumeId> {
+        let (point, epoch, of) = {
+            let catalog = self.catalog.read();
+            let volume = catalog.volumes.get(&snapshot).ok_or_else(|| Error::NotFound(format!("volume {snapshot}")))?;
+            let (head, origin, own) = {
+                let state = volume.state.lock();
+                if state.closed || state.invalid() {
+                    return Err(Error::InvalidSnapshot);
+                }
+                (HeadSeen::of(&state.meta, &state.head), state.meta.origin, state.meta.uuid)
+            };
+            let origin = origin.and_then(|id| catalog.volumes.get(&id)).map(|origin| origin.state.lock().meta.uuid);
+            let point = catalog.identity(head).ok_or(Error::Moved)?;
+            let epoch = catalog.oldest_point(head).ok_or(Error::Moved)?;
+            (point, epoch, origin.unwrap_or(own))
+        };
+        let tags = vec![format!("{EPOCH}{}", epoch.0), format!("{POINT}{}", hex(point)), format!("{OF}{}", hex(of))];
+        let spec = NewSnapshot {
+            origin: snapshot,
+            name: format!("{BOOKMARK}{name}"),
+            uuid: id,
+            reserve: None,
+            read_only: false,
+            chunk_blocks: 1,
+            attributes: Attributes { created, tags, ..Attributes::default() },
+        };
+        let made = self.snapshot(&[spec]).await?[0];
+        // Somebody may have written to it just before.
+        if self.point_of(made)? != Some(point) && !planted::is("bookmark_of_anything") {
+            self.remove(&[made]).await?;
+            return Err(Error::Moved);
+        }
+        // From here on no program that does not know bookmarks opens the group.
+        self.checkpoint().await?;
+        Ok(made)
+    }
+
+    /// Gives up a part of what a bookmark still maps. False: there is nothing left.
+    pub async fn empty_bookmark(self: &Arc<Self>, id: VolumeId) -> Result<bool> {
+        let info = self.volume_info(id)?;
+        if !is_bookmark(&info.name) || info.state == VolumeState::Invalid {
+            return Ok(false);
+        }
+        let volume = self.volume(id)?;
+        let compared = self.compare(None, id)?;
+        // Of a volume that is larger than any disk, only what it has takes time.
+        let part = self.changed(&compared, 0, 1).await?;
+        let (Some(first), size) = (part.ranges.first().map(|range| range.start).or(part.next), info.blocks) else {
+            return Ok(false);
+        };
+        let end = size.min(first + PART);
+        volume.discard(first * BLOCK_SIZE, (end - first) * BLOCK_SIZE).await?;
+        Ok(true)
+    }
+
+    /// All bookmarks, in the order in which they were made.
+    pub fn bookmarks(&self) -> Vec<Bookmark> {
+        let infos = self.volumes_where(|meta| is_bookmark(&meta.name));
+        infos.iter().filter_map(|info| self.as_bookmark(info)).collect()
+    }
+
+    /// The bookmark of this name.
+    pub fn find_bookmark(&self, name: &str) -> Option<Bookmark> {
+        let id = self.find(&format!("{BOOKMARK}{name}"))?;
+        self.as_bookmark(&self.volume_info(id).ok()?)
+    }
+
+    fn as_bookmark(&self, info: &VolumeInfo) -> Option<Bookmark> {
+        let attributes = &info.attributes;
+        let has_point = {
+            let catalog = self.catalog.read();
+            let parent = catalog.volumes.get(&info.id)?.state.lock().head.parent;
+            epoch_of(attributes).is_some_and(|since| catalog.has_point(parent, since))
+        };
+        Some(Bookmark {
+            id: info.id,
+            name: info.name.strip_prefix(BOOKMARK)?.to_owned(),
+            point: tag(attributes, POINT).and_then(uuid)?,
+            of: tag(attributes, OF).and_then(uuid)?,
+            created: attributes.created,
+            blocks: info.blocks,
+            held: info.referenced,
+            has_ended: !has_point || info.state == VolumeState::Invalid,
+        })
+    }
+}
