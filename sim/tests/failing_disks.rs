@@ -9,6 +9,7 @@ use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Faults, Image, POLICIES, SimDisks};
+use rowen_sim::effort::scaled;
 use rowen_sim::exec::{Handle, World};
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
@@ -179,7 +180,7 @@ async fn judge_back(client: &Client, oracle: &Oracle) -> Result<u64, String> {
 }
 
 fn each_fails() {
-    for seed in 0..6 {
+    for seed in 0..scaled(8) {
         for pv in 0..2 {
             one_fails(2, true, pv, 100 + seed);
         }
@@ -194,7 +195,7 @@ fn either_of_two_fails() {
 /// The third has no copy of the journal.
 #[test]
 fn any_of_three_fails() {
-    for seed in 0..3 {
+    for seed in 0..scaled(4) {
         for pv in 0..3 {
             one_fails(3, true, pv, 200 + seed);
         }
