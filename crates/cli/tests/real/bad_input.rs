@@ -130,3 +130,24 @@ fn names_that_lvm_refuses_are_refused() {
     world.refused("lvcreate -L 4M -n VG/../../etc VG", 3, "");
     assert_eq!(world.ok("lvs --noheadings VG"), "");
 }
+
+/// A copy of a physical volume does not take the place of the original in the devices file, where the original would be lost.
+#[test]
+fn a_copy_is_not_added_beside_the_original() {
+    let world = World::empty("copied");
+    let original = world.device("a", 64 * MIB);
+    world.ok("vgcreate VG a");
+    world.ok("stop VG");
+    fs::copy(&original, world.dir.join("z")).unwrap();
+    world.refused("lvmdevices --adddev z", 5, "which is there, too: one is a copy of the other");
+    world.refused("lvmdevices --deldev z", 5, "No devices file entry");
+    assert!(world.ok("pvs --noheadings -o pv_name").trim().ends_with("/a"));
+    world.ok("stop VG");
+    // It is the original itself under another name, or there is no other any more.
+    std::os::unix::fs::symlink("a", world.dir.join("same")).unwrap();
+    world.ok("lvmdevices --adddev same");
+    fs::remove_file(&original).unwrap();
+    world.ok("lvmdevices --adddev z");
+    assert!(world.ok("pvs --noheadings -o pv_name").trim().ends_with("/z"));
+    world.ok("stop VG");
+}

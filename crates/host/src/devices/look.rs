@@ -56,6 +56,7 @@ struct Membership {
     extent_blocks: u64,
     members: Vec<[u8; 16]>,
     out: Vec<[u8; 16]>,
+    #[serde(default)]
     lineage: u64,
     sequence: u64,
 }
