@@ -87,7 +87,7 @@ impl VolumeTarget {
         }
         self.has_unflushed.store(false, Ordering::SeqCst);
         let outcome = self.volume.flush().await.map_err(|e| errno_of(&e));
-        // It is left to a successor, and nobody has been told.
+        // It is left to a successor, and its sender has no answer yet.
         if outcome == Err(CLOSED) {
             self.has_unflushed.store(true, Ordering::SeqCst);
         }

@@ -56,6 +56,6 @@ pub use run::{Options, main};
 pub use start::{clear_remains, connect, ensure_running};
 pub use upgrade::{Upgraded, served_groups, upgrade};
 
-/// Set in the environment of a server that a command starts: it tells on its standard output when it serves, or why it
-/// does not, and ends by itself when it is not needed.
+/// Set in the environment of a server that a command starts. The server prints to its standard output when it serves,
+/// or why it cannot. It ends by itself when it is not needed.
 const LAUNCHED_BY_COMMAND: &str = "ROWEN_LAUNCHED_BY_COMMAND";
