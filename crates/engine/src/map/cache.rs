@@ -50,7 +50,7 @@ struct Shard(RwLock<Slots>);
 /// only dirty ones.
 #[derive(Default)]
 struct Slots {
-    /// Address -> position; [`DIRTY`] tells in which list.
+    /// Address -> position; [`DIRTY`] marks the list.
     index: Map<u64, u32>,
     clean: Vec<Slot>,
     dirty: Vec<Slot>,
