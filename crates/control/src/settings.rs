@@ -1,14 +1,14 @@
-//! What an administrator may set, in `rowen.conf` and with `--config`: sections and keys in LVM's syntax, and LVM's
-//! names where LVM has the setting. Everything has a default, and no file is needed. [`KNOWN`] is all there is. In
-//! Rowen's own file a key that is not there is refused: a setting that is misspelt must not be ignored in silence. In a
-//! file of LVM's it is: that has hundreds of settings about things which Rowen does not have.
+//! The settings of `rowen.conf` and `--config`: sections and keys in LVM's syntax, with LVM's names for settings that
+//! LVM has. Everything has a default, and no file is needed. [`KNOWN`] lists all settings. In Rowen's own file unknown
+//! keys are refused, so that a misspelt setting is not ignored silently. In a file of LVM they are ignored, because LVM
+//! has hundreds of settings about things that Rowen does not have.
 
 use crate::config::{self, Config, Entry};
 use crate::syntax::{Error, Value, wrong};
 use rowen_engine::discards::Policy;
 use std::time::Duration;
 
-/// What may stand behind a key.
+/// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// 0 or 1.
@@ -20,7 +20,7 @@ pub enum Kind {
     /// The full path of one, or nothing.
     Program,
     Latency,
-    /// What volumes are laid out for.
+    /// The layout of volumes.
     Layout,
     /// A string, or a number.
     Text,
@@ -28,12 +28,12 @@ pub enum Kind {
     Texts,
 }
 
-/// A setting that is obeyed.
+/// A setting that Rowen uses.
 #[derive(Debug)]
 pub struct Setting {
     pub path: &'static str,
     pub kind: Kind,
-    /// As it would be written; None: it is not set.
+    /// The text of the default. None: not set.
     pub default: Option<&'static str>,
 }
 
@@ -148,17 +148,17 @@ pub fn default_text(path: &str) -> &'static str {
     known.unwrap_or_default().trim_matches('"')
 }
 
-/// The settings that have a default, each with it.
+/// All defaults.
 pub fn defaults() -> Config {
     let lines = KNOWN.iter().filter_map(|setting| Some(format!("{}={}\n", setting.path, setting.default?)));
     Config::read(&lines.collect::<String>()).expect("the table holds what can be read")
 }
 
-/// What the files of settings say.
+/// The contents of the files of settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     pub config: Config,
-    /// Settings of LVM's that cannot be what they are.
+    /// Invalid settings in LVM's files.
     pub warnings: Vec<String>,
 }
 
@@ -169,7 +169,7 @@ impl Loaded {
     }
 }
 
-/// What may stand under a path; none: there is no such setting. The names of tags are the administrator's.
+/// The type of the value under a path. None: there is no such setting. The administrator chooses the names of tags.
 fn kind(path: &str) -> Option<Kind> {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["tags", _, "host_list"] => Some(Kind::Texts),
@@ -182,7 +182,7 @@ fn is_section(path: &str) -> bool {
     KNOWN.iter().any(is_above) || path.strip_prefix("tags/").is_some_and(|tag| !tag.contains('/'))
 }
 
-/// Reads Rowen's own file: everything in it must be known, and be what it has to be.
+/// Reads Rowen's own file: every setting in it must be known and valid.
 pub fn read(text: &str) -> Result<Config, Error> {
     let config = Config::read(text)?;
     for entry in config.entries() {
@@ -201,8 +201,8 @@ pub fn read(text: &str) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Reads a file of LVM's. Unknown settings are kept, because `dumpconfig` prints the file. Known settings with
-/// impossible values are dropped. The second value reports these in LVM's words.
+/// Reads a file of LVM. Unknown settings are kept, because `dumpconfig` prints the file. Known settings with invalid
+/// values are dropped. The second value reports these in LVM's words.
 pub fn read_lvms(text: &str) -> Result<(Config, Vec<String>), Error> {
     let mut config = Config::read(text)?;
     let mut warnings = Vec::new();
@@ -245,28 +245,28 @@ fn check(kind: Kind, entry: &Entry, value: &Value) -> Result<(), Error> {
     }
 }
 
-/// When what fills up is extended, and by how much.
+/// When a volume is extended automatically, and by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Autoextend {
-    /// Percentage in use above which it is; from 100 on it never is.
+    /// The used percentage above which the volume is extended. 100 or more: never.
     pub threshold: u64,
-    /// Percentage of its size that it gets.
+    /// The percentage of its size by which it grows.
     pub percent: u64,
 }
 
 impl Autoextend {
-    /// Nothing is extended before half of it is in use.
+    /// The smallest threshold.
     pub const LEAST_THRESHOLD: u64 = 50;
 
-    /// By how many percent of its size a volume grows, given the share in use: at least enough that its use falls to
-    /// the threshold. `None`: it does not grow. (LVM's `_adjust_amount` in lib/metadata/lv_manip.c.)
+    /// By how many percent of its size a volume grows: at least so much that the used percentage falls to the
+    /// threshold. `None`: it does not grow. (LVM's `_adjust_amount` in lib/metadata/lv_manip.c.)
     pub fn growth(&self, used: u64, size: u64) -> Option<u64> {
         let threshold = u128::from(self.threshold.max(Self::LEAST_THRESHOLD));
         let (used, size) = (u128::from(used), u128::from(size));
         if threshold >= 100 || self.percent == 0 || used > size || used * 100 <= threshold * size {
             return None;
         }
-        // At most twice its size: the threshold is half of it at the least.
+        // At most twice its size, because the threshold is at least half of it.
         let least = (used * 10_000).div_ceil(size * threshold) - 100;
         u64::try_from(least).ok().map(|least| least.max(self.percent))
     }
@@ -275,7 +275,7 @@ impl Autoextend {
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `activation/monitoring`: whether what fills up is extended by itself.
+    /// `activation/monitoring`: whether volumes are extended automatically.
     pub monitoring: bool,
     /// `activation/snapshot_autoextend_...`: of snapshots with a size.
     pub snapshot_autoextend: Autoextend,
@@ -283,52 +283,51 @@ pub struct Settings {
     pub thin_pool_autoextend: Autoextend,
     /// `backup/backup`: keep the newest metadata of each group in `backup/VG`.
     pub backup: bool,
-    /// `backup/archive`: keep what it was before each change in `archive/VG_*.vg`.
+    /// `backup/archive`: keep the metadata from before each change in `archive/VG_*.vg`.
     pub archive: bool,
-    /// `backup/retain_min`: archived files of a group that stay however old they are.
+    /// `backup/retain_min`: the number of a group's archived files that are kept at any age.
     pub retain_min: u64,
-    /// `backup/retain_days`: files older than this go.
+    /// `backup/retain_days`: older files are deleted.
     pub retain_days: u64,
-    /// `monitor/thresholds`: percentages of a group in use that are worth a warning.
+    /// `monitor/thresholds`: used percentages of a group that cause a warning.
     pub thresholds: Vec<u64>,
-    /// `monitor/snapshot_threshold`: percentage of a snapshot's size in use that is worth a warning.
+    /// `monitor/snapshot_threshold`: the used percentage of a snapshot's size that causes a warning.
     pub snapshot_threshold: u64,
     /// `monitor/command`: a program that is run when a threshold is crossed.
     pub command: Option<String>,
-    /// `server/no_space_timeout`: for how many seconds writes wait for room, where they do not fail at once; 0: for
-    /// ever.
+    /// `server/no_space_timeout`: for how many seconds writes wait for space, if they do not fail at once; 0: for ever.
     pub no_space_timeout: u64,
-    /// `server/processor_latency`: how long processors may take to wake while requests come densely.
+    /// `server/processor_latency`: the limit of the processors' wake-up latency while there are many requests.
     pub processor_latency: ProcessorLatency,
-    /// `server/rehome`: volumes that lie in many pieces are brought together in the background.
+    /// `server/rehome`: fragmented volumes are defragmented in the background.
     pub rehome: bool,
-    /// `server/layout`: what volumes are laid out for that do not say so themselves.
+    /// `server/layout`: the layout of volumes without a layout tag.
     pub layout: LayoutSetting,
-    /// `server/fill_keeps`: percentage of a group, and of a pool, that filling leaves free.
+    /// `server/fill_keeps`: the percentage of a group, and of a pool, that filling leaves free.
     pub fill_keeps: u64,
-    /// `devices/issue_discards`: what becomes free is discarded on the physical volumes.
+    /// `devices/issue_discards`: space that becomes free is discarded on the physical volumes.
     pub issue_discards: bool,
 }
 
-/// What volumes are laid out for.
+/// The layout of volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayoutSetting {
-    /// For reading where all physical volumes are disks that turn, else for space.
+    /// For reading if all physical volumes are rotating disks, otherwise for space.
     #[default]
     Auto,
     Space,
     Read,
 }
 
-/// How long processors may take to wake.
+/// The limit of the processors' wake-up latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessorLatency {
-    /// What suits the machine.
+    /// A value that fits the machine.
     #[default]
     Auto,
-    /// As long as they like.
+    /// No limit.
     Off,
-    /// So many microseconds.
+    /// This many microseconds.
     Micros(u32),
 }
 
@@ -356,17 +355,17 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What a group gives back to its disks by itself. What is discarded on a volume always is, as LVM does.
+    /// What a group discards on its disks automatically. Discards on a volume are always passed down, as in LVM.
     pub fn discards(&self) -> Policy {
         Policy { freed: self.issue_discards, passed_down: true }
     }
 
-    /// How long writes wait for room; `None`: for ever.
+    /// How long writes wait for space. `None`: for ever.
     pub fn no_space_timeout(&self) -> Option<Duration> {
         (self.no_space_timeout > 0).then(|| Duration::from_secs(self.no_space_timeout))
     }
 
-    /// What a server obeys of these.
+    /// The settings that a server uses.
     pub fn of(config: &Config) -> Settings {
         let usual = Settings::default();
         let count = |path| match config.value(path) {

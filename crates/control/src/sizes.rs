@@ -1,5 +1,5 @@
-//! Sizes as LVM reads them: `3G`, `3.3m`, `+4M`, `1TB`, `100%FREE`; and rounding to extents. Both cases of a unit's letter
-//! are powers of 1024. Arithmetic is exact and checked: what does not fit is refused, never wrapped.
+//! Parses sizes as LVM does: `3G`, `3.3m`, `+4M`, `1TB`, `100%FREE`; and rounds to extents. Both cases of a unit's
+//! letter are powers of 1024. Arithmetic is exact and checked: an overflow is refused.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub struct Size {
 pub struct Extents {
     pub sign: Sign,
     pub count: u64,
-    /// What the count is a percentage of; none: it counts extents.
+    /// The base of a percentage. None: the number counts extents.
     pub of: Option<ShareOf>,
 }
 
@@ -47,7 +47,7 @@ pub enum ShareOf {
 pub enum SizeError {
     NoNumber,
     NoSize,
-    /// A percentage of something that is not known.
+    /// A percentage of an unknown base.
     NoShare(String),
     NotSectors,
     TooBig,
@@ -102,7 +102,7 @@ impl Size {
         let letter = letters.next().unwrap_or(default_unit);
         let tail = letters.as_str();
         let unit = unit_bytes(letter).ok_or(SizeError::NoSize)?;
-        // "TB" and "TiB" say the same as "T"; bytes and sectors have no long form.
+        // "TB" and "TiB" mean "T". Bytes and sectors have no long form.
         let is_plain =
             tail.is_empty() || (unit > SECTOR && (tail.eq_ignore_ascii_case("b") || tail.eq_ignore_ascii_case("ib")));
         if !is_plain {
@@ -177,8 +177,8 @@ pub fn share_up(percent: u64, total: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// The most extents that a snapshot's reserve can use: the origin's, and LVM's room for its exception table (16 bytes a
-/// chunk and two chunks), so that `100%ORIGIN` means what it means there.
+/// The most extents that a snapshot's reserve can use: those of the origin, and LVM's space for its exception table (16
+/// bytes a chunk and two chunks). So `100%ORIGIN` has LVM's meaning.
 pub fn most_useful_reserve(origin_bytes: u64, chunk_bytes: u64, extent_bytes: u64) -> u64 {
     let chunks = origin_bytes.div_ceil(chunk_bytes);
     let table_chunks = chunks.div_ceil((chunk_bytes / 16).max(1)) + 2;

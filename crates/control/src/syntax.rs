@@ -1,34 +1,33 @@
-//! The syntax of LVM's text files, metadata and configuration alike: `key = value`, `section { ... }`, and comments
-//! from `#` to the end of the line. Values are numbers, strings with quotes of either kind or without, and lists of
-//! these. The syntax is LVM's to the letter: this reader takes what LVM's takes, and stops with the same words at the
-//! same byte.
+//! The syntax of LVM's text files, for metadata and configuration: `key = value`, `section { ... }`, and comments from
+//! `#` to the end of the line. Values are numbers, strings with single, double or no quotes, and lists of these. The
+//! parser accepts exactly what LVM's parser accepts, and reports errors with the same message at the same byte.
 //!
-//! Promise: any text gives a tree or an [`Error`] that names the place. The text's length and [`DEEPEST`] bound depth
-//! and size.
+//! Promise: any text gives a tree or an [`Error`] with its position. The text's length limits the size, and [`DEEPEST`]
+//! the depth.
 
 use std::fmt;
 
-/// Sections within sections, at most.
+/// The largest depth of nested sections.
 const DEEPEST: usize = 16;
 
-/// What stands behind a key.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Number(i64),
-    /// A number with a point, as it was written.
+    /// A number with a decimal point, as text.
     Real(String),
     Text(String),
     List(Vec<Value>),
 }
 
-/// What a section holds under one name.
+/// The contents of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     Value(Value),
     Section(Section),
 }
 
-/// One line's worth: its name, what it holds, and the line on which it begins.
+/// An entry: its name, its contents, and the line on which it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub name: String,
@@ -36,7 +35,7 @@ pub struct Entry {
     pub line: usize,
 }
 
-/// Entries in the order in which they stand.
+/// Entries in the order of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     pub entries: Vec<Entry>,
@@ -44,17 +43,17 @@ pub struct Section {
     pub line: usize,
 }
 
-/// Why a text makes no sense, and on which line.
+/// Why a text is invalid, and the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub line: usize,
-    /// Where the text stops being one of this syntax: a byte, counted from 1. None: it is one, but says what cannot be.
+    /// The byte of the syntax error, counted from 1. None: the syntax is correct, but a value is invalid.
     pub at: Option<usize>,
     pub why: String,
 }
 
 impl Error {
-    /// LVM's sentence for a text of the wrong syntax; for others what is wrong, and in which file.
+    /// LVM's message for a syntax error; for other errors the reason and the file.
     pub fn sentence(&self, path: &str) -> String {
         match self.at {
             Some(at) => format!("Parse error at byte {at} (line {}): {}", self.line, self.why),
@@ -71,7 +70,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a key must be, but is not.
+/// An error about the value of a key.
 pub fn wrong(line: usize, why: impl Into<String>) -> Error {
     Error { line, at: None, why: why.into() }
 }
@@ -90,7 +89,7 @@ impl Section {
         })
     }
 
-    /// The section of this name, which must be there.
+    /// The section of this name. It is an error if there is none.
     pub fn section(&self, name: &str) -> Result<&Section, Error> {
         self.sections()
             .find(|(known, _)| *known == name)
@@ -139,7 +138,7 @@ impl Section {
             .collect()
     }
 
-    /// The same for what must be there.
+    /// The value, or an error if there is none.
     pub fn need<T>(&self, name: &str, found: Result<Option<T>, Error>) -> Result<T, Error> {
         found?.ok_or_else(|| wrong(self.line, format!("\"{name}\" is missing")))
     }
@@ -153,7 +152,7 @@ pub fn quoted(text: &str) -> String {
         if matches!(c, '"' | '\\') {
             quoted.push('\\');
         }
-        // A line is a line; what a command line holds besides is shown as a blank.
+        // An entry must stay on one line, so control characters are replaced by blanks.
         quoted.push(if c.is_control() { ' ' } else { c });
     }
     quoted.push('"');
@@ -267,7 +266,7 @@ impl Reader<'_> {
                     let escapes = first == b'"' && bytes[end] == b'\\' && end + 1 < bytes.len();
                     end += 1 + usize::from(escapes);
                 }
-                // As LVM: a string without its second quote ends where the text does.
+                // As in LVM, a string without its closing quote ends at the end of the text.
                 let is_ended = self.is(end, |byte| byte == first);
                 (if first == b'"' { Token::Quoted } else { Token::Plain }, end + usize::from(is_ended))
             }
@@ -314,7 +313,7 @@ impl Reader<'_> {
         let quote = &word[..1];
         let inner = match word.len() {
             1 => return self.wrong("expected a string token."),
-            // One that the text's end cut off loses its last character, in LVM, too.
+            // As in LVM, a string that the end of the text cuts off loses its last character.
             _ => &word[1..word.len() - word.chars().next_back().map_or(1, char::len_utf8)],
         };
         if quote != "\"" {

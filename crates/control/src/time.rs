@@ -1,4 +1,4 @@
-//! Moments as reports, names and documents show them, in UTC.
+//! Times in reports, names and documents, in UTC.
 
 /// Year, month, day, hour, minute, second of a count of seconds since 1970.
 fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64) {
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(compact(1_795_198_414), "20261120181334");
         assert_eq!(ctime(1_795_198_414), "Fri Nov 20 18:13:34 2026");
         assert_eq!(ctime(0), "Thu Jan  1 00:00:00 1970");
-        // A clock gone mad gives a year of many digits, not a panic.
+        // An absurd clock gives a year with many digits, not a panic.
         assert!(compact(u64::MAX / 2).len() > 14);
     }
 }

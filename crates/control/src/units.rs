@@ -1,5 +1,5 @@
-//! Sizes as reports and messages show them. The default picks the unit, shows two decimals and a `<` before a figure that
-//! was rounded up. Lower-case units are powers of 1024, upper-case units powers of 1000, as `--units` has it.
+//! Sizes as reports and messages show them. The default chooses the unit and shows two decimals, and a `<` before a
+//! number that was rounded up. As in `--units`, lower-case units are powers of 1024, and upper-case units powers of 1000.
 
 const LETTERS: [char; 6] = ['k', 'm', 'g', 't', 'p', 'e'];
 
@@ -27,7 +27,7 @@ impl Default for Units {
 }
 
 impl Units {
-    /// Reads the argument of `--units`: a letter, with a number before it for a unit of one's own.
+    /// Parses the argument of `--units`: a letter, perhaps with a number before it for a custom unit.
     pub fn parse(text: &str) -> Option<Units> {
         let letter = text.chars().last()?;
         let number = &text[..text.len() - letter.len_utf8()];
@@ -44,7 +44,7 @@ impl Units {
         };
         let unit = match units {
             _ if number.is_empty() => return Some(units),
-            // A number says nothing where the unit is picked for each size.
+            // A factor has no meaning if the unit is chosen for each size.
             Units::Human { .. } => return Some(units),
             Units::Bytes => 1,
             Units::Sectors => 512,
@@ -63,7 +63,7 @@ impl Units {
             Units::Fixed { bytes, letter } => (bytes, letter),
             Units::Human { base, marks } => {
                 let Some((unit, letter)) = human(size, base) else { return with(size.to_string(), 'B', with_suffix) };
-                // Without its letter the figure would say nothing.
+                // Without its letter the number would be meaningless.
                 return with(decimal(size, unit, marks), letter, true);
             }
         };
@@ -72,7 +72,7 @@ impl Units {
 }
 
 impl Units {
-    /// As on the pages of lvdisplay and its like: `4.00 MiB`, `4194304 B `, with `--units` obeyed.
+    /// As in the output of lvdisplay and similar commands: `4.00 MiB`, `4194304 B `, in the unit of `--units`.
     pub fn words(self, size: u64) -> String {
         match self {
             _ if size == 0 => "0   ".to_owned(),
@@ -96,7 +96,7 @@ fn word(letter: char) -> String {
     }
 }
 
-/// A decimal number times a unit, in whole bytes; `None` when that is nothing or too much.
+/// A decimal number times a unit, in whole bytes. `None`: the result is zero or too large.
 fn times(number: &str, unit: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let is_decimal = |digits: &str| digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -110,7 +110,7 @@ fn times(number: &str, unit: u64) -> Option<u64> {
     u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
 }
 
-/// As in a sentence: `4.00 MiB`, `<1.27 GiB`.
+/// As in messages: `4.00 MiB`, `<1.27 GiB`.
 pub fn sentence(size: u64) -> String {
     match human(size, 1024) {
         _ if size == 0 => "0 ".to_owned(),
@@ -140,7 +140,7 @@ fn decimal(size: u64, unit: u64, marks: bool) -> String {
     format!("{mark}{}.{:02}", rounded / 100, rounded % 100)
 }
 
-/// A share in percent, with two decimals; a share that is not nothing never shows as nothing, nor one that is not all as all.
+/// A percentage with two decimals. Only zero is shown as 0.00, and only the whole as 100.00.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 || part >= whole {
         return if part == 0 { "0.00".to_owned() } else { "100.00".to_owned() };

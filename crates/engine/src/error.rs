@@ -1,5 +1,5 @@
 //! Errors: three kinds that are never mixed. A programming error fails an assert. Corruption is a typed error (what was
-//! expected, what was found, where). All other errors tell the caller what to do.
+//! expected, what was found, where). All other errors say what the caller must do.
 
 use crate::disk::DiskError;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The types that all layers share: what can be asked of a group and what it answers, and what a checkpoint keeps of volumes,
+//! The types that all layers share: requests to a group and its answers, and the records of a checkpoint for volumes,
 //! trees and arenas. Sizes are in blocks of 4 KiB unless a name says otherwise.
 
 use crate::disk::PvIndex;
@@ -21,32 +21,32 @@ pub struct NewGroup {
     /// Blocks in an extent: a power of two. LVM's default of 4 MiB is 1024.
     pub extent_blocks: u64,
     pub pvs: Vec<NewPv>,
-    /// The journal is kept twice (JC1), if a second physical volume has room for it: one copy takes at most one in so many of its
-    /// extents. None: it is kept once.
+    /// The journal has a second copy (JC1), if that copy takes at most one in this many extents of a second physical
+    /// volume. None: one copy.
     pub second_journal: Option<u64>,
 }
 
 /// Settings of a running group. None of them changes what is on disk.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bound of the node cache, in bytes.
+    /// The limit of the node cache, in bytes.
     pub cache_bytes: usize,
-    /// A dirty set of nodes over this many bytes starts a checkpoint.
+    /// More dirty nodes than this, in bytes, start a checkpoint.
     pub dirty_bytes: usize,
-    /// A point with several children is searched for blocks that none of them uses when there may be so many more
-    /// than at the last search, or when space runs out. `u64::MAX`: never.
+    /// A point with several children is searched for blocks that none of them uses if there may be this many more than
+    /// at the last search, or if space runs out. `u64::MAX`: never.
     pub orphan_blocks: u64,
-    /// Volumes whose blocks lie in many pieces are brought together in the background (rule R12).
+    /// Fragmented volumes are defragmented in the background (rule R12).
     pub rehome: bool,
-    /// What volumes are laid out for that do not say so themselves (rule R13).
+    /// The layout of volumes without a layout tag (rule R13).
     pub layout: Layout,
-    /// Percent of the group, and of a pool, that filling leaves free (F2).
+    /// The percentage of the group, and of a pool, that filling leaves free (F2).
     pub fill_keeps: u64,
-    /// What is given back to the disks.
+    /// What is discarded on the disks.
     pub discards: DiscardPolicy,
-    /// Free runs of fewer blocks are not worth a request, nor a hole in a file.
+    /// The smallest free run that is discarded, in blocks.
     pub least_discarded: u64,
-    /// Read only: nothing is written, the journal is replayed in memory alone.
+    /// Read-only: nothing is written, and the journal is replayed only in memory.
     pub read_only: bool,
     /// The group ends when a physical volume fails that it can do without, and another opening goes on without that one (MB9).
     pub leaves_failed_disks: bool,
@@ -54,12 +54,12 @@ pub struct Config {
     pub planted: Option<&'static str>,
 }
 
-/// What a group gives back to its disks by itself.
+/// What a group discards on its disks automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardPolicy {
-    /// All that becomes free: LVM's `issue_discards`.
+    /// All space that becomes free: LVM's `issue_discards`.
     pub freed: bool,
-    /// What somebody discarded on a volume.
+    /// Discards that a volume received.
     pub passed_down: bool,
 }
 
@@ -83,7 +83,7 @@ impl Default for Config {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// Laid out in one piece at creation, its space reserved.
+    /// Allocated at creation, in one piece if possible; its space is reserved.
     Thick,
     /// Allocated on write.
     Thin,
@@ -92,28 +92,29 @@ pub enum VolumeKind {
 /// What happens to a write that needs space when the group has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullPolicy {
-    /// Invalidate the oldest snapshot of this volume that may be dropped; fail when there is none.
+    /// Invalidate the oldest snapshot of this volume that may be dropped. Fail the write if there is none.
     DropSnapshot,
-    /// Hold the write until space comes, or for too long ([`set_no_space_timeout`](crate::group::Group::set_no_space_timeout)): then as below.
+    /// Hold the write until there is space. After a timeout
+    /// ([`set_no_space_timeout`](crate::group::Group::set_no_space_timeout)) fail it.
     Hold,
     /// Fail it (ENOSPC).
     Fail,
 }
 
-/// What a volume that was overwritten in part beside a snapshot is laid out for.
+/// The layout of a volume that was partly overwritten while it had a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Nothing is copied: what the snapshot holds and what was redirected lie apart.
+    /// Nothing is copied: the snapshot's blocks and the redirected blocks are in different places.
     Space,
-    /// What the volume still shares is copied to what was redirected beside it (rule R13).
+    /// Blocks that the volume still shares are copied next to the redirected ones (rule R13).
     Read,
 }
 
 impl Layout {
-    /// The tags that say so of a volume.
+    /// The layout tags of a volume.
     pub const TAGS: [(&'static str, Layout); 2] = [("layout=space", Layout::Space), ("layout=read", Layout::Read)];
 
-    /// What these tags say of a volume. With both it takes no space.
+    /// The layout by these tags. With both tags it is the one that takes no space.
     pub fn of(tags: &[String]) -> Option<Layout> {
         Layout::TAGS.iter().find(|(tag, _)| tags.iter().any(|other| other == tag)).map(|(_, layout)| *layout)
     }
@@ -122,30 +123,30 @@ impl Layout {
 /// Begins the tags that hold a snapshot, each for somebody: its contents are needed (HO1, HO2).
 pub const HOLD: &str = "hold=";
 
-/// The tag of a volume of which discards are not given on to the disks.
+/// The tag of a volume whose discards are not passed to the disks.
 pub const NO_PASSDOWN: &str = "discards=nopassdown";
 
-/// Properties of a volume for the layers above. The engine keeps them; of the tags it reads those of [`Layout::TAGS`], [`HOLD`]
-/// and [`NO_PASSDOWN`].
+/// Properties of a volume for the layers above. The engine stores them. It interprets only the tags of [`Layout::TAGS`],
+/// [`HOLD`] and [`NO_PASSDOWN`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Activate when the group is activated (LVM's autoactivation).
     pub autoactivate: bool,
-    /// Skip activation unless told otherwise (lvcreate -k).
+    /// Skip activation unless an option overrides this (lvcreate -k).
     pub skip_activation: bool,
-    /// Active now: nodes are to exist whenever the server runs.
+    /// Active: device nodes exist whenever the server runs.
     pub active: bool,
     /// Seconds since 1970 at creation.
     pub created: u64,
-    /// The pool (a name) that a thin volume is counted in; empty for none.
+    /// The name of the pool that counts a thin volume; empty for none.
     pub pool: String,
     pub tags: Vec<String>,
-    /// A snapshot whose contents its origin takes when it is next activated.
+    /// A snapshot that is merged into its origin at the origin's next activation.
     pub merging: bool,
 }
 
 impl Attributes {
-    /// What the volume's tags say; none: what is usual in the group.
+    /// The layout by the volume's tags. None: the group's default.
     pub fn layout(&self) -> Option<Layout> {
         Layout::of(&self.tags)
     }
@@ -155,13 +156,13 @@ impl Attributes {
         self.tags.iter().any(|tag| tag.starts_with(HOLD))
     }
 
-    /// Whether what is discarded on it is discarded on the disks, too.
+    /// Whether its discards are passed to the disks.
     pub fn passes_down(&self) -> bool {
         !self.tags.iter().any(|tag| tag == NO_PASSDOWN)
     }
 }
 
-/// Where LVM would look for space. Kept and shown; the engine places as it sees fit.
+/// LVM's allocation policy. It is stored and shown; the engine does not use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllocPolicy {
     #[default]
@@ -171,23 +172,24 @@ pub enum AllocPolicy {
     Anywhere,
 }
 
-/// Properties of a group that the engine keeps but does not interpret, for the layers above.
+/// Properties of a group for the layers above. The engine stores them and does not interpret them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupAttributes {
     /// Its volumes are activated at boot.
     pub autoactivate: bool,
     /// Nothing may be activated until it is imported again.
     pub exported: bool,
-    /// Physical volumes may be added and taken away.
+    /// Physical volumes may be added and removed.
     pub resizeable: bool,
     pub alloc: AllocPolicy,
-    /// Most volumes and physical volumes that it may have; 0: no limit of the administrator's.
+    /// The administrator's limits on volumes and physical volumes; 0: no limit.
     pub max_volumes: u64,
     pub max_pvs: u64,
     pub tags: Vec<String>,
-    /// Of each physical volume, in their order; those that are not there have none.
+    /// The tags of each physical volume, in order. Missing entries mean no tags.
     pub pv_tags: Vec<Vec<String>>,
-    /// The physical volumes that no space is taken from: [`Group::set_allocatable`](crate::group::Group::set_allocatable) changes it.
+    /// The physical volumes from which no space is allocated:
+    /// [`Group::set_allocatable`](crate::group::Group::set_allocatable) changes it.
     pub unallocatable: PvFlags,
 }
 
@@ -196,12 +198,12 @@ pub struct GroupAttributes {
 pub struct PvFlags(pub u64);
 
 impl PvFlags {
-    /// Set for so many, and for no others.
+    /// Set for this many, and for no others.
     pub fn of_first(pvs: usize) -> PvFlags {
         PvFlags(u64::MAX.checked_shr(MAX_PVS.saturating_sub(pvs) as u32).unwrap_or(0))
     }
 
-    /// Whether each that is set in `other` is set here.
+    /// Whether all flags of `other` are set here.
     pub fn has_all(self, other: PvFlags) -> bool {
         other.0 & !self.0 == 0
     }
@@ -277,20 +279,20 @@ pub struct NewVolume {
     pub attributes: Attributes,
 }
 
-/// Extents of one physical volume, counted from its first, that space is to be taken from.
+/// Extents of one physical volume, counted from its first, from which space is allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PvExtents {
     pub pv: PvIndex,
     pub extents: Range<u64>,
 }
 
-/// Extents that are to be moved to other physical volumes.
+/// A request to move extents to other physical volumes.
 #[derive(Clone, Debug)]
 pub struct NewMove {
     pub from: PvIndex,
     /// These extents of it; all if there are none.
     pub extents: Vec<Range<u64>>,
-    /// Where they may go; to any other physical volume if there are none.
+    /// The permitted targets. Empty: any other physical volume.
     pub to: Vec<PvExtents>,
     /// Only extents in which this volume has blocks.
     pub volume: Option<VolumeId>,
@@ -302,7 +304,7 @@ pub struct NewSnapshot {
     pub origin: VolumeId,
     pub name: String,
     pub uuid: Uuid,
-    /// Space set aside for it, in blocks; none: it shares the group's free space.
+    /// Its reserved space in blocks. None: it uses the group's free space.
     pub reserve: Option<u64>,
     pub read_only: bool,
     /// Chunk slot size in blocks for redirected writes of the origin and of the snapshot.
@@ -313,7 +315,7 @@ pub struct NewSnapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeState {
     Ok,
-    /// A snapshot that outgrew its reserve: it cannot be read any more, only removed.
+    /// A snapshot that exceeded its reserve. It cannot be read any more, only removed.
     Invalid,
 }
 
@@ -334,18 +336,19 @@ pub struct VolumeInfo {
     pub origin: Option<VolumeId>,
     pub reserve: Option<u64>,
     pub attributes: Attributes,
-    /// Blocks mapped and written, shared ones included. Of a pool: what its volumes hold together.
+    /// Mapped and written blocks, including shared ones. Of a pool: the blocks that its volumes use together.
     pub referenced: u64,
-    /// Blocks of its head: written to it since its last snapshot. No other volume uses them, and of those that a point below
-    /// holds for it alone, `freed_if_removed` tells.
+    /// Blocks of its head: written since its last snapshot. No other volume uses them. `freed_if_removed` also counts
+    /// blocks that a point holds for this volume alone.
     pub exclusive: u64,
-    /// Blocks that come back when it is removed.
+    /// Blocks that its removal frees.
     pub freed_if_removed: u64,
-    /// Blocks held for this snapshot: what its origin overwrote since, and its own writes. LVM's Data%.
+    /// Blocks that this snapshot uses: those that its origin has overwritten since, and its own writes. LVM's Data%.
     pub snapshot_used: u64,
-    /// The identity of its contents, if they are those of a point (PT1).
+    /// The identity of its contents, if they equal those of a point (PT1).
     pub point: Option<Uuid>,
-    /// The epoch in which it was taken, if its contents are those of a point: snapshots of one moment have the same.
+    /// The epoch in which it was taken, if its contents equal those of a point. Snapshots that were taken together have
+    /// the same one.
     pub moment: Option<Epoch>,
 }
 
@@ -357,13 +360,13 @@ pub struct PvInfo {
     /// First byte of its extents.
     pub data_offset: u64,
     pub extents: u64,
-    /// Extents that nothing uses (thick volumes and metadata use whole extents).
+    /// Unused extents. (Thick volumes and metadata use whole extents.)
     pub free_extents: u64,
-    /// Blocks of it that are free, without those that wait in arenas to be handed out.
+    /// Its free blocks, without those in arenas.
     pub free_blocks: u64,
     /// Space is taken from it.
     pub is_allocatable: bool,
-    /// The group goes on without it.
+    /// The group runs without it.
     pub is_missing: bool,
 }
 
@@ -375,19 +378,20 @@ pub struct GroupInfo {
     pub extents: u64,
     /// Extents neither used nor reserved (rounded down).
     pub free_extents: u64,
-    /// Of these, what can be taken: they are on physical volumes that are allocatable.
+    /// Those of them that are on allocatable physical volumes.
     pub allocatable_extents: u64,
     pub blocks: u64,
     /// Blocks that nothing uses.
     pub free_blocks: u64,
-    /// Of these, blocks that are reserved for nobody and can be taken.
+    /// Those of them that are not reserved and can be allocated.
     pub available_blocks: u64,
     /// Free blocks that are reserved for thick volumes and snapshot reserves.
     pub reserved_blocks: u64,
-    /// Freed blocks that the next checkpoint makes usable.
+    /// Freed blocks that are usable after the next checkpoint.
     pub pending_blocks: u64,
     pub metadata_blocks: u64,
-    /// Copies of the journal that there are, and how many of them are written: the others lie on disks that are missing, or failed.
+    /// The number of copies of the journal, and of those that are written. The others are on missing disks, or have
+    /// failed.
     pub journal_copies: u64,
     pub journal_copies_written: u64,
     /// Sequence number of the metadata: raised by each checkpoint.
@@ -405,7 +409,7 @@ pub struct GroupInfo {
 pub struct Stats {
     pub writes_in_place: u64,
     pub writes_redirected: u64,
-    /// Of these: writes to fresh blocks, which were put elsewhere once more (rule R6).
+    /// Of these: writes to fresh blocks, which were redirected a second time (rule R6).
     pub writes_again: u64,
     pub journal_frames: u64,
     pub journal_records: u64,
@@ -413,37 +417,39 @@ pub struct Stats {
     pub checkpoints: u64,
     pub nodes_written: u64,
     pub node_loads: u64,
-    /// Writes for which there was no other place, or that keep theirs, and which waited until the earlier mapping was durable.
+    /// Writes that waited until the earlier mapping was durable, because there was no other place or they must keep
+    /// theirs.
     pub waits_for_marker: u64,
-    /// Records that recovery applied, and those it left out because their data was not there.
+    /// Records that recovery applied, and records that it dropped because their data was missing.
     pub recovered: u64,
     pub recovery_skipped: u64,
     pub slots_taken: u64,
     pub reclaim_steps: u64,
-    /// Blocks freed that a point held and none of its several children used.
+    /// Freed blocks that a point held and none of its children used.
     pub orphans_freed: u64,
-    /// Stretches of a volume, of 1 MiB at most, whose pieces were brought together (rule R12).
+    /// Ranges of a volume, of at most 1 MiB, that were defragmented (rule R12).
     pub windows_rehomed: u64,
-    /// Stretches of a volume, of 1 MiB at most, to which what was shared of them was copied (rule R13), and the blocks copied.
+    /// Ranges of a volume, of at most 1 MiB, whose shared blocks were copied (rule R13), and the number of copied
+    /// blocks.
     pub windows_filled: u64,
     pub blocks_filled: u64,
-    /// How often filling ended for want of room (F2).
+    /// How often filling ended because of too little space (F2).
     pub fills_without_room: u64,
     pub volumes_invalidated: u64,
     /// Blocks of metadata of which only one copy could be written.
     pub copies_not_written: u64,
-    /// Nodes that removal could read in neither copy: what they alone mapped stays in use.
+    /// Nodes of which removal could read neither copy. Blocks that only they mapped stay in use.
     pub nodes_lost: u64,
-    /// Blocks of the journal's ring that take no write.
+    /// Blocks of the journal's ring to which writes fail.
     pub ring_blocks_bad: u64,
-    /// The most bytes of dirty nodes that a write met.
+    /// The largest size of dirty nodes at a write, in bytes.
     pub dirty_most: u64,
 }
 
-/// Begins the name of a volume that is being received. Commands accept no such name.
+/// The prefix of the name of a volume that is being received. Commands accept no such name.
 pub const RECEIVING: &str = "receiving:";
 
-/// Whether the volume of this name is being received: it has not all of its contents yet.
+/// Whether the volume of this name is being received, so that its contents are incomplete.
 pub fn is_being_received(name: &str) -> bool {
     name.starts_with(RECEIVING)
 }
@@ -456,7 +462,7 @@ pub fn is_bookmark(name: &str) -> bool {
     name.starts_with(BOOKMARK)
 }
 
-/// A volume as it is kept: everything that a report needs but its counters.
+/// The stored record of a volume: everything that a report needs except counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeMeta {
     pub id: VolumeId,
@@ -481,7 +487,7 @@ pub enum TreeKind {
     Head,
     /// A frozen moment, parent of heads and later points.
     Point,
-    /// Was a head or a point; its blocks are being given back.
+    /// A former head or point whose blocks are being freed.
     Dying,
 }
 
@@ -493,24 +499,25 @@ pub struct TreeMeta {
     pub kind: TreeKind,
     /// The epoch in which a point was frozen.
     pub epoch: Epoch,
-    /// The birth of what a head maps from now on.
+    /// The birth epoch of what a head maps from now on.
     pub birth: Epoch,
     pub tree: Tree,
-    /// Blocks mapped, and of these those that were written. A damaged image may say too few: nothing takes them below zero.
+    /// Mapped blocks, and the written ones among them. In a damaged image they may be too small; they never become
+    /// negative.
     pub mapped: u64,
     pub written: u64,
     /// Blocks born after the parent.
     pub own: i64,
-    /// The snapshot that was made with this point, and is charged for what the point holds.
+    /// The snapshot that was taken with this point. The point's blocks count for its usage.
     pub charged: Option<VolumeId>,
-    /// How far removal has come: everything below this block is done.
+    /// The progress of removal: everything below this block is done.
     pub cursor: u64,
-    /// Blocks given back so far minus blocks that a child maps anew: settled into the child's counters at the end.
+    /// Blocks freed so far, minus blocks that a child maps again. At the end it is added to the child's counters.
     pub progress: u64,
     pub dead: Vec<(Epoch, u64)>,
 }
 
-/// An arena as the checkpoint keeps it.
+/// An arena in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArenaMeta {
     pub start: u64,

@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 /// A file that would be larger becomes the older one.
 pub const MOST_BYTES: u64 = 1 << 20;
-/// So many groups have files, at most.
+/// The largest number of groups with files.
 pub const MOST_GROUPS: usize = 64;
 /// A foreign writer may have made a file longer: no more of its end is read.
 const TAIL: u64 = MOST_BYTES + (64 << 10);
@@ -60,7 +60,7 @@ fn ending(book: Book) -> &'static str {
     }
 }
 
-/// Where the newest lines of a group are.
+/// The file with the newest lines of a group.
 pub fn path(group: Uuid, book: Book) -> PathBuf {
     dir().join(format!("{}.{}", lvm_text(group), ending(book)))
 }
@@ -317,7 +317,7 @@ impl Followed {
     }
 }
 
-/// What is in a file from that byte on, as far as its lines are whole.
+/// The complete lines of a file from that byte on.
 fn whole_lines(mut file: &File, at: &mut u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A file that was cut begins again.

@@ -58,7 +58,7 @@ pub fn fuse_request(bytes: &[u8], size: u64, sector: u32) -> String {
     format!("{:?} {checked:?}", std::mem::discriminant(&request))
 }
 
-/// The devices file. Its entries are the same after it was written anew.
+/// The devices file. Its entries are the same after it was written again.
 pub fn devices_file(bytes: &[u8]) -> String {
     let entries = file::parse(bytes);
     let written = file::format(&entries, bytes);

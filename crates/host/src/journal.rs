@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// Where another socket than the journal's own gets the lines: for tests, and for worlds of their own.
+/// The environment variable with another socket for the lines, for tests and separate environments.
 const SOCKET: &str = "ROWEN_JOURNAL";
 const USUAL_SOCKET: &str = "/run/systemd/journal/socket";
 /// Tells a helper whom it works for.
@@ -45,7 +45,7 @@ impl Priority {
     }
 }
 
-/// What a line is about besides its group: the field's name, and the volume or device.
+/// A field of a line besides its group: the field's name, and the volume or device.
 pub type Field<'a> = (&'static str, &'a str);
 
 static OURS: RwLock<String> = RwLock::new(String::new());
@@ -91,7 +91,7 @@ pub fn warn(text: impl Display) {
     }
 }
 
-/// What a server does with what happens to its group.
+/// A server's handler for events of its group.
 static EVENTS: OnceLock<fn(What, &str)> = OnceLock::new();
 
 /// This process keeps the group's events, and has this written down.
@@ -122,7 +122,7 @@ pub fn is_stderr() -> bool {
     })
 }
 
-/// Sends a line to the journal; false: there is none for this world, or it does not take it now.
+/// Sends a line to the journal. False: there is no journal, or it does not accept the line now.
 pub fn send(priority: Priority, group: &str, about: &[Field<'_>], text: &str) -> bool {
     static PLACE: OnceLock<Option<(PathBuf, UnixDatagram)>> = OnceLock::new();
     let place = PLACE.get_or_init(|| {

@@ -119,7 +119,7 @@ impl Meter {
         self.shard().under_way.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request is answered; `done`: it did not fail, and had so many bytes.
+    /// A request is answered. `done`: the number of its bytes if it succeeded.
     pub fn end(&self, op: Op, begun: Begun, done: Option<u64>) {
         let nanos = clock().saturating_sub(begun.0);
         let shard = self.shard();
@@ -141,7 +141,7 @@ impl Meter {
         self.shard().under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A request failed that [`end`](Self::end) is not told about as one.
+    /// Counts a failure that is not reported through [`end`](Self::end).
     pub fn fail(&self, op: Op) {
         self.shard().ops[op as usize].failed.fetch_add(1, Ordering::Relaxed);
     }

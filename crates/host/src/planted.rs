@@ -12,7 +12,8 @@ mod chosen {
     pub static REACHED: RwLock<fn(&str)> = RwLock::new(|_| {});
 }
 
-/// This process has that bug from now on, or those, with a comma between two. `reached` is told of a helper's steps where the bug is that it is none.
+/// This process has these bugs from now on; commas separate their names. `reached` gets the helper's steps if the bug
+/// is that the work runs in no helper.
 #[cfg(feature = "planted")]
 pub fn plant(bug: &str, reached: fn(&str)) {
     *chosen::BUG.write() = Some(bug.to_owned());

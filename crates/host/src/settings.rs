@@ -1,8 +1,8 @@
-//! `rowen.conf` in the system directory, read as [`rowen_control::settings`] has it; and, for those who bring LVM's settings,
-//! `lvm.conf` in the directory that the environment names in `LVM_SYSTEM_DIR`, with LVM's files for the tags of this host
-//! beside it. LVM's own directory is not looked into unless it is named: what was left there may be about other disks.
+//! The files of settings: `rowen.conf` in the system directory, with the settings of [`rowen_control::settings`]. If
+//! the environment has `LVM_SYSTEM_DIR`, also `lvm.conf` in that directory, and LVM's files for the tags of this host.
+//! Without the variable LVM's own directory is not read, because old files there may be about other disks.
 //!
-//! Commands refuse to run over a file that cannot be read; a server goes on with the settings that it has.
+//! Commands refuse to run if a file cannot be read. A server keeps its present settings.
 
 use crate::{archive, paths};
 use rowen_control::lists;
@@ -11,7 +11,7 @@ use rowen_control::syntax::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Longer files are no settings.
+/// The size limit of a file of settings.
 const LONGEST: usize = 1 << 20;
 
 /// Where Rowen's own file is.
@@ -19,12 +19,12 @@ pub fn path() -> PathBuf {
     paths::system_dir().join("rowen.conf")
 }
 
-/// LVM's directory, if somebody named it.
+/// LVM's directory, if the environment names it.
 fn lvms_dir() -> Option<PathBuf> {
     std::env::var_os("LVM_SYSTEM_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// The settings: the defaults when there is no file. The error is LVM's sentences.
+/// The settings, or the defaults if there is no file. The error has LVM's messages.
 pub fn load() -> Result<Loaded, String> {
     let mut loaded = Loaded::default();
     if let Some(config) = read(&path(), settings::read)? {
@@ -33,7 +33,7 @@ pub fn load() -> Result<Loaded, String> {
     let Some(dir) = lvms_dir() else { return Ok(loaded) };
     let mut waiting = vec!["lvm.conf".to_owned(), "lvmlocal.conf".to_owned()];
     let mut known = Vec::new();
-    // What a tag's file says may give the host another tag.
+    // A tag's file may give the host another tag.
     while let Some(name) = waiting.first().cloned() {
         if let Some((config, warnings)) = read(&dir.join(&name), settings::read_lvms)? {
             loaded.config.add(config);
@@ -50,7 +50,7 @@ pub fn load() -> Result<Loaded, String> {
     Ok(loaded)
 }
 
-/// What a file says; none: it is not there.
+/// The contents of a file. None: there is no file.
 fn read<T>(path: &Path, understand: impl FnOnce(&str) -> Result<T, Error>) -> Result<Option<T>, String> {
     let shown = path.display();
     let refused = |why: String| format!("{why}\nFailed to load config file {shown}");

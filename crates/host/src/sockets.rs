@@ -1,5 +1,5 @@
-//! Where a group's sockets are bound and connected to. The kernel takes addresses of 107 bytes, and a group's name alone may have
-//! 127: a path that is longer is reached through a descriptor of its directory.
+//! Addresses of a group's sockets. The kernel accepts addresses of 107 bytes, but a group's name alone may have 127. A
+//! longer path is reached through a descriptor of its directory.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketAddrUnix;
@@ -7,17 +7,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// An address has room for so many bytes and the zero behind them.
+/// The longest address, without its terminating zero.
 const LONGEST: usize = 107;
 
-/// A path that is short enough for a socket, and leads to the one that was asked for as long as this is kept.
+/// A path that is short enough for a socket. It leads to the requested one as long as this value exists.
 pub struct Reach {
     path: PathBuf,
     _directory: Option<OwnedFd>,
 }
 
 impl Reach {
-    /// The way to `path`, whose directory has to be there.
+    /// A short path to `path`, whose directory must exist.
     pub fn of(path: PathBuf) -> io::Result<Reach> {
         if path.as_os_str().len() <= LONGEST {
             return Ok(Reach { path, _directory: None });
@@ -41,7 +41,7 @@ impl Reach {
     }
 }
 
-/// The process that listens at the other end, whether or not it answers.
+/// The process that listens at the other end, even if it does not answer.
 pub fn peer(socket: impl AsFd) -> Option<u32> {
     let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
     u32::try_from(peer.pid.as_raw_nonzero().get()).ok()

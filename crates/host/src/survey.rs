@@ -1,9 +1,9 @@
-//! Looking at all groups of this host at once, whatever hangs: each server is asked by itself, devices are looked at beside
-//! that, and what has not answered in time is named.
+//! The survey of all groups of this host, with time limits for everything that can hang. Each server is asked in
+//! parallel, and devices are read at the same time. The result names what did not answer in time.
 //!
 //! * ST2 Nothing here starts a server, takes a lock, or opens a device to write.
-//! * ST3 Nothing here waits longer than its limit: sockets are not waited for by the kernel, devices are looked at by a helper,
-//!   and of what a server may have left nothing is opened.
+//! * ST3 Nothing here waits longer than its limit. Sockets do not block, a helper reads devices, and no device of a
+//!   dead server is opened.
 
 use crate::disks::holders;
 use crate::sockets::{self, Reach};
@@ -22,15 +22,15 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long anybody may take to answer.
+/// The time limit of an answer.
 const LIMIT: Duration = Duration::from_millis(1400);
-/// After that, what is still under way is not waited for.
+/// The additional time after which unfinished work is abandoned.
 const GRACE: Duration = Duration::from_millis(200);
-/// So many earlier looks at devices may hang in the kernel before no more are begun.
+/// If this many earlier helpers hang in the kernel, no more are started.
 const STUCK: usize = 4;
 /// A helper is started as /proc/self/exe, which gives it this name.
 const HELPER: &str = "exe";
-/// One that is so old, in seconds, hangs.
+/// A helper of this age in seconds hangs.
 const OLD: u64 = 10;
 
 enum Word {
@@ -40,17 +40,17 @@ enum Word {
 
 type Devices = Result<(Scan, Vec<PathBuf>), String>;
 
-/// Looks at the groups of these names, or at all.
+/// Surveys the groups of these names, or all.
 pub fn survey(wanted: &[String]) -> Survey {
     look(wanted, Depth { counters: false, reports: false, devices: true })
 }
 
-/// The same, with what the servers counted.
+/// The same, with the counters of servers.
 pub fn survey_with_counters(wanted: &[String]) -> Survey {
     look(wanted, Depth { counters: true, reports: false, devices: true })
 }
 
-/// What the servers of these groups, or of all that have one, counted of requests. Devices are not looked at.
+/// The request counters of the servers of these groups, or of all groups with a server. Devices are not read.
 pub fn io(wanted: &[String]) -> BTreeMap<String, IoSeen> {
     let deadline = Instant::now() + LIMIT;
     let names = if wanted.is_empty() { groups_of_run_dir() } else { wanted.to_vec() };
@@ -93,7 +93,7 @@ fn ask_for_io(group: &str, deadline: Instant) -> IoSeen {
     }
 }
 
-/// The same, as deep as it is wanted.
+/// The same, with as many details as `depth` asks for.
 pub fn look(wanted: &[String], depth: Depth) -> Survey {
     let limit = if planted::is("waits_to_know") { Duration::from_secs(3600) } else { LIMIT };
     if planted::is("look_leaves_traces") {
@@ -108,7 +108,7 @@ pub fn look(wanted: &[String], depth: Depth) -> Survey {
             let name = name.clone();
             move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline, depth)))))
         };
-        // Until it has told more, it is one that does not answer.
+        // Until it answers, it counts as silent.
         let server = if is_locked(&name) { ServerSeen::Silent(noted(&name)) } else { ServerSeen::None };
         let unknown = Seen { server, log: log_of(&name), name: name.clone(), ..Seen::default() };
         if start("rowen-ask", ask) {
@@ -159,7 +159,7 @@ fn is_group(seen: &Seen) -> bool {
 
 /// The groups that have a server on this machine.
 pub fn groups_with_server() -> impl Iterator<Item = String> {
-    // A process number in a file may be another process's by now; a lock is not.
+    // A process number in a file may belong to another process by now; a lock cannot.
     groups_of_run_dir().into_iter().filter(|name| is_locked(name))
 }
 
@@ -179,7 +179,7 @@ fn is_locked(group: &str) -> bool {
     std::fs::metadata(paths::pid_file(group)).is_ok_and(|file| holders::lock_of(&file).is_some())
 }
 
-/// The server that wrote its number down.
+/// The server whose number is in the file.
 fn noted(group: &str) -> Option<Process> {
     let pid = std::fs::read_to_string(paths::pid_file(group)).ok()?.trim().parse().ok()?;
     Some(processes::see(pid))
@@ -208,7 +208,7 @@ fn look_at(group: &str, deadline: Instant, depth: Depth) -> Seen {
     }
 }
 
-/// Nobody listens: a process that has the lock is on its way, or on its way out.
+/// No process listens. A process that has the lock is starting or ending.
 fn absent_or_opening(group: &str) -> ServerSeen {
     match noted(group) {
         Some(process) if is_locked(group) => {
@@ -223,18 +223,18 @@ fn absent_or_opening(group: &str) -> ServerSeen {
 /// What a server answered.
 struct Heard {
     process: Option<Process>,
-    /// One for each request, until one was refused or not answered in time.
+    /// One answer for each request, up to the first that was refused or late.
     answers: Vec<Outcome>,
 }
 
-/// What the group's server says of itself, and what was asked for besides.
+/// The status of the group's server, and the other requested data.
 struct Asked {
     server: ServerSeen,
     counters: Option<Box<Counters>>,
     report: Option<Box<GroupReport>>,
 }
 
-/// None: nobody listens.
+/// None: no process listens.
 fn ask_server(group: &str, limit: Duration, depth: Depth) -> Option<Asked> {
     let mut requests = vec![Request::Status];
     if depth.counters {
@@ -263,13 +263,14 @@ fn ask_server(group: &str, limit: Duration, depth: Depth) -> Option<Asked> {
     Some(Asked { server, counters, report })
 }
 
-/// Asks the group's server one thing after the other, within the limit; none: nobody listens, or it is ending.
+/// Sends the requests to the group's server one after the other, within the limit. None: no process listens, or it is
+/// ending.
 fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -> Option<Heard> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
     match rustix::net::connect(&socket, &Reach::of(paths::control_socket(group)).ok()?.address().ok()?) {
         Ok(()) => {}
-        // So many wait for an answer already that there is no room for another.
+        // The queue of connections is full.
         Err(Errno::AGAIN) => return Some(Heard { process: noted(group), answers: Vec::new() }),
         Err(_) => return None,
     }
@@ -308,7 +309,7 @@ fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -
 }
 
 fn look_at_devices(deadline: Instant) -> Devices {
-    // A helper that waits for a dead device waits for ever: a monitor that asks each minute must not add one each time.
+    // A helper waits for a dead device for ever. A monitor that asks each minute must not add a process each time.
     let stuck = processes::stuck(HELPER, OLD);
     if stuck >= STUCK {
         return Err(format!("{stuck} earlier looks at devices have not come back from the kernel"));
@@ -316,7 +317,7 @@ fn look_at_devices(deadline: Instant) -> Devices {
     devices::scan_until(deadline).map_err(|e| e.to_string().trim_end_matches('.').to_owned())
 }
 
-/// What the labels say of each group.
+/// Adds the contents of labels to each group.
 fn add_devices(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String]) {
     for name in scan.groups().into_iter().map(|group| group.name) {
         if !wanted.is_empty() && !wanted.contains(&name) {
@@ -328,8 +329,8 @@ fn add_devices(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String]
     }
 }
 
-/// Physical volumes that were here and are not, and which no group was seen to miss. Where a copy of metadata tells of which group
-/// one was, that group misses it.
+/// Adds known physical volumes that are missing and that no group was seen to miss. If a copy of metadata shows the
+/// group of one, that group misses it.
 fn add_lost(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String], silent: &[PathBuf]) -> Vec<LostPv> {
     let mut lost = Vec::new();
     for entry in scan.lost.iter().filter(|entry| !silent.contains(&entry.path)) {
@@ -359,14 +360,15 @@ fn misses(seen: &Seen, path: &str) -> bool {
     matches!(&seen.members, MembersSeen::Found(pvs) if pvs.iter().any(|pv| pv.path.as_deref() == Some(path)))
 }
 
-/// A group of which no label was found: where its server has its physical volumes, or had them if it did not end in order.
+/// Adds the paths of physical volumes to a group without any label: from its server's notes, which exist while it runs
+/// or after a crash.
 fn remember_members(seen: &mut Seen, silent: &[PathBuf]) {
     if !matches!(seen.members, MembersSeen::Unknown) {
         return;
     }
     let lost = |path: String, uuid| PvSeen { path: Some(path), uuid, ..PvSeen::default() };
     let members: Vec<PvSeen> = match &seen.server {
-        // A disk that does not answer is told of as such.
+        // A disk that does not answer is reported separately.
         ServerSeen::Answered { report, .. }
             if !report.pvs.iter().any(|pv| silent.contains(&PathBuf::from(&pv.path))) =>
         {

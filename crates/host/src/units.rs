@@ -1,6 +1,6 @@
 //! The names of the service manager's units.
 
-/// The server's unit that this process belongs to. After a rename it is still called as the group was.
+/// The unit of this server process. After a rename of the group the unit keeps its old name.
 pub fn of_this_process() -> Option<String> {
     let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     in_cgroups(&cgroups).map(str::to_owned)

@@ -41,7 +41,7 @@ impl Pace {
         self.left
     }
 
-    /// The share that is done, as far as known.
+    /// The known share that is done.
     pub fn share(&self) -> Option<f64> {
         (self.whole > 0).then(|| 1.0 - self.left as f64 / self.whole.max(self.left) as f64)
     }

@@ -112,7 +112,7 @@ pub fn run(mut looker: Looker, face: Face, host: String, wanted: Vec<String>) ->
     .and_then(|()| {
         let mut eye = Eye::new(wanted.clone());
         start("rowen-eye", move || {
-            // Ends with whoever asks.
+            // Ends when no one asks any more.
             while asked.recv().is_ok() && say.send(News::Looked(eye.look(&mut looker, now()))).is_ok() {}
         })
     });

@@ -47,8 +47,9 @@ pub const VERSION: u32 = 16;
 /// never change, except for new fields with a default. A server before version 10 does not know it.
 pub const STABLE: u32 = 0;
 
-/// The version of the files that a server leaves in the run directory for its successor (members, joining physical
-/// volumes, the boot, frozen filesystems, unfinished renames), and the oldest version that this program understands.
+/// The version of the files that a server leaves in the run directory for its successor, and the oldest version that
+/// this program understands. The files have members, joining physical volumes, the boot, frozen filesystems and
+/// unfinished renames.
 pub const NOTES: u32 = 1;
 pub const OLDEST_NOTES: u32 = 1;
 

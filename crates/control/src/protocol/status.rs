@@ -73,7 +73,7 @@ pub struct DiskWait {
     pub away: Vec<[u8; 16]>,
 }
 
-/// A volume whose writes wait for room, and for how long, as far as it was observed.
+/// A volume whose writes wait for space, and the observed time of waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldVolume {
     pub name: String,

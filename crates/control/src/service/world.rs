@@ -18,17 +18,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What somebody wants to be moved. Physical volumes and volumes are named by what stays theirs.
+/// The request of a move. Physical volumes and volumes are named by identifiers that never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveNote {
     pub group: [u8; 16],
     pub from: [u8; 16],
-    /// The first and how many, of each run; all if there are none.
+    /// The first extent and the number of extents of each run. Empty: all.
     pub extents: Vec<(u64, u64)>,
-    /// Physical volumes, the first extent of each run there, and how many.
+    /// Physical volumes, each with the first extent and the number of extents of a run.
     pub to: Vec<([u8; 16], u64, u64)>,
     pub volume: Option<[u8; 16]>,
-    /// Extents that were to be moved when it began; 0: that is not known yet.
+    /// The number of extents to move at the beginning. 0: not known yet.
     pub total: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct World {
     pub devices: Arc<dyn Devices>,
     pub members: Arc<dyn Members>,
     pub notes: Arc<dyn Notes>,
-    // Last, so that it goes last: everything above runs on it.
+    // The last field, so that it is dropped last: everything above runs on it.
     pub executor: Arc<dyn Executor>,
 }
 
@@ -73,7 +73,7 @@ pub trait Executor: Send + Sync {
         self.complete_and_look(work, &mut || {});
     }
 
-    /// The same; now and then meanwhile, if it takes long, the caller looks at how far it is.
+    /// The same. If it takes long, `look` is called from time to time to check the progress.
     fn complete_and_look(&self, work: Task, look: &mut dyn FnMut());
 }
 
@@ -88,26 +88,26 @@ pub struct Node {
     pub read_only: bool,
 }
 
-/// What uses a device, as far as sentences tell it.
+/// The user of a device, as messages name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     Filesystem,
     Device,
-    /// A process that has it open, swap, or what nobody can name.
+    /// A process that has it open, swap, or an unknown user.
     Other,
 }
 
-/// Why a device was not made, changed or removed, which left everything as it was.
+/// Why a device was not created, changed or removed. The failure changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceError {
     pub kind: ErrorKind,
-    /// What uses it, where that is why.
+    /// The user of the device, if that is the reason.
     pub user: Option<User>,
     /// No whole sentence: it begins with a small letter and has no full stop.
     pub why: String,
 }
 
-/// What came of something asked of devices.
+/// The result of a request to devices.
 pub type Done<T> = std::result::Result<T, DeviceError>;
 
 impl fmt::Display for DeviceError {
@@ -122,9 +122,9 @@ impl From<DeviceError> for Failure {
     }
 }
 
-/// Filesystems held still. Dropped, they go on some time later.
+/// Frozen filesystems. If this is dropped, they are thawed some time later.
 pub trait HeldStill: Send {
-    /// They go on; returns when they do.
+    /// Thaws them, and returns when that is done.
     fn thaw(self: Box<Self>);
 }
 
@@ -134,43 +134,43 @@ pub trait Devices: Send + Sync {
     fn active(&self) -> Vec<Node>;
     /// An active volume's device.
     fn find(&self, name: &str) -> Option<Node>;
-    /// Makes a device and its names: all is there when this returns, or nothing.
+    /// Creates a device and its names. When this returns, all of them exist or none.
     fn activate(&self, volume: Arc<Volume>, info: &VolumeInfo, read_only: bool) -> Done<Node>;
-    /// Removes a device and its names; refused while anything uses it. `unused`: whether it is open was looked up just now
-    /// ([`open`](Self::open)), so that who removes many does not look through all processes of the host for each.
+    /// Removes a device and its names. It is refused while anything uses the device. `unused`: the caller has just
+    /// found that it is not open ([`open`](Self::open)). So the removal of many devices does not search all processes
+    /// of the host for each.
     fn deactivate(&self, name: &str, unused: bool) -> Done<()>;
-    /// Gives a device another name; it stays usable, also while it is open.
+    /// Renames a device, which stays usable and may be open.
     fn rename(&self, from: &str, to: &str) -> Done<()>;
     /// The volume's size has changed: the device follows.
     fn resized(&self, name: &str) -> Done<()>;
     fn set_read_only(&self, name: &str, read_only: bool) -> Done<()>;
-    /// Writes out and forgets what the kernel has cached of the device.
+    /// Flushes and drops the kernel's cache of the device.
     fn flush_cache(&self, name: &str) -> Done<()>;
-    /// Writes out what is cached of these devices, and holds the filesystems on them still. Volumes that are not active are
-    /// nothing to hold.
+    /// Flushes the caches of these devices and freezes their filesystems. Inactive volumes are skipped.
     fn freeze(&self, names: &[String]) -> Done<Box<dyn HeldStill>>;
-    /// Of these devices, which are mounted or open: for each one whether. All in one look, which touches none of them.
+    /// For each of these devices, whether it is mounted or open. One search finds all, and opens none of them.
     fn open(&self, nodes: &[Node]) -> Vec<bool>;
     /// What uses the device at this moment.
     fn user(&self, node: &Node) -> Done<Option<User>>;
-    /// The same of what stays: a file that is closed soon is none.
+    /// The same for lasting users. A process that closes the device soon does not count.
     fn lasting_user(&self, node: &Node) -> Done<Option<User>>;
     /// Who holds the device exclusively.
     fn claimant(&self, node: &Node) -> Done<Option<User>>;
-    /// Makes the names of all active volumes as those of `group`, which may be this one (whose names are then all there) or
-    /// what it is about to be called. All or none.
+    /// Creates the names of all active volumes for the group name `group`: the present name or the next one. Creates
+    /// all or none.
     fn make_names_of(&self, group: &str) -> Done<()>;
-    /// Takes back what [`make_names_of`](Self::make_names_of) made for another group.
+    /// Removes the names that [`make_names_of`](Self::make_names_of) created for another group name.
     fn remove_names_of(&self, group: &str) -> Done<()>;
     /// What was counted of each volume that was active since the group was opened.
     fn io(&self) -> Vec<(VolumeId, IoCounts)>;
     /// Drops the counters of all but these volumes.
     fn keep_io(&self, volumes: &BTreeSet<VolumeId>);
-    /// The group is called `group` from now on. The service can only end afterwards. `reached` is told of each step.
+    /// Changes the group's name to `group`. Afterwards the service can only end. `reached` is called at each step.
     fn move_to(&self, group: &str, reached: fn(&str)) -> Done<()>;
 }
 
-/// A device that is to join the group, checked and held.
+/// A device that joins the group, checked and locked.
 pub trait Candidate {
     fn path(&self) -> &Path;
     /// Its identifier: the one on its label, or a fresh one.
@@ -186,7 +186,7 @@ pub struct Faults {
     pub reads: u64,
     pub writes: u64,
     pub flushes: u64,
-    /// Requests are under way, and none has been answered for so long.
+    /// How long requests have been under way without any answer.
     pub silent: Option<Duration>,
 }
 
@@ -196,25 +196,25 @@ pub trait Members: Send + Sync {
     fn path(&self, pv: PvIndex) -> Option<PathBuf>;
     /// Whether both paths lead to one device.
     fn is_same(&self, one: &Path, other: &Path) -> bool;
-    /// What went wrong with a disk since it was opened, and whether it answers.
+    /// The failures of a disk since it was opened, and whether it answers.
     fn faults(&self, pv: PvIndex) -> Faults;
-    /// The first of each range of requests that it failed, since this was asked last.
+    /// The first failed request of each range since the last call.
     fn new_failures(&self, pv: PvIndex) -> Vec<DiskError>;
     /// What was counted of a disk since it was opened.
     fn io(&self, pv: PvIndex) -> IoCounts;
-    /// Looks again how large a disk is, and tells.
+    /// Reads the size of a disk again and returns it.
     fn rescan(&self, pv: PvIndex) -> Result<u64>;
-    /// Whether the device lies on a volume of this group, at whatever distance.
+    /// Whether the device is on a volume of this group, directly or indirectly.
     fn lies_on_group(&self, path: &Path) -> Result<bool>;
-    /// All checks of a device that is to join.
+    /// All checks of a device that joins.
     fn check(&self, path: &Path) -> Result<Box<dyn Candidate>>;
-    /// Lets go of the disk that joined last.
+    /// Closes the disk that joined last.
     fn pop(&self);
     /// Which physical volume is at this path.
     fn uuid_at(&self, path: &Path) -> Result<Uuid>;
-    /// A disk is there again at a place of the group where there was none; its label is not read.
+    /// Opens a disk for a missing physical volume again. Its label is not read.
     fn restore(&self, pv: PvIndex, path: &Path) -> Result<()>;
-    /// Lets go of it again.
+    /// Closes it again.
     fn lose(&self, pv: PvIndex);
     /// Whether there is a group of this name.
     fn is_group(&self, name: &str) -> Result<bool>;
@@ -222,9 +222,9 @@ pub trait Members: Send + Sync {
 
 /// A note that the group is being renamed (RN1, RN2).
 pub trait RenamingNote {
-    /// All is done, or undone.
+    /// The rename is complete or undone.
     fn end(self: Box<Self>);
-    /// Something could not be done, and who comes next is to try again.
+    /// A step failed, and the next server must try again.
     fn leave(self: Box<Self>);
 }
 
@@ -237,17 +237,17 @@ pub enum About<'a> {
     Pv(&'a str),
 }
 
-/// What is written down next to the group, and who is told.
+/// The group's records outside its disks: logs, history, notes for successors.
 pub trait Notes: Send + Sync {
     /// How long the group has been open.
     fn open_for(&self) -> Duration;
     /// Seconds since 1970.
     fn now(&self) -> u64;
-    /// How the group is in a sentence, for whoever looks after the server.
+    /// The group's state in a sentence, for the service manager.
     fn state(&self, state: &str);
     /// A line for the log.
     fn log(&self, line: &str);
-    /// The same about one volume or physical volume, by which whoever reads the log finds it.
+    /// The same about one volume or physical volume, with a log field by which it can be found.
     fn log_about(&self, about: About<'_>, line: &str) {
         let _ = about;
         self.log(line);
@@ -258,22 +258,22 @@ pub trait Notes: Send + Sync {
     fn done(&self, line: Command);
     /// `command` changed the group: its metadata is archived.
     fn changed(&self, command: &str);
-    /// Why metadata cannot be archived; each reason is told once.
+    /// Why metadata cannot be archived. Each reason is returned once.
     fn trouble(&self) -> Option<String>;
-    /// Runs a program, which nobody waits for.
+    /// Runs a program without waiting for it.
     fn run(&self, program: &str, words: Vec<String>);
     /// Where the physical volumes are, for a successor (H9).
     fn members(&self, paths: &[PathBuf]) -> io::Result<()>;
     /// Who is in the group, for whoever is asked to open it without some (NW1). It is on the disk when this returns.
     fn membership(&self, membership: &Membership) -> io::Result<()>;
-    /// What is about to join the group (H11), until the value goes.
+    /// The devices that are joining the group (H11), until the value is dropped.
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>>;
-    /// What is being moved, for a successor (PM9); none: nothing is.
+    /// The running move, for a successor (PM9). None: no move.
     fn moving(&self, note: Option<&MoveNote>) -> io::Result<()>;
-    /// What was noted of a move.
+    /// The noted move.
     fn noted_move(&self) -> Option<MoveNote>;
     /// The group is about to be renamed (RN1).
     fn renaming(&self, to: &str, group: Uuid) -> io::Result<Box<dyn RenamingNote>>;
-    /// The service was asked to end: who runs it looks at [`Ending`](super::ending::Ending).
+    /// The service was asked to end: the caller checks [`Ending`](super::ending::Ending).
     fn ending(&self);
 }

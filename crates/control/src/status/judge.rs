@@ -1,4 +1,4 @@
-//! The verdict.
+//! Computes the status of groups from a survey.
 
 use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use super::told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
@@ -8,14 +8,14 @@ use crate::uuids::lvm_text;
 use rowen_engine::planted;
 use rowen_engine::units::BLOCK_SIZE;
 
-/// A disk that turns needs some seconds to begin. One that is silent for longer is waited for.
+/// Seconds. A rotating disk needs some seconds to start. A disk that is silent for longer is reported.
 const DISK_PATIENCE: u64 = 15;
-/// A group is opened in less.
+/// Seconds. Opening a group takes less.
 const OPENING_PATIENCE: u64 = 10;
-/// The first servers after one that was killed may be too early.
+/// The first servers after a kill may start too early and fail.
 const FAILURES: u64 = 3;
 
-/// How the host's groups are.
+/// The status of the host's groups.
 pub fn judge(survey: Survey) -> Status {
     let Survey { groups, lost, silent_devices, troubles } = survey;
     let groups: Vec<GroupStatus> = groups.into_iter().map(judge_group).collect();
@@ -34,7 +34,7 @@ pub fn judge(survey: Survey) -> Status {
     Status { healthy, groups, problems }
 }
 
-/// How long something has lasted, in the largest unit that is worth a word.
+/// A duration in its largest unit.
 pub fn duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -48,7 +48,7 @@ fn times(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// What a process's letter means for somebody who waits for it.
+/// The meaning of a process's state letter.
 fn doing(process: Process) -> &'static str {
     match process.state {
         Some('T' | 't') => ", which was stopped by a signal (SIGSTOP)",
@@ -58,7 +58,7 @@ fn doing(process: Process) -> &'static str {
     }
 }
 
-/// A verdict in the making.
+/// A status under construction.
 struct Verdict {
     seen: Seen,
     told: GroupStatus,
@@ -203,7 +203,7 @@ impl Verdict {
             self.wrong(what.clone(), "look at the disk and its path (dmesg); all goes on by itself once it answers");
             self.is(State::WaitingForDisk, what);
         }
-        // Of one that is away it is known why, and what to do.
+        // For a missing one the reason and the next step are known.
         let is_away = |pv: &PvStatus| report.disk_wait.as_ref().is_some_and(|wait| wait.away.contains(&pv.uuid.0));
         for pv in report.pvs.iter().filter(|pv| !failures(pv).is_empty() && !is_away(pv)) {
             self.wrong(
@@ -304,13 +304,13 @@ impl Verdict {
         }
     }
 
-    /// What the labels say. Of a group that is served its server knows more, but not which disk the next one would not find.
+    /// Evaluates labels. The server of a group knows more, but not which disk the next server would not find.
     fn members(&mut self) {
         let is_served = matches!(self.seen.server, ServerSeen::Answered { .. });
         match self.seen.members.clone() {
             MembersSeen::Unknown => {}
             MembersSeen::Contradictory(why) if is_served => {
-                // A server that waits for a disk names the copy itself.
+                // A server that waits for a disk reports the copy itself.
                 if self.waits_for().is_none() {
                     let next = "detach the copy: the group goes on with the disks that it has open, and could not be opened again";
                     self.wrong(why, next);
@@ -362,7 +362,7 @@ impl Verdict {
         }
     }
 
-    /// What its server says that it waits for.
+    /// The disk for which its server waits.
     fn waits_for(&self) -> Option<&DiskWait> {
         match &self.seen.server {
             ServerSeen::Answered { report, .. } => report.disk_wait.as_ref(),
@@ -412,7 +412,7 @@ impl Verdict {
     }
 }
 
-/// Which requests of a physical volume failed, without those that did not; nothing where none did.
+/// The kinds of failed requests of a physical volume with their numbers. Empty if none failed.
 pub fn failures(pv: &PvStatus) -> String {
     let all = [
         (pv.failed_reads, "read", "reads"),
@@ -456,7 +456,7 @@ fn labelled_pv(pv: &PvSeen) -> PvState {
     }
 }
 
-/// A move of extents in words: how far it is, or why it waits, or how it ended.
+/// A move of extents in words: its progress, why it waits, or how it ended.
 fn told_move(moving: &MoveReport) -> String {
     let MoveReport { path, copied_bytes, total_bytes, own_bytes, seconds, .. } = moving;
     let more = "What was moved stays where it is; \"pvmove\" again moves the rest";
@@ -483,7 +483,7 @@ fn told_move(moving: &MoveReport) -> String {
     }
 }
 
-/// What to know of a journal that is on fewer physical volumes than it could be.
+/// The message about a journal that is on fewer physical volumes than possible.
 fn told_journal(report: &StatusReport, group: &str) -> Option<String> {
     let without = "journal: it is on one physical volume, and the group does not open without that one";
     match (report.journal_copies, report.journal_copies_written) {

@@ -1,8 +1,8 @@
-//! How a group is, by what was seen of it: one word, a sentence, and for each thing that is wrong what to do next. Nothing here
-//! looks at anything: [`seen`](Survey) is the evidence, [`told`](Status) the verdict.
+//! The status of a group: one word, a sentence, and for each problem the next step. This module reads nothing from the
+//! host: a [`Survey`] is the input, and a [`Status`] the result.
 //!
-//! * ST1 Whatever is not as it should be is a problem, each problem says what to do next, and a group is healthy exactly if it
-//!   has none.
+//! * ST1 Every fault is a problem. Each problem says what to do next. A group is healthy if and only if it has no
+//!   problem.
 
 mod judge;
 mod seen;

@@ -1,4 +1,4 @@
-//! What was seen of the groups of a host, by whoever looked: the evidence.
+//! The observed state of a host's groups.
 
 use crate::protocol::{GroupReport, IoReport, StatsReport, StatusReport};
 
@@ -6,11 +6,11 @@ use crate::protocol::{GroupReport, IoReport, StatsReport, StatusReport};
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     pub groups: Vec<Seen>,
-    /// Physical volumes that the devices file knows, which are not there, of no known group.
+    /// Missing physical volumes of the devices file that belong to no known group.
     pub lost: Vec<LostPv>,
     /// Devices that do not answer.
     pub silent_devices: Vec<String>,
-    /// What could not be looked at, a sentence each.
+    /// What could not be observed, one sentence each.
     pub troubles: Vec<String>,
 }
 
@@ -21,33 +21,33 @@ pub struct LostPv {
     pub uuid: String,
 }
 
-/// What was seen of one group.
+/// The observed state of one group.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub name: String,
     pub server: ServerSeen,
     pub keeper: Option<KeeperSeen>,
     pub members: MembersSeen,
-    /// Volumes whose block devices are there.
+    /// The number of volumes with a block device.
     pub devices: u64,
-    /// Filesystems that are held still for a snapshot.
+    /// The number of filesystems that are frozen for a snapshot.
     pub frozen: u64,
     /// Where the server's log is.
     pub log: String,
-    /// What the server counted, where that was asked for and came in time.
+    /// The server's counters, if requested and received in time.
     pub counters: Option<Box<Counters>>,
-    /// All of the group, where that was asked for and came in time.
+    /// The report of the group, if requested and received in time.
     pub report: Option<Box<GroupReport>>,
 }
 
-/// What is looked at besides how each group is.
+/// What a survey includes besides the state of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// What servers counted.
     pub counters: bool,
     /// Groups with all of their volumes.
     pub reports: bool,
-    /// The labels of devices: they tell of groups without a server, and of disks that are missing.
+    /// The labels of devices: they show groups without a server, and missing disks.
     pub devices: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Counters {
     pub stats: StatsReport,
 }
 
-/// What a group's server did when it was asked for its counters of requests.
+/// The server's answer to a request for its request counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum IoSeen {
     #[default]
@@ -71,11 +71,11 @@ pub enum IoSeen {
     Silent,
     /// It takes no requests yet, or no more.
     Opening,
-    /// It answered that it does not speak to this program; why.
+    /// It answered that it does not speak to this program, with the reason.
     Refused(String),
 }
 
-/// A process that is there, by its number.
+/// An existing process, by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,
@@ -83,7 +83,7 @@ pub struct Process {
     pub state: Option<char>,
 }
 
-/// What the group's server did when it was asked.
+/// The server's answer to a status request.
 #[derive(Clone, Debug, Default)]
 pub enum ServerSeen {
     #[default]
@@ -110,35 +110,35 @@ pub enum ServerSeen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeeperSeen {
     pub process: Process,
-    /// What it told, if it did.
+    /// Its answer, if any.
     pub told: Option<KeeperTold>,
 }
 
-/// What a keeper tells of itself.
+/// A keeper's answer about its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeeperTold {
     /// Servers that it has started.
     pub started: u64,
-    /// Servers that ended without having been told to, or did not begin to serve.
+    /// Servers that ended unasked, or did not begin to serve.
     pub deaths: u64,
-    /// The last so many of them failed.
+    /// The number of failures since the last success.
     pub failures: u64,
-    /// Volumes that it keeps.
+    /// The number of volumes whose descriptors it keeps.
     pub held: u64,
 }
 
-/// What the labels of devices say of the group.
+/// The group according to the labels of devices.
 #[derive(Clone, Debug, Default)]
 pub enum MembersSeen {
-    /// Nobody looked, or not in time.
+    /// The labels were not read, or not in time.
     #[default]
     Unknown,
     Found(Vec<PvSeen>),
-    /// They contradict each other; why the group cannot be opened.
+    /// They contradict each other. The text says why the group cannot be opened.
     Contradictory(String),
 }
 
-/// A physical volume of the group as its label tells.
+/// A physical volume of the group according to its label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PvSeen {
     /// Where it is, or was last.
@@ -147,6 +147,6 @@ pub struct PvSeen {
     pub uuid: String,
     pub size_bytes: u64,
     pub is_there: bool,
-    /// The group goes on without it, whether it is there or not.
+    /// The group runs without it, whether its device exists or not.
     pub is_out: bool,
 }

@@ -1,17 +1,17 @@
-//! How the groups are, as it is told: the field names are those of `rowen status --json`.
+//! The status of groups as it is reported. The field names are those of `rowen status --json`.
 
 use serde::Serialize;
 
-/// How a host's groups are.
+/// The status of a host's groups.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     pub healthy: bool,
     pub groups: Vec<GroupStatus>,
-    /// What is wrong with no group in particular.
+    /// Problems that belong to no group.
     pub problems: Vec<Problem>,
 }
 
-/// How a group is.
+/// The status of a group.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupStatus {
     pub name: String,
@@ -25,15 +25,15 @@ pub struct GroupStatus {
     pub keeper_pid: Option<u32>,
     /// How often the keeper has started a server since it began.
     pub restarts: Option<u64>,
-    /// How often since then a server ended without having been told to, or did not begin to serve.
+    /// How often since then a server ended unasked, or did not begin to serve.
     pub deaths: Option<u64>,
     pub volumes: Option<u64>,
     pub active_volumes: Option<u64>,
-    /// Of the group's space.
+    /// The used percentage of the group's space.
     pub used_percent: Option<f64>,
     pub waiting_volumes: Vec<WaitingVolume>,
     pub physical_volumes: Vec<PvState>,
-    /// What is done in the background.
+    /// Background work.
     pub work: Vec<String>,
     pub problems: Vec<Problem>,
 }
@@ -58,7 +58,7 @@ pub struct PvState {
     pub failed_flushes: Option<u64>,
 }
 
-/// A physical volume in a word.
+/// The state of a physical volume in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PvWord {
@@ -70,14 +70,14 @@ pub enum PvWord {
     Missing,
 }
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub what: String,
     pub next: String,
 }
 
-/// A group in a word.
+/// The state of a group in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {

@@ -68,7 +68,7 @@ impl Group {
         self.core.members.discarding.discarded()
     }
 
-    /// Whether a physical volume supports discards, as far as is known.
+    /// Whether a physical volume is known to support discards.
     pub fn takes_discards(&self, pv: PvIndex) -> bool {
         let core = &self.core;
         core.disks.is_missing(pv) || core.disks.discards(pv).granularity > 0 && !core.members.discarding.is_refused(pv)

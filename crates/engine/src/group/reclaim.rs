@@ -196,7 +196,7 @@ impl Group {
         self.core.meta.lock().has_least_room_to_free() && !self.core.has_no_room_to_free()
     }
 
-    /// Whether so many blocks are pending that removal takes a checkpoint.
+    /// Whether enough blocks are pending for removal to take a checkpoint.
     pub(super) fn pending_full(&self) -> bool {
         self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_room_to_free()
     }
@@ -224,7 +224,7 @@ impl Group {
         }
     }
 
-    /// Marks a tree as dying and tells its child (D1, D3).
+    /// Marks a tree as dying and updates its child (D1, D3).
     async fn begin_removal(self: &Arc<Self>, id: TreeId) -> Result<()> {
         let newest = self.core.journal.next_seq();
         if newest.0 > 0 && !self.core.planted("merged_at_once") {

@@ -1,17 +1,17 @@
-//! The node cache: every tree node in memory is here, bounded in bytes.
+//! The node cache: it has all tree nodes in memory, and a limit in bytes.
 //!
-//! It owns which nodes are in memory and which of them are *dirty* (changed since they were last written). It
-//! does no I/O: a node that is not here is reported by the tree functions as missing, and their caller reads it
-//! and hands it over. Promises:
+//! It owns the nodes in memory and knows which of them are *dirty* (changed since they were last written). It does no
+//! I/O: the tree functions report a node that is not here as missing, and their caller reads it and inserts it.
+//! Promises:
 //!
-//! - NC1. A dirty node stays until it is marked clean or forgotten; clean nodes go, the least recently used about
-//!   first (CLOCK), when the cache is over its bound. However many are dirty, an eighth of the bound is left to
-//!   clean nodes, or operations that need several at once would never find them all: by so much the bound can be
-//!   exceeded, and by what is dirty beyond it.
-//! - NC2. A node is found only under the exact name (address, generation, birth) that its parent has for it, so a
-//!   stale copy of a block that was since freed and used again is never taken for the new one, nor replaces it.
-//! - NC3. A node that somebody holds (`Arc`) never changes under them.
-//! - NC4. No lock is held across more than one shard, nor while the caller's code waits for anything.
+//! - NC1. A dirty node stays until it is marked clean or forgotten. If the cache exceeds its limit, clean nodes are
+//!   evicted, approximately the least recently used first (CLOCK). Clean nodes always have an eighth of the limit,
+//!   however many nodes are dirty, because an operation may need several at once. The limit can be exceeded by this
+//!   eighth, and by dirty nodes beyond the limit.
+//! - NC2. A node is found only by its exact name (address, generation, birth), which its parent has. So a stale copy of
+//!   a block that was freed and used again is never mistaken for the new one, and never replaces it.
+//! - NC3. A node to which a caller has a reference (`Arc`) never changes.
+//! - NC4. A thread holds the lock of at most one shard, and never while the caller's code waits for anything.
 
 use crate::fixed_hash::Map;
 use crate::format::node::{Node, NodeRef};
@@ -21,14 +21,14 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Memory that one cached node costs: the node, its reference counts, its slot and its index entry (both of
-/// them in tables that grow by doubling).
+/// Memory of one cached node: the node, its reference counts, its slot and its index entry (both of them in tables that
+/// grow by doubling).
 pub const NODE_COST: u64 = (size_of::<Node>() + 16 + 2 * size_of::<Slot>() + 40) as u64;
 
-/// The least bound that a cache works with: an operation needs the nodes of a few paths at once.
+/// The smallest limit that works: an operation needs the nodes of a few paths at once.
 const MIN_BOUND: u64 = 256 * NODE_COST;
 const SHARDS: usize = 64;
-/// Slots that one sweep looks at before it lets other users of the shard go first.
+/// Slots that one sweep examines before it releases the shard's lock.
 const SWEEP: usize = 32;
 
 /// All nodes in memory. Every method is safe to call from any thread.
@@ -37,19 +37,20 @@ pub struct NodeCache {
     bound: u64,
     nodes: AtomicU64,
     dirty: AtomicU64,
-    /// The shard whose turn it is to give up a node.
+    /// The shard that evicts the next node.
     turn: AtomicUsize,
 }
 
-// A shard has cache lines of its own, so that two threads in two shards do not slow each other.
+// Each shard has its own cache lines, so that two threads in two shards do not slow each other down.
 #[repr(align(128))]
 #[derive(Default)]
 struct Shard(RwLock<Slots>);
 
-/// A shard's nodes. The dirty ones lie apart, so that eviction never looks at them and a checkpoint only at them.
+/// A shard's nodes. Dirty and clean ones are in separate lists: eviction examines only clean nodes, and a checkpoint
+/// only dirty ones.
 #[derive(Default)]
 struct Slots {
-    /// Address -> position; [`DIRTY`] tells in which list.
+    /// Address -> position; [`DIRTY`] marks the list.
     index: Map<u64, u32>,
     clean: Vec<Slot>,
     dirty: Vec<Slot>,
@@ -61,12 +62,12 @@ const DIRTY: u32 = 1 << 31;
 
 struct Slot {
     node: Arc<Node>,
-    /// Used since the hand last came by.
+    /// Used since the hand last passed.
     used: AtomicBool,
 }
 
 impl NodeCache {
-    /// A cache that keeps to `bound` bytes (or to a mebibyte, which is the least it works with).
+    /// A cache with a limit of `bound` bytes, or of the smallest limit that works.
     pub fn new(bound: u64) -> NodeCache {
         NodeCache {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -82,8 +83,8 @@ impl NodeCache {
         self.find(name, Arc::clone)
     }
 
-    /// Looks at the node of that name without taking hold of it. `look` runs under the shard's lock: it must be
-    /// short and must not touch the cache.
+    /// Reads the node of that name without a reference. `look` runs under the shard's lock: it must be short and must
+    /// not use the cache.
     #[inline]
     pub(super) fn with<R>(&self, name: NodeRef, look: impl FnOnce(&Node) -> R) -> Option<R> {
         self.find(name, |node| look(node))
@@ -102,8 +103,8 @@ impl NodeCache {
         Some(take(&slot.node))
     }
 
-    /// Takes in a node as it was read from the disk and returns it. A newer node at its address stays; so does
-    /// the same node if somebody else brought it first.
+    /// Inserts a node that was read from the disk, and returns it. A newer node at its address stays, and so does the
+    /// same node if another thread inserted it first.
     pub fn insert_clean(&self, node: impl Into<Arc<Node>>) -> Arc<Node> {
         let node = node.into();
         let (name, addr) = (node.this(), node.this().addr);
@@ -122,14 +123,14 @@ impl NodeCache {
         node
     }
 
-    /// Whether another node lies at this one's address that it cannot replace (NC2).
+    /// Whether the cache has another node at this address that this one cannot replace (NC2).
     pub fn is_displaced(&self, name: NodeRef) -> bool {
         let slots = self.shard(name.addr).0.read();
         let there = slots.get(name.addr).map(|slot| slot.node.this());
         there.is_some_and(|there| there != name && (slots.is_dirty(name.addr) || there.generation >= name.generation))
     }
 
-    /// Takes in a node that a tree has just made; it replaces whatever was at its address.
+    /// Inserts a node that a tree has just created. It replaces any node at its address.
     pub(super) fn insert_dirty(&self, node: Node) {
         let addr = node.this().addr;
         let slot = Slot::new(Arc::new(node)); // Not under the lock: it allocates.
@@ -147,7 +148,7 @@ impl NodeCache {
         self.shrink(addr);
     }
 
-    /// Changes the node of that name in place, unless it is not in memory. `change` says whether it changed it.
+    /// Changes the node of that name in place, if it is in memory. `change` returns whether it changed the node.
     pub(super) fn edit(&self, name: NodeRef, change: impl FnOnce(&mut Node) -> bool) -> Option<bool> {
         let mut slots = self.shard(name.addr).0.write();
         let slot = slots.get_mut(name.addr).filter(|slot| slot.node.this() == name)?;
@@ -158,8 +159,8 @@ impl NodeCache {
         Some(changed)
     }
 
-    /// The node that was written to the disk is clean from now on, unless its place holds another by now. It must
-    /// not have changed since it was written: write nodes of generations that are closed.
+    /// Marks a node as clean after it was written to the disk, unless another node has its address by now. The node
+    /// must not have changed since it was written, so only nodes of closed generations are written.
     pub fn mark_clean(&self, addr: MetaBlock, generation: u64) {
         {
             let mut slots = self.shard(addr).0.write();
@@ -193,12 +194,12 @@ impl NodeCache {
         found
     }
 
-    /// Memory that all nodes here cost.
+    /// Memory of all nodes in the cache.
     pub fn bytes(&self) -> u64 {
         self.nodes.load(Relaxed) * NODE_COST
     }
 
-    /// Memory that the dirty nodes cost. Over the owner's bound a checkpoint is due.
+    /// Memory of the dirty nodes. Above the owner's limit a checkpoint is due.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty.load(Relaxed) * NODE_COST
     }
@@ -213,7 +214,7 @@ impl NodeCache {
         self.len() == 0
     }
 
-    /// Drops the clean nodes for which `keep` says no, whatever the bound.
+    /// Drops the clean nodes for which `keep` returns false, whatever the limit is.
     pub fn drop_clean(&self, mut keep: impl FnMut(NodeRef) -> bool) {
         for shard in &self.shards {
             let mut slots = shard.0.write();
@@ -232,12 +233,12 @@ impl NodeCache {
         &self.shards[(addr.0 ^ addr.0 >> 6 ^ addr.0 >> 12) as usize % SHARDS]
     }
 
-    /// Evicts clean nodes until the bound holds (NC1). The shards take turns; `newest` stays, so that a caller
-    /// that brings a node finds it when it tries again.
+    /// Evicts clean nodes until the limit holds (NC1). The shards take turns. `newest` stays, so that a caller that
+    /// inserted a node finds it when it tries again.
     fn shrink(&self, newest: MetaBlock) {
         let mut fruitless = 0;
         while self.bytes() > self.bound {
-            // Each shard is asked often enough for its hand to pass every node twice.
+            // Each shard has enough turns for its hand to pass every node twice.
             let clean = self.nodes.load(Relaxed).saturating_sub(self.dirty.load(Relaxed)) as usize;
             if clean as u64 <= self.bound / NODE_COST / 8 || fruitless > 4 * SHARDS + 4 * clean / SWEEP {
                 return;
@@ -291,7 +292,7 @@ impl Slots {
         self.index.insert(addr, if dirty { at | DIRTY } else { at });
     }
 
-    /// Takes out the node at `addr`; says whether it was dirty.
+    /// Removes the node at `addr`. Returns whether it was dirty.
     fn remove(&mut self, addr: MetaBlock) -> Option<(Slot, bool)> {
         let at = self.index.remove(&addr.0)?;
         let (i, dirty) = ((at & !DIRTY) as usize, at & DIRTY != 0);

@@ -1,4 +1,4 @@
-//! What the two ways to change a tree share: in place ([`replace`](super::replace)) and with new nodes
+//! Code for both ways to change a tree: in place ([`replace`](super::replace)) and with new nodes
 //! ([`rebuild`](super::rebuild)).
 
 use super::{NodeOwner, Place};
@@ -6,10 +6,10 @@ use crate::format::node::{CAPACITY, Extent, Node};
 use crate::planted;
 use smallvec::SmallVec;
 
-/// A node with fewer entries than this looks for a sibling to join, when it has just lost some.
+/// A node that has lost entries and now has fewer than this is joined with a sibling if possible.
 pub(super) const SPARSE: usize = CAPACITY / 4;
 
-/// What a call of [`replace`] asks for.
+/// The arguments of [`replace`].
 pub(super) struct Change<'a> {
     pub(super) start: u64,
     pub(super) end: u64,

@@ -1,32 +1,33 @@
 //! Maps: persistent (path-copying) B+trees of extents.
 //!
-//! One kind of tree serves the maps of volumes (key: block of the volume, value: block of the group) and the
-//! free-space tree (key = value: block of the group). This module owns the shape of the trees; it does no I/O,
-//! takes no decision about space, and knows of snapshots only what its [`NodeOwner`] says: which nodes may be
-//! changed. A tree is a plain value ([`Tree`]): copying it *is* a snapshot, provided that the owner no longer
-//! calls the shared nodes its own.
+//! One kind of tree is used for the maps of volumes (key: block of the volume, value: block of the group) and for the
+//! free-space tree (key = value: block of the group). This module owns the shape of the trees. It does no I/O and makes
+//! no decisions about space. Of snapshots it knows only which nodes may be changed, from its [`NodeOwner`]. A tree is a
+//! plain value ([`Tree`]): a copy of it *is* a snapshot, provided that the owner no longer calls the shared nodes its
+//! own.
 //!
 //! # Invariants
 //!
-//! - I1. The extents of a tree never overlap, and two neighbours in one leaf that could be one extent are one.
-//! - I2. Each node covers a range of keys; the root's is all keys. An interior node's children divide its range:
-//!   child `i` covers the keys from its first key to the next child's, the last up to the end of the parent's (the first: I3).
-//! - I3. The first key of an interior node's first child is not below the lower bound of the node's own range, and what
-//!   lies between the two belongs to that child, too: where a whole first child goes, its range falls to the next.
+//! - I1. The extents of a tree never overlap. Two neighbours in one leaf are one extent if they can be.
+//! - I2. Each node covers a range of keys; the root covers all keys. The children of an interior node divide its range:
+//!   child `i` covers the keys from its first key to the next child's first key, and the last child up to the end of
+//!   the parent's range. For the first child see I3.
+//! - I3. The first key of an interior node's first child is not below the lower bound of the node's own range. Keys
+//!   between the two belong to that child, too. If the first child is removed, its range goes to the next child.
 //! - I4. Every extent of a leaf lies within the leaf's range.
 //! - I5. No node is empty; an empty tree has no root. All leaves are at level 0 and all paths are equally long. A
 //!   root that is not a leaf has two children at least.
 //! - I6. A node is changed in place if and only if its generation is the owner's *and* the owner calls it its
 //!   own for all keys of its range. Any other change makes a new node, with the owner's birth and generation, and the path above it follows.
-//! - I7. A node that a tree ceases to use is released exactly once, if and only if the owner calls it its own for the key of its
-//!   first entry. Its range does not tell: that has grown where a neighbour went, in this tree and not in another that has the node, too.
+//! - I7. A node that a tree does not use any more is released exactly once, if and only if the owner calls it its own
+//!   for the key of its first entry. The lower bound of its range is no substitute: if a neighbour was removed, the
+//!   range has grown in this tree, but not in another tree that has the node, too.
 //! - I8. A function that returns [`MapError`] has changed nothing: neither tree nor cache nor owner nor output.
 //!
 //! # Who may call what at once
 //!
-//! The cache is shared by all threads. One tree has one writer at a time, and no reader of the *same* tree value
-//! runs beside it: its owner's lock sees to that. Trees that share nodes need no lock between them, for shared
-//! nodes never change (I6).
+//! All threads share the cache. A tree has one writer at a time, and no reader of the *same* tree value at that time:
+//! the owner's lock ensures this. Trees that share nodes need no common lock, because shared nodes never change (I6).
 
 mod cache;
 mod change;
@@ -55,14 +56,14 @@ use std::sync::Arc;
 /// Extents of one request; almost always one.
 pub type Extents = SmallVec<[Extent; 4]>;
 
-/// Why a tree function did nothing.
+/// Why a tree function failed without any change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// This node (of this level) is not in the cache: bring it there and call again.
+    /// This node (of this level) is not in the cache: insert it and call again.
     Missing(NodeRef, u8),
     /// The owner has too few metadata blocks for what the call may need.
     NoSpace,
-    /// The call has looked at as much as one hold of a lock allows: let others have their turn, and call again.
+    /// The call has done as much work as one holding of a lock permits: release the lock and call again.
     Again,
     /// The nodes contradict each other.
     Corrupt(Error),
@@ -81,18 +82,19 @@ impl fmt::Display for MapError {
 
 impl std::error::Error for MapError {}
 
-/// The writer's context: where nodes come from, where they go, and which are its own.
+/// The writer's context: it allocates and releases nodes, and knows which are its own.
 pub trait NodeOwner {
-    /// Asked once, before any change: are there `nodes` metadata blocks, the most that this call may need?
+    /// Called once, before any change: are there `nodes` metadata blocks, the most that this call may need?
     fn can_alloc(&self, nodes: usize) -> bool;
-    /// A block for a new node. It cannot fail after [`NodeOwner::can_alloc`] said yes. If the cache may still hold
-    /// an old node at this address, that has been forgotten before.
+    /// A block for a new node. It cannot fail after [`NodeOwner::can_alloc`] returned true. The owner has forgotten any
+    /// old node at this address before.
     fn alloc(&mut self) -> MetaBlock;
-    /// An owned node that this tree uses no more. One of the current generation is out of the cache already; an
-    /// older one stays there for a checkpoint under way, until the owner calls [`NodeCache::forget`].
+    /// An owned node that this tree does not use any more. A node of the current generation is no longer in the cache.
+    /// An older one stays there for a running checkpoint, until the owner calls [`NodeCache::forget`].
     fn release(&mut self, node: NodeRef);
-    /// Is a node of that birth this tree's own at `key`? No: it is shared with a snapshot. One that is its own at a key is so at
-    /// all smaller ones: what a tree takes over, it takes over in the order of the keys. The answer must not change during a call.
+    /// Is a node of that birth this tree's own at `key`? If not, it is shared with a snapshot. A node that is its own
+    /// at a key is so at all smaller keys, because a tree takes nodes over in the order of keys. The answer must not
+    /// change during a call.
     fn owned(&self, birth: Epoch, key: u64) -> bool;
     /// The birth of new nodes.
     fn birth(&self) -> Epoch;
@@ -103,7 +105,7 @@ pub trait NodeOwner {
 /// Appends to `out` what the tree has in `[start, end)`: extents cut to that range, in order. Holes are not
 /// reported. On an error `out` is as it was (I8).
 ///
-/// This is on the path of every read and write: no allocation while `out` has room, one descent per leaf.
+/// Every read and write uses this function: it allocates no memory while `out` has room, and descends once per leaf.
 pub fn lookup(cache: &NodeCache, tree: &Tree, start: u64, end: u64, out: &mut Extents) -> Result<(), MapError> {
     let before = out.len();
     let mut at = start;
@@ -139,11 +141,11 @@ pub fn leaf_at(cache: &NodeCache, tree: &Tree, key: u64) -> Result<Option<(NodeR
 /// What [`first_fit`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// Room: the extent, without what lies before `from`.
+    /// The extent, without its part before `from`.
     Found(Extent),
     /// Nothing from `from` to the end.
     None,
-    /// Nothing in the leaves looked at: go on from this key.
+    /// Nothing in the examined leaves: continue from this key.
     Continue(u64),
 }
 
@@ -222,14 +224,14 @@ fn descend(cache: &NodeCache, tree: &Tree, level: u8, key: u64) -> Result<Option
     Ok(Some(place))
 }
 
-/// Looks at a node under the cache's lock, for a moment.
+/// Reads a node under the cache's lock.
 #[inline]
 fn peek<R>(cache: &NodeCache, name: NodeRef, level: u8, look: impl FnOnce(&Node) -> R) -> Result<R, MapError> {
     let seen = cache.with(name, |node| (node.level() == level).then(|| look(node)));
     seen.ok_or(MapError::Missing(name, level))?.ok_or_else(|| wrong_level(name, level))
 }
 
-/// Takes hold of a node.
+/// Gets a reference to a node.
 fn fetch(cache: &NodeCache, name: NodeRef, level: u8) -> Result<Arc<Node>, MapError> {
     let node = cache.get(name).ok_or(MapError::Missing(name, level))?;
     if node.level() == level { Ok(node) } else { Err(wrong_level(name, level)) }

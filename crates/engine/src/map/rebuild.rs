@@ -1,10 +1,11 @@
-//! Changes that make, split, join or drop nodes.
+//! Changes that create, split, join or drop nodes.
 //!
-//! First everything is held and planned, level by level from the leaves up; nothing can fail after that. On each
-//! level the change concerns a *span*: neighbouring nodes, of which the first keeps what lies left of the change and
-//! the last what lies right of it. What goes between comes from the level below. The span's entries are then
-//! dealt out again to as many nodes as they need, and the level above learns the nodes' new names. It ends
-//! at a level where one node is changed in place, for its parent's entry stays true, or at the root.
+//! First the change is planned, level by level from the leaves up, with references to all affected nodes. After that
+//! nothing can fail. On each level the change affects a *span*, a run of neighbouring nodes. The first node keeps its
+//! entries left of the change, and the last node those right of it. The entries in between come from the level below.
+//! The span's entries are then distributed to as many nodes as they need, and the level above gets the new names of
+//! these nodes. The change ends at a level where one node is changed in place, because its parent's entry stays valid,
+//! or at the root.
 
 use super::change::{Change, SPARSE, in_place, push_joined};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
@@ -13,12 +14,12 @@ use crate::planted;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Entries that two nodes may have together to be joined: enough room is left for the next insertions.
+/// The largest number of entries of two nodes that are joined. It leaves room for the next insertions.
 const JOINED: usize = CAPACITY * 3 / 4;
-/// Entries of a node that was split by appending: nothing more is expected to come into it.
+/// Entries of a node that was split by appending: no more insertions into it are expected.
 const PACKED: usize = 160;
-/// With this many extents or fewer right of the new ones the change counts as appending: a volume that is filled
-/// in order has what is left of its old extent there.
+/// A change with at most this many extents to its right counts as appending: a volume that is filled in order has the
+/// rest of its old extent there.
 const TAIL: usize = 4;
 
 /// See [`super::replace`].
@@ -47,7 +48,7 @@ pub(super) fn replace<O: NodeOwner + ?Sized>(
     Ok(())
 }
 
-/// A node that the change concerns, held so that no eviction can take it away.
+/// An affected node, with a reference so that it cannot be evicted.
 struct Held {
     node: Arc<Node>,
     place: Place,
@@ -55,7 +56,7 @@ struct Held {
     in_place: bool,
 }
 
-/// The nodes of one level that the change concerns, and what is to become of them.
+/// The affected nodes of one level, and the plan for them.
 #[derive(Default)]
 struct Span {
     held: Vec<Held>,
@@ -96,7 +97,7 @@ impl Span {
     fn entries(&self, children: &[Entry]) -> Vec<Entry> {
         let (before, after) = self.staying();
         let mut all: Vec<Entry> = Vec::with_capacity(self.sizes.iter().sum());
-        // A first child may cover more than its key says (I3): here it may come to stand behind another.
+        // A first child may cover keys below its own key (I3), and may no longer be the first one here.
         let mut take = |entries: &mut dyn Iterator<Item = Entry>, first: Option<&Held>| {
             let at = all.len();
             all.extend(entries);
@@ -111,7 +112,7 @@ impl Span {
         all
     }
 
-    /// The change ends here: one node, changed where it is.
+    /// The change ends here: one node, changed in place.
     fn absorbs(&self) -> bool {
         self.sizes.len() == 1 && self.all().count() == 1 && self.all().all(|held| held.in_place)
     }
@@ -157,7 +158,7 @@ fn hold_node<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &O, place: Place, 
     Ok(Held { node, place, owned, in_place: in_place(owner, &place) })
 }
 
-/// I3 and I4: a node that keeps to its parent's word. Each node alone was checked when it was read.
+/// I3 and I4: a node must match its parent's entry. Each node by itself was checked when it was read.
 fn check_range(node: &Node, place: &Place) -> Result<(), MapError> {
     let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) else {
         return Err(MapError::Corrupt(corrupt(place.node, "it has no entries".into())));
@@ -177,7 +178,7 @@ fn cut_leaves(span: &Span, change: &Change<'_>) -> Leaves {
     let mut extents = SmallVec::with_capacity(CAPACITY + change.new.len() + 2);
     let mut removed = Vec::new();
     let mut rest = span.held.iter().flat_map(|h| h.node.extents()).peekable();
-    // What begins before the range; the last such extent may reach into it, even through it.
+    // Extents that begin before the range. The last one may reach into it, or beyond it.
     let mut reaching = None;
     while let Some(e) = rest.next_if(|e| e.key < change.start) {
         e.cut(0, change.start).into_iter().for_each(|piece| push_joined(&mut extents, piece));
@@ -246,7 +247,7 @@ fn plan<O: NodeOwner + ?Sized>(
     Ok(true)
 }
 
-/// Lets a span that has become small take in a sibling, if one has room.
+/// Joins a span that has become small with a sibling, if one has room.
 fn join_sibling<O: NodeOwner + ?Sized>(
     cache: &NodeCache,
     owner: &O,
@@ -289,7 +290,7 @@ fn deal_sizes(total: usize, appending: bool) -> SmallVec<[usize; 4]> {
 
 /// What the tree's root will be.
 enum Root {
-    /// The change ends below it, or in it where it is.
+    /// The change ends below it, or changes it in place.
     Same,
     Empty,
     /// The planned nodes of this level, under new levels if they are several.
@@ -365,7 +366,7 @@ fn blocks_needed(spans: &[Span], root: &Root) -> usize {
     blocks
 }
 
-/// Makes what was planned; the new tree, unless its root stays as it is.
+/// Applies the plan. Returns the new tree, unless the root is unchanged.
 fn commit<O: NodeOwner + ?Sized>(
     cache: &NodeCache,
     owner: &mut O,
@@ -396,8 +397,7 @@ fn commit<O: NodeOwner + ?Sized>(
     }
 }
 
-/// Makes a span's nodes of its entries, in the places of its own nodes as far as it may; returns their parent's
-/// entries.
+/// Makes a span's nodes from its entries, in place where that is permitted. Returns the entries for their parent.
 fn make_nodes<O: NodeOwner + ?Sized>(
     cache: &NodeCache,
     owner: &mut O,
@@ -432,7 +432,7 @@ fn release_rest<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &mut O, span: &
     }
 }
 
-/// I7. A node that no checkpoint has seen leaves the cache at once.
+/// I7. A node that no checkpoint has seen is removed from the cache at once.
 fn release<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &mut O, held: &Held) {
     if held.owned && (held.in_place || !planted::is("older_node_kept")) {
         if held.in_place {
@@ -442,7 +442,7 @@ fn release<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &mut O, held: &Held)
     }
 }
 
-/// Puts levels above the nodes until one is alone: the root.
+/// Adds levels above the nodes until one node is left: the root.
 fn grow<O: NodeOwner + ?Sized>(cache: &NodeCache, owner: &mut O, mut nodes: Vec<Entry>, mut level: u8) -> Tree {
     while nodes.len() > 1 {
         level += 1;

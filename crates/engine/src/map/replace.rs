@@ -1,7 +1,7 @@
-//! The one way to change a tree: what lies in a range of keys is replaced.
+//! The only way to change a tree: it replaces the extents in a range of keys.
 //!
-//! Most changes touch one leaf that the writer already changed since the last checkpoint; they are made in place
-//! under one short lock ([`edit_leaf`]). All others go to [`rebuild`](super::rebuild).
+//! Most changes affect one leaf that the writer has already changed since the last checkpoint. They are made in place
+//! under one short lock ([`edit_leaf`]). [`rebuild`](super::rebuild) makes all others.
 
 use super::change::{Change, SPARSE, in_place, push_joined};
 use super::{MapError, NodeCache, NodeOwner, Place, Tree, descend, rebuild};
@@ -73,7 +73,7 @@ fn edit_leaf(
             return false;
         }
         let old = node.entries();
-        // The neighbours take part if they touch the range: they may be continued by what is put there.
+        // Neighbours that touch the range are included, because they may be joined with the new extents.
         let low = if from > 0 && old[from - 1].extent().end() == change.start { from - 1 } else { from };
         let high = if to < old.len() && old[to].key() == change.end { to + 1 } else { to };
         let entries = replacement(&old[low..high], change);
@@ -98,7 +98,7 @@ fn affected(leaf: &Node, change: &Change<'_>) -> (usize, usize) {
     (from, from + overlap.count())
 }
 
-/// What comes into the place of `old`, which are all the extents that overlap or touch the change.
+/// The extents that replace `old`, which are all extents that overlap or touch the change.
 fn replacement(old: &[Entry], change: &Change<'_>) -> SmallVec<[Entry; 8]> {
     let mut list: SmallVec<[Extent; 8]> = SmallVec::new();
     let before = old.iter().map_while(|e| e.extent().cut(0, change.start));

@@ -1,15 +1,15 @@
-//! What two trees have in common: nodes, where one was copied from the other and nothing changed below them since, and mappings
-//! of the same keys to the same places.
+//! The common parts of two trees: nodes that did not change since one tree was copied from the other, and mappings of
+//! the same keys to the same places.
 
 use super::{Extents, MapError, NodeCache, Tree, lookup, node_at};
 use crate::format::node::{Extent, NodeRef};
 
-/// Whether the tree has this very node of that level, which covers `key`, where it is looked for. Then all below is shared, too.
+/// Whether the tree has this node at that level for `key`. If so, everything below is shared, too.
 pub fn has_node(cache: &NodeCache, tree: &Tree, node: NodeRef, level: u8, key: u64) -> Result<bool, MapError> {
     Ok(node_at(cache, tree, level, key)? == Some(node))
 }
 
-/// The parts of another tree's extent that this tree maps to the same places, as it has them, in order.
+/// The parts of another tree's extent that this tree maps to the same places, as this tree's extents, in order.
 pub fn same_places(cache: &NodeCache, tree: &Tree, extent: &Extent) -> Result<Extents, MapError> {
     let mut found = Extents::new();
     lookup(cache, tree, extent.key, extent.end(), &mut found)?;
@@ -17,7 +17,7 @@ pub fn same_places(cache: &NodeCache, tree: &Tree, extent: &Extent) -> Result<Ex
     Ok(found)
 }
 
-/// What is left of an extent without these parts of it, which are in order.
+/// An extent without these parts of it, which are in order.
 pub fn rest<'a>(extent: &'a Extent, parts: &'a [Extent]) -> impl Iterator<Item = Extent> + 'a {
     let starts = std::iter::once(extent.key).chain(parts.iter().map(Extent::end));
     let ends = parts.iter().map(|part| part.key).chain(std::iter::once(extent.end()));

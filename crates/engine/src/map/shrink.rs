@@ -1,4 +1,4 @@
-//! Taking extents out of one leaf without touching any other node's range.
+//! Removes extents from one leaf without a change of any other node's range.
 
 use super::change::{in_place, owned};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
@@ -49,7 +49,7 @@ pub fn shrink_leaf<O: NodeOwner + ?Sized>(
     Ok(())
 }
 
-/// Stores a node where it is, if that may be, else under a new name, which is returned (I6, I7).
+/// Stores a node in place if that is permitted, otherwise under a new name, which is returned (I6, I7).
 fn put<O: NodeOwner + ?Sized>(
     cache: &NodeCache,
     owner: &mut O,

@@ -1,7 +1,7 @@
 //! In-order walks over a tree in bounded steps, restartable by key.
 //!
-//! A walk visits what its caller does not prune, typically what was born after some epoch, and never loads what
-//! is pruned: its cost is in proportion to what it finds.
+//! A walk visits the nodes that its caller does not prune, typically those born after some epoch. It never loads pruned
+//! nodes, so its cost is proportional to what it finds.
 
 use super::{MapError, NodeCache, Place, Tree, descend, fetch};
 use crate::format::node::{Node, NodeRef};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Pruned children that one step skips at most.
 const SKIPS: usize = 512;
 
-/// A node that the walk has left behind.
+/// A node that the walk has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     pub node: NodeRef,
@@ -26,7 +26,7 @@ pub struct Passed {
 /// One step of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// The leaf that this step came to, whole: extents before the cursor are in it, too.
+    /// The leaf of this step, complete: it also has extents before the cursor.
     pub leaf: Option<Arc<Node>>,
     /// The keys that the leaf covers (nothing, when there is no leaf).
     pub leaf_range: (u64, Option<u64>),
@@ -37,11 +37,11 @@ pub struct Step {
     pub next: Option<u64>,
 }
 
-/// Which nodes a walk skips with all below them, without a look: asked with node, level and first key.
+/// Decides by node, level and first key whether a walk skips a node with everything below it.
 pub type Prune<'a> = dyn Fn(NodeRef, u8, u64) -> Result<bool, MapError> + 'a;
 
-/// Goes on with a walk at `cursor`, to the end of the next leaf that is not pruned. One step holds one path in memory and skips a few
-/// hundred pruned children at most; it may end without a leaf and still have a `next`.
+/// Continues a walk at `cursor`, to the end of the next leaf that is not pruned. One step holds one path in memory and
+/// skips at most a few hundred pruned children. It may end without a leaf and still have a `next`.
 pub fn walk_step(cache: &NodeCache, tree: &Tree, cursor: u64, prune: &Prune<'_>) -> Result<Step, MapError> {
     let mut step = Step::default();
     let Some(root) = tree.root else { return Ok(step) };
@@ -87,7 +87,7 @@ enum Next {
     Child(Place),
     /// All children from the cursor on are pruned.
     Exhausted,
-    /// The step has skipped enough: go on from this key.
+    /// The step has reached its limit of skips: continue from this key.
     Tired(u64),
 }
 
@@ -111,11 +111,11 @@ fn next_child(
     Ok(Next::Exhausted)
 }
 
-/// Parents that one look ahead goes through, at most.
+/// The largest number of parents that one read-ahead examines.
 const PARENTS_AHEAD: usize = 8;
 
-/// Adds nodes of `level` that a walk from `key` comes to next and that are not in memory, until there are `most`. It looks at what is
-/// in memory, and ends where that ends.
+/// Adds the next nodes of `level` on a walk from `key` that are not in memory, until there are `most`. It uses only
+/// nodes in memory, and ends at the first parent that is not.
 pub fn unread_ahead(
     cache: &NodeCache,
     tree: &Tree,

@@ -14,9 +14,9 @@
 //!   that it changes, it frees none of them.
 //! * M4 Changes of the free tree that could wait (closing arenas, freed blocks becoming usable) leave the blocks that M2
 //!   and M3 need. Otherwise the checkpoint that frees metadata could not be taken.
-//! * M5 Metadata grows by whole extents while any are free. When all free space is in arenas and in short pieces, there
-//!   should be a node for every few of these blocks, because mapping them one by one takes that many. Pieces from
-//!   before the opening are not counted. This takes at most 3 % of free space.
+//! * M5 Metadata grows by whole extents while any are free. If all free space is in arenas and in short pieces, each
+//!   few of these blocks need a node, because mapping them one by one takes that many. Pieces from before the opening
+//!   are not counted. This takes at most 3 % of free space.
 //! * M9 If no whole extent is free, metadata grows on demand by shorter runs, down to single blocks. They come from a
 //!   few leaves of the free tree, so that it gains more blocks than the changed nodes take. The checkpoint's reserve
 //!   must stay. A run takes 24 bytes of the stream, at most a 168th of its size.
@@ -573,7 +573,7 @@ impl MetaSpace {
         self.free_beyond_reserve() < 2 * self.total() / LOOKS_LEAVE
     }
 
-    /// Whether looks hold so many blocks that metadata should grow.
+    /// Whether looks hold enough blocks for metadata to grow.
     pub fn is_crowded_by_looks(&self) -> bool {
         self.looks > 0 && self.free_beyond_reserve() < self.total() / 2
     }

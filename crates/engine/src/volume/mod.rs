@@ -1,8 +1,8 @@
 //! The data path of one volume: read, write, flush, discard, write-zeroes; in place or redirected.
 //!
-//! A request is planned in one short critical section under the volume's lock (look up, classify, take blocks,
-//! register), does its I/O without any lock, and is finished in another. If planning has to wait (for a node, an
-//! overlapping request, a fresh block, or space), it waits without the lock and starts again.
+//! A request is planned in one short critical section under the volume's lock: look up, classify, take blocks,
+//! register. It does its I/O without any lock, and is finished in a second critical section. If planning has to wait
+//! (for a node, an overlapping request, a fresh block, or space), it waits without the lock and starts again.
 
 mod fill;
 mod gate;

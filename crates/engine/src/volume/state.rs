@@ -4,8 +4,8 @@
 //!
 //! * V1 Conflicting requests are never in flight together: see [`Mode::conflicts`]. So a block has no reader or writer
 //!   when it is freed (rule R8).
-//! * V2 A mapping changes only after its data and its journal record are on the disk, so no reader ever sees a block
-//!   that holds another volume's data (promise P9).
+//! * V2 A mapping changes only after its data and its journal record are on the disk. So no reader ever sees a block
+//!   with another volume's data (promise P9).
 //! * V3 A block is written in place only if the head owns it, it is written, and it is not fresh (rule R6).
 
 use super::window::{Redirected, Watch};

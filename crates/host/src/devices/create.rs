@@ -128,7 +128,7 @@ fn write_label(device: Plain, uuid: Uuid) -> Result<(), Error> {
     block_on(Group::write_label(&disks, PvIndex(0), uuid)).map_err(|source| Error::Engine { path, source })
 }
 
-/// Gives a physical volume of no group so many bytes of its device, or all of them.
+/// Resizes a physical volume of no group to this many bytes, or to the size of its device.
 pub fn pvresize(path: &Path, bytes: Option<u64>) -> Result<(), Error> {
     let path = absolute(path)?;
     let label = match label_of(&path)? {

@@ -1,9 +1,9 @@
 //! The devices file: which files and block devices were made physical volumes on this host, one per line: identifier
 //! and path. Files can be found in no other way; block devices are found by their labels as well.
 //!
-//! The file is only a hint: a device's label says what it is. The file is replaced as a whole (a new file, synced,
-//! renamed over the old one, the directory synced), under a lock, so that two commands lose no line. Invalid lines stay
-//! where they are: an editor may have damaged a valid one.
+//! The file is only a hint: a device's label says what it is. The file is replaced as a whole: a new file is synced and
+//! renamed over the old one, and the directory is synced. A lock ensures that two commands lose no line. Invalid lines
+//! stay where they are: an editor may have damaged a valid one.
 
 use super::Error;
 use crate::paths;

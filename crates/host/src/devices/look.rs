@@ -1,5 +1,5 @@
-//! Reads devices through a helper process. If a device never answers (a dead path, a file on a volume whose server is
-//! gone), the caller waits for at most [`patience`], and can end at any time.
+//! Reads devices through a helper process. A device may never answer, for instance a dead path, or a file on a volume
+//! whose server is gone. The caller then waits for at most [`patience`], and can end at any time.
 
 use super::Error;
 use super::plain::{Identity, Plain, PlainDisks, block_on};

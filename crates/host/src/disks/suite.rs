@@ -190,7 +190,7 @@ async fn flushes(disks: Arc<dyn Disks>) {
         assert!(start(&*disks, DiskOp::Flush).await.expect("a flush of nothing").is_none());
         expect(&*disks, 0, 8192, 4096, seed).await;
     }
-    // Several at a time, beside writes.
+    // Several at a time, concurrent with writes.
     let flushes: Vec<_> = (0..20).map(|_| start(&*disks, DiskOp::Flush)).collect();
     put(&*disks, 0, 8192, 4096, 77).await;
     for flush in flushes {

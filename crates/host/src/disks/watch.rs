@@ -16,7 +16,7 @@ struct Seen {
 }
 
 impl Watch {
-    /// How long requests have been in flight without any answer, as far as the calls show.
+    /// How long requests have been in flight without any answer, by the calls so far.
     pub fn look(&self, file: &Arc<IoFile>) -> Option<Duration> {
         // Each request has the file; so has the set.
         self.look_at(Arc::strong_count(file) > 1, file.answers(), Instant::now())

@@ -138,7 +138,7 @@ struct Inner {
     keepers: AtomicU64,
     /// The keeper is ended on purpose.
     leaving: AtomicBool,
-    /// Whether the kernel repeats requests to a successor, as far as it was asked.
+    /// Whether the kernel repeats requests to a successor. False after it refused to.
     repeats: AtomicBool,
     openness: Openness,
     active: Mutex<BTreeMap<String, Export>>,
@@ -497,7 +497,7 @@ impl Inner {
         Err(Error::System { doing: format!("finish the requests to {file}"), source })
     }
 
-    /// `unused`: that nobody has the device open was looked up just now.
+    /// `unused`: the caller has just found that the device is not open.
     fn deactivate(&self, name: &str, unused: bool) -> Result<()> {
         let (device, major, minor, file) = {
             let active = self.active.lock();
@@ -546,7 +546,7 @@ impl Inner {
             active.insert(to.into(), export);
             node
         };
-        // A successor looks for the volume by its number, and tells the keeper then.
+        // A successor finds the volume by its number, and then updates the keeper.
         if let Err(e) = self.hold_again(to) {
             crate::journal::warn(format_args!("{}/{to} has its new name, but {e}", self.group));
         }

@@ -95,7 +95,7 @@ impl VolumeTarget {
         self.has_unflushed.store(false, Ordering::SeqCst);
         let wrote_to = self.volume.forget_written_to();
         let outcome = self.volume.flush().await.map_err(|e| errno_of(&e));
-        // It is left to a successor, and nobody has been told.
+        // It is left to a successor, and its sender has no answer yet.
         if matches!(outcome, Err(CLOSED | HANDED_ON)) {
             self.volume.remember_written_to(wrote_to);
             self.has_unflushed.store(true, Ordering::SeqCst);

@@ -128,7 +128,7 @@ const GLANCE: Duration = Duration::from_millis(500);
 /// The same for udev, which probes each device that was written to. A volume is sometimes removed right after mkfs, and
 /// udev must not be the reason to refuse that. On a slow host udev takes long, but there is a limit.
 const UDEV_GLANCE: Duration = Duration::from_secs(60);
-/// How a use that is but an open file is told.
+/// The words for a use by an open file.
 const OPEN_BY: &str = "open by";
 const MOUNTED_ON: &str = "mounted on";
 const UNDER: &str = "used by the device";
@@ -144,7 +144,7 @@ pub(super) fn patience(user: &str) -> Duration {
     }
 }
 
-/// What the words say.
+/// The kind of user that the words name.
 pub fn kind(user: &str) -> User {
     match user {
         user if user.starts_with(MOUNTED_ON) => User::Filesystem,
@@ -165,12 +165,12 @@ pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
     }
 }
 
-/// What uses the device, in words; none: nothing does. Files that this process has open do not count.
+/// The user of the device, in words. None: it is not in use. Files that this process has open do not count.
 pub fn in_use(major: u32, minor: u32) -> Result<Option<String>> {
     Ok(user_of(is_claimed(major, minor)?, major, minor))
 }
 
-/// Who holds the device exclusively, in words. Processes are looked through only when there is somebody.
+/// The exclusive holder of the device, in words. Processes are searched only if there is one.
 pub fn claimed_by(major: u32, minor: u32) -> Result<Option<String>> {
     Ok(is_claimed(major, minor)?.then(|| claimant(major, minor)))
 }
@@ -180,7 +180,7 @@ fn is_claimed(major: u32, minor: u32) -> Result<bool> {
     helper::ask(Job::IsClaimed(major, minor)).map(|claimed| claimed != 0)
 }
 
-/// What uses the device, in words, where it is known whether it is held exclusively.
+/// The user of the device, in words. `claimed`: whether it is held exclusively.
 pub(super) fn user_of(claimed: bool, major: u32, minor: u32) -> Option<String> {
     match claimed {
         true => Some(claimant(major, minor)),

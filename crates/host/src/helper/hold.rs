@@ -169,7 +169,7 @@ fn freeze(filesystem: Filesystem, frozen: &mut Vec<Frozen>) -> Result<()> {
     let root = reopen(&root).doing(|| "open a filesystem that is to be frozen".into())?;
     let marker = Marker::take(&held.marker)?;
     if !marker.read().is_empty() {
-        // H5: whoever froze it last was killed.
+        // H5: the process that froze it last was killed.
         thaw(&root, &marker.path);
     }
     let device = LoopDevice { number: held.number };
@@ -241,7 +241,7 @@ impl Marker {
 
     fn read(&self) -> String {
         let mut text = String::new();
-        // What cannot be read says nothing.
+        // Unreadable data is ignored.
         let _ = (&self.file).read_to_string(&mut text);
         text
     }

@@ -5,8 +5,8 @@
 //! successor could not start. So servers, keepers and commands ask a helper: this program, executed with a hidden
 //! argument, which talks over its standard input, a socket.
 //!
-//! * H1 Threads of a server, a keeper or a successor do not freeze, thaw, sync, open or close a volume's device, and do
-//!   not open a path on a filesystem that may be on one. Helpers do.
+//! * H1 Threads of a server, a keeper or a successor do not freeze, thaw, sync, open or close a volume's device. They
+//!   do not open a path on a filesystem that may be on a volume. Helpers do.
 //! * H2 A helper has no descriptor except the socket and its log. So a helper that hangs keeps no lock, disk or
 //!   connection.
 //! * H3 A process that asks a helper waits for a limited time. Then the request fails with a message.

@@ -1,4 +1,4 @@
-//! A server that the keeper has started. It stays the keeper's child when the keeper becomes another program.
+//! A server that the keeper has started. It stays the keeper's child when the keeper executes another program.
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
-    /// Readable when it has ended. Without it the child is looked after now and then.
+    /// Readable when it has ended. Without it the keeper checks the child periodically.
     pub end: Option<OwnedFd>,
 }
 
@@ -22,7 +22,7 @@ impl Child {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// How it has ended, in words; none: it has not.
+    /// How it has ended, in words. None: it is running.
     pub fn ended(&self) -> io::Result<Option<String>> {
         let Some((_, status)) = waitpid(Some(self.pid), WaitOptions::NOHANG)? else { return Ok(None) };
         let how = match (status.exit_status(), status.terminating_signal()) {
@@ -34,7 +34,7 @@ impl Child {
     }
 
     pub fn kill(&self) {
-        // One that has ended is what is wanted.
+        // If it has ended already, nothing is left to do.
         let _ = kill_process(self.pid, Signal::KILL);
     }
 }

@@ -20,17 +20,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Connections at a time: a server, its watch, their successors.
+/// The largest number of connections: a server, its watch, their successors.
 const MAX_PEERS: usize = 16;
 /// How long a peer may leave an answer unread.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
-/// After so many failures in a row the log says what to look at.
+/// After this many failures in a row the log has advice.
 const TELL_AFTER: u32 = 10;
-/// How often a started server is looked after while it has not connected.
+/// The interval of checks on a started server that has not connected.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
-/// `rowen keeper VG`: returns the exit code once the daemon takes connections (0, also when there is one already) or has
-/// failed to (1, with a sentence on stderr). The daemon itself does not return. Must be called before any thread is started.
+/// `rowen keeper VG`: returns the exit code 0 when the daemon accepts connections or another one already does, and 1
+/// with a message on standard error if it failed. The daemon itself does not return. It must be called before any
+/// thread is started.
 pub fn main(group: &str) -> i32 {
     programs::take_name();
     if let Some(given) = handing::given() {
@@ -61,7 +62,7 @@ fn start(group: &str) -> io::Result<()> {
             let mut tell = File::from(tell);
             match outcome {
                 Ok(keeper) => {
-                    // The starter may be gone already; the keeper is wanted all the same.
+                    // The starter may have ended; the keeper is needed all the same.
                     let _ = tell.write_all(b"+");
                     drop(tell);
                     std::process::exit(keeper.run())
@@ -85,7 +86,7 @@ fn start(group: &str) -> io::Result<()> {
     }
 }
 
-/// `None`: another keeper has it. Then this waits until that one takes connections, or has ended.
+/// `None`: another keeper has it. This waits until that one accepts connections or has ended.
 fn take_lock(group: &str) -> io::Result<Option<File>> {
     let path = super::lock_path(group);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
@@ -124,7 +125,7 @@ impl Keeper {
     fn new(group: &str, lock: File) -> io::Result<Keeper> {
         let mut log = Log::open(&super::log_path(group))?;
         let path = super::socket_path(group);
-        // Whoever made it is gone: the lock is ours.
+        // This process has the lock, so the creator of the socket has ended.
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -142,7 +143,7 @@ impl Keeper {
     }
 
     pub(super) fn run(mut self) -> i32 {
-        // The starter connects next; a keeper that nobody ever connects to is not needed.
+        // The starter connects next. A keeper without any connection is not needed.
         let lonely_until = Instant::now() + Duration::from_secs(30);
         loop {
             if let Err(e) = self.turn() {
@@ -160,21 +161,21 @@ impl Keeper {
         }
         self.store.empty(&self.group);
         self.log.say("nothing is kept and no server is here: ended");
-        // Removed before the lock goes, so that it cannot be a successor's.
+        // Removed before the lock is released, so it cannot be a successor's.
         let _ = std::fs::remove_file(super::socket_path(&self.group));
         0
     }
 
     fn turn(&mut self) -> io::Result<()> {
         let ready = self.wait()?;
-        // Who serves tells it itself.
+        // A serving process notifies it itself.
         if !self.is_served() && !self.held.is_empty() {
             notify::alive();
         }
         if ready[0] {
             self.accept();
         }
-        // Backwards, so that removing one leaves the others' places alone.
+        // Backwards, so that a removal does not change the indexes of the rest.
         for at in (0..ready.len() - 1).rev().filter(|at| ready[at + 1]) {
             self.hear(at);
         }
@@ -189,7 +190,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Waits until something is to be done. Which of the listener and the peers have something to say.
+    /// Waits for events. Returns for the listener and each peer whether it is readable.
     fn wait(&self) -> io::Result<Vec<bool>> {
         let sockets = std::iter::once(&self.listener).chain(self.peers.iter().map(|peer| &peer.socket));
         let child_end = self.child.as_ref().and_then(|child| child.end.as_ref());
@@ -228,7 +229,7 @@ impl Keeper {
         self.peers.iter().any(|peer| peer.serves)
     }
 
-    /// Takes one message of the peer at `at`, which goes when it has ended or makes no sense.
+    /// Receives one message of the peer at `at`. The peer is dropped if it has ended or sent an invalid message.
     fn hear(&mut self, at: usize) {
         let outcome = match wire::receive(&self.peers[at].socket, RecvFlags::DONTWAIT) {
             Ok(Some((message, fd))) => self.obey(at, message, fd),
@@ -254,7 +255,7 @@ impl Keeper {
             (Message::Watch, _) => return Ok(()),
             (Message::Hold(entry), Some(fd)) => {
                 self.held.retain(|(held, _)| held.file != entry.file);
-                // The second time it is said which loop device the volume has.
+                // The second message has the volume's loop device.
                 if entry.loop_number.is_none() || !planted::is("keeps_half") {
                     self.held.push((entry, fd));
                 }
@@ -282,7 +283,7 @@ impl Keeper {
                 self.log.say(&format!("{} is {group} from now on", self.group));
                 journal::of_group(&group);
                 self.group = group;
-                // A server of the old name that finished the rename ends now.
+                // A server with the old name that finished the rename ends now.
                 self.restarts.forgive();
                 Message::Done
             }
@@ -346,7 +347,7 @@ impl Keeper {
         if (self.held.is_empty() && !was_upgraded) || planted::is("no_successor") {
             return;
         }
-        // Without its files no server finds anything again, and who waits for one would wait for ever.
+        // Without the group's files no server can continue, and users would wait for one for ever.
         if rustix::fs::fstat(&self.lock).is_ok_and(|lock| lock.st_nlink == 0) {
             self.log.say("the group's directory was removed: what is kept is given up");
             self.leaving = true;
@@ -377,7 +378,7 @@ impl Keeper {
             return;
         }
         if self.child.is_some() {
-            // Its connection is gone and the process not yet: its last disk requests are being waited for.
+            // Its connection is closed, but the process still waits for its last disk requests.
             self.is_due = self.child.as_ref().is_some_and(|child| child.end.is_some());
             self.start_at = Some(Instant::now() + LOOK_AFTER);
             return;
@@ -393,9 +394,10 @@ impl Keeper {
     }
 
     pub(super) fn spawn(&self, is_successor: bool) -> io::Result<Child> {
-        // Servers that fail for ever do not fill /run, and what they said last is there.
+        // Servers that fail for ever must not fill /run, but their last output is kept.
         let log = match journal::open(&paths::server_log(&self.group), paths::SERVER_LOG_BOUND) {
-            // The directory has another name already, which a server that died in a rename could not tell: its successor will.
+            // The directory has a new name already. The server died in the rename before it could report the name; its
+            // successor will.
             Err(e) if e.kind() == io::ErrorKind::NotFound => File::options().append(true).open("/dev/null"),
             log => log,
         }?;
@@ -408,7 +410,7 @@ impl Keeper {
         pid.and_then(Child::of).ok_or_else(|| io::Error::other("it has no number"))
     }
 
-    /// Takes note of the end of a server of ours. One that was never connected counts as failed, unless another serves.
+    /// Handles the end of a child server. One that never connected counts as failed, unless another serves.
     fn look_after_child(&mut self) {
         let Some(child) = &self.child else { return };
         match child.ended() {
@@ -431,7 +433,7 @@ impl Keeper {
     }
 }
 
-/// Answers a peer that may be slow to read, but not for ever.
+/// Answers a peer, which may be slow to read within a limit.
 fn answer(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
     match wire::send(socket, message, fd, SendFlags::DONTWAIT) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {

@@ -154,14 +154,14 @@ impl Handed {
     fn keep_open(&self, keep: bool) -> io::Result<()> {
         let flags = if keep { FdFlags::empty() } else { FdFlags::CLOEXEC };
         for &fd in &self.descriptors {
-            // SAFETY: the keeper that made this has them open, and is borrowed by whoever calls this.
+            // SAFETY: the keeper that made this has them open, and the caller borrows the keeper.
             rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(fd) }, flags)?;
         }
         Ok(())
     }
 }
 
-/// What a program was given that a keeper became.
+/// The state that a keeper passed to the program that it executed.
 pub struct Given {
     file: File,
     pub before: Program,
@@ -171,7 +171,7 @@ pub struct Given {
     turns: u32,
 }
 
-/// What this process was given, if a keeper became it.
+/// The state that this process got, if a keeper executed it.
 pub fn given() -> Option<Given> {
     let numbers = std::env::var(STATE).ok()?;
     let (state, program) = numbers.split_once(':')?;
@@ -208,7 +208,7 @@ fn is_open(fd: RawFd) -> io::Result<()> {
 }
 
 impl Given {
-    /// What the keeper knew.
+    /// The keeper's state.
     pub fn read(&mut self) -> io::Result<State> {
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         self.file.seek(SeekFrom::Start(0))?;
@@ -245,7 +245,7 @@ impl Given {
     }
 }
 
-/// What a child of the keeper does not need to know.
+/// Removes from the environment what a child of the keeper does not need.
 pub fn forget(command: &mut Command) {
     for name in [STATE, BACK, REHEARSAL, TURNS] {
         command.env_remove(name);

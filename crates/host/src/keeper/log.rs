@@ -1,4 +1,4 @@
-//! The keeper's log: a small file that never grows beyond its bound, and lines in the journal.
+//! The keeper's log: a small file with a size limit, and lines in the system journal.
 
 use crate::journal::{self, Priority};
 use std::fs::{File, OpenOptions};
@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// At this size the older half goes. The file stays where it is: its directory may have another name by then.
+/// At this size the older half is removed. The same file is kept, because its directory may have another name by then.
 const BOUND: u64 = 64 << 10;
 
 pub struct Log {
@@ -27,7 +27,7 @@ impl Log {
         self.write(Priority::Info, text);
     }
 
-    /// The same of what went wrong.
+    /// The same for a warning.
     pub fn warn(&mut self, text: &str) {
         self.write(Priority::Warning, text);
     }
@@ -46,7 +46,7 @@ impl Log {
         }
     }
 
-    /// From the middle's next line on all is written again.
+    /// Rewrites everything from the first line after the middle.
     fn drop_older_half(&mut self) -> io::Result<u64> {
         let mut newer = Vec::new();
         self.file.seek(SeekFrom::Start(self.size / 2))?;

@@ -35,9 +35,9 @@ pub use daemon::main;
 pub(crate) use store::take_back;
 pub use wire::{Entry, Progress, Stage, Versions};
 
-/// Set in the environment of a server that is started beside one that serves, to take its place in an upgrade.
-/// Set in the environment of a server that a keeper starts because another died: how that ended.
+/// Set in the environment of a server that a keeper starts because another died: how that one ended.
 pub(crate) const DEATH: &str = "ROWEN_DEATH";
+/// Set in the environment of a server that is started to replace a serving one in an upgrade.
 pub(crate) const SUCCESSOR: &str = "ROWEN_SUCCESSOR";
 
 use crate::paths;

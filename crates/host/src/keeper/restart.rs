@@ -70,15 +70,15 @@ impl Restarts {
         (self.any, self.failures, self.never_served, since)
     }
 
-    /// What another program noted.
+    /// The state that another program noted.
     pub fn of(noted: (bool, u32, u32, Option<Duration>), now: Instant) -> Restarts {
         let (any, failures, never_served, since) = noted;
-        // Where the clock does not go back so far, it took over when the machine came up.
+        // If the clock does not go back so far, it took over when the machine was started.
         let took_over = since.map(|since| now.checked_sub(since).unwrap_or(now));
         Restarts { any, failures, never_served, took_over }
     }
 
-    /// What the servers failed at is put right: the next one need not wait for it.
+    /// The cause of the failures is repaired, so the next server need not wait.
     pub fn forgive(&mut self) {
         (self.failures, self.never_served) = (0, 0);
     }
@@ -89,7 +89,7 @@ impl Restarts {
     }
 }
 
-/// The pause after so many servers.
+/// The pause after this many servers.
 fn doubled(servers: u32) -> Duration {
     FIRST_PAUSE * 2u32.pow(servers.saturating_sub(1).min(10))
 }

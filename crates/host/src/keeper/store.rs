@@ -18,11 +18,11 @@ pub(super) const AGAIN: Duration = Duration::from_millis(50);
 /// How long a keeper that ends tries to take everything back.
 const LAST_TRIES: Duration = Duration::from_secs(2);
 
-/// What the service manager was given: names by files.
+/// The descriptors that the service manager has: names by files.
 #[derive(Default)]
 pub(super) struct Store {
     stored: BTreeMap<String, String>,
-    /// Something could not be told.
+    /// A message could not be sent.
     is_behind: bool,
 }
 
@@ -33,7 +33,7 @@ impl Store {
         self.is_behind = true;
     }
 
-    /// What is kept is not what it was after this message, or the store is not.
+    /// This message changes the kept descriptors or the store.
     pub fn heard(&mut self, message: &Message) {
         match message {
             Message::Hold(_) | Message::Release(_) | Message::Rename(_) => self.is_behind = true,
@@ -46,7 +46,7 @@ impl Store {
         self.is_behind
     }
 
-    /// Brings the store up to date, as far as the service manager listens.
+    /// Brings the store up to date, unless the service manager does not accept messages.
     pub fn follow(&mut self, group: &str, held: &[(Entry, OwnedFd)]) {
         if !self.is_behind {
             return;
@@ -78,7 +78,7 @@ impl Store {
         Ok(())
     }
 
-    /// The keeper ends: nothing is to stay, or a device would wait for a server that nobody starts.
+    /// The keeper ends. Everything is removed, or a device would wait for a server that is never started.
     pub fn empty(&mut self, group: &str) {
         let begun = Instant::now();
         self.is_behind = true;
@@ -95,7 +95,7 @@ impl Store {
 /// An entry as the name of a descriptor. None: it is not complete.
 fn name(entry: &Entry) -> Option<String> {
     let name = format!("{} {} {}", entry.id, entry.loop_number?, entry.file);
-    // What systemd takes (sd_notify(3)).
+    // The limits of systemd (sd_notify(3)).
     let is_valid = name.len() < 255 && name.bytes().all(|byte| (b' '..127).contains(&byte) && byte != b':');
     is_valid.then_some(name)
 }
@@ -107,8 +107,8 @@ fn entry(name: &str) -> Option<Entry> {
     Some(Entry { file: file.to_owned(), id, name: format!("volume {id}"), loop_number: Some(number) })
 }
 
-/// What the service manager kept of a server and a keeper that died together is with a keeper again. The connection of the server
-/// that this process is to become; none: there is nothing, or a keeper has it.
+/// Passes the descriptors of a server and a keeper that died together from the service manager to a new keeper. Returns
+/// the connection of the server that this process becomes. None: there are no descriptors, or a keeper has them.
 pub(crate) fn take_back(group: &str) -> io::Result<Option<Client>> {
     let kept = handed_over::descriptors().into_iter().filter_map(|(name, fd)| Some((entry(&name)?, fd)));
     let kept: Vec<(Entry, OwnedFd)> = kept.collect();

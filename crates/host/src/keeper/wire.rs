@@ -1,7 +1,8 @@
-//! What a server and its keeper say to each other: one message per packet, a file descriptor with it where one is meant.
+//! The protocol between a server and its keeper: one message per packet, some with a file descriptor.
 //!
-//! The server asks, the keeper answers, one at a time. A message is a letter and its text; nothing here is ever stored,
-//! and both ends may be different builds of the program, so unknown fields are skipped and missing ones are an error.
+//! The server asks and the keeper answers, one message at a time. A message is a letter and its text. Messages are
+//! never stored. The two ends may be different builds of the program, so unknown fields are skipped and missing ones
+//! are an error.
 
 use rowen_control::status::KeeperTold;
 use rustix::net::{
@@ -17,16 +18,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const MAX_MESSAGE: usize = 1024;
 /// The text of a server that has taken over.
 const TOOK_OVER: &str = "took over";
-/// A reason is cut to so many bytes, so that its message is not too long.
+/// A reason is truncated to this many bytes, so that its message is not too long.
 const LONGEST_REASON: usize = 800;
 
-/// The version of these messages and of the state that a keeper hands to the next program ([`super::handing`]). Keepers from before
-/// it have none, and know no upgrade.
+/// The version of these messages and of the state that a keeper passes to the next program ([`super::handing`]). Older
+/// keepers have no version and do not support upgrades.
 pub const VERSION: u32 = 2;
-/// The oldest version that this program speaks as well.
+/// The oldest version that this program supports.
 pub const OLDEST: u32 = 2;
 
-/// Which versions of something a program speaks.
+/// The versions of a protocol that a program supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     pub newest: u32,
@@ -37,7 +38,7 @@ impl Versions {
     /// This program's.
     pub const OWN: Versions = Versions { newest: VERSION, oldest: OLDEST };
 
-    /// Whether there is a version that both speak.
+    /// Whether both support a common version.
     pub fn fit(self, other: Versions) -> bool {
         self.oldest.max(other.oldest) <= self.newest.min(other.newest)
     }
@@ -56,7 +57,7 @@ fn number<T: std::str::FromStr>(text: &str, key: &str) -> Option<T> {
     text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
 }
 
-/// How far an upgrade is.
+/// The stage of an upgrade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// There was none.
@@ -71,7 +72,7 @@ pub enum Stage {
     /// The successor serves, and has not served for long.
     Serving,
     Done,
-    /// The old program goes on.
+    /// The old program continues.
     Failed,
 }
 
@@ -87,11 +88,12 @@ impl Stage {
     ];
 }
 
-/// What a keeper says of an upgrade, the one under way or the last one.
+/// A keeper's answer about the running or the last upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     pub stage: Stage,
-    /// For so many milliseconds nothing was read from the volumes' devices, where the old server told when it stopped.
+    /// For this many milliseconds nothing was read from the volumes' devices, if the old server reported when it
+    /// stopped.
     pub pause: Option<u64>,
     /// Why it failed.
     pub why: String,
@@ -113,10 +115,10 @@ impl Progress {
     }
 }
 
-/// A volume's export, as its server describes it to itself for later.
+/// The export of a volume, as a server records it for its successors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Name of the mounted file: what identifies the export, whatever the volume is called.
+    /// The name of the mounted file. It identifies the export, even after a rename of the volume.
     pub file: String,
     /// The volume's number in its group.
     pub id: u64,
@@ -133,7 +135,7 @@ impl Entry {
     }
 
     fn decode(text: &str) -> Option<Entry> {
-        // Not `lines`, which would take a carriage return away from the end of a name.
+        // Not `lines`, which would remove a carriage return at the end of a name.
         let field = |key: &str| text.split('\n').find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         let loop_number = match field("loop") {
             Some(number) => Some(number.parse().ok()?),
@@ -150,40 +152,41 @@ impl Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    // From a server.
-    /// The sender is the group's server from now on: when it goes without a `Bye`, another is started. It says so again
-    /// when it serves all that was kept. (Builds that do not know the difference read the same message.)
+    // From a server. The sender is the group's server from now on: if it ends without a `Bye`, another is started. It
+    // sends the message again when it serves all kept volumes. (Builds that do not know the difference read the same
+    // message.)
     Serve {
         took_over: bool,
     },
-    /// The sender wants to know when the keeper goes; nothing more is said.
+    /// The sender wants to notice the keeper's end. There are no more messages.
     Watch,
-    /// Keep this descriptor (it comes with the message), or replace what is kept under its `file`.
+    /// Keep this descriptor, which comes with the message, or replace the one with the same `file`.
     Hold(Entry),
     Release(String),
     /// Send everything that is kept.
     List,
-    /// Tell how you are. Anybody may ask.
+    /// Send your status. Any process may ask.
     Tell,
-    /// The service manager's store may be empty: it is to be given everything again (K6).
+    /// The service manager's store may be empty: give it everything again (K6).
     Store,
     /// The group has this name from now on, and its directory has moved.
     Rename(String),
-    /// The server ends on purpose, and its successor goes on with what is kept: no death is counted. It has read no requests
-    /// for so many milliseconds, if it says so.
+    /// The server ends on purpose, and its successor continues with the kept descriptors. No death is counted. The
+    /// number, if any, says for how many milliseconds it has read no requests.
     HandOver {
         paused: Option<u64>,
     },
-    /// The sender wants to know which versions of these messages the keeper speaks.
+    /// The sender asks which versions of these messages the keeper supports.
     Versions,
-    /// The program that comes with the message is to take the place of the keeper's and the server's. The sender's connection
-    /// stays; if it ends before the old server does, so does the upgrade. With it, what that program speaks.
+    /// The program that comes with the message replaces the keeper's and the server's. The message has the versions
+    /// that the program supports. The sender stays connected; if its connection ends before the old server, the upgrade
+    /// is cancelled.
     Upgrade(Versions),
-    /// The sender is the successor in an upgrade: it is ready but for the disks.
+    /// The sender is the successor in an upgrade: it is ready except for the disks.
     Ready,
-    /// The upgrade is not to be, if the old server still serves.
+    /// Cancel the upgrade, if the old server still serves.
     Abandon,
-    /// Tell how far the upgrade is.
+    /// Send the progress of the upgrade.
     Progress,
     /// The server ends on purpose and nothing is active: the keeper ends too.
     Bye,
@@ -204,7 +207,7 @@ fn encode_told(told: &KeeperTold) -> String {
 fn decode_told(text: &str) -> Option<KeeperTold> {
     let field = |key: &str| number(text, key);
     let started = field("started")?;
-    // A keeper of an earlier version counts none by themselves.
+    // A keeper of an earlier version does not count them separately.
     let deaths = field("deaths").unwrap_or(started);
     Some(KeeperTold { started, deaths, failures: field("failures")?, held: field("held")? })
 }
@@ -269,7 +272,7 @@ impl Message {
     }
 }
 
-/// Sends one message. Never raises a signal when the other end is gone.
+/// Sends one message. Raises no signal if the other end is closed.
 pub fn send(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>, flags: SendFlags) -> io::Result<()> {
     let bytes = message.encode();
     if bytes.len() > MAX_MESSAGE {
@@ -285,7 +288,7 @@ pub fn send(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>, fla
     Ok(())
 }
 
-/// Receives one message. `Ok(None)`: the other end is gone.
+/// Receives one message. `Ok(None)`: the other end is closed.
 pub fn receive(socket: impl AsFd, flags: RecvFlags) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut bytes = [0u8; MAX_MESSAGE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

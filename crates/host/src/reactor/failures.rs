@@ -6,7 +6,7 @@ use rowen_engine::disk::DiskError;
 
 /// A failure so near to the one before it, in bytes, is of the same range.
 const NEAR: u64 = 1 << 20;
-/// Ranges that wait to be told, at most.
+/// The largest number of unreported ranges.
 const MOST: usize = 8;
 
 #[derive(Default)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Places in a ring's table. A file that finds none is used by its descriptor.
 pub(crate) const SLOTS: u32 = 512;
 
-/// Which file a slot is to be emptied of. Dropping this tells that it has happened.
+/// The file that must be removed from its slot. This is dropped when that is done.
 pub(crate) struct Forget {
     pub slot: u32,
     pub id: u64,
@@ -43,7 +43,7 @@ impl FileTable {
             fd,
             slot,
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            // What an earlier holder wrote may still have to be flushed.
+            // Writes of an earlier holder may not be flushed yet.
             changes: AtomicU64::new(1),
             durable: AtomicU64::new(0),
             table: self.clone(),
@@ -63,7 +63,7 @@ pub(crate) struct IoFile {
     id: u64,
     /// Changes that were completed.
     changes: AtomicU64,
-    /// So many of them a completed flush has covered.
+    /// The number of changes that a completed flush has covered.
     durable: AtomicU64,
     table: Arc<FileTable>,
     failures: Failures,
@@ -121,13 +121,13 @@ impl IoFile {
         Some(covers)
     }
 
-    /// What the file has where, if it is as this process left it.
+    /// The samples of the file's contents, if the file is as this process left it.
     pub fn places(&self) -> Option<Vec<Place>> {
         self.witness.places()
     }
 
-    /// The flush that covers so many changes is done. One that merely began counts for nothing: who asks meanwhile needs
-    /// a flush too.
+    /// The flush that covers this many changes is done. A flush that has only begun does not count: a request that
+    /// comes meanwhile needs its own flush.
     pub fn flushed(&self, changes: u64) {
         self.durable.fetch_max(changes, Ordering::AcqRel);
         self.witness.flushed(changes);

@@ -12,7 +12,7 @@ pub(crate) struct Part {
     pub file: Arc<IoFile>,
     pub pv: PvIndex,
     pub offset: u64,
-    /// Where in the buffer.
+    /// The offset in the buffer.
     pub at: u32,
     pub len: u32,
     /// The file's sector size: a transfer that stops within a sector met the end of a damaged file.
@@ -26,7 +26,7 @@ pub(crate) enum Payload {
     None,
     Read(PageBuf),
     Write(Arc<PageBuf>),
-    /// No memory, but what a flush covers: for each part, so many of its file's changes.
+    /// No memory, but the changes that a flush covers: for each part the number of its file's changes.
     Flush(Box<[u64]>),
 }
 
@@ -104,10 +104,10 @@ impl Part {
     }
 }
 
-/// What a transfer's result means for the part that it belongs to.
+/// The meaning of a transfer's result for its part.
 pub(crate) enum Progress {
     Done,
-    /// So many bytes are done now; go on from there.
+    /// This many bytes are done; continue from there.
     Continue(u32),
     Failed(i32),
 }

@@ -20,7 +20,7 @@ const DEVICE: &str = "/dev/cpu_dma_latency";
 const WINDOW: Duration = Duration::from_millis(5);
 /// The number of sleeps in a window that counts as busy: a thousand single requests a second, with two sleeps each.
 const DENSE: u32 = 10;
-/// What the kernel takes for "no wish" (PM_QOS_DEFAULT_VALUE).
+/// The kernel's value for "no request" (PM_QOS_DEFAULT_VALUE).
 const NO_WISH: i32 = -1;
 /// Microseconds that let a processor sleep lightly and not deeply.
 const LIGHT_SLEEP: u32 = 10;
@@ -51,7 +51,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Waking shall take at most so many microseconds.
+    /// Requests a wake-up latency of at most this many microseconds.
     pub fn new(micros: u32) -> io::Result<Arc<Latency>> {
         Ok(Latency::on(OpenOptions::new().write(true).open(DEVICE)?, micros))
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// What the kernel would have been told since the last time.
+    /// The values that the kernel would have received since the last call.
     fn told(pipe: &mut File) -> Vec<i32> {
         let mut bytes = [0; 64];
         match pipe.read(&mut bytes) {

@@ -18,7 +18,7 @@ pub(crate) enum Message {
     Run(Arc<TaskCell>),
     Request(IoRequest),
     Timer(Instant, Arc<TimerCell>),
-    /// Nobody waits for this any more; the number is where the worker keeps it.
+    /// This poll is not needed any more. The number is its index in the worker's table.
     CancelPoll(usize, Arc<PollCell>),
     Forget(Forget),
     /// Finish what is queued and under way, then end.
@@ -39,7 +39,7 @@ pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     /// Set while messages wait, so that a busy worker looks without taking the lock.
     pending: AtomicBool,
-    /// Set while the worker sleeps or is about to: whoever clears it rings.
+    /// Set while the worker sleeps or is about to. The thread that clears it rings the bell.
     sleeping: AtomicBool,
     bell: OwnedFd,
 }
@@ -86,7 +86,7 @@ impl Mailbox {
         unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Empties the bell, so that it does not count as rung when it is watched anew.
+    /// Resets the bell, so that it does not count as rung at the next poll.
     pub fn silence(&self) {
         let mut count = [0u8; 8];
         // SAFETY: the buffer is eight writable bytes; the descriptor does not block.

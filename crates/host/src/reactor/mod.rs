@@ -46,7 +46,7 @@ use std::time::Duration;
 use task::TaskCell;
 use time::Sleep;
 
-/// What disks and other parts of the host need of a pool, without keeping its threads alive.
+/// The part of a pool that disks and other parts of the host use. It does not keep the threads alive.
 pub(crate) struct Shared {
     pub mailboxes: Vec<Arc<Mailbox>>,
     pub files: Arc<FileTable>,
@@ -126,7 +126,8 @@ impl Pool {
             let body = move || {
                 let ring = if rings { Ring::new(mailbox.clone()).ok() } else { None };
                 let _ = made.send(ring.is_some());
-                // All workers have rings, or none has: a pool that could not be started tells nothing and ends them.
+                // Either all workers have rings or none. A pool that could not be started sends no message, and its
+                // workers end.
                 if let Ok(use_rings) = told.recv() {
                     worker::run(mailbox, ring.filter(|_| use_rings), habit);
                 }
@@ -187,7 +188,7 @@ impl Pool {
         self.shared.spawn_on(worker, task);
     }
 
-    /// What a watchdog looks at. Keeps no thread alive.
+    /// The data for a watchdog. It does not keep threads alive.
     pub fn pulses(&self) -> Pulses {
         Pulses(self.shared.mailboxes.clone())
     }

@@ -26,7 +26,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// `head` has at most [`HEAD`] bytes, `body` so many as are to be sent of its buffer.
+    /// `head` has at most [`HEAD`] bytes. `body` has the number of bytes to send from its buffer.
     pub fn new(fd: Arc<OwnedFd>, head: &[u8], body: Option<(PageBuf, usize)>) -> Reply {
         let mut reply = Reply { fd, head: [0; HEAD], head_len: head.len(), body };
         reply.head[..head.len()].copy_from_slice(head);
@@ -37,7 +37,7 @@ impl Reply {
         self.fd.as_raw_fd()
     }
 
-    /// What to send, in the order in which it is sent.
+    /// The parts to send, in order.
     pub(super) fn parts(&self) -> [&[u8]; 2] {
         let body = self.body.as_ref().map_or(&[][..], |(buf, len)| &buf.as_slice()[..*len]);
         [&self.head[..self.head_len], body]
@@ -75,7 +75,7 @@ impl Reply {
     }
 }
 
-/// What became of a reply: bytes or a negative error number, and its buffer.
+/// The result of a reply: bytes or a negative error number, and its buffer.
 type Sent = (i32, Option<PageBuf>);
 
 #[derive(Default)]

@@ -22,14 +22,14 @@ const COMPLETIONS: u32 = 4096;
 /// From linux/io_uring.h: `io_uring_enter` is to collect completions, and its argument is extended.
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
-/// So many scattered transfers are submitted together. Keeping all those of a turn until its end cost a fifth of the
-/// throughput at a depth of 32 (decision 0002). Transfers that continue one another do wait for each other, so that the
+/// The number of scattered transfers that are submitted together. Keeping all transfers of a turn until its end cost a
+/// fifth of the throughput at a depth of 32 (decision 0002). Adjacent transfers do wait for each other, so that the
 /// block layer can merge them.
 const EAGER: usize = 2;
-/// A transfer of so many bytes goes to the kernel at once: it gains nothing from a neighbour, and the disk is better
-/// at work while the worker prepares the next.
+/// A transfer of at least this many bytes is submitted at once. It gains nothing from a neighbour, and the disk can
+/// work while the worker prepares the next one.
 const LARGE: u32 = 256 << 10;
-/// Completions that belong to no request: the bell, and those that nobody waits for.
+/// Completions that belong to no request: the bell, and those that are ignored.
 const BELL: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
 /// How often the kernel may say "try again" to one transfer without any progress.
@@ -47,7 +47,7 @@ pub(crate) enum Wait {
 /// A finished request and its error, to be delivered when the driver is not borrowed any more.
 pub(crate) type Finished = (IoRequest, Option<DiskError>);
 
-/// What the worker has to do after a turn, collected so that no foreign code runs inside the driver.
+/// The worker's tasks after a turn, collected so that no foreign code runs inside the driver.
 #[derive(Default)]
 pub(crate) struct Harvest {
     pub finished: Vec<Finished>,
@@ -84,14 +84,14 @@ pub(crate) struct Ring {
     /// Replies that are with the kernel, or about to be.
     replying: usize,
     backlog: VecDeque<squeue::Entry>,
-    /// Where the transfer that was queued last ends.
+    /// The end of the transfer that was queued last.
     tail: Option<(RawFd, u64)>,
     active: Slab<Active>,
     entries: Slab<Entry>,
     /// Which file each slot of the ring's table holds: 0 none. Empty when the kernel has no table.
     registered: Vec<u64>,
     deferred: bool,
-    /// Poll requests fire again and again until told otherwise (Linux 5.13).
+    /// Poll requests fire repeatedly until they are cancelled (Linux 5.13).
     multishot: bool,
 }
 
@@ -219,7 +219,7 @@ impl Ring {
             if self.backlog.is_empty() {
                 return;
             }
-            // What was collected is not to wait for what is only now submitted.
+            // Collected work must not wait for requests that are only now submitted.
             wait = Wait::No;
         }
     }

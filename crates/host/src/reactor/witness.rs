@@ -22,7 +22,7 @@ const REMEMBERED: usize = 32;
 /// Writes under way of which all is known. Where there are more, the later ones prove nothing.
 const UNDER_WAY: usize = 1024;
 
-/// What is on the disk at a place: the checksum of [`SAMPLE`] bytes.
+/// A sample of the disk's contents: a place and the checksum of [`SAMPLE`] bytes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub offset: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Place {
 struct Write {
     place: Place,
     len: u64,
-    /// Once it is done, it was so many changes of the file.
+    /// The number of the file's changes, once the write is done.
     change: u64,
     /// While it was under way something else began that touches it.
     is_raced: bool,
@@ -59,7 +59,7 @@ struct State {
     under_way: Vec<Write>,
     /// Done, in order.
     last: VecDeque<Write>,
-    /// The newest change that is a write, and so many the last flush covers that had a new one.
+    /// The newest change that is a write, and the changes covered by the last flush after a new write.
     written: u64,
     covered: u64,
     flushes: Vec<Flush>,
@@ -67,7 +67,7 @@ struct State {
 }
 
 impl State {
-    /// What is there is not known any more. Whether a write to it is under way.
+    /// Forgets the sample there. Returns whether a write to it is in flight.
     fn forget(&mut self, offset: u64, len: u64) -> bool {
         let mut is_raced = false;
         for write in self.under_way.iter_mut().filter(|write| write.touches(offset, len)) {
@@ -98,7 +98,7 @@ impl Witness {
         self.0.lock().forget(offset, len);
     }
 
-    /// A write is done, and is so many changes of the file; none: it failed.
+    /// A write is done, and the file has this many changes. None: the write failed.
     pub fn done(&self, offset: u64, change: Option<u64>) {
         let mut state = self.0.lock();
         state.written = state.written.max(change.unwrap_or(0));
@@ -112,13 +112,13 @@ impl Witness {
         state.last.push_back(Write { change, ..write });
     }
 
-    /// A flush begins that covers so many changes.
+    /// A flush begins that covers this many changes.
     pub fn flush(&self, covers: u64) {
         let mut state = self.0.lock();
         if state.written <= state.covered {
             return;
         }
-        // What an earlier flush covered proves nothing of this one.
+        // The range of an earlier flush proves nothing about this one.
         let before = std::mem::replace(&mut state.covered, covers);
         let is_covered = |write: &&Write| before < write.change && write.change <= covers;
         let writes = state.last.iter().rev().filter(is_covered).take(KEPT).copied().collect();
@@ -133,7 +133,7 @@ impl Witness {
         }
     }
 
-    /// Where a disk that is as this one left has what; none: nothing is proven.
+    /// The samples that an unchanged disk must have. None: nothing is proven.
     pub fn places(&self) -> Option<Vec<Place>> {
         let state = self.0.lock();
         let places: Vec<Place> = state.durable.iter().map(|write| write.place).collect();

@@ -37,7 +37,7 @@ struct State {
     pending: Option<(String, usize)>,
     ending: bool,
     settings: Settings,
-    /// Why the last copy could not be kept, until it was told.
+    /// Why the last copy could not be written, until it was reported.
     trouble: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Archive {
         self.shared.state.lock().settings = settings;
     }
 
-    /// Why copies cannot be kept; each reason is told once.
+    /// Why copies cannot be written. Each reason is returned once.
     pub fn trouble(&self) -> Option<String> {
         self.shared.state.lock().trouble.take()
     }
@@ -112,7 +112,7 @@ impl Archive {
     }
 }
 
-/// However the thread ends, nobody waits for it any more.
+/// However the thread ends, no other thread waits for it afterwards.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -126,7 +126,7 @@ impl Drop for End {
 
 impl Shared {
     fn keep_copies(&self, describe: &Describe) {
-        // What an earlier server did not get to is no hurry.
+        // Work that an earlier server left is not urgent.
         let length = archive::ask(Work::Length { group: self.group.clone() }, LIMIT);
         let before = length.map_or(0, u64::from);
         let mut earliest = Instant::now() + pace(before);

@@ -1,4 +1,4 @@
-//! Failures of devices, disks and exports, as the control socket tells them.
+//! Failures of devices, disks and exports as errors of the control protocol.
 
 use crate::{devices, disks, export};
 use rowen_control::service::failure::Failure;

@@ -1,10 +1,10 @@
 //! The state in which a stopped server left the group's disks, for the next server.
 //!
-//! * RT1 After a server has stopped, or has lost a disk, the next one opens only disks that have not changed since, by
-//!   their identifiers, the numbers of their superblocks, and the data that was flushed last (WT1). An earlier copy, or
-//!   a disk that was used elsewhere since, is refused, and nothing is written to it. An administrator can override
-//!   this. A disk that the server had open all the time, and that never failed, needs no proof of contents: it never
-//!   left.
+//! * RT1 After a server has stopped, or has lost a disk, the next one opens only disks that have not changed since. It
+//!   compares their identifiers, the numbers of their superblocks, and the data that was flushed last (WT1). An earlier
+//!   copy, or a disk that was used elsewhere since, is refused, and nothing is written to it. An administrator can
+//!   override this. A disk that the server had open all the time, and that never failed, needs no proof of contents: it
+//!   never left.
 //! * RT2 A disk that disappeared may have lost unflushed writes that it had acknowledged. So if a volume in use has
 //!   such writes and has returned no error since, its next flush fails, in whichever server answers it.
 //! * RT5 Writes that a server makes after a note are no reason to refuse the disk, or to forget that a flush must fail.
@@ -48,7 +48,7 @@ pub struct LeftPv {
     /// It had not failed, and the server had it open.
     #[serde(default)]
     pub is_held: bool,
-    /// The server went on writing to it besides (RT5).
+    /// The server continued to write to it (RT5).
     #[serde(default)]
     pub goes_on: bool,
 }
@@ -66,7 +66,7 @@ pub enum Unlike {
     Newer,
     Unproven,
     Unread,
-    /// It is, as far as can be seen, and takes no writes.
+    /// It is unchanged as far as known, but writes to it fail.
     ReadOnly,
 }
 
@@ -182,7 +182,7 @@ impl Left {
         }
     }
 
-    /// What is said of a disk that is not the one that was left.
+    /// The message about a disk that has changed.
     pub fn refusal(&self, pv: &LeftPv, path: &Path, why: Unlike) -> String {
         let group = &self.group;
         if why == Unlike::ReadOnly {

@@ -4,10 +4,15 @@
 //!
 //! # Life
 //!
-//! * Start: take the group's lock, open the physical volumes exclusively (after a dead predecessor's last writes),
-//!   connect to the keeper, open the group (which recovers it), take over the exports that the keeper holds, make the
-//!   other nodes that existed when the last server of this boot ended, thaw filesystems that it left frozen, bind the
-//!   socket.
+//! * Start, in this order:
+//!   1. Take the group's lock.
+//!   2. Open the physical volumes exclusively, after a dead predecessor's last writes.
+//!   3. Connect to the keeper.
+//!   4. Open the group, which recovers it.
+//!   5. Take over the exports that the keeper holds.
+//!   6. Make the other nodes that existed when the last server of this boot ended.
+//!   7. Thaw filesystems that the last server left frozen.
+//!   8. Bind the socket.
 //! * A server that a command started ends when no volume is active and no request has come for a while.
 //! * SIGTERM and SIGINT, no volume in use: the nodes are removed, the group takes a checkpoint and is closed, and the
 //!   keeper ends. The volumes keep the attribute "active", so the next start of this boot makes their nodes again.
@@ -58,6 +63,6 @@ pub use run::{Options, main};
 pub use start::{clear_remains, connect, ensure_running};
 pub use upgrade::{Upgraded, served_groups, upgrade};
 
-/// Set in the environment of a server that a command starts: it tells on its standard output when it serves, or why it
-/// does not, and ends by itself when it is not needed.
+/// Set in the environment of a server that a command starts. The server prints to its standard output when it serves,
+/// or why it cannot. It ends by itself when it is not needed.
 const LAUNCHED_BY_COMMAND: &str = "ROWEN_LAUNCHED_BY_COMMAND";

@@ -25,7 +25,7 @@ pub fn write(group: &str, note: Option<&MoveNote>) -> io::Result<()> {
     written.and_then(|()| fs::rename(&fresh, &file)).inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-/// What was written down. What cannot be read is none: whoever wants the move types it again.
+/// The noted move. An unreadable note counts as none: the user can repeat the command.
 pub fn read(group: &str) -> Option<MoveNote> {
     File::open(file(group)).and_then(|mut file| read_frame(&mut file)).ok().flatten()
 }

@@ -31,7 +31,7 @@ const MOST_IN_A_PERIOD: u64 = 20;
 /// The recorder of this process, which serves one group.
 static CURRENT: Mutex<Option<Arc<Recorder>>> = Mutex::new(None);
 
-/// Who has lines written down.
+/// The thread-safe front of the recorder.
 pub struct Recorder {
     group: Uuid,
     host: String,
@@ -153,7 +153,7 @@ impl Recorder {
             match written {
                 Ok(()) => told.clear(),
                 Err(e) => {
-                    // The line that tells of the gap is not one that was lost.
+                    // The line about the gap does not count as lost.
                     let own = u64::from(lost > 0);
                     if !planted::is("losses_untold") {
                         self.state.lock().lost += lost + lines.len() as u64 - own;
@@ -179,14 +179,14 @@ impl Recorder {
 }
 
 fn with(use_it: impl FnOnce(&Recorder)) {
-    // Not under the lock: who is noted must not wait for who ends.
+    // Not under the lock: a thread that adds lines must not wait for one that ends the recorder.
     let current = CURRENT.lock().clone();
     if let Some(recorder) = current {
         use_it(&recorder);
     }
 }
 
-/// Something happened. Who starts no server has nobody who writes it down.
+/// Records an event. In a process without a server it does nothing.
 pub fn event(what: What, message: &str) {
     with(|recorder| recorder.event(what, message));
 }

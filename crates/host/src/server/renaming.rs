@@ -24,7 +24,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the names of block devices are.
+/// The directory with the names of block devices.
 const DEV: &str = "/dev";
 const PREFIX: &str = "renaming@";
 
@@ -34,7 +34,7 @@ pub struct Renaming {
     file: File,
 }
 
-/// What the file says: which group, and its run directory, wherever that is now.
+/// The contents of the note: the group, and its run directory, which may have moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
     group: Uuid,
@@ -78,7 +78,7 @@ impl Renaming {
         let path = path_of(from, to);
         loop {
             let file = File::options().create(true).read(true).write(true).truncate(false).mode(0o600).open(&path)?;
-            // One that wrote nothing yet: whoever finds the file empty takes it away.
+            // A process that has written nothing yet. A process that finds an empty file removes it.
             if let Some(mut renaming) = Renaming::lock(path.clone(), file)? {
                 renaming.file.set_len(0)?;
                 renaming.file.write_all(Note { group, run_dir }.write().as_bytes())?;
@@ -146,11 +146,11 @@ pub fn settle(group: &str) -> Result<()> {
         }
         renaming.end();
     }
-    // Nobody is to look for it on all devices, which can take long: its keeper starts a server of the new name.
+    // A search for it on all devices could take long. Its keeper starts a server with the new name instead.
     if is_renamed { Err(devices::Error::NoGroup(group.to_owned()).into()) } else { Ok(()) }
 }
 
-/// What is left to do of a rename that the disks have.
+/// Completes a rename that the disks already have.
 fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (old, new) = (paths::group_dir(from), paths::group_dir(to));
     if inode(&old) == Some(run_dir) {

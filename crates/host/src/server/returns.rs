@@ -4,8 +4,8 @@
 //! The server itself cannot continue: the disk may have lost unflushed writes, and the server's state in memory depends
 //! on them. Recovery reads what the disk has (ADR 0036).
 //!
-//! * RT3 It ends only if a disk was seen to be missing, all disks of the group are there, each is proven unchanged
-//!   (RT1), twice in a row, and this is noted for the successor.
+//! * RT3 It ends only under these conditions. A disk was seen to be missing. Two checks in a row found all disks of the
+//!   group, each proven unchanged (RT1). This is noted for the successor.
 //! * RT4 Helpers search for disks, with a time limit, and not while several earlier helpers are stuck. They read all
 //!   devices only after the set of devices has changed, and while no helper is stuck. This process opens no device, and
 //!   no path that may lie on a volume (H1).
@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 
 /// How often a server that lost a disk looks for it.
 const LOOK: Duration = Duration::from_secs(2);
-/// So many looks in a row have to find all disks.
+/// This many checks in a row must find all disks.
 const SURE: u32 = 2;
-/// So many lines are not told twice.
+/// The number of recent lines that are not logged twice.
 const REMEMBERED: usize = 8;
-/// So many earlier looks may hang in the kernel before no more are begun, those of other groups included.
+/// If this many earlier helpers hang in the kernel, including those of other groups, no more are started.
 const STUCK: usize = 4;
 /// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
 const HELPER: (&str, u64) = ("exe", 10);
@@ -62,20 +62,20 @@ fn watch(server: &Weak<Server>) {
 
 #[derive(Default)]
 struct Search {
-    /// Requests that failed, as far as that was seen.
+    /// The number of observed failures of requests.
     faults: u64,
     /// A disk that fails was not where it had been.
     was_away: bool,
     found: u32,
     /// The devices that there were when all were looked at last.
     devices: u64,
-    /// What the log was told lately.
+    /// The last lines of the log.
     told: Vec<String>,
-    /// What of the server the last note for a successor was about.
+    /// The state of the server at its last note for a successor.
     noted: Option<Noted>,
 }
 
-/// What a note depends on: it is made again when this changes.
+/// The state on which a note depends. The note is written again when it changes.
 #[derive(PartialEq, Eq)]
 struct Noted {
     has_stopped: bool,
@@ -151,7 +151,7 @@ impl Search {
         self.told.push(line.to_owned());
     }
 
-    /// Where the physical volumes are: where they were or, after devices have changed, anywhere.
+    /// Finds the physical volumes: at their old paths or, after a change of devices, at any path.
     fn find(&mut self, server: &Server, left: &Left) -> Result<Vec<Sought>, devices::Error> {
         let uuids: Vec<_> = server.service.group.info().pvs.iter().map(|pv| pv.uuid).collect();
         // A file that is there again is no new device.

@@ -66,7 +66,7 @@ pub struct Options {
     pub record_io: Option<PathBuf>,
     /// Started by a command, which waits for a word on standard output.
     pub launched: bool,
-    /// Started by the keeper beside a server that serves, to take its place.
+    /// Started by the keeper to replace a server that still serves.
     pub is_successor: bool,
     /// Called at steps of a start, a rename and a join: tests end the process there.
     pub reached: fn(&str),
@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-/// `rowen serve VG`: serves the group until it is told to end. Returns the exit code.
+/// `rowen serve VG`: serves the group until a request to end. Returns the exit code.
 pub fn main(options: &Options) -> u8 {
     programs::take_name();
     journal::of_group(&options.group);
@@ -177,7 +177,7 @@ fn announce(options: &Options, word: &Outcome) {
     if !options.launched || !is_pipe {
         return;
     }
-    // The command may have been interrupted: then nobody listens.
+    // If the command was interrupted, no process listens.
     let _ = rowen_control::protocol::write_frame(&mut io::stdout().lock(), word);
     if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);
@@ -225,8 +225,8 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     Recorder::start(name, members.uuid);
     let same_boot = served_since_boot(name);
     steps.done("workers started");
-    // Where no server ran before, whoever holds the disks is no dead predecessor; at most one of another group that had
-    // them until just now.
+    // If no server ran before, the holder of the disks is no dead predecessor. It may be a server of another group that
+    // is just closing them.
     let patience = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
     let opening = Opening { options, settings: &settings, pool: &pool, same_boot, patience };
     let (pvs, group) = opening.open_members(&mut members, &lost, &mut steps)?;
@@ -299,7 +299,7 @@ fn load_settings() -> Loaded {
     loaded
 }
 
-/// What the workers ask of the processors. Without it they serve as well, and slower.
+/// The workers' limit on the processors' wake-up latency. Without it they work, but more slowly.
 fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
     let micros = match wanted {
         ProcessorLatency::Auto => latency::suitable()?,
@@ -390,7 +390,7 @@ enum Ending {
 fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
     let look_around = LOOK_AROUND.min(options.idle.unwrap_or(LOOK_AROUND)).max(Duration::from_millis(50));
     let timeout = Timespec { tv_sec: look_around.as_secs().cast_signed(), tv_nsec: look_around.subsec_nanos().into() };
-    // What its predecessor was moving goes on at once.
+    // A move of its predecessor continues at once.
     server.service.look_after_move();
     loop {
         let mut events = [
@@ -442,10 +442,10 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
 /// Updates the note: volumes whose flush has failed need not fail another.
 fn note_paid(server: &Server) {
     let (group, owing) = (&server.service.name, server.exports.owing());
-    // What is owed because this server has lost a disk, its successor has to pay (RT5).
+    // This server has lost a disk, so its successor must report the lost writes (RT5).
     let has_lost = server.service.group.failed().is_err() || left::is_noted(group);
     if left::owed(group) != owing && (!has_lost || planted::is("debt_forgotten")) {
-        // Else they are told once more by a successor, which harms less than not to be told.
+        // Otherwise a successor reports them again, which is better than no report.
         let _may_be_full = left::note_owed(group, &owing);
     }
 }
@@ -487,7 +487,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let lacks_room =
         service.group.has_room_for_records().err().filter(|_| matches!(ending, Ending::Signalled | Ending::Reopened));
     if lacks_room.is_some() {
-        // Commands wait for room, and whoever closes the listener waits for them.
+        // Commands wait for space, and the thread that closes the listener waits for them.
         server.exports.stop_reading();
         service.group.end_waiting();
     }
@@ -531,12 +531,12 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
                 hand_over(&server, &failure, Service::checkpoint);
             }
         }
-        // Also those that nobody uses: they are active, and stay so.
+        // Also unused ones: they are active, and stay active.
         Ending::Reopened if service.any_active() => {
             let why = format!("Volume group \"{}\" is opened again.", service.name);
             hand_over(&server, &Failure::new(ErrorKind::Closed, why), |_| leave_to_successor(&server));
         }
-        // A device that stays would change its number: even those that nobody uses are handed over.
+        // Devices must keep their numbers, so even unused ones are handed over.
         Ending::Renamed if service.any_active() => {
             let why = format!("Volume group \"{}\" has another name.", service.name);
             hand_over(&server, &Failure::new(ErrorKind::Closed, why), Service::checkpoint);
@@ -551,7 +551,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     close(&server, ending)
 }
 
-/// Closes a group that nobody uses.
+/// Closes a group without open volumes.
 fn close(server: &Server, ending: Ending) -> u8 {
     let service = &server.service;
     systemd::stopping();
@@ -570,7 +570,7 @@ fn close(server: &Server, ending: Ending) -> u8 {
             0
         }
         Err(failure) => {
-            // Nobody uses the volumes. An older copy of a disk that was lost is refused all the same.
+            // No volume is in use. An older copy of a lost disk is refused all the same.
             let left = left::Left::of(&service.name, &service.group, &server.pvs, false);
             if let Err(e) = left.note() {
                 log::warning(format_args!("it is not noted how the disks were left: {e}"));
@@ -610,7 +610,7 @@ fn end_at_once(server: &Server, stuck: &[String]) -> ! {
 fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> Result<()>) -> ! {
     log::event(What::HandedOver, format_args!("{} A successor takes over.", why.message));
     recorder::flush();
-    // Before waiting ends: the kernel would be told of an error.
+    // This comes before the end of waiting: otherwise the kernel would get an error.
     let since = Instant::now();
     server.exports.stop_reading();
     server.service.group.end_waiting();
@@ -642,7 +642,7 @@ fn upgrade(server: &Server) -> ! {
     });
 }
 
-/// What the successor of a server that lost a disk has to know. Nobody asks this one anything any more.
+/// Leaves notes for the successor of a server that lost a disk. This server gets no more requests.
 fn leave_to_successor(server: &Server) -> Result<()> {
     let service = &server.service;
     let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());

@@ -1,9 +1,9 @@
-//! Signals as events that the main loop waits for, beside the control socket.
+//! Signals as events for the main loop, like those of the control socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What the server is asked by signal.
+/// A request by signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM or SIGINT: end.

@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the old server has ended.
+/// The interval of checks for the old server's end.
 const LOOK: Duration = Duration::from_millis(1);
-/// No old server takes so long to end.
+/// The limit for the old server's end.
 const LONGEST: Duration = Duration::from_secs(180);
-/// How long after the keeper's end the old server may be about to end, too.
+/// How long to wait for the old server's end after the keeper's end.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
-/// What a successor has before it is the server.
+/// The state of a successor before it is the server.
 pub struct Ready {
     pub pool: Arc<Pool>,
     pub keeper: keeper::Client,
@@ -55,7 +55,8 @@ pub fn await_end(
         if alone_since.get().is_some() {
             std::thread::sleep(LOOK);
         } else if keeper.is_gone_within(LOOK) {
-            // UP2: this process has copies of what the keeper held. The old server, if it lives, starts another keeper.
+            // UP2: this process has copies of the keeper's descriptors. If the old server is alive, it starts another
+            // keeper.
             alone_since.set(Some(Instant::now()));
         }
         let is_given_up = alone_since.get().is_some_and(|since: Instant| since.elapsed() > LAST_CHANCE);

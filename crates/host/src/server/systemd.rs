@@ -1,6 +1,6 @@
-//! Living with systemd, where it runs the host: a server tells it that it serves, and a command that needs a server has
-//! systemd start one. A server that a command started from a login session would belong to that session, and be told to
-//! end with it, at shutdown before the filesystems on its volumes are unmounted.
+//! Integration with systemd, if it runs the host. A server notifies systemd when it serves, and a command that needs a
+//! server asks systemd to start one. A server that a command started itself would belong to the user's login session.
+//! At shutdown it would be ended with that session, before the filesystems on its volumes are unmounted.
 
 use super::log;
 use crate::{keeper, notify, paths, units};
@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 
 pub use crate::notify::SOCKET as NOTIFY_SOCKET;
 
-/// Where unit files are, those of the administrator first.
+/// The directories of unit files, those of the administrator first.
 const UNIT_DIRS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
 const UNIT: &str = "rowen@.service";
 
-/// Tells the service manager, if there is one, that this process serves the group now: also when it took over from another
-/// process of the service. While that is being stopped, which it is with volumes in use, a successor keeps quiet: systemd would
-/// take it for the process whose end it waits for, and wait until its patience ends.
+/// Notifies the service manager, if there is one, that this process serves the group now, also after it took over from
+/// another process of the service. If the service is being stopped while volumes are in use, a successor sends no
+/// notification. Otherwise systemd would wait for the successor's end until its timeout.
 pub fn ready(group: &str) {
     if is_being_stopped() {
         return;
@@ -24,7 +24,7 @@ pub fn ready(group: &str) {
     tell(&format!("READY=1\nMAINPID={}\nSTATUS=Serving volume group {group}\n", std::process::id()));
 }
 
-/// Whether the service that this process belongs to is on its way down. Who was started by systemd itself need not ask.
+/// Whether the service of this process is being stopped. A process that systemd started itself need not ask.
 fn is_being_stopped() -> bool {
     let is_first = std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == std::process::id().to_string());
     let is_service = std::env::var_os(NOTIFY_SOCKET).is_some_and(|socket| !socket.is_empty());
@@ -40,9 +40,10 @@ fn is_being_stopped() -> bool {
     shown.is_ok_and(|shown| shown.stdout.trim_ascii() == b"deactivating")
 }
 
-/// This process was started as the service, and another serves the group already: a successor that went on with volumes
-/// in use when the service was stopped, or a server that was started without the service manager. It becomes the service's
-/// main process. False: there is no service manager to tell, or nobody knows the other process.
+/// For a process that was started as the service although another process serves the group already. That process is a
+/// successor that continued with volumes in use when the service was stopped, or a server that was started without the
+/// service manager. It becomes the service's main process. False: there is no service manager, or the other process is
+/// unknown.
 pub fn adopt(group: &str) -> bool {
     let other = std::fs::read_to_string(paths::pid_file(group)).ok().and_then(|text| text.trim().parse::<u32>().ok());
     match (std::env::var_os(NOTIFY_SOCKET), other) {
@@ -55,18 +56,18 @@ pub fn adopt(group: &str) -> bool {
     }
 }
 
-/// What `systemctl status` shows of how the group is.
+/// Sets the group's state in `systemctl status`.
 pub fn state(state: &str) {
     tell(&format!("STATUS={}\n", state.replace('\n', " ")));
 }
 
-/// The server is ending.
+/// Notifies that the server is ending.
 pub fn stopping() {
     tell("STOPPING=1\n");
 }
 
-/// The server has ended, and nothing of it is left: the service is to be stopped, too. Else systemd would start it again, as it does
-/// where server and keeper have died together.
+/// Stops the service after the server has ended and left nothing behind. Otherwise systemd would start it again, as it
+/// does if server and keeper have died together.
 pub fn ended() {
     let is_service = std::env::var_os(NOTIFY_SOCKET).is_some_and(|socket| !socket.is_empty());
     let Some(unit) = units::of_this_process().filter(|_| is_service) else { return };
@@ -87,8 +88,8 @@ fn tell(state: &str) {
     }
 }
 
-/// Whether the group's server is the service manager's to start: systemd runs this host, has the unit, can name it after
-/// the group, and would find the same directories as this process.
+/// Whether the service manager must start the group's server: systemd runs this host, has the unit, can name it after
+/// the group, and uses the same directories as this process.
 pub fn is_in_charge(group: &str) -> bool {
     let is_usual_world = paths::run_dir() == Path::new("/run/rowen") && !paths::is_private_world();
     is_usual_world
@@ -97,13 +98,13 @@ pub fn is_in_charge(group: &str) -> bool {
         && UNIT_DIRS.iter().any(|dir| Path::new(dir).join(UNIT).exists())
 }
 
-/// Whether the name can stand in a unit's name as it is.
+/// Whether the name can be used in a unit's name without escapes.
 pub fn is_instance(group: &str) -> bool {
     group.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
-/// Has systemd start the group's server; it serves when this returns true. Otherwise the caller starts one itself, and
-/// learns why it does not serve.
+/// Asks systemd to start the group's server. True: the server serves. Otherwise the caller starts one itself, and so
+/// learns the reason of a failure.
 pub fn start(group: &str) -> bool {
     let started = Command::new("systemctl")
         .args(["--quiet", "--no-ask-password", "start", &units::of_group(group)])

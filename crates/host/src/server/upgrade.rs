@@ -1,10 +1,10 @@
-//! `rowen upgrade`, the command's part: this program takes the place of a running server and keeper. It tries first what it can, has
-//! the keeper begin ([`crate::keeper`]), tells the old server to end when its successor is ready, and says what came of it. Where
-//! this process dies, the keeper ends the upgrade or completes it.
+//! The command's part of `rowen upgrade`: this program replaces a running server and keeper. It first checks what it
+//! can and asks the keeper to begin ([`crate::keeper`]). When the successor is ready, it asks the old server to end.
+//! Then it reports the result. If this process dies, the keeper cancels or completes the upgrade.
 //!
-//! * UP1 Nothing is touched before this program has read the group's superblocks, checkpoint and journal, and has found a version of
-//!   each protocol that both programs speak.
-//! * UP8 Everything here has a time limit: commands under way are waited for as long as that, or the upgrade is refused.
+//! * UP1 Nothing is changed before this program has read the group's superblocks, checkpoint and journal, and has found
+//!   a version of each protocol that both programs support.
+//! * UP8 Everything here has a time limit. If running commands do not end within it, the upgrade is refused.
 
 use super::client::{self, ConnectError};
 use super::presence::StartLock;
@@ -24,28 +24,29 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How often the keeper is asked how far it is.
+/// The interval of asking the keeper for progress.
 const LOOK: Duration = Duration::from_millis(5);
-/// So often a group that changes meanwhile is read, with such a pause.
+/// How often a group that changes meanwhile is read, and the pause between.
 const READS: u32 = 20;
 const BETWEEN_READS: Duration = Duration::from_millis(100);
 /// How long disks may take to be read.
 const READING: Duration = Duration::from_secs(30);
-/// How long the keeper may take until the successor is ready. It gives up before.
+/// The limit until the successor is ready. The keeper gives up earlier.
 const GETTING_READY: Duration = Duration::from_secs(20);
-/// How long the rest may take: the old server answers what is under way, a successor or two fail. The keeper gives up before.
+/// The limit of the rest: the old server finishes its requests, and one or two successors may fail. The keeper gives up
+/// earlier.
 const TAKING_OVER: Duration = Duration::from_secs(150);
-/// A server that has just died has a successor soon.
+/// How long to wait for the successor of a server that has just died.
 const BETWEEN_SERVERS: Duration = Duration::from_secs(5);
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upgraded {
     /// Nothing to do: no server runs.
     NotRunning,
-    /// It can be done.
+    /// A check found that the upgrade is possible.
     Tried,
-    /// This program serves. For so many milliseconds no request was read from the volumes' devices.
+    /// This program serves. For this many milliseconds no request was read from the volumes' devices.
     Done { pause: Option<u64> },
 }
 
@@ -67,7 +68,8 @@ fn failed(group: &str, kind: ErrorKind, why: impl std::fmt::Display) -> Failure 
     Failure::new(kind, format!("Volume group \"{group}\" is not upgraded: {why}"))
 }
 
-/// Replaces the server and the keeper of a group by `program`; `check`: only tries whether that can be. `version`: of the program.
+/// Replaces the server and the keeper of a group by `program`, which has this `version`. `check`: only tests whether
+/// that is possible.
 pub fn upgrade(group: &str, program: &Program, version: &str, check: bool) -> Result<Upgraded> {
     let outcome = upgrade_untold(group, program, version, check);
     if let (Err(failure), false) = (&outcome, check) {
@@ -94,12 +96,12 @@ fn upgrade_untold(group: &str, program: &Program, version: &str, check: bool) ->
     }
     upgrader.begin(program).map_err(|e| failed(group, ErrorKind::InUse, format!("{e}.")))?;
     let reached = await_stage(group, &upgrader, GETTING_READY, |stage| !matches!(stage, Stage::Starting))?;
-    // Nobody starts a server where one has ended and the other does not serve yet.
+    // The lock keeps others from starting a server after the old one has ended and before the new one serves.
     let lock = StartLock::take(group).map_err(|e| failed(group, ErrorKind::Internal, format!("its lock: {e}.")))?;
     if reached.stage == Stage::Ready {
         let told = server.request(&Request::Upgrade { to: version.to_owned() });
         if !matches!(told, Ok(Outcome::HandsOver)) {
-            // The keeper goes back to the old program, unless the old server has ended all the same.
+            // The keeper returns to the old program, unless the old server has ended meanwhile.
             let _it_may_have_gone = upgrader.abandon();
         }
         if let Ok(Outcome::Error { kind, message }) = told {
@@ -126,13 +128,13 @@ fn upgrade_untold(group: &str, program: &Program, version: &str, check: bool) ->
     }
 }
 
-/// What the old server says of itself.
+/// The old server's answer about itself.
 struct Old {
     notes: u32,
     oldest_notes: u32,
 }
 
-/// A connection to the old server, whichever version it is of; none: no server runs.
+/// A connection to the old server of any version. None: no server runs.
 fn reach(group: &str) -> Result<Option<(client::Stable, Old)>> {
     let deadline = Instant::now() + BETWEEN_SERVERS;
     loop {
@@ -157,7 +159,7 @@ fn reach(group: &str) -> Result<Option<(client::Stable, Old)>> {
     }
 }
 
-/// What to do where what runs knows no upgrade.
+/// The message if the running program does not support upgrades.
 fn by_hand(group: &str, what: &str) -> String {
     let pid = std::fs::read_to_string(paths::pid_file(group)).unwrap_or_default();
     format!(
@@ -167,7 +169,7 @@ fn by_hand(group: &str, what: &str) -> String {
     )
 }
 
-/// UP1: whether there is a version of each protocol that both speak.
+/// UP1: checks that both support a common version of each protocol.
 fn compare(group: &str, old: &Old) -> Result<Upgrader> {
     let reached =
         Upgrader::connect(group).and_then(|keeper| Ok((keeper.as_ref().map(Upgrader::versions).transpose()?, keeper)));
@@ -187,7 +189,7 @@ fn compare(group: &str, old: &Old) -> Result<Upgrader> {
         );
         return Err(failed(group, ErrorKind::Version, why));
     }
-    // Either leaves notes for the other.
+    // Each leaves notes for the other.
     if old.notes < OLDEST_NOTES || NOTES < old.oldest_notes {
         let why = format!(
             "its server leaves notes of version {} for its successor and understands version {} and later; this program has \
@@ -199,7 +201,7 @@ fn compare(group: &str, old: &Old) -> Result<Upgrader> {
     Ok(keeper)
 }
 
-/// UP1: reads what the group is opened from, as `check` does, while the old server serves it.
+/// UP1: reads the metadata that opening the group needs, as `check` does, while the old server serves it.
 fn read_group(group: &str) -> Result<()> {
     let (say, hear) = mpsc::channel();
     let name = group.to_owned();
@@ -233,7 +235,7 @@ fn read_until_whole(group: &str) -> Result<()> {
         reads += 1;
         match read {
             Ok(()) => return Ok(()),
-            // The server may have written over a part that was just to be read.
+            // The server may have overwritten a part just before it was read.
             Err(Error::Corrupt { .. }) if reads < READS => std::thread::sleep(BETWEEN_READS),
             Err(error) => {
                 let devices = |index: usize| members.paths.get(index).cloned();
@@ -243,7 +245,7 @@ fn read_until_whole(group: &str) -> Result<()> {
     }
 }
 
-/// Waits until the keeper says that it is so far.
+/// Waits until the keeper reports the stage.
 fn await_stage(
     group: &str,
     upgrader: &Upgrader,
@@ -260,7 +262,7 @@ fn await_stage(
             return Ok(progress);
         }
         if Instant::now() > deadline {
-            // Where the old server still serves it goes on.
+            // If the old server still serves, it continues.
             let _it_may_have_gone = upgrader.abandon();
             let why = format!("it was not done within {} s. Look at: rowen status {group}", limit.as_secs());
             return Err(failed(group, ErrorKind::Internal, why));

@@ -1,14 +1,15 @@
-//! Watches the workers: one that is wedged serves no volume, and no other worker can do its work.
+//! The watchdog of the workers. A hung worker serves no volume, and no other worker can do its work.
 //!
-//! * WD1 A worker that has something to do and does not come back to its loop for [`LIMIT`] is named in the log with its
-//!   stack. Where the kernel repeats requests the process then ends, as if it had been killed, and a successor goes on.
-//! * WD2 A worker that waits in the kernel, or that the machine gives no time, ends nothing: another process would wait as
-//!   well. It is named in the log, once.
-//! * WD3 The service manager is told that all is well after each look that finds no worker wedged, and by nobody else while this
-//!   server serves: where this process stands still, or its watchdog does, it is killed and replaced. While it is replaced, the
-//!   keeper tells it.
+//! * WD1 If a worker has work and does not return to its loop for [`LIMIT`], the log gets its name and stack. If the
+//!   kernel repeats requests, the process then ends as if it had been killed, and a successor continues.
+//! * WD2 A worker that waits in the kernel or gets no processor time does not end the process, because a successor
+//!   would wait as well. It is named in the log once.
+//! * WD3 After each check that finds no hung worker, the watchdog notifies the service manager. While this server
+//!   serves, nothing else does. So if this process or its watchdog stops, it is killed and replaced. During a
+//!   replacement the keeper sends the notification.
 //!
-//! Looks are counted, not seconds: while the whole process stands still (SIGSTOP, a debugger, suspend) nobody looks.
+//! Checks are counted, not seconds: while the whole process is stopped (SIGSTOP, a debugger, suspend) there are no
+//! checks.
 
 use super::state::Server;
 use super::{log, recorder};
@@ -21,14 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a worker may work on one thing. The environment may change it, for tests and unusual hosts:
-/// `ROWEN_WATCHDOG_SECONDS`; 0: nobody watches.
+/// How long a worker may take until it returns to its loop. `ROWEN_WATCHDOG_SECONDS` in the environment changes it, for
+/// tests and unusual hosts; 0: no watchdog.
 pub const LIMIT: Duration = Duration::from_secs(10);
-/// So many looks in a row that find a worker where it was are too many.
+/// After this many checks in a row without progress a worker is late.
 const LOOKS: u32 = 10;
-/// How long a wedged worker may take to tell where it is.
+/// How long a hung worker may take to report its stack.
 const TELLING: Duration = Duration::from_secs(5);
-/// The exit code of a server that ends as if it were killed: systemd's unit takes it for that.
+/// The exit code of a server that ends as if it were killed. systemd's unit treats it so.
 pub const WEDGED: i32 = 6;
 
 fn limit() -> Option<Duration> {
@@ -41,7 +42,7 @@ fn limit() -> Option<Duration> {
 pub fn start(server: &Server) {
     let Some(limit) = limit() else { return notify::unwatched() };
     if !server.exports.can_be_taken_over() {
-        // Who would be killed has no successor.
+        // Without a successor the process must not be killed.
         notify::unwatched();
     }
     catch_question();
@@ -85,16 +86,16 @@ fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
     }
 }
 
-/// A worker, and when it was seen to move.
+/// A worker, and its last observed progress.
 struct Watched {
     seen: Beat,
-    /// Looks since then.
+    /// The number of checks since then.
     looks: u32,
-    /// The time that it had had from the processors then, in clock ticks.
+    /// Its processor time then, in clock ticks.
     ticks: u64,
 }
 
-/// What a worker does that does not come back.
+/// The activity of a late worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     WaitsInKernel,
@@ -107,7 +108,7 @@ impl Watched {
         Watched { seen: beat, looks: 0, ticks: 0 }
     }
 
-    /// Whether it has been where it is for too long. True once for each place.
+    /// Whether it made no progress for too long. True once until the next progress.
     fn is_late(&mut self, beat: Beat) -> bool {
         if beat != self.seen || beat.waits() || beat.thread == 0 {
             (self.seen, self.looks) = (beat, 0);
@@ -126,7 +127,7 @@ impl Watched {
     }
 }
 
-/// What a thread in this state (proc(5)) does that has had so many ticks meanwhile.
+/// The activity of a thread, by its state (proc(5)) and the ticks it has used meanwhile.
 fn judge(state: char, ticks: u64) -> Doing {
     match state {
         'D' if !rowen_engine::planted::is("ends_in_kernel") => Doing::WaitsInKernel,
@@ -135,7 +136,7 @@ fn judge(state: char, ticks: u64) -> Doing {
     }
 }
 
-/// The server ends where a successor can go on; else who uses its volumes is better off with a part of them.
+/// Ends the server if a successor can continue. Otherwise it stays, because some usable volumes are better than none.
 fn replace(name: &str, seconds: f64, thread: i32, exports: &Exports) {
     log::event(
         What::Worker,
@@ -165,13 +166,13 @@ fn tell_kernel_stack(thread: i32) {
 
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// The signal that asks a thread where it is.
+/// The signal that requests a thread's stack.
 fn question() -> libc::c_int {
     libc::SIGRTMIN() + 4
 }
 
-/// Writes the stack of the thread that it meets to the log. It takes memory, as no handler should: a thread that is wedged
-/// in the allocator does not answer, and is not waited for.
+/// Writes the stack of the interrupted thread to the log. It allocates memory, although a handler should not. A thread
+/// that hangs in the allocator does not answer, and the watchdog does not wait for it.
 extern "C" fn answer(_: libc::c_int) {
     let stack = Backtrace::force_capture();
     log::warning(format_args!("\n{stack}"));

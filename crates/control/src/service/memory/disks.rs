@@ -68,7 +68,7 @@ pub struct MemoryDisks {
     pub(super) left: Mutex<Option<u64>>,
     /// Flushes do nothing.
     pub(super) lies: AtomicBool,
-    /// What is told of each disk.
+    /// The faults that each disk reports.
     pub(super) faults: Mutex<Vec<Faults>>,
     pub(super) counted: Mutex<Vec<IoCounts>>,
 }

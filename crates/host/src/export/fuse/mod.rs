@@ -95,7 +95,8 @@ impl Connection {
         self.stop.stop();
     }
 
-    /// Serves until the file is unmounted, or [`Connection::stop`]. Must run on a worker; `runtime` starts tasks beside it.
+    /// Serves until the file is unmounted, or [`Connection::stop`]. Must run on a worker; `runtime` starts further
+    /// tasks.
     pub async fn serve(self: Arc<Self>, runtime: Arc<dyn Runtime>) -> io::Result<()> {
         let outcome = self.receive_all(&runtime).await;
         if !planted::is("ends_under_way") {

@@ -38,7 +38,7 @@ pub enum Request {
     Refuse(i32),
 }
 
-/// The arguments behind the header, as far as anything here looks at them.
+/// The arguments behind the header that this module uses.
 pub struct Args<'a> {
     bytes: &'a [u8],
 }
