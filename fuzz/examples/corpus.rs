@@ -191,6 +191,13 @@ fn requests() -> Vec<Request> {
         Request::ResizePv { path: "/dev/sdb".into(), bytes: Some(1 << 30) },
         Request::Stats,
         Request::Status,
+        Request::Bookmark {
+            snapshot: "before".into(),
+            name: "mon".into(),
+            uuid: Uuid([6; 16]),
+            created: 1_700_000_000,
+        },
+        Request::RemoveBookmark { name: "mon".into() },
     ]
 }
 
@@ -238,6 +245,14 @@ fn report() -> GroupReport {
         attributes: GroupAttributes::default(),
         pvs: Vec::new(),
         volumes: vec![volume(1, "data", None), volume(2, "before", Some("data"))],
+        bookmarks: vec![BookmarkReport {
+            name: "mon".into(),
+            point_uuid: HexUuid(Uuid([8; 16])),
+            of: HexUuid(Uuid([1; 16])),
+            created: 1_700_000_000,
+            blocks: 1024,
+            has_ended: false,
+        }],
         index: Index::default(),
     }
 }

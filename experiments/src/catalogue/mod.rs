@@ -8,6 +8,7 @@ mod latency;
 mod lifecycle;
 mod lxd;
 mod mylvmbackup;
+mod transfer;
 mod van_dok;
 
 use crate::command::Result;
@@ -130,7 +131,7 @@ impl Experiment {
 }
 
 /// All of them, in the order of their running.
-pub const ALL: [Experiment; 9] = [
+pub const ALL: [Experiment; 10] = [
     van_dok::EXPERIMENT,
     byrne::EXPERIMENT,
     hp_ux::EXPERIMENT,
@@ -140,6 +141,7 @@ pub const ALL: [Experiment; 9] = [
     lifecycle::EXPERIMENT,
     engine::EXPERIMENT,
     aging::EXPERIMENT,
+    transfer::EXPERIMENT,
 ];
 
 pub fn find(name: &str) -> Option<&'static Experiment> {

@@ -113,6 +113,11 @@ fn what_is_sent_is_held_meanwhile() {
 #[test]
 fn what_is_refused_is_not_held() {
     let mut world = two_groups();
+    // Whoever was to read it went at once.
+    let words = ["send", "vg0/tue"].map(str::to_owned);
+    let (mut out, mut err) = (Short(1000), Vec::new());
+    assert_eq!(crate::run(&mut world, Console::new(&mut out, &mut err, None), "rowen", &words), 5);
+    assert_eq!(holds(&mut world, "tue"), "");
     ok(&mut world, "lvcreate -L 4M -n other vg0");
     ok(&mut world, "lvcreate -s -n of-other vg0/other");
     let (_, err, code) = run(&mut world, "send -i of-other vg0/tue", None);

@@ -5,8 +5,8 @@
 //! * SD1 Each frame says what its snapshot has, and each mark that nothing before it is missing. A page of the list of changes is used when
 //!   both snapshots are certified after it was made: at their points, with the heads that the page names. Bytes are certified when they were
 //!   read (RX3). So a receiver may go on at a mark, also after frames that follow it.
-//! * SD2 What a stream needs is held from before its first frame until all of it is written; of a stream that is cut, for a week. So nobody
-//!   removes what its rest is made of.
+//! * SD2 What a stream needs is held from before its first frame until all of it is written; of a stream that is cut after its first mark,
+//!   for a week. So nobody removes what its rest is made of.
 
 use crate::commands::holds::Sent;
 use crate::commands::meter::Meter;
@@ -28,6 +28,9 @@ use std::io;
 /// Blocks of a frame, at most.
 const FRAME_BLOCKS: u64 = MAX_DATA as u64 / BLOCK_SIZE;
 
+/// There is no mark before so many blocks.
+const FIRST_MARK: u64 = (512 << 10) / BLOCK_SIZE;
+
 /// A volume of the stream.
 struct Member {
     old: Option<Point>,
@@ -39,7 +42,9 @@ struct Member {
 }
 
 /// A stream that is being written: frames of ranges, read some at a time.
-struct Sending {
+struct Sending<'a> {
+    /// Blocks that were given out.
+    given: &'a mut u64,
     group: String,
     /// The volume that is being sent, and its number.
     member: Member,
@@ -85,8 +90,11 @@ pub fn send(session: &mut Session<'_>, args: &Args) -> Result {
     let needed = points.filter(|point| !is_bookmark(&point.name)).map(|point| (point.name.clone(), point.point));
     let needed = needed.collect();
     let held = Sent::hold(session, &report, needed, (head.stream, continues.map(|place| place.stream)));
-    let sent = Sending::all(session, &report.name, members, (writer, changed.unwrap_or(0)), from);
-    if sent.is_ok() || !held.are_there(session) {
+    let mut given = 0;
+    let sent = Sending::all(session, &report.name, (members, &mut given), (writer, changed.unwrap_or(0)), from);
+    // Where nobody took as much as comes before the first mark, there is nothing to go on with.
+    let is_of_no_use = given < FIRST_MARK && continues.is_none();
+    if sent.is_ok() || is_of_no_use || !held.are_there(session) {
         held.end(session);
     }
     sent
@@ -159,12 +167,12 @@ fn lost(error: io::Error) -> Failure {
     })
 }
 
-impl Sending {
+impl Sending<'_> {
     /// Writes all of these volumes, from a place on.
     fn all(
         session: &mut Session<'_>,
         group: &str,
-        members: Vec<Member>,
+        (members, given): (Vec<Member>, &mut u64),
         (mut writer, changed): (StreamWriter<Vec<u8>>, u64),
         from: (u32, u64),
     ) -> Result {
@@ -173,7 +181,8 @@ impl Sending {
         for (number, member) in (0..).zip(members).skip(from.0 as usize) {
             let meter = Meter::new(format!("sending {group}/{}", member.new.name), changed);
             let (group, waiting) = (group.to_owned(), Vec::new());
-            let mut sending = Sending { group, member, number, writer, waiting, waiting_blocks: 0, sent, meter };
+            let given = &mut *given;
+            let mut sending = Sending { given, group, member, number, writer, waiting, waiting_blocks: 0, sent, meter };
             sending.pages(session, if number == from.0 { from.1 } else { 0 })?;
             sending.read_waiting(session)?;
             if number + 1 < count {
@@ -255,6 +264,7 @@ impl Sending {
             self.writer.data(self.number, now, data).map_err(lost)?;
             self.put(session)?;
             self.sent += blocks;
+            *self.given = self.sent;
             (ranges, rest) = (later, after);
         }
         self.meter.show(session, self.sent);

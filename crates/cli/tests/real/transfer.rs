@@ -80,6 +80,54 @@ fn a_filesystem_arrives_and_is_kept_up_to_date() {
     to.ok("check VG");
 }
 
+fn kill_server(world: &World) {
+    let server = world.server().unwrap();
+    tool("kill", &["-9", &server.to_string()]);
+}
+
+/// A filesystem that is written to, files that go and are trimmed, and servers that are killed: a bookmark alone is the base.
+#[test]
+fn a_filesystem_is_kept_up_to_date_from_bookmarks() {
+    let (from, to) = (World::new("markfrom", 512), World::new("markto", 512));
+    from.ok("lvcreate -L 200M -n db VG");
+    tool("mkfs.ext4", &["-q", from.node("db").to_str().unwrap()]);
+    let point = from.mount("db", "defaults");
+    let mut random = Random(11);
+    for at in 0..30 {
+        fs::write(point.join(format!("file{at}")), random.bytes(MIB as usize)).unwrap();
+    }
+    from.ok("lvcreate -s -n day0 VG/db");
+    from.ok("hold -n offsite VG/day0");
+    kill_server(&from);
+    let refused = from.run("lvremove -ff VG/day0");
+    assert!(refused.status.code() == Some(5), "{}", String::from_utf8_lossy(&refused.stderr));
+    arrives(&from, "send VG/day0", &to, "receive VG/db");
+    from.ok("release -n offsite VG/day0");
+    for day in 1..4 {
+        let before = day - 1;
+        from.ok(&format!("bookmark VG/day{before}"));
+        kill_server(&from);
+        from.ok(&format!("lvremove -y VG/day{before}"));
+        for at in 0..6 {
+            let number = 6 * before + at;
+            fs::remove_file(point.join(format!("file{number}"))).unwrap();
+            fs::write(point.join(format!("day{day}-{at}")), random.bytes(MIB as usize / 4)).unwrap();
+        }
+        tool("sync", &["-f", point.to_str().unwrap()]);
+        tool("fstrim", &[point.to_str().unwrap()]);
+        kill_server(&from);
+        from.ok(&format!("lvcreate -s -n day{day} VG/db"));
+        arrives(&from, &format!("send -i day{before} VG/day{day}"), &to, "receive VG/db");
+        assert_eq!(bytes_of(&from, &format!("day{day}")), bytes_of(&to, "db"), "day {day}");
+        to.ok("lvchange -an VG/db");
+        from.ok(&format!("bookmark --remove VG/day{before}"));
+    }
+    assert_eq!(files(&from, "day3"), files(&to, "day3"));
+    from.unmount("db");
+    from.ok("check VG");
+    to.ok("check VG");
+}
+
 #[test]
 fn a_stream_outlives_the_server_that_receives_it() {
     let (from, to) = (World::new("outfrom", 512), World::new("outto", 512));

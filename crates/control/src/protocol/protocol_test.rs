@@ -48,6 +48,8 @@ fn frames_come_back_as_they_were_sent() {
         Request::SetAttributes { name: "a".into(), change: AttributeChange::default() },
         Request::Io,
         Request::Diff { old: Some("a".into()), new: "b".into(), from: Some(place()) },
+        Request::Bookmark { snapshot: "a".into(), name: "b".into(), uuid: Uuid([7; 16]), created: 9 },
+        Request::RemoveBookmark { name: "b".into() },
         Request::Stop,
         Request::Upgrade { to: "2".into() },
     ];

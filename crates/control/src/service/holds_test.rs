@@ -199,3 +199,36 @@ fn a_hold_with_an_end_ends() {
 fn planted_bugs_are_found() {
     must_be_found("held_is_removed", nothing_takes_it);
 }
+
+/// A bookmark outlives kills and cuts of the server.
+#[test]
+fn a_bookmark_is_there_after_kills_and_cuts() {
+    let mut world = world();
+    let bookmark = |name: &str| Request::Bookmark {
+        snapshot: "mon".into(),
+        name: name.into(),
+        uuid: Uuid([name.len() as u8 ^ 64; 16]),
+        created: 9,
+    };
+    done(&world, bookmark("mon"));
+    let before = report(&world).bookmarks;
+    assert!(before.len() == 1 && !before[0].has_ended, "{before:?}");
+    done(&world, remove(&["mon"]));
+    for round in 0..3 {
+        world = match round {
+            0 => world.cut(Cut::None).unwrap(),
+            1 => world.cut(Cut::Some(3)).unwrap(),
+            _ => world.killed().unwrap(),
+        };
+        world.service.look_around();
+        assert_eq!(report(&world).bookmarks, before);
+        write_all(&world, "db");
+        let list = Request::Diff { old: Some("mon".into()), new: "db".into(), from: None };
+        let Outcome::Diff(page) = done(&world, list) else { panic!("no list") };
+        assert_eq!(page.ranges.iter().map(|range| range.blocks).sum::<u64>(), BLOCKS);
+    }
+    assert_eq!(refusal(&world, bookmark("x")).0, ErrorKind::NotFound, "its snapshot is gone");
+    assert_eq!(refusal(&world, Request::RemoveBookmark { name: "x".into() }).0, ErrorKind::NotFound);
+    done(&world, Request::RemoveBookmark { name: "mon".into() });
+    assert!(report(&world).bookmarks.is_empty());
+}

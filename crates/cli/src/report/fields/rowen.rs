@@ -25,9 +25,9 @@ fields! { VOLUME: RowenVolume, lv;
     "point_uuid", "Point UUID", Text 38, "What its contents are called on every host, while they are those of a snapshot that nobody wrote to.",
         |lv| lv.volume.point_uuid.map_or(Value::None, |point| Value::text(lvm_text(point.0)));
     "holds", "Holds", List 5, "Who needs the snapshot: it is not removed meanwhile.",
-        |lv| Value::list(&holds(&lv.volume.attributes.tags).map(|hold| hold.name.to_owned()).collect::<Vec<_>>());
+        |lv| Value::list(holds(&lv.volume.attributes.tags).map(|hold| hold.name));
     "bookmarks", "Bookmarks", List 9, "Bookmarks of its snapshots, from which changes can be sent.",
-        |lv| Value::list(bookmarks(lv).collect::<Vec<_>>());
+        |lv| Value::list(bookmarks(lv));
 }
 
 fields! { GROUP: RowenGroup, vg;
