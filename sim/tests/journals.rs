@@ -486,3 +486,25 @@ fn a_frame_costs_one_request_more() {
         assert_eq!(made.disks.counts().since(&before).writes, writes);
     }
 }
+
+/// A disk that is away for a while is no bad place of the journal: what it has is whole when it is back, and nobody is to replace it.
+#[test]
+fn a_disk_that_was_away_is_no_bad_place() {
+    for lost in PVS {
+        let made = made(31, true);
+        let (client, vol) = (made.client.clone(), made.vols[0]);
+        made.disks.set_faults(Faults { away: Some(lost), ..Faults::default() });
+        // It has a snapshot: what is written is placed elsewhere, and has a frame.
+        made.world.run(async move {
+            let _ = client.write(vol, 0, 8 * BLOCK, &[]).await;
+            let _ = client.flush(vol).await;
+        });
+        made.disks.set_faults(Faults::default());
+        let opened = open(made.end(), None);
+        opened.group.as_ref().unwrap();
+        let image = opened.end();
+        for pv in PVS {
+            assert_eq!(root(&image, pv).bad.blocks(), 0, "{pv:?}, when {lost:?} was away");
+        }
+    }
+}

@@ -91,7 +91,9 @@ impl Placement {
             let bytes = (run.end - run.start) * BLOCK_SIZE;
             let mut places = root.journals().filter_map(|start| place(run, start));
             let (pv, offset) = places.next()?;
-            let other = places.next().map_or(String::new(), |(pv, offset)| format!(", or {pv} from byte {offset},"));
+            let other = places
+                .next()
+                .map_or(String::new(), |(pv, offset)| format!(", or physical volume {pv} from byte {offset},"));
             Some(format!(
                 "physical volume {pv}{other} takes no writes in {bytes} bytes from byte {offset}: the journal passes over them"
             ))
