@@ -21,7 +21,7 @@ pub enum Error {
     NotFound(String),
     /// A volume of that name exists already.
     Exists(String),
-    /// The request makes no sense (out of range, unaligned, wrong kind of volume); the text says why.
+    /// The request is invalid (out of range, unaligned, wrong kind of volume). The text says why.
     Invalid(String),
     /// The volume is in use by something that must end first; the text says what.
     Busy(String),

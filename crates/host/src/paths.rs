@@ -17,29 +17,29 @@ fn directory(variable: &str, usual: &str) -> PathBuf {
     }
 }
 
-/// The directory of what survives a reboot.
+/// The directory of files that survive a reboot.
 pub fn system_dir() -> PathBuf {
     directory("ROWEN_SYSTEM_DIR", "/etc/rowen")
 }
 
-/// Whether this is a world of its own, which sees the devices in its devices file and no others.
+/// Whether this is a separate instance, which uses only the devices in its devices file.
 pub fn is_private_world() -> bool {
     std::env::var_os("ROWEN_SYSTEM_DIR").is_some_and(|value| !value.is_empty())
 }
 
-/// In a world of its own, the block devices that it sees all the same: `ROWEN_SCAN_DEVICES`, with a colon between two.
+/// The block devices that a separate instance uses in addition: `ROWEN_SCAN_DEVICES`, separated by colons.
 pub fn scanned_devices() -> Vec<PathBuf> {
     let paths = std::env::var_os("ROWEN_SCAN_DEVICES").unwrap_or_default();
     std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// The directory of what does not survive a reboot.
+/// The directory of files that do not survive a reboot.
 pub fn run_dir() -> PathBuf {
     directory("ROWEN_RUN_DIR", "/run/rowen")
 }
 
-/// Whether the process with this directory under /proc has the same run directory. To be asked of this user's processes only: one
-/// that somebody else makes hang can make who reads its environment wait.
+/// Whether the process with this directory under /proc has the same run directory. Call it only for processes of this
+/// user: reading the environment of another user's process can hang.
 pub(crate) fn is_of_this_world(process: &Path) -> bool {
     let environment = std::fs::read(process.join("environ")).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
@@ -48,7 +48,7 @@ pub(crate) fn is_of_this_world(process: &Path) -> bool {
     theirs == own.as_encoded_bytes()
 }
 
-/// Locks an open file, also if signals come meanwhile; waits for who has locked it.
+/// Locks an open file, and waits while another process has the lock. Signals do not interrupt it.
 pub(crate) fn wait_for_lock(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?)
 }
@@ -58,15 +58,15 @@ pub fn group_dir(group: &str) -> PathBuf {
     run_dir().join(group)
 }
 
-/// Gives a group's run directory the name that the group has.
+/// Renames a group's run directory to the group's name.
 pub fn rename_group_dir(from: &str, to: &str) -> io::Result<()> {
     let (old, new) = (group_dir(from), group_dir(to));
-    // Nobody may find this server under the new name, where it would have to refuse.
+    // No client may find this server under the new name, because it would have to refuse.
     match std::fs::remove_file(control_socket(from)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    // What a group of that name left there before it was removed.
+    // Remains of an earlier group with that name.
     match std::fs::remove_dir_all(&new) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
@@ -80,7 +80,7 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The socket on which a group's server takes commands.
+/// The socket on which a group's server accepts commands.
 pub fn control_socket(group: &str) -> PathBuf {
     group_dir(group).join("control.sock")
 }
@@ -90,12 +90,12 @@ pub fn start_lock(group: &str) -> PathBuf {
     group_dir(group).join("lock")
 }
 
-/// The file whose lock lets one command at a time do what takes more than one request.
+/// The file whose lock serializes commands that take more than one request.
 pub fn turn_lock(group: &str) -> PathBuf {
     group_dir(group).join("turn.lock")
 }
 
-/// Where a group's server has its physical volumes: for its successor, which looks nowhere else.
+/// The file with the paths of the physical volumes of a group's server, for its successor, which opens no others.
 pub fn members(group: &str) -> PathBuf {
     members_in(&group_dir(group))
 }
@@ -105,7 +105,7 @@ pub fn members_in(directory: &Path) -> PathBuf {
     directory.join("members")
 }
 
-/// What is about to join the group with this run directory.
+/// The file with the devices that are joining the group with this run directory.
 pub fn joining_in(directory: &Path) -> PathBuf {
     directory.join("joining")
 }
@@ -115,10 +115,10 @@ pub fn pid_file(group: &str) -> PathBuf {
     group_dir(group).join("server.pid")
 }
 
-/// A server's log of more bytes is set aside when the next server starts.
+/// A larger log of a server is renamed when the next server starts.
 pub const SERVER_LOG_BOUND: u64 = 1 << 20;
 
-/// What a server has to say that a command or the keeper started.
+/// The log of a server that a command or the keeper started.
 pub fn server_log(group: &str) -> PathBuf {
     group_dir(group).join("server.log")
 }

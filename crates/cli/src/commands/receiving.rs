@@ -1,4 +1,4 @@
-//! What is being received and did not come to its end: `rowen receive --status`, and the token with which it goes on.
+//! Unfinished receives: `rowen receive --status`, and the tokens that continue them.
 
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -18,7 +18,7 @@ fn unfinished(session: &mut Session<'_>, group: &str) -> Result<Vec<Unfinished>>
     }
 }
 
-/// Prints the token of what is being received into this volume, and nothing else.
+/// Prints only the token of the unfinished receive into this volume.
 pub fn token(session: &mut Session<'_>, group: &str, target: &str) -> Result {
     let all = unfinished(session, group)?;
     let Some(one) = all.iter().find(|one| one.volumes.iter().any(|volume| volume.target == target)) else {

@@ -1,4 +1,4 @@
-//! What the keys mean.
+//! The keys and their meaning.
 
 use super::view::View;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};

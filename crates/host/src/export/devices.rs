@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-/// The exports of a group, and who waits for them.
+/// The exports of a group, and the executor for calls to them.
 pub struct ExportedDevices {
     pub exports: Arc<Exports>,
     pub pool: Arc<Pool>,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The prefix of the markers of frozen filesystems; the loop device's number follows.
 pub(super) const FROZEN: &str = "frozen-";
 
-/// A volume that goes on: its name, and its file's.
+/// A volume that stays: its name and the name of its file.
 pub(super) type Kept = (String, String);
 
 /// Removes everything that belongs to none of these volumes. A device in use returns errors from then on, and is
@@ -39,7 +39,7 @@ pub(super) fn frozen(run: &Path) -> Result<Vec<PathBuf>> {
     Ok(markers.map(|entry| entry.path()).collect())
 }
 
-/// The same for all volumes of a group. The caller makes sure that it has neither a server nor a keeper.
+/// The same for all volumes of a group. The caller ensures that the group has neither a server nor a keeper.
 pub fn clear_remains(group: &str) -> Result<usize> {
     let run = paths::group_dir(group);
     // Without it there never was an export.

@@ -45,7 +45,7 @@ pub const ROLE: &str = "helper";
 /// The limit of a request to one device. udev may hold a device for a minute.
 const DEVICE: Duration = Duration::from_secs(120);
 
-/// What a helper is asked to do.
+/// A request to a helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
     Attach {
@@ -58,22 +58,22 @@ pub(crate) enum Job {
     UpdateSize(u32),
     SetReadOnly(u32, bool),
     FlushCache(u32),
-    /// Whether somebody holds the device of these numbers exclusively.
+    /// Whether the device with these numbers is held exclusively.
     IsClaimed(u32, u32),
-    /// Writes out and freezes the filesystems on volumes. `near`: only what is mounted in this mount namespace.
+    /// Flushes and freezes the filesystems on volumes. `near`: only those mounted in this mount namespace.
     Hold {
         volumes: Vec<Held>,
         near: bool,
     },
-    /// Thaws what these markers name.
+    /// Thaws the filesystems of these markers.
     Thaw(Vec<PathBuf>),
     /// Reads labels.
     Look(Vec<PathBuf>),
-    /// Reads what is at places of them.
+    /// Reads samples of devices.
     Sample(Vec<sample::Asked>),
-    /// Reads which formats they have.
+    /// Reads the formats of devices.
     LookAtFormats(Vec<PathBuf>),
-    /// Opens a physical volume, and hands it over. `alone`: to write, held against others.
+    /// Opens a physical volume, and passes its descriptor. `alone`: for writing, exclusively.
     Open {
         path: PathBuf,
         alone: bool,
@@ -86,7 +86,7 @@ pub(crate) enum Job {
     Witness(witness::Work),
 }
 
-/// Why a helper could not do it.
+/// Why a request to a helper failed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Trouble {
     System { doing: String, errno: Option<i32>, why: String },
@@ -148,7 +148,7 @@ pub fn main(reached: fn(&str)) -> u8 {
     }
 }
 
-/// Whether this process was started as a helper: nobody at a terminal is.
+/// Whether this process was started as a helper. A user cannot start one.
 pub fn is_one(words: &[String]) -> bool {
     let is_socket = || {
         let stat = rustix::fs::fstat(io::stdin());
@@ -163,7 +163,7 @@ fn serve(reached: fn(&str)) -> io::Result<()> {
     work(&socket, reached)
 }
 
-/// Does what is asked until nobody asks any more.
+/// Carries out requests until the socket closes.
 fn work(socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
     while let Some(job) = read_frame::<Job>(&mut &*socket)? {
         obey(job, socket, reached)?;
@@ -225,7 +225,7 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
     }
 }
 
-/// The lock of a file that goes with its directory: none when the file has another inode by now.
+/// Whether the path still leads to this open file. If its directory was removed, the lock counts for nothing.
 pub(crate) fn has_name(file: &File, path: &std::path::Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let (Ok(file), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { return false };

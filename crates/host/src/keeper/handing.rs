@@ -21,13 +21,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// In the environment of a program that a keeper becomes: the numbers of the state's descriptor and of that of the program before.
+/// In the environment of a program that a keeper executes: the numbers of the descriptors of the state and of the
+/// previous program.
 const STATE: &str = "ROWEN_KEEPER_STATE";
-/// Set if the program is one that was before: why its successor is not to go on.
+/// Set for a previous program: why the next one does not continue.
 const BACK: &str = "ROWEN_KEEPER_BACK";
-/// Set for a child that is to read the state and end.
+/// Set for a child that only reads the state and ends.
 const REHEARSAL: &str = "ROWEN_KEEPER_REHEARSAL";
-/// How often programs may have gone to another without going on.
+/// How often programs have executed another one without success.
 const TURNS: &str = "ROWEN_KEEPER_TURNS";
 const MOST_TURNS: u32 = 4;
 /// How long a program may take to read the state. The keeper waits for it.
@@ -46,7 +47,7 @@ pub struct PeerState {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// The version of what wrote it.
+    /// The version of the program that wrote it.
     pub version: u32,
     pub group: String,
     pub lock: RawFd,
@@ -59,13 +60,13 @@ pub struct State {
     pub any: bool,
     pub failures: u32,
     pub never_served: u32,
-    /// How long ago the server that is here took over.
+    /// How long ago the connected server took over.
     pub took_over_ms: Option<u64>,
     /// The process of a server that the keeper started.
     pub child: Option<i32>,
-    /// Others, which only are to end.
+    /// Older servers that are ending.
     pub leftover: Vec<i32>,
-    /// A server is to be started.
+    /// A server must be started.
     pub is_wanted: bool,
     pub progress: Progress,
 }
@@ -77,7 +78,7 @@ impl State {
     }
 }
 
-/// Another program, or this one, is to read this.
+/// The state in memory, for another program or this one.
 pub struct Handed {
     file: File,
     descriptors: Vec<RawFd>,
@@ -85,13 +86,13 @@ pub struct Handed {
 
 impl Handed {
     pub fn new(state: &State) -> io::Result<Handed> {
-        // Not CLOEXEC, as everything that is to stay.
+        // Not CLOEXEC, as all descriptors that are kept.
         let mut file = File::from(rustix::fs::memfd_create("rowen-keeper", MemfdFlags::empty())?);
         write_frame(&mut file, state)?;
         Ok(Handed { file, descriptors: state.descriptors().collect() })
     }
 
-    /// UP3: whether that program understands it.
+    /// UP3: checks that the program understands the state.
     pub fn rehearse(&self, program: &Program, group: &str) -> io::Result<()> {
         if planted::is("unrehearsed") {
             return Ok(());
@@ -122,7 +123,8 @@ impl Handed {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
-    /// This process is `program` from now on. Returns why it is not. `own`: the way back; `back`: why this is it.
+    /// Executes `program`. Returns only if that fails. `own`: the program to return to. `back`: why this call returns
+    /// to an earlier program.
     pub fn become_program(&self, program: &Program, own: &Program, group: &str, back: Option<&str>) -> io::Error {
         if let Err(e) = self.keep_open(true) {
             return e;
@@ -136,7 +138,7 @@ impl Handed {
             Ok(()) => command.exec(),
             Err(e) => e.into(),
         };
-        // It is the keeper still.
+        // This process is still the keeper.
         let _what_is_open = self.keep_open(false);
         let _ = rustix::io::fcntl_setfd(own, FdFlags::CLOEXEC);
         error
@@ -165,7 +167,7 @@ impl Handed {
 pub struct Given {
     file: File,
     pub before: Program,
-    /// Why this program goes on again.
+    /// Why this program continues again.
     pub back: Option<String>,
     is_rehearsal: bool,
     turns: u32,
@@ -176,7 +178,7 @@ pub fn given() -> Option<Given> {
     let numbers = std::env::var(STATE).ok()?;
     let (state, program) = numbers.split_once(':')?;
     let is_rehearsal = std::env::var_os(REHEARSAL).is_some();
-    // A rehearsal has no program before: it goes to none.
+    // A rehearsal has no previous program, so it returns to none.
     let before = if is_rehearsal { Program::own().ok()? } else { Program::of(adopt(program.parse().ok()?).ok()?) };
     let turns = std::env::var(TURNS).ok().and_then(|turns| turns.parse().ok()).unwrap_or(0);
     Some(Given {
@@ -226,7 +228,7 @@ impl Given {
         self.is_rehearsal.then(|| i32::from(self.read().is_err() || planted::is("cannot_take_over")))
     }
 
-    /// Executes the program before again, which reads the same.
+    /// Executes the previous program again, which reads the same state.
     pub fn go_back(self, group: &str, why: &str) -> io::Error {
         if self.turns >= MOST_TURNS {
             return io::Error::other(format!("no program takes the keeper's state over: {why}"));

@@ -25,13 +25,13 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// A server is here. It has not taken over yet.
+    /// A server has connected. It has not taken over yet.
     pub fn arrived(&mut self) {
         self.any = true;
         self.took_over = None;
     }
 
-    /// The server that is here serves all that is kept. It may say so more than once.
+    /// The connected server serves all kept volumes. It may report this more than once.
     pub fn took_over(&mut self, now: Instant) {
         self.took_over.get_or_insert(now);
     }
@@ -64,7 +64,7 @@ impl Restarts {
         }
     }
 
-    /// The same, for another program that goes on.
+    /// The state, for another program that continues.
     pub fn noted(&self, now: Instant) -> (bool, u32, u32, Option<Duration>) {
         let since = self.took_over.map(|since| now.saturating_duration_since(since));
         (self.any, self.failures, self.never_served, since)
@@ -83,7 +83,7 @@ impl Restarts {
         (self.failures, self.never_served) = (0, 0);
     }
 
-    /// Servers in a row that ended early; none once another has served for longer.
+    /// The number of servers in a row that ended early. 0 after another has served for longer.
     pub fn failures(&self, now: Instant) -> u32 {
         if self.is_proven(now) { 0 } else { self.failures }
     }

@@ -26,7 +26,7 @@ pub(super) struct Keeper {
     pub(super) program: Program,
     pub(super) listener: OwnedFd,
     pub(super) held: Vec<(Entry, OwnedFd)>,
-    /// What the service manager has of it (K6).
+    /// The service manager's copies (K6).
     pub(super) store: Store,
     pub(super) peers: Vec<Peer>,
     pub(super) restarts: Restarts,
@@ -36,13 +36,13 @@ pub(super) struct Keeper {
     pub(super) death: Option<String>,
     /// Servers that ended unexpectedly or never served.
     pub(super) deaths: u64,
-    /// The server said that it ends and leaves the descriptors to its successor.
+    /// The server has announced its end and leaves the descriptors to its successor.
     pub(super) is_handed_over: bool,
-    /// For how long it had not read any requests then, and when it said so.
+    /// For how long it had read no requests then, and the time of its message.
     pub(super) paused_at: Option<(u64, Instant)>,
-    /// A server of ours, until it has ended.
+    /// A server that this keeper started, until it has ended.
     pub(super) child: Option<Child>,
-    /// Others of ours, which only are to end.
+    /// Older servers of this keeper that are ending.
     pub(super) leftover: Vec<Child>,
     pub(super) start_at: Option<Instant>,
     /// The next server starts as soon as the last one's process is gone.
@@ -50,31 +50,31 @@ pub(super) struct Keeper {
     pub(super) leaving: bool,
     pub(super) log: Log,
     pub(super) lock: File,
-    /// An upgrade under way, what this process is about to become for it, and how far it is.
+    /// A running upgrade, the program that this process is about to execute, and the progress.
     pub(super) upgrade: Option<Upgrade>,
     pub(super) next: Option<Next>,
     pub(super) progress: Progress,
 }
 
-/// An upgrade under way, in the keeper of the new program.
+/// A running upgrade in the keeper of the new program.
 pub struct Upgrade {
-    /// The way back.
+    /// The program to return to.
     pub(super) old: Program,
-    /// Until when the stage may last.
+    /// The deadline of the stage.
     pub(super) until: Instant,
     pub(super) deaths: u32,
     /// The successor, until it serves.
     pub(super) successor: Option<Child>,
 }
 
-/// What the keeper is about to become.
+/// The program that the keeper is about to execute.
 pub struct Next {
     pub(super) program: Program,
     pub(super) handed: Handed,
 }
 
 impl Keeper {
-    /// One that keeps nothing and has nobody.
+    /// A keeper without descriptors and connections.
     pub(super) fn made(group: &str, program: Program, listener: OwnedFd, mut log: Log, lock: File) -> Keeper {
         journal::of_group(group);
         for refused in harden::harden() {

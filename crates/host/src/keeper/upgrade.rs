@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a successor may take to be ready but for the disks. Nobody waits for it.
+/// How long a successor may take to be ready except for the disks. Users do not wait for it.
 const GETS_READY: Duration = Duration::from_secs(10);
 /// How long a successor may take to serve after the old server's end. That one closed with a checkpoint, so there is little to
 /// read: the largest groups take less than a second.
@@ -31,11 +31,11 @@ const SERVES: Duration = Duration::from_secs(5);
 const RECOVERS: Duration = Duration::from_secs(30);
 /// How long a successor serves until the upgrade is done.
 const PROVEN: Duration = Duration::from_secs(1);
-/// So many servers of the new program may die until the old one goes on.
+/// After this many deaths of servers of the new program the old one continues.
 const DEATHS: u32 = 3;
 
 impl Keeper {
-    /// The program that came is to take the place of this one and of the server.
+    /// Begins to replace this program and the server by the received program.
     pub(super) fn upgrade_to(&mut self, at: usize, versions: Versions, program: OwnedFd) -> Message {
         // UP6.
         if (self.upgrade.is_some() || self.next.is_some()) && !planted::is("upgrades_beside") {
@@ -65,11 +65,11 @@ impl Keeper {
         }
     }
 
-    /// Becomes what it is about to become. It is the same as before if that cannot be.
+    /// Executes the next program. If that fails, this one continues.
     pub(super) fn become_next(&mut self) {
         let Some(next) = self.next.take() else { return };
         self.log.say(&format!("the keeper becomes {}", next.program.path().display()));
-        // What has come since the rehearsal is in this one.
+        // This state also has the changes since the rehearsal.
         let handed = Handed::new(&self.state());
         drop(next.handed);
         let error = match handed {
@@ -111,7 +111,7 @@ impl Keeper {
         }
     }
 
-    /// The keeper that became this program. If it cannot go on, the program before does.
+    /// Continues the keeper in this program. If that fails, the previous program continues.
     pub(super) fn resume(group: &str, mut given: Given) -> Result<Keeper, i32> {
         if let Some(code) = given.rehearsed() {
             return Err(code);
@@ -132,10 +132,10 @@ impl Keeper {
         };
         let Given { before, back, .. } = given;
         let mut keeper = Keeper::adopt(state, own, log).map_err(|_| 1)?;
-        // The program before may have known no store.
+        // The previous program may not have used the store.
         keeper.store.forget();
         match back {
-            // The program before is of no use any more.
+            // The previous program is not needed any more.
             Some(why) => {
                 keeper.log.say(&format!("the keeper is {} again", keeper.program.path().display()));
                 if keeper.progress.stage != Stage::Failed {
@@ -195,7 +195,7 @@ impl Keeper {
         }
     }
 
-    /// The successor is ready but for the disks.
+    /// The successor is ready except for the disks.
     pub(super) fn successor_ready(&mut self) -> Message {
         if self.upgrade.is_none() {
             return Message::Refused("there is no upgrade".into());
@@ -213,22 +213,22 @@ impl Keeper {
         }
     }
 
-    /// When the upgrade wants to be looked after.
+    /// The next deadline of the upgrade.
     pub(super) fn upgrade_due(&self) -> Option<Instant> {
         self.upgrade.as_ref().map(|upgrade| upgrade.until)
     }
 
-    /// What becomes readable when the successor has ended.
+    /// A descriptor that becomes readable when the successor has ended.
     pub(super) fn successor_end(&self) -> Option<&OwnedFd> {
         self.upgrade.as_ref()?.successor.as_ref()?.end.as_ref()
     }
 
-    /// A successor is on its way: it serves when the old server has ended.
+    /// Whether a successor is waiting to serve after the old server's end.
     pub(super) fn has_successor(&self) -> bool {
         self.upgrade.as_ref().is_some_and(|upgrade| upgrade.successor.is_some())
     }
 
-    /// The old server, or one of the new program, has gone. True: who comes next is on its way.
+    /// The old server, or one of the new program, has ended. True: the next one is already starting.
     pub(super) fn upgrade_lost_server(&mut self, is_planned: bool) -> bool {
         let now = Instant::now();
         let stage = self.progress.stage;
@@ -252,14 +252,14 @@ impl Keeper {
         false
     }
 
-    /// A server is here; `took_over`: it serves all that is kept.
+    /// A server has connected. `took_over`: it serves all kept volumes.
     pub(super) fn upgrade_serves(&mut self, took_over: bool) {
         let Some(upgrade) = &mut self.upgrade else { return };
         if !matches!(self.progress.stage, Stage::Taking | Stage::Serving) {
             return;
         }
         if let Some(successor) = upgrade.successor.take() {
-            // The old server's process may not have been waited for.
+            // The old server may still be a zombie process.
             self.leftover.extend(self.child.replace(successor));
         }
         if took_over && self.progress.stage == Stage::Taking {
@@ -306,7 +306,8 @@ impl Keeper {
         }
     }
 
-    /// UP5: the new program does not go on. The old one does, as the keeper, and as the server if that has ended.
+    /// UP5: the upgrade has failed. The old program continues as the keeper, and as the server if the old server has
+    /// ended.
     fn fail(&mut self, why: &str) {
         let Some(Upgrade { old, successor, .. }) = self.upgrade.take() else { return };
         let old_serves = matches!(self.progress.stage, Stage::Starting | Stage::Ready);
@@ -318,7 +319,7 @@ impl Keeper {
         if old_serves {
             self.leftover.extend(successor);
         } else {
-            // Where a server is here that this keeper did not start, it serves.
+            // If a server is connected that this keeper did not start, it serves.
             self.child.iter().for_each(Child::kill);
             if let Some(successor) = successor {
                 self.leftover.extend(self.child.replace(successor));
@@ -335,7 +336,7 @@ impl Keeper {
         self.program = old;
     }
 
-    /// How a server is started: of the keeper's program, whatever is at its path now.
+    /// The command that starts a server from the keeper's own program, whatever program is at its path now.
     pub(super) fn server_command(&self) -> Command {
         let mut command = self.program.command();
         handing::forget(&mut command);

@@ -29,13 +29,13 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How the disks were left.
+/// The state in which the disks were left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Left {
     group: String,
-    /// Of the newest superblock. It may have reached some of the disks alone.
+    /// The number of the newest superblock. Perhaps only some of the disks have it.
     sequence: u64,
-    /// A person has asked for the group to be opened again: what proves nothing is no reason not to.
+    /// A user has requested to open the group again, so missing proof is no reason to refuse.
     is_asked: bool,
     pub pvs: Vec<LeftPv>,
 }
@@ -59,7 +59,7 @@ impl LeftPv {
     }
 }
 
-/// Why a disk is not the one that was left.
+/// Why a disk counts as changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlike {
     Older,
@@ -111,9 +111,9 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 }
 
 impl Left {
-    /// How the disks of this group are left now.
+    /// The present state of this group's disks.
     pub fn of(name: &str, group: &Group, pvs: &PvSet, is_asked: bool) -> Left {
-        // In this order: what stops in between is in the note.
+        // In this order, so that a disk that fails in between is in the note.
         let has_stopped = group.failed().is_err();
         let info = group.info();
         let left = info.pvs.iter().enumerate().filter(|(_, pv)| !pv.is_missing).filter_map(|(at, pv)| {
@@ -130,7 +130,7 @@ impl Left {
         write(&left_file(&self.group), self)
     }
 
-    /// Whether each of these disks is the one that was left; `found`: what is there now.
+    /// Whether each of these disks is unchanged. `found`: the disks now.
     pub fn compare(
         &self,
         disks: &[(&LeftPv, PathBuf, Option<Found>)],
@@ -217,7 +217,7 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
     let mut disks = Vec::new();
     for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
         let uuid = found.as_ref().and_then(|found| Some(found.pv(path)?.label()?.pv_uuid));
-        // One that joined in the last moment is not noted.
+        // A disk that joined in the last moment is not noted.
         if let Some(pv) = left.pvs.iter().find(|pv| Some(pv.uuid()) == uuid) {
             disks.push((pv, path.clone(), found));
         }
@@ -229,12 +229,12 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// Whether it is noted how the group was left.
+/// Whether there is a note about the group.
 pub fn is_noted(group: &str) -> bool {
     left_file(group).exists()
 }
 
-/// The group is open: how it was left is of no interest any more.
+/// The group is open, so its note is removed.
 pub fn forget(group: &str) {
     for file in [left_file(group), accepted_file(group)] {
         let _ = fs::remove_file(file);
@@ -243,7 +243,7 @@ pub fn forget(group: &str) {
 
 /// An administrator has accepted the disks as they are (RT1).
 pub fn accept(group: &str) -> Result<()> {
-    // Of a group that has not stopped there is nothing to accept, now or later.
+    // A group that has not stopped has nothing to accept, now or later.
     if !left_file(group).exists() {
         return Ok(());
     }

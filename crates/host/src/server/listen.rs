@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 /// More clients than this at once are turned away.
 const MAX_CLIENTS: usize = 128;
-/// How long a client may take to say its first word, and to take an answer.
+/// How long a client may take to send its first request, and to read an answer.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// How long a client may be silent between two requests.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What is done with a request. Called from several threads at once.
+/// Handles requests. It is called from several threads at once.
 pub trait Handler: Send + Sync + 'static {
-    /// Carries `request` of `caller` out; `progress` sends news of it before the final outcome.
+    /// Carries out the `request` of `caller`. `progress` sends interim outcomes before the final one.
     fn handle(&self, request: Request, caller: &Caller, progress: &mut dyn FnMut(Outcome)) -> Outcome;
 }
 
@@ -63,7 +63,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds the group's control socket. The caller is the group's only server, so a socket that lies there is stale.
+    /// Binds the group's control socket. The caller is the group's only server, so an existing socket is stale.
     pub fn bind(group: &str, handler: Arc<dyn Handler>) -> io::Result<Listener> {
         let path = paths::control_socket(group);
         match std::fs::remove_file(&path) {
@@ -78,7 +78,7 @@ impl Listener {
         Ok(Listener { group: group.to_owned(), socket, shared, handler })
     }
 
-    /// Takes in every client that waits.
+    /// Accepts all waiting clients.
     pub fn accept(&self) {
         loop {
             match self.socket.accept() {
@@ -125,7 +125,7 @@ impl Listener {
         }
     }
 
-    /// How long there has been no client; none while there is one.
+    /// How long there has been no client. None: there is one.
     pub fn idle(&self) -> Option<Duration> {
         let clients = self.shared.clients.lock();
         if clients.open.is_empty() { clients.last_left.map(|since| since.elapsed()) } else { None }
@@ -134,13 +134,13 @@ impl Listener {
     /// Takes no more requests, and waits until running ones are answered, or until the deadline. Returns the commands
     /// that still run. New connections find no socket.
     pub fn close(self, until: Instant) -> Vec<String> {
-        // The name first: nobody then connects to a socket that answers no more.
+        // The name is removed first, so that no client connects to a socket without answers.
         let _ = std::fs::remove_file(paths::control_socket(&self.group));
         drop(self.socket);
         let mut clients = self.shared.clients.lock();
         clients.closing = true;
         for client in clients.open.values().filter(|client| client.busy.is_none()) {
-            // What a client has sent by now is still read, and answered; what it sends from now on fails to be sent.
+            // Requests that were sent before are still read and answered. Later ones cannot be sent.
             let _ = client.stream.shutdown(Shutdown::Read);
         }
         while !clients.open.is_empty() {
@@ -148,7 +148,7 @@ impl Listener {
                 break;
             }
         }
-        // A client that reads its answer slowly holds up nothing.
+        // A client that reads its answer slowly delays nothing else.
         clients.open.values().filter_map(|client| client.busy.clone()).collect()
     }
 }
@@ -169,14 +169,14 @@ fn refuse(mut stream: UnixStream, why: &str) {
     let _ = protocol::write_frame(&mut stream, &answer);
 }
 
-/// A client's place in the table, given up when its thread ends.
+/// A client's entry in the table, removed when its thread ends.
 struct Registered {
     id: u64,
     shared: Arc<Shared>,
 }
 
 impl Registered {
-    /// Marks whether a request is being carried out. False: the server is closing and takes no more.
+    /// Marks whether a request is running. False: the server is closing and accepts no more.
     fn set_busy(&self, busy: Option<String>) -> bool {
         let mut clients = self.shared.clients.lock();
         if clients.closing {
@@ -232,7 +232,7 @@ fn converse(stream: &UnixStream, group: &str, place: &Registered, handler: &dyn 
     }
 }
 
-/// A request as somebody knows it who looks for what is stuck.
+/// A description of a request, for a user who searches for a hung command.
 fn described(request: &Request, caller: &Caller) -> String {
     let command = if caller.command.is_empty() { request.word() } else { caller.command.clone() };
     format!("\"{command}\" (process {})", caller.pid)
@@ -243,7 +243,7 @@ fn too_late(group: &str) -> Outcome {
     Outcome::Error { kind: ErrorKind::Closed, message }
 }
 
-/// The next request; none when the client is done. A frame that cannot be read is answered and ends the connection.
+/// The next request. None: the client is done. An unreadable frame is answered and ends the connection.
 fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
     protocol::read_frame::<Request>(&mut stream).or_else(|e| {
         if e.kind() == io::ErrorKind::InvalidData {
@@ -254,7 +254,7 @@ fn next_request(mut stream: &UnixStream) -> io::Result<Option<Request>> {
     })
 }
 
-/// The answer to a client's first request, and who it is if there may be a second.
+/// The answer to a client's first request, and the caller if it may send more.
 fn greet(first: Request, group: &str) -> (Option<Caller>, Outcome) {
     let refused = |kind, message| (None, Outcome::Error { kind, message });
     match first {

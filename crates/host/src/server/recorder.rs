@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Lines that wait to be written, at most.
+/// The largest number of queued lines.
 const MOST_QUEUED: usize = 1024;
 /// How long the files may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ struct State {
     queue: Vec<(Book, String)>,
     /// Lines are being written.
     is_writing: bool,
-    /// Lines that were not written since the last that were.
+    /// Lines that were lost since the last written one.
     lost: u64,
     pace: BTreeMap<&'static str, Pace>,
 }
@@ -59,7 +59,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Whether another one is kept. The number of those before it that were not.
+    /// Whether this event is kept. If so, the number of earlier ones that were not.
     fn take(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.since) >= PERIOD {
             (self.since, self.count) = (now, 0);
@@ -78,7 +78,7 @@ fn now() -> u64 {
 }
 
 impl Recorder {
-    /// Starts to take what is noted in this process.
+    /// Starts the recorder of this process.
     pub fn start(name: &str, group: Uuid) {
         let state = State { name: name.to_owned(), ..State::default() };
         let recorder =
@@ -210,14 +210,14 @@ pub fn flush() {
     with(|recorder| recorder.flush(Instant::now() + LAST));
 }
 
-/// Writes down what a command did without a server, in its own process.
+/// Records what a command did without a server, in its own process.
 pub fn command_alone(group: Uuid, line: Command) -> io::Result<()> {
     let mut line = Command { time: now(), host: archive::host_name(), ..line };
     line.clean();
     history::record(history::Lines { group: group.0, commands: write(&line), events: String::new() }, LIMIT)
 }
 
-/// Something happened to a group of which this process, a command, is not the server.
+/// Records an event of a group in a command's process, not in its server.
 pub fn event_alone(group: Uuid, name: &str, what: What, message: &str) {
     let mut line = Event {
         time: now(),

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 const DEV: &str = "/dev";
 const PREFIX: &str = "renaming@";
 
-/// A rename under way.
+/// An unfinished rename.
 pub struct Renaming {
     path: PathBuf,
     file: File,
@@ -56,7 +56,7 @@ fn path_of(from: &str, to: &str) -> PathBuf {
     paths::run_dir().join(format!("{PREFIX}{from}@{to}"))
 }
 
-/// The renames that are under way or half done, of whatever group: from, to.
+/// The unfinished renames of all groups: from, to.
 fn all() -> Vec<(String, String)> {
     let entries = fs::read_dir(paths::run_dir()).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -72,7 +72,7 @@ fn inode(path: &Path) -> Option<u64> {
 }
 
 impl Renaming {
-    /// Says that the group is about to be renamed.
+    /// Notes that the group is about to be renamed.
     pub fn begin(from: &str, to: &str, group: Uuid) -> io::Result<Renaming> {
         let run_dir = fs::metadata(paths::group_dir(from))?.ino();
         let path = path_of(from, to);
@@ -90,7 +90,7 @@ impl Renaming {
         }
     }
 
-    /// Waits for the lock; none: the file has lost its name meanwhile.
+    /// Waits for the lock. None: the file was removed meanwhile.
     fn lock(path: PathBuf, file: File) -> io::Result<Option<Renaming>> {
         if !planted::is("rename_unlocked") {
             paths::wait_for_lock(&file)?;
@@ -99,22 +99,21 @@ impl Renaming {
         Ok(has_name.then_some(Renaming { path, file }))
     }
 
-    /// All is done, or undone.
+    /// The rename is complete or undone.
     pub fn end(self) {
         if let Err(e) = fs::remove_file(&self.path) {
             log::warning(format_args!("cannot remove {}: {e}", self.path.display()));
         }
     }
 
-    /// Something could not be done, and who comes next is to try again: not before this process has ended, whose exports
-    /// are still there.
+    /// A step failed, and the next process must try again, but not before this process with its exports has ended.
     pub fn leave(self) {
         std::mem::forget(self.file);
     }
 }
 
-/// Finishes what a server that was killed has left half renamed, if this group is one of the two names. Waits for a rename that
-/// goes on. Where the group's disks are not there it stays half renamed. An error, too, where the group has the other name now.
+/// Finishes the rename of a killed server, if this group has one of the two names. Waits for a running rename. If the
+/// group's disks are missing, the rename stays unfinished. It is also an error if the group has the other name now.
 pub fn settle(group: &str) -> Result<()> {
     let mut is_renamed = false;
     for (from, to) in all().into_iter().filter(|(from, to)| from == group || to == group) {
@@ -172,7 +171,7 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
     Ok(())
 }
 
-/// Takes away the group's names under /dev that lead to devices of volumes whose files are in that run directory.
+/// Removes the group's names under /dev that lead to devices of volumes whose files are in that run directory.
 fn sweep(group: &str, run_dir: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
     match fs::canonicalize(run_dir.join("volumes")) {
         Ok(files) => Ok(Nodes::new(Path::new(DEV), group, &files)?.sweep(|_| false)?),

@@ -64,10 +64,10 @@ fn watch(server: &Weak<Server>) {
 struct Search {
     /// The number of observed failures of requests.
     faults: u64,
-    /// A disk that fails was not where it had been.
+    /// A failed disk was missing from its old path.
     was_away: bool,
     found: u32,
-    /// The devices that there were when all were looked at last.
+    /// The set of devices at the last search of all devices.
     devices: u64,
     /// The last lines of the log.
     told: Vec<String>,
@@ -85,11 +85,11 @@ struct Noted {
     volumes: Vec<u64>,
 }
 
-/// A physical volume, and where it may be.
+/// A physical volume, and the devices where it may be.
 struct Sought {
     left: LeftPv,
     index: PvIndex,
-    /// Devices with its label, as the same or another device than the one that is open.
+    /// Devices with its label, and whether each is the open device.
     there: Vec<(PathBuf, Found, bool)>,
 }
 
@@ -97,7 +97,7 @@ impl Search {
     fn turn(&mut self, server: &Server) {
         let service = &server.service;
         let has_stopped = service.group.failed().is_err();
-        // A disk with a bad place is no lost one: it is looked at once for each time that it fails.
+        // A disk with a bad place is not lost: it is checked once for each failure.
         let faults: u64 = (0..service.group.info().pvs.len()).map(|at| failures(server, at)).sum();
         let is_ill = has_stopped || self.was_away || faults != self.faults;
         if !is_ill {
@@ -121,14 +121,14 @@ impl Search {
         }
     }
 
-    /// Also for the successor of one that is killed now: all that are in use may have lost something.
+    /// This also serves the successor of a server that is killed now: all volumes in use may have lost writes.
     fn note(&mut self, server: &Server, left: &Left) -> bool {
         let group = &server.service.name;
         let noted = left::note_owed(group, &server.exports.volumes()).and_then(|()| left.note());
         self.is_written(server, noted)
     }
 
-    /// Whether what a successor has to know is noted. If not, the group does not go on by itself.
+    /// Whether the notes for a successor are written. If not, the group does not continue automatically.
     fn is_written(&mut self, server: &Server, noted: io::Result<()>) -> bool {
         let Err(e) = noted else { return true };
         let group = &server.service.name;
@@ -154,7 +154,7 @@ impl Search {
     /// Finds the physical volumes: at their old paths or, after a change of devices, at any path.
     fn find(&mut self, server: &Server, left: &Left) -> Result<Vec<Sought>, devices::Error> {
         let uuids: Vec<_> = server.service.group.info().pvs.iter().map(|pv| pv.uuid).collect();
-        // A file that is there again is no new device.
+        // A file that exists again is no new device.
         let mut paths: Vec<PathBuf> = left.pvs.iter().map(|pv| pv.path.clone()).collect();
         paths.extend(devices::file_paths().into_iter().filter(|path| !left.pvs.iter().any(|pv| pv.path == *path)));
         let (at_paths, _silent) = look::look_until(&paths, Instant::now() + look::patience())?;
@@ -190,7 +190,7 @@ impl Search {
             pv.left.is_held &= is_open;
             pv.left.goes_on &= is_open;
         }
-        // Found elsewhere, and not yet for the last time: the next look has to find it again.
+        // It was found elsewhere, and the next check must find it again.
         if sought.iter().any(|pv| pv.there.iter().any(|(path, ..)| *path != pv.left.path)) {
             self.devices = 0;
         }
@@ -253,7 +253,7 @@ impl Search {
     }
 }
 
-/// How many requests to the disk at this place of the group failed.
+/// The number of failed requests to the disk with this index in the group.
 fn failures(server: &Server, at: usize) -> u64 {
     let faults = u16::try_from(at).map(|at| server.pvs.faults(PvIndex(at))).unwrap_or_default();
     faults.reads + faults.writes + faults.flushes
@@ -263,7 +263,7 @@ fn is_it(pv: &Sought, path: &Path, found: &Found) -> bool {
     found.pv(path).is_some_and(|found| found.label().is_some_and(|label| label.pv_uuid == pv.left.uuid()))
 }
 
-/// The path of each physical volume, in order, where exactly one device is as it was left. Else what is said of it.
+/// The path of each physical volume, in order, if exactly one device of each is unchanged. Otherwise the message.
 fn compare(left: &Left, sought: &[Sought]) -> Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
     for pv in sought {
@@ -301,6 +301,6 @@ fn fingerprint() -> u64 {
             std::fs::read(path.join(file)).unwrap_or_default().hash(&mut hasher);
         }
     }
-    // 0: they are looked at in any case.
+    // 0 forces a search.
     hasher.finish().max(1)
 }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 /// How long a killed predecessor's last writes may take.
 const PREDECESSOR: Duration = Duration::from_secs(10);
-/// How long a server that a command started stays without anything to do.
+/// How long an idle server that a command started keeps running.
 const IDLE: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for commands under way, and for a change that no command waits for.
 const COMMANDS: Duration = Duration::from_secs(60);
@@ -60,11 +60,11 @@ pub struct Options {
     pub io_engine: IoEngine,
     /// Bound of the engine's node cache.
     pub cache_bytes: usize,
-    /// How long to stay without anything to do; none: for ever.
+    /// How long to keep running while idle. None: for ever.
     pub idle: Option<Duration>,
     /// A file to which all requests to the disks are recorded (`disks/record.rs`).
     pub record_io: Option<PathBuf>,
-    /// Started by a command, which waits for a word on standard output.
+    /// Started by a command, which waits for a message on standard output.
     pub launched: bool,
     /// Started by the keeper to replace a server that still serves.
     pub is_successor: bool,
@@ -151,7 +151,7 @@ fn tell_death(server: &Server) {
     }
 }
 
-/// The physical volumes that the group goes on without (MB1).
+/// Reports the physical volumes without which the group runs (MB1).
 fn tell_missing(server: &Server) {
     let (name, info) = (&server.service.name, server.service.group.info());
     for pv in info.pvs.iter().filter(|pv| pv.is_missing) {
@@ -202,12 +202,12 @@ fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure 
     Failure::new(ErrorKind::Internal, format!("Cannot {doing} of volume group \"{group}\": {error}."))
 }
 
-/// `kept`: the keeper, if this server goes on after one that died together with its keeper.
+/// `kept`: the keeper, if this server follows one that died together with its keeper.
 fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>, Presence, Listener)> {
     let name = &options.group;
     let mut steps = Steps::begin();
     renaming::settle(name)?;
-    // First: a group that is not there leaves no directory behind.
+    // This comes first, so that a missing group leaves no directory behind.
     let (mut members, lost) = opening::find_members(name)?;
     steps.done("devices found");
     let loaded = load_settings();
@@ -315,7 +315,7 @@ fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
     }
 }
 
-/// The exports that a predecessor left with the keeper go on; the other active volumes get new nodes.
+/// Continues the exports that a predecessor left with the keeper. Other active volumes get new nodes.
 fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
     let service = &server.service;
     let group = service.group.clone();
@@ -373,7 +373,7 @@ fn served_since_boot(group: &str) -> bool {
 enum Ending {
     /// By signal; volumes may be in use.
     Signalled,
-    /// The group has stopped, and is to be opened again; volumes may be in use.
+    /// The group has stopped and must be opened again; volumes may be in use.
     Reopened,
     /// By request or idleness; nothing is in use.
     Closed,
@@ -381,7 +381,7 @@ enum Ending {
     Destroyed,
     /// The group has another name; volumes may be in use.
     Renamed,
-    /// The group does without this physical volume from now on; volumes may be in use.
+    /// This physical volume leaves the group; volumes may be in use.
     Leaves(PvIndex),
     /// A successor is ready; volumes may be in use.
     Upgraded,
@@ -398,7 +398,7 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
             PollFd::new(server.notes.bell(), PollFlags::IN),
         ];
-        // Interrupted or out of memory: the next turn looks again.
+        // Interrupted or out of memory: the next turn tries again.
         if rustix::event::poll(&mut events, Some(&timeout)).is_err() {
             continue;
         }
@@ -460,7 +460,7 @@ fn lists_of(loaded: &Loaded) -> Lists {
     Lists::of(&loaded.config, lists::host_tags(&loaded.config, &archive::host_name()))
 }
 
-/// Takes the settings again; ones that cannot be read change nothing.
+/// Reads the settings again. If that fails, nothing changes.
 fn reload(server: &Server) {
     match settings::load() {
         Ok(loaded) => {
@@ -501,7 +501,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let until = Instant::now() + service.ending.lost().map_or_else(patience_at_end, |_| PATIENCE_WITHOUT_A_DISK);
     let stuck = listener.close(until);
     let last_change = service.ending.lost().map_or(LAST_CHANGE, |_| Duration::ZERO);
-    // Before anything of the group's own goes away: the history may lie there.
+    // This comes before anything of the group is removed: the history may be on it.
     recorder::flush();
     let change = service.change.try_lock_until(until.max(Instant::now() + last_change));
     // Nothing can be changed any more in a group that has stopped: whoever is about to waits for a device, and so for the successor.
@@ -581,8 +581,8 @@ fn close(server: &Server, ending: Ending) -> u8 {
     }
 }
 
-/// How long a server that ends waits for commands under way. The environment may change it, for tests and unusual hosts:
-/// `ROWEN_END_SECONDS`.
+/// How long a server that ends waits for running commands. `ROWEN_END_SECONDS` in the environment changes it, for tests
+/// and unusual hosts.
 fn patience_at_end() -> Duration {
     let seconds = std::env::var("ROWEN_END_SECONDS").ok().and_then(|text| text.parse().ok());
     seconds.map_or(COMMANDS, Duration::from_secs)
@@ -622,14 +622,15 @@ fn hand_over(server: &Server, why: &Failure, last_act: impl FnOnce(&Service) -> 
         log::event(What::Failed, failure.message);
     }
     server.archive.close();
-    // A keeper of an earlier version does not know the word.
+    // A keeper of an earlier version does not know this message.
     let _counted_as_a_death = server.export(|exports| async move { exports.farewell(since).await });
     std::process::exit(0);
 }
 
 /// The successor is ready: it opens what this server closes.
 fn upgrade(server: &Server) -> ! {
-    // While the volumes are served: the last checkpoint has little to write then, and no copy is left to be made.
+    // This happens while the volumes are served, so that the last checkpoint is short and no copy of metadata is
+    // pending.
     if let Err(failure) = server.service.checkpoint() {
         log::warning(failure.message);
     }

@@ -21,12 +21,12 @@ pub struct Server {
     pub archive: Arc<Archive>,
     pub notes: Arc<ServerNotes>,
     pub pvs: Arc<PvSet>,
-    // Last, so that it goes last: everything above runs on it.
+    // The last field, so that it is dropped last: everything above runs on it.
     pub pool: Arc<Pool>,
 }
 
 impl Server {
-    /// Asks something of the exports.
+    /// Runs a request to the exports.
     pub fn export<T, F>(&self, ask: impl FnOnce(Arc<Exports>) -> F) -> export::Result<T>
     where
         T: Send + 'static,
@@ -54,10 +54,10 @@ impl Handler for Server {
     }
 }
 
-/// How often somebody looks who waits for work that takes long.
+/// The interval of progress checks during long work.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Has the workers do the engine's work.
+/// Runs the engine's work on the workers.
 pub struct Workers(pub Arc<Pool>);
 
 impl Executor for Workers {

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 pub const IN_HEADER: usize = size_of::<InHeader>();
 /// Bytes before the data of a WRITE. A read of a request splits here, so that data starts on a page of its own.
 pub const WRITE_HEADER: usize = IN_HEADER + size_of::<WriteIn>();
-/// The longest arguments that are looked at, data aside.
+/// The longest arguments that are parsed, without data.
 pub const MAX_ARGS: usize = 88;
 
 pub mod op {
@@ -150,7 +150,7 @@ pub struct Attr {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct AttrOut {
-    /// Seconds for which the kernel may believe this.
+    /// Seconds for which the kernel may cache this.
     pub valid: u64,
     pub valid_nanos: u32,
     pub pad: u32,

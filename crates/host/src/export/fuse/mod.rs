@@ -84,7 +84,7 @@ impl Connection {
         &*self.target
     }
 
-    /// What was counted of the volume.
+    /// The counters of the volume.
     pub fn counts(&self) -> IoCounts {
         self.meter.counts()
     }
@@ -418,7 +418,7 @@ impl Connection {
     }
 }
 
-/// What kind of request for data it is; none: it needs nothing of the volume but its size.
+/// The kind of a data request. None: the request needs only the volume's size.
 fn op_of(request: &Request) -> Option<Op> {
     match request {
         Request::Read { .. } => Some(Op::Read),
@@ -459,7 +459,7 @@ impl Stop {
                     *waiting = Some(cx.waker().clone());
                 }
             }
-            // After the waker is in place: a stop cannot come unseen in between.
+            // Checked after the waker is registered, so that a stop cannot come unnoticed in between.
             if self.is_stopped() {
                 return Poll::Ready(Ok(None));
             }
@@ -495,7 +495,7 @@ impl UnderWay {
 
     async fn none_left(&self) {
         poll_fn(|cx| {
-            // Registered before the count is looked at: the last request cannot end unseen in between.
+            // Registered before the count is read, so that the last request cannot end unnoticed in between.
             *self.last.lock() = Some(cx.waker().clone());
             if self.count.load(Ordering::Acquire) == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
