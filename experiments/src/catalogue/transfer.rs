@@ -35,7 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     sizes,
     passes: &[Pass::Host],
     quick_passes: &[],
-    is_long: false,
+    is_long: true,
     remarks: &[Remark {
         system: "Rowen",
         metric: "full copy",
