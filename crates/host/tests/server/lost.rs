@@ -3,12 +3,12 @@
 //! Rules LD1, LD2 and MB9.
 
 use crate::Test;
-use crate::world::{MIB, Mounted, Vg, file, kill_both, run, verifying_fio, wait_for};
+use crate::world::{MIB, Mounted, Vg, direct, file, kill_both, page, run, verifying_fio, wait_for};
 use rowen_control::protocol::{ErrorKind, Outcome, PvPart, Request, StatusReport};
 use rowen_host::server;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -58,10 +58,7 @@ impl Pair {
     }
 
     fn status(&self) -> Option<StatusReport> {
-        match server::connect(&self.above.name).ok()??.ask(&Request::Status, &mut |_| {}) {
-            Outcome::Status(status) => Some(*status),
-            _ => None,
-        }
+        self.above.status()
     }
 
     /// Whether the group is served, and goes on without so many.
@@ -76,15 +73,6 @@ impl Pair {
     fn noted(&self) -> bool {
         rowen_host::paths::group_dir(&self.above.name).join("lost").exists()
     }
-}
-
-/// Reads and writes of the device itself.
-fn direct(node: &Path) -> File {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).unwrap()
-}
-
-fn page(byte: u8) -> rowen_engine::disk::PageBuf {
-    rowen_engine::disk::PageBuf::from_slice(&[byte; 4096])
 }
 
 fn write(device: &File, byte: u8) -> io::Result<()> {

@@ -3,12 +3,12 @@
 //! Rules RT1, RT2, RT3, RT4 and RT5.
 
 use crate::Test;
-use crate::world::{MIB, Mounted, Vg, file, kill_both, run, wait_for, within};
+use crate::world::{MIB, Mounted, Vg, direct, file, kill_both, page, run, wait_for, within};
 use rowen_control::protocol::{Outcome, PvPart, Request, StatusReport, VolumeKind};
 use rowen_host::server;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,10 +47,7 @@ impl Pair {
     }
 
     fn status(&self) -> Option<StatusReport> {
-        match server::connect(&self.above.name).ok()??.ask(&Request::Status, &mut |_| {}) {
-            Outcome::Status(status) => Some(*status),
-            _ => None,
-        }
+        self.above.status()
     }
 
     /// The server has seen that the disk is away.
@@ -67,15 +64,6 @@ impl Pair {
         let is_well = |status: StatusReport| status.stopped.is_none() && status.disk_wait.is_none();
         self.status().is_some_and(is_well) && self.above.server() != dead
     }
-}
-
-/// Reads and writes of the device itself.
-fn direct(node: &Path) -> File {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).unwrap()
-}
-
-fn page(byte: u8) -> rowen_engine::disk::PageBuf {
-    rowen_engine::disk::PageBuf::from_slice(&[byte; 4096])
 }
 
 fn fails(device: &File) -> bool {

@@ -1,12 +1,14 @@
 //! A world for servers: directories, files that are physical volumes, groups, and the end of it all.
 
 use rowen_control::protocol::{
-    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, PvPart, Request, SnapshotSpec, VolumeKind, VolumeSpec,
+    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, PvPart, Request, SnapshotSpec, StatusReport, VolumeKind,
+    VolumeSpec,
 };
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -335,6 +337,14 @@ impl Vg {
         }
     }
 
+    /// What its server says of it, if one answers.
+    pub fn status(&self) -> Option<StatusReport> {
+        match server::connect(&self.name).ok()??.ask(&Request::Status, &mut |_| {}) {
+            Outcome::Status(status) => Some(*status),
+            _ => None,
+        }
+    }
+
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.report().volumes.into_iter().map(|volume| volume.name).collect();
         names.sort();
@@ -438,6 +448,16 @@ pub fn is_stopped(pid: i32) -> bool {
 fn state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+/// Reads and writes of the device itself.
+pub fn direct(node: &Path) -> File {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).unwrap()
+}
+
+/// A page of this byte.
+pub fn page(byte: u8) -> rowen_engine::disk::PageBuf {
+    rowen_engine::disk::PageBuf::from_slice(&[byte; 4096])
 }
 
 pub fn wait_for(what: &str, mut come: impl FnMut() -> bool) {
