@@ -93,6 +93,7 @@ impl Service {
             return Err(Failure { message: format!("{}\nNo PV has been restored.", failure.message), ..failure });
         }
         self.event(What::Changed, &format!("physical volume {path} was missing, and is back"));
+        self.world.notes.disk_is_back(uuid);
         self.members_changed();
         Ok(Outcome::Ok)
     }

@@ -264,6 +264,8 @@ pub trait Notes: Send + Sync {
     fn run(&self, program: &str, words: Vec<String>);
     /// Where the physical volumes are, for a successor (H9).
     fn members(&self, paths: &[PathBuf]) -> io::Result<()>;
+    /// A physical volume that was out counts again: no successor leaves it out (LD1).
+    fn disk_is_back(&self, _: Uuid) {}
     /// Who is in the group, for whoever is asked to open it without some (NW1). It is on the disk when this returns.
     fn membership(&self, membership: &Membership) -> io::Result<()>;
     /// The devices that are joining the group (H11), until the value is dropped.

@@ -97,6 +97,16 @@ pub fn give_up(group: &str) {
     forget(group);
 }
 
+/// One of them counts again.
+pub fn is_back(group: &str, pv: Uuid) {
+    let mut lost = read(group);
+    lost.retain(|lost| lost.uuid() != Some(pv));
+    // The superblocks say which of the others are out.
+    if lost.is_empty() || left::write(&file(group), &lost).is_err() {
+        forget(group);
+    }
+}
+
 /// All of them count again.
 fn forget(group: &str) {
     let _may_not_be_there = std::fs::remove_file(file(group));

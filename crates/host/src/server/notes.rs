@@ -2,7 +2,7 @@
 
 use super::archive::Archive;
 use super::renaming::Renaming;
-use super::{log, moving, recorder, systemd};
+use super::{log, lost, moving, recorder, systemd};
 use crate::devices::members::{self, Joining};
 use crate::journal::Field;
 use crate::witness;
@@ -169,6 +169,10 @@ impl Notes for ServerNotes {
                 witness.trouble = Some(why);
             }
         })
+    }
+
+    fn disk_is_back(&self, pv: Uuid) {
+        lost::is_back(&self.group, pv);
     }
 
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>> {
