@@ -122,6 +122,7 @@ fn a_filesystem_is_kept_up_to_date_from_bookmarks() {
         to.ok("lvchange -an VG/db");
         from.ok(&format!("bookmark --remove VG/day{before}"));
     }
+    assert_eq!(bytes_of(&from, "day3"), bytes_of(&to, "day3"));
     assert_eq!(files(&from, "day3"), files(&to, "day3"));
     from.unmount("db");
     from.ok("check VG");

@@ -119,7 +119,10 @@ impl Group {
             return Err(Error::Moved);
         }
         // From here on no program that does not know bookmarks opens the group.
-        self.checkpoint().await?;
+        if let Err(error) = self.checkpoint().await {
+            self.remove(&[made]).await?;
+            return Err(error);
+        }
         Ok(made)
     }
 
