@@ -31,8 +31,8 @@ pub enum Error {
     InvalidSnapshot,
     /// An earlier flush or journal write failed: nothing is acknowledged until the group is opened again.
     Poisoned(String),
-    /// A physical volume failed, and the group can go on without it (MB9): whoever opens the group next does. Who asked is answered
-    /// by that one.
+    /// A physical volume failed, and the group can continue without it (MB9). The next process that opens the group does so, and
+    /// answers the request.
     DiskLost(DiskError),
     /// Two volumes have no snapshot in common, so that there is nothing to compare them by.
     Unrelated,

@@ -15,9 +15,9 @@
 //!   without the other, and they are never joined.
 //! * MB8 Where the journal is kept twice, two halves of a group can go on without each other, if somebody asks for both. Physical
 //!   volumes that say this of each other are never joined: the group is refused until those of one half are not there.
-//! * MB9 A disk that fails a flush, a record or a superblock ends the group if all that the group needs is elsewhere, too: nothing
-//!   is acknowledged any more, and what was asked is answered by whoever opens the group without it. What was acknowledged and not
-//!   flushed there is lost: whoever flushes it is told.
+//! * MB9 A disk that fails a flush, a record or a superblock stops the group, even if everything that the group needs is also on
+//!   other disks. In that case requests in flight get no answer: the next process opens the group without the disk, and answers
+//!   them. Acknowledged writes on the disk that were not flushed may be lost: the next flush of their volume must fail.
 //!
 //! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
 

@@ -48,7 +48,8 @@ pub struct Config {
     pub least_discarded: u64,
     /// Read-only: nothing is written, and the journal is replayed only in memory.
     pub read_only: bool,
-    /// The group ends when a physical volume fails that it can do without, and another opening goes on without that one (MB9).
+    /// If a physical volume fails that the group can do without, requests are left to another process, which opens the group
+    /// without it (MB9).
     pub leaves_failed_disks: bool,
     /// A planted bug (feature `planted`), for the tests that must find it.
     pub planted: Option<&'static str>,

@@ -89,7 +89,7 @@ impl Ending {
         self.upgraded.load(Ordering::SeqCst)
     }
 
-    /// The physical volume that failed, and that the other server is to do without.
+    /// The physical volume that failed, which the next server must leave out.
     pub fn lost(&self) -> Option<PvIndex> {
         *self.lost.lock()
     }

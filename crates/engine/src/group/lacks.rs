@@ -69,7 +69,7 @@ impl Lacks<'_> {
 }
 
 impl Group {
-    /// Whether all that the group needs is on other physical volumes, too, which are there (MB9).
+    /// Whether the other physical volumes, without those that are out, have everything that the group needs (MB9).
     pub(super) fn is_whole_without(&self, pv: PvIndex) -> bool {
         let mut out = self.core.members.out();
         out.set(usize::from(pv.0), true);

@@ -65,9 +65,9 @@ pub struct Ring {
 
 /// What the journal asks of its group.
 pub trait Keeper: Send + Sync {
-    /// Whether the group can go on without the physical volume (MB9).
+    /// Whether the group can continue without the physical volume (MB9).
     fn can_do_without(&self, pv: PvIndex) -> bool;
-    /// Writes something to each physical volume that counts.
+    /// Writes a superblock to each physical volume that is not out.
     fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Makes these bad places durable in a superblock.
     fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -513,7 +513,8 @@ impl Journal {
         self.stopped.notify();
     }
 
-    /// Why the journal stops after this error, which came from `doing`: the disk that failed can be done without (MB9), or not.
+    /// The reason with which the journal stops after this error of `doing`: the group can continue without the failed disk (MB9), or
+    /// not.
     fn reason(&self, error: Error, doing: Option<&str>) -> Error {
         if let Error::Disk(failed) = &error {
             let is_told = matches!(failed.op, DiskOpKind::Write | DiskOpKind::Flush);
@@ -525,8 +526,8 @@ impl Journal {
         Error::Poisoned(doing.map_or(error.to_string(), |doing| format!("{doing}: {error}")))
     }
 
-    /// A volume's write failed where its blocks need not be. Whether the disk takes nothing any more, and the group ends for that
-    /// (MB9): then the next one places them elsewhere.
+    /// A write to newly allocated blocks failed with this error. If the disk takes no writes at all and the group stops for that
+    /// (MB9), the write gets no answer: the next process allocates other blocks.
     pub async fn ends_for(&self, error: &Error) -> Result<()> {
         let Error::Disk(failed) = error else { return Ok(()) };
         let Some(keeper) = self.keeper.lock().as_ref().and_then(Weak::upgrade) else { return Ok(()) };
@@ -534,7 +535,7 @@ impl Journal {
             return Ok(());
         }
         if failed.op == DiskOpKind::Write && keeper.can_do_without(failed.pv) {
-            // Its failure stops the journal.
+            // If this fails, the journal has stopped.
             let _ = keeper.try_disks().await;
         }
         match self.failed() {
@@ -543,8 +544,8 @@ impl Journal {
         }
     }
 
-    /// Stops all promises: `doing` failed in a way that leaves the disk's state unknown (J5). By a disk that the group can do without:
-    /// whoever opens it next answers what is not answered (MB9).
+    /// Stops the journal: `doing` failed, and the state of the disk is unknown (J5). If the group can continue without that disk,
+    /// requests in flight are left to the next process (MB9).
     pub fn stop_after(&self, error: Error, doing: &str) {
         let reason = self.reason(error, Some(doing));
         self.stop(reason);

@@ -33,7 +33,7 @@ pub struct Volume {
     pub(crate) core: Arc<Core>,
     pub(crate) id: VolumeId,
     pub(crate) state: Mutex<State>,
-    /// The physical volumes that what was acknowledged went to, a bit for each.
+    /// The physical volumes with acknowledged writes, a bit for each.
     pub(crate) written_to: AtomicU64,
 }
 
@@ -81,7 +81,7 @@ impl Volume {
         Poll::Pending
     }
 
-    /// What was written to these places is about to be acknowledged.
+    /// Called before a write to these places is acknowledged.
     fn wrote(&self, places: &Segments) {
         let pvs = places.iter().fold(0, |pvs, place| pvs | 1u64 << place.pv.0);
         if pvs & !self.written_to.load(Ordering::Relaxed) != 0 {
@@ -89,17 +89,17 @@ impl Volume {
         }
     }
 
-    /// The physical volumes that what was acknowledged went to, since [`forget_written_to`](Self::forget_written_to).
+    /// The physical volumes with acknowledged writes since [`forget_written_to`](Self::forget_written_to).
     pub fn written_to(&self) -> PvFlags {
         PvFlags(self.written_to.load(Ordering::SeqCst))
     }
 
-    /// Forgets where it was written to, and returns it: for who is about to flush.
+    /// Clears and returns that set. Called before a flush.
     pub fn forget_written_to(&self) -> PvFlags {
         PvFlags(self.written_to.swap(0, Ordering::SeqCst))
     }
 
-    /// The flush that was to cover these has failed.
+    /// Restores the set after a flush that failed.
     pub fn remember_written_to(&self, pvs: PvFlags) {
         self.written_to.fetch_or(pvs.0, Ordering::SeqCst);
     }

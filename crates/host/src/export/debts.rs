@@ -21,7 +21,7 @@ impl Exports {
         self.volumes_that(|target| target.has_unflushed())
     }
 
-    /// The same of what lies on these physical volumes.
+    /// Volumes with acknowledged, unflushed writes on these physical volumes, or whose next flush must fail.
     pub fn unflushed_on(&self, pvs: PvFlags) -> Vec<u64> {
         self.volumes_that(|target| target.has_unflushed_on(pvs))
     }

@@ -18,7 +18,7 @@ pub type Errno = i32;
 /// The volume's group is being closed. If a successor follows, the request is left unanswered for it.
 pub const CLOSED: Errno = libc::ESHUTDOWN;
 
-/// The group ends, and a successor follows for certain: the request is for that one.
+/// The group has stopped, and a successor will open it: the request is left to the successor.
 pub const HANDED_ON: Errno = libc::EOWNERDEAD;
 
 /// A volume as a transport sees it. Offsets and lengths are bytes, multiples of the sector, inside the volume:

@@ -1,12 +1,13 @@
-//! A disk that failed in use, and that the group does without (MB9): the server that saw it fail notes it, its successor opens the group
-//! without it, and takes it back when it has come back.
+//! Disks that failed in use, and without which the group continues (MB9). The server that saw a disk fail notes it. Its
+//! successor opens the group without the disk, and takes it back when it has come back.
 //!
-//! * LD1 What is noted is left out by the next server of this boot, also where it can be read again: what it acknowledged and did not
-//!   flush may be lost, and only those who wrote that are told.
-//! * LD2 By itself it comes back only after it was away: its device was not there, or is another one now. And only as it was left
-//!   (RT1), seen twice in a row. One that fails where it is comes back when somebody says so.
+//! * LD1 The next server of this boot leaves out a noted disk, even if the disk can be read again. The disk may have lost
+//!   acknowledged writes that were not flushed, and only the volumes with such writes report an error.
+//! * LD2 The server takes a disk back by itself only if the disk was away: its device was missing, or is another device
+//!   now. The disk must be as it was left (RT1) in two looks in a row. If a disk failed without being away, a user must
+//!   ask for it.
 //!
-//! The note is in the run directory: it outlives servers, and no boot. After a boot somebody has to say so, too.
+//! The note is in the run directory: it survives servers, but not a boot. After a boot a user must ask, too.
 
 use super::left::{self, Left};
 use super::log;
@@ -25,17 +26,17 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// So many looks in a row have to find it.
+/// How many looks in a row must find it.
 const SURE: u32 = 2;
 
 /// A disk that failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LostPv {
-    /// How it was left: this one alone.
+    /// How this disk was left.
     left: Left,
-    /// The device that it was, and the number of its appearance.
+    /// Its device, and the number that tells it from later devices with the same numbers.
     device: Option<(Identity, Option<u64>)>,
-    /// The volumes that had written to any disk what was not flushed.
+    /// The volumes with unflushed writes on any disk.
     unflushed: Vec<u64>,
 }
 
@@ -53,7 +54,7 @@ fn read(group: &str) -> Vec<LostPv> {
     left::read(&file(group)).unwrap_or_default().unwrap_or_default()
 }
 
-/// The disks of the group that are to be left out (LD1).
+/// The disks of the group to leave out (LD1).
 pub fn noted(group: &str) -> Vec<Uuid> {
     if planted::is("lost_untold") {
         return Vec::new();
@@ -61,7 +62,7 @@ pub fn noted(group: &str) -> Vec<Uuid> {
     read(group).iter().filter_map(LostPv::uuid).collect()
 }
 
-/// The disk that failed, and others that have failed a flush: nobody knows what they have kept.
+/// The disk that failed, and all others that failed a flush: it is unknown what they have kept.
 pub fn ill(server: &Server, lost: PvIndex) -> PvFlags {
     let mut ill = PvFlags::default();
     for at in 0..server.service.group.info().pvs.len() {
@@ -71,7 +72,7 @@ pub fn ill(server: &Server, lost: PvIndex) -> PvFlags {
     ill
 }
 
-/// Notes one more.
+/// Adds a disk to the note.
 pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
     let service = &server.service;
     let mut left = Left::of(&service.name, &service.group, &server.pvs, false);
@@ -85,7 +86,8 @@ pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
     left::write(&file(&service.name), &lost)
 }
 
-/// The group cannot be opened without them: it waits for all of its disks. Any of these may have lost something by then.
+/// The group cannot be opened without the noted disks, so it waits for all of its disks. By then any of them may have lost
+/// writes.
 pub fn give_up(group: &str) {
     let mut owed = left::owed(group);
     owed.extend(read(group).into_iter().flat_map(|lost| lost.unflushed));
@@ -97,7 +99,7 @@ pub fn give_up(group: &str) {
     forget(group);
 }
 
-/// One of them counts again.
+/// A noted disk was taken back.
 pub fn is_back(group: &str, pv: Uuid) {
     let mut lost = read(group);
     lost.retain(|lost| lost.uuid() != Some(pv));
@@ -107,12 +109,12 @@ pub fn is_back(group: &str, pv: Uuid) {
     }
 }
 
-/// All of them count again.
+/// Removes the note.
 fn forget(group: &str) {
     let _may_not_be_there = std::fs::remove_file(file(group));
 }
 
-/// Those of them that the group still does without.
+/// The noted disks that are still out.
 fn still_out(group: &Group, mut lost: Vec<LostPv>) -> Vec<LostPv> {
     let info = group.info();
     let is_out = |uuid: Option<Uuid>| info.pvs.iter().any(|pv| Some(pv.uuid) == uuid && pv.is_missing);
@@ -120,7 +122,7 @@ fn still_out(group: &Group, mut lost: Vec<LostPv>) -> Vec<LostPv> {
     lost
 }
 
-/// Looks for those that come back.
+/// The search for noted disks that come back.
 #[derive(Default)]
 pub struct Search {
     was_away: bool,
@@ -155,7 +157,7 @@ impl Search {
         }
     }
 
-    /// Where it is, if it is to be taken back now.
+    /// The path of the disk, if it is to be taken back now.
     fn find(&mut self, lost: &LostPv) -> Result<Option<PathBuf>, String> {
         let Some(pv) = lost.left.pvs.first() else { return Ok(None) };
         let mut paths = vec![pv.path.clone()];

@@ -1,4 +1,4 @@
-//! How a server opens its group: on which disks, and without which of them.
+//! How a server opens its group: the disks, and those that it leaves out.
 
 use super::run::Options;
 use super::steps::Steps;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the group's disks are, without those that failed in use (LD1), and which these are. Where it cannot be told without
-/// them, it waits for all.
+/// The group's disks without those that failed in use (LD1), and the disks that failed. If the others are not enough to find
+/// the group, none is left out.
 pub fn find_members(group: &str) -> Result<(GroupDevices, Vec<Uuid>)> {
     let lost = lost::noted(group);
     match devices::find_group_but(group, &lost) {
@@ -42,8 +42,8 @@ pub struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens the group on its disks, which recovers it. `lost`: those that failed. Where the others are not enough it waits for
-    /// all of them, as ever.
+    /// Opens the group, which recovers it. `lost`: the disks that failed. If the group cannot be opened without them, it is
+    /// opened with all of its disks.
     pub fn open_members(
         &self,
         members: &mut GroupDevices,

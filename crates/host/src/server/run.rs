@@ -43,7 +43,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for commands under way, and for a change that no command waits for.
 const COMMANDS: Duration = Duration::from_secs(60);
 const LAST_CHANGE: Duration = Duration::from_secs(1);
-/// The same when a disk has failed: all users of volumes wait meanwhile, and commands cannot go on in any case.
+/// The same after a disk failed: all requests wait meanwhile, and commands cannot continue.
 const PATIENCE_WITHOUT_A_DISK: Duration = Duration::from_millis(100);
 /// The interval of the main loop's periodic work.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
@@ -267,7 +267,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     Ok((server, presence, listener))
 }
 
-/// Ends the server when a disk fails that the group can do without (MB9).
+/// Ends the server if a disk fails that the group can do without (MB9).
 fn heed_failures(server: &Arc<Server>) {
     let (runtime, group) = (server.pool.runtime(), server.service.group.clone());
     let server = Arc::downgrade(server);
@@ -492,7 +492,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         service.group.end_waiting();
     }
     if service.ending.lost().is_some() && service.any_active() {
-        // Whoever uses a volume waits from here on. The successor has to know, whatever keeps this one from its end.
+        // From here on requests wait. The note comes first, in case something delays the end of this server.
         server.exports.stop_reading();
         if let Err(failure) = leave_to_successor(&server) {
             log::event(What::Failed, failure.message);
@@ -504,7 +504,7 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     // This comes before anything of the group is removed: the history may be on it.
     recorder::flush();
     let change = service.change.try_lock_until(until.max(Instant::now() + last_change));
-    // Nothing can be changed any more in a group that has stopped: whoever is about to waits for a device, and so for the successor.
+    // A group that has stopped cannot change. A command that still runs waits for a device, and so for the successor.
     if change.is_none() && service.ending.lost().is_none() {
         end_at_once(&server, &stuck);
     }
