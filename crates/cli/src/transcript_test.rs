@@ -2615,8 +2615,6 @@ fn a_group_that_stopped_does_not_look_well() {
         O|    state: stopped: a superblock could not be written: write failed on physical volume /dev/ubda at byte 0: error 5$
         O|    wrong: it takes no more writes until it is opened again$
         O|     next: once its disks are well: rowen clear vg0$
-        O|    wrong: physical volume /dev/ubda takes no writes in 4096 bytes from byte 1060864: the journal passes over them$
-        O|     next: replace the disk: the group does without that place, and without 16 at most$
         O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$
         O|    disks: PATH       STATE        SIZE  FAILED READS  WRITES  FLUSHES$
         O|           /dev/ubda  ok     700.00 MiB             0       0        0$

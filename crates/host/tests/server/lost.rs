@@ -144,7 +144,8 @@ fn who_may_have_lost_something_is_told() {
     pair.pull();
     goes.sync_data().map_err(|e| e.raw_os_error()).expect_err("its writes may be lost");
     stays.sync_data().unwrap();
-    assert!(holds(stays, 2) && pair.lacks(1));
+    assert!(holds(stays, 2));
+    wait_for("a successor", || pair.lacks(1));
     goes.sync_data().unwrap();
     // A filesystem that had nothing there has noticed nothing.
     fs::write(mounted.point.join("new"), "new").unwrap();
