@@ -4,7 +4,7 @@
 
 use crate::Test;
 use crate::world::{MIB, Mounted, Vg, direct, file, kill_both, page, run, wait_for, within};
-use rowen_control::protocol::{Outcome, PvPart, Request, StatusReport, VolumeKind};
+use rowen_control::protocol::{PvPart, Request, StatusReport, VolumeKind};
 use rowen_host::server;
 use std::fs::{self, File};
 use std::io;
