@@ -120,7 +120,15 @@ impl Plan {
                 items.items.push(Item { number, life, what, seed: apart.bits() });
             }
         }
-        setup.config.leaves_failed_disks = Rng::new(seed.rotate_left(17)).one_in(2);
+        let mut failing = Rng::new(seed.rotate_left(17));
+        setup.config.leaves_failed_disks = failing.one_in(2);
+        let fails = setup.config.leaves_failed_disks && faults.contains(&Fault::Away);
+        for life in 0..if fails { lives } else { 0 } {
+            if failing.one_in(3) {
+                let (number, what) = (items.items.len(), What::Fault(failing.below(20_000), Fault::Away));
+                items.items.push(Item { number, life, what, seed: failing.bits() });
+            }
+        }
         Plan { setup, delays, lives, is_full, changes_pvs, no_space_timeout, items: items.items }
     }
 
