@@ -2,7 +2,9 @@
 
 use crate::moves::{FROM, Made, all_of, made, setup};
 use rowen_engine::disk::{DiskOpKind, PvIndex};
-use rowen_engine::group::{Config, FullPolicy, NewMove, VolumeKind};
+use rowen_engine::error::Error;
+use rowen_engine::group::{Config, FullPolicy, NewMove, PvExtents, VolumeKind};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
@@ -121,6 +123,33 @@ fn a_move_waits_for_what_is_being_freed() {
         assert_eq!((ended.moved, ended.failed), (total, None));
         made.judge().await;
     });
+}
+
+/// A target with too few free blocks is refused before anything moves.
+fn target_is_too_small() {
+    let made = made(92);
+    made.world.run(async {
+        let group = &made.client.group;
+        group.reclaim_idle().await.unwrap();
+        made.client.checkpoint().await.unwrap();
+        let target = PvExtents { pv: PvIndex(0), extents: 0..2 };
+        let refused = group.start_move(NewMove { to: vec![target], ..all_of(FROM) }).await;
+        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        assert!(!group.is_moving() && group.move_progress().moved == 0);
+        assert!(group.start_move(all_of(FROM)).await.unwrap() > 2);
+        group.move_ended().await;
+        made.judge().await;
+    });
+}
+
+#[test]
+fn a_target_that_is_too_small_is_refused() {
+    target_is_too_small();
+}
+
+#[test]
+fn a_target_that_is_filled_is_found() {
+    must_be_found("target_filled", target_is_too_small);
 }
 
 /// P3, P16: what moving four extents of a volume costs: nodes of maps and of free space that are written, and bytes that are read.

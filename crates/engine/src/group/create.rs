@@ -143,8 +143,14 @@ impl Group {
 
     /// The free and unreserved blocks of these extents. Blocks that are allocated or freed meanwhile may count or not.
     pub async fn free_on(&self, on: &[PvExtents]) -> Result<u64> {
+        let free = self.unused_in(self.places_on(on)?).await?;
+        Ok(free.min(self.core.space.lock().available()))
+    }
+
+    /// The unused blocks of these places, reserved ones included.
+    pub(super) async fn unused_in(&self, places: Vec<Range<u64>>) -> Result<u64> {
         let mut free = 0;
-        for mut place in self.places_on(on)? {
+        for mut place in places {
             free += self.core.space.lock().unused_in(&place);
             loop {
                 let count = || self.core.space.lock().count_free(self.core.alloc_context(), &place);
@@ -154,7 +160,7 @@ impl Group {
                 place.start = next;
             }
         }
-        Ok(free.min(self.core.space.lock().available()))
+        Ok(free)
     }
 
     /// Frees runs that no record names. No waiting write is woken.

@@ -116,8 +116,8 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is running.
-    /// [`Error::NoSpace`]: without the source there would be too little room for the reservations. Nothing has changed
-    /// then.
+    /// [`Error::NoSpace`]: the targets have too few free blocks, or without the source there would be too little room for the
+    /// reservations. No data has moved then.
     pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {
         self.may_move()?;
         let placement = self.core.placement();
@@ -198,8 +198,32 @@ impl Group {
         for run in on_source {
             self.used_in(run, only.as_ref(), &mut runs).await?;
         }
-        let total = runs.iter().map(|run| run.end - run.start).sum::<u64>() / placement.extent_blocks;
-        Ok((total, runs))
+        let blocks = runs.iter().map(|run| run.end - run.start).sum::<u64>();
+        self.is_room_for(blocks, wanted.from, &wanted.to).await?;
+        Ok((blocks / placement.extent_blocks, runs))
+    }
+
+    /// Refuses a move for which the targets have too few free blocks. Blocks that are being freed may give the room.
+    async fn is_room_for(&self, needed: u64, source: PvIndex, targets: &[PvExtents]) -> Result<()> {
+        if self.reclaiming() || self.core.space.lock().pending_blocks() > 0 || planted::is("target_filled") {
+            return Ok(());
+        }
+        match self.unused_in(self.target_places(source, targets)?).await? {
+            free if free < needed => Err(Error::NoSpace { needed, free }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where extents may move to.
+    fn target_places(&self, source: PvIndex, targets: &[PvExtents]) -> Result<Vec<Range<u64>>> {
+        match targets {
+            [] => {
+                let placement = self.core.placement();
+                let runs = placement.runs().iter().filter(|run| run.pv != source.0);
+                Ok(runs.map(|run| run.start..run.end).collect())
+            }
+            targets => self.places_on(targets),
+        }
     }
 
     async fn bar_source(self: &Arc<Self>, pv: PvIndex, is_barred: bool) -> Result<()> {
@@ -341,10 +365,7 @@ impl Group {
     /// Takes free extents on another physical volume, or on one of the targets, and allocates room behind them.
     async fn take_target(self: &Arc<Self>, source: PvIndex, extents: u64, targets: &[PvExtents]) -> Result<Run> {
         let placement = self.core.placement();
-        let places: Vec<Range<u64>> = match targets {
-            [] => placement.runs().iter().filter(|run| run.pv != source.0).map(|run| run.start..run.end).collect(),
-            targets => self.places_on(targets)?,
-        };
+        let places = self.target_places(source, targets)?;
         let take = || {
             let _gate = self.core.gate.read();
             let mut space = self.core.space.lock();
