@@ -181,26 +181,25 @@ impl Group {
         if on_source.iter().any(is_target) {
             return Err(Error::Invalid("extents cannot move to where they are".into()));
         }
-        if is_whole {
-            self.bar_source(wanted.from, true).await?;
-            // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
-            // extent.
-            let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
-            self.move_metadata(&ranges).await?;
-        }
         // Freed blocks are usable only after a checkpoint.
         self.checkpoint().await?;
         let only = match wanted.volume {
             Some(volume) => Some(self.extents_of(volume).await?),
             None => None,
         };
-        let mut runs = Vec::new();
-        for run in on_source {
-            self.used_in(run, only.as_ref(), &mut runs).await?;
+        let mut runs = self.used_of(&on_source, only.as_ref()).await?;
+        let blocks = |runs: &[PlacedRun]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
+        self.is_room_for(blocks(&runs), wanted.from, &wanted.to).await?;
+        if is_whole {
+            self.bar_source(wanted.from, true).await?;
+            // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
+            // extent.
+            let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
+            self.move_metadata(&ranges).await?;
+            self.checkpoint().await?;
+            runs = self.used_of(&on_source, None).await?;
         }
-        let blocks = runs.iter().map(|run| run.end - run.start).sum::<u64>();
-        self.is_room_for(blocks, wanted.from, &wanted.to).await?;
-        Ok((blocks / placement.extent_blocks, runs))
+        Ok((blocks(&runs) / placement.extent_blocks, runs))
     }
 
     /// Refuses a move for which the targets have too few free blocks. Blocks that are being freed may give the room.
@@ -264,6 +263,15 @@ impl Group {
                 None => return Ok(extents),
             }
         }
+    }
+
+    /// The extents to move of these runs.
+    async fn used_of(&self, on_source: &[PlacedRun], only: Option<&BTreeSet<u64>>) -> Result<Vec<PlacedRun>> {
+        let mut runs = Vec::new();
+        for run in on_source {
+            self.used_in(*run, only, &mut runs).await?;
+        }
+        Ok(runs)
     }
 
     /// Adds the extents of a run that are not free as a whole, and have neither metadata nor the journal.
