@@ -10,7 +10,7 @@ use super::backing::label_area;
 use super::catalog::Catalog;
 use super::checkpoint_lock::NoCheckpoint;
 use super::label::write_superblock;
-use super::{Group, Root};
+use super::{Durable, Group, Root};
 use crate::core::{Pace, count};
 use crate::disk::{Completion, DiskError, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
@@ -83,6 +83,8 @@ struct Captured {
     journal_id: u64,
     stream_len: u64,
     index: [u64; 2],
+    /// Where metadata lies by the stream.
+    pairs: (Vec<[u64; 2]>, Vec<u64>),
     /// Blocks of the stream: address, bytes.
     blocks: Vec<(MetaBlock, Vec<u8>)>,
 }
@@ -429,7 +431,9 @@ impl Group {
         }
         root.stream_blocks = places.clone();
         let index = locate(&index_places[0]);
-        Ok(Captured { generation, features, journal, journal_id, stream_len: bytes.len() as u64, index, blocks })
+        let pairs = (std::mem::take(&mut stream.pairs), std::mem::take(&mut stream.pair_lengths));
+        let stream_len = bytes.len() as u64;
+        Ok(Captured { generation, features, journal, journal_id, stream_len, index, pairs, blocks })
     }
 
     async fn write_checkpoint(&self, captured: &Captured, clean: bool) -> Result<()> {
@@ -497,6 +501,7 @@ impl Group {
             (*sequence, group.clone())
         };
         self.write_superblocks(superblock.0, &superblock.1).await?;
+        self.root.lock().durable = Durable { group: superblock.1, pairs: captured.pairs.clone() };
         for node in &nodes {
             core.cache.mark_clean(node.this().addr, node.this().generation);
         }
@@ -566,7 +571,7 @@ impl Group {
         };
         let outcome = self.write_superblocks(sequence, &written).await;
         match &outcome {
-            Ok(()) => {}
+            Ok(()) => self.root.lock().durable.group = written,
             Err(Error::Closed) => self.core.journal.stop(Error::Closed),
             Err(error) => self.core.journal.stop_after(error.clone(), "a superblock could not be written"),
         }

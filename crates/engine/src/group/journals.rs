@@ -74,7 +74,14 @@ impl Group {
         let hold = self.hold_checkpoints().await;
         // Its blocks are the journal's until a checkpoint frees them.
         self.repeat_superblocks_held(|root| root.set_whole_journals(&[root.journal_start])).await?;
-        self.core.journal.give_up_copy(start).await?;
+        let last = self.core.journal.give_up_copy(start);
+        drop(hold);
+        self.core.journal.frames_are_done(last).await?;
+        let hold = self.hold_checkpoints().await;
+        // Somebody may have taken it up again meanwhile.
+        if self.core.journal.has_copy(start) || self.root.lock().group.second_journal != Some(start) {
+            return Ok(false);
+        }
         {
             let _gate = self.core.gate.read();
             self.root.lock().group.forget_second_journal();

@@ -73,11 +73,15 @@ impl Group {
     pub(super) fn is_whole_without(&self, pv: PvIndex) -> bool {
         let mut out = self.core.members.out();
         out.set(usize::from(pv.0), true);
-        let (pairs, lengths) = self.core.meta.lock().recorded_pairs();
-        let (placement, root) = (self.core.placement(), self.root.lock().written.clone());
-        let lacks = Lacks { root: &root, placement: &placement, out };
-        let is_any_left = (0..root.pvs.len()).any(|pv| !out.has(pv));
-        planted::is("lost_whatever_it_is")
-            || is_any_left && lacks.journal().is_ok() && lacks.pairs(&pairs, &lengths).is_ok()
+        let newest = (self.root.lock().written.clone(), self.core.meta.lock().recorded_pairs());
+        let durable = self.root.lock().durable.clone();
+        let placement = self.core.placement();
+        let is_any_left = (0..newest.0.pvs.len()).any(|pv| !out.has(pv));
+        // The others may have either.
+        let is_whole = [newest, (durable.group, durable.pairs)].iter().all(|(root, (pairs, lengths))| {
+            let lacks = Lacks { root, placement: &placement, out };
+            lacks.journal().is_ok() && lacks.pairs(pairs, lengths).is_ok()
+        });
+        planted::is("lost_whatever_it_is") || is_any_left && is_whole
     }
 }

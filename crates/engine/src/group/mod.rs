@@ -127,8 +127,17 @@ struct Root {
     group: GroupRoot,
     /// The root as it is on the disks. `group` may already have the table of the next checkpoint.
     written: GroupRoot,
+    /// What all physical volumes have for certain: a round of superblocks that failed may have reached some of them.
+    durable: Durable,
     /// Metadata blocks of the last checkpoint's stream.
     stream_blocks: Vec<MetaBlock>,
+}
+
+/// The newest superblock that is on all physical volumes, and where its metadata lies: pairs of copies, and their lengths.
+#[derive(Clone)]
+struct Durable {
+    group: GroupRoot,
+    pairs: (Vec<[u64; 2]>, Vec<u64>),
 }
 
 impl Group {

@@ -17,7 +17,7 @@ use super::lacks::Lacks;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
 use super::zones::read_zones;
-use super::{Group, Root};
+use super::{Durable, Group, Root};
 use crate::core::{Core, MergeCursor};
 use crate::dead::Points;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
@@ -63,6 +63,7 @@ impl Group {
         let journal = Journal::new(disks.clone(), runtime.clone(), copies, ring, parts.next_seq, config.planted);
         let (generation, root_zones) = (root.generation + 1, root.zones.serial);
         let points = parts.catalog.points.clone();
+        let durable = Durable { group: root.clone(), pairs: parts.meta.recorded_pairs() };
         let core = Core::new(
             disks,
             runtime,
@@ -82,6 +83,7 @@ impl Group {
                 sequence: parts.sequence,
                 written: root.clone(),
                 group: root,
+                durable,
                 stream_blocks: parts.stream_blocks,
             }),
             checkpoints: Default::default(),

@@ -20,14 +20,17 @@ impl Journal {
         self.copies.has(start)
     }
 
-    /// No frame goes to the copy at this VG block any more, and none is on its way there when this returns (JC4). A superblock
-    /// that does not call it whole is durable before that.
-    pub async fn give_up_copy(self: &Arc<Self>, start: u64) -> Result<()> {
-        let next = {
-            let state = self.state.lock();
-            self.copies.give_up(start);
-            state.next_serial
-        };
+    /// From now on no frame is begun to the copy at this VG block. The frames before it are in flight until
+    /// [`frames_are_done`](Self::frames_are_done) returns for the number that this returns (JC4). Before that a superblock must be
+    /// durable that does not call the copy whole.
+    pub fn give_up_copy(&self, start: u64) -> u64 {
+        let state = self.state.lock();
+        self.copies.give_up(start);
+        state.next_serial
+    }
+
+    /// Waits for the frames before this one. The caller must not hold checkpoints: a frame that fails needs a superblock.
+    pub async fn frames_are_done(self: &Arc<Self>, next: u64) -> Result<()> {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if let Some(error) = failure(&state) {
