@@ -23,10 +23,11 @@ pub const TESTS: &[Test] = &[
 
 /// A group of a file and of a volume of another group, which can be pulled; the journal is on both.
 struct Pair {
-    above: Vg,
-    below: Vg,
+    // Closed before the groups are removed.
     stays: File,
     goes: File,
+    above: Vg,
+    below: Vg,
 }
 
 impl Pair {
