@@ -68,10 +68,16 @@ impl Drop for World {
                 drop(Command::new("umount").arg("-l").arg(point).status());
             }
         }
-        for pid in self.processes() {
-            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        // A keeper starts a server, and a server a keeper: first they stop, then they end, and then one looks once more.
+        for _ in 0..50 {
+            let pids = self.processes();
+            for signal in [rustix::process::Signal::STOP, rustix::process::Signal::KILL] {
+                pids.iter().for_each(|pid| kill(*pid, signal));
             }
+            if pids.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
         // A process that waits for a volume ends with the volume.
         free_what_waits(&self.dir);
