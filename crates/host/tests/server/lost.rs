@@ -97,6 +97,7 @@ fn the_others_go_on_without_it() {
     pair.pull();
     let since = Instant::now();
     assert!(!holds(goes, 1));
+    fail_a_record(above);
     wait_for("a successor", || pair.lacks(1));
     eprintln!("the group goes on without the disk after {} ms", since.elapsed().as_millis());
     assert_ne!(above.server(), before);
@@ -119,7 +120,7 @@ fn the_others_go_on_without_it() {
     assert!(holds(goes, 1));
     wait_for("the note's end", || !pair.noted());
     write(goes, 3).and_then(|()| goes.sync_data()).unwrap();
-    assert!(above.log().contains("again, as it was left"));
+    wait_for("its event", || above.log().contains("again, as it was left"));
     // Both disks have all that is needed again: now the other way round would do, too.
     assert_eq!(above.report().journal_copies_written, 2);
     write(stays, 9).and_then(|()| stays.sync_data()).unwrap();
