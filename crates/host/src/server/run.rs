@@ -504,8 +504,8 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     // This comes before anything of the group is removed: the history may be on it.
     recorder::flush();
     let change = service.change.try_lock_until(until.max(Instant::now() + last_change));
-    // A group that has stopped cannot change. A command that still runs waits for a device, and so for the successor.
-    if change.is_none() && service.ending.lost().is_none() {
+    // After a disk failed, such a command may wait for a device, and so for the successor, which has its notes by now.
+    if change.is_none() {
         end_at_once(&server, &stuck);
     }
     if ending == Ending::Renamed {
