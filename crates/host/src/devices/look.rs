@@ -93,6 +93,11 @@ impl From<Membership> for PvMembership {
 }
 
 impl Found {
+    /// Whether the file or device at `path` has the sound label of this physical volume.
+    pub fn is_pv(&self, path: &Path, uuid: Uuid) -> bool {
+        self.pv(path).is_some_and(|pv| pv.label().is_some_and(|label| label.pv_uuid == uuid))
+    }
+
     /// The physical volume that this is, if it is one.
     pub fn pv(&self, path: &Path) -> Option<Pv> {
         let state = match self.label.clone() {

@@ -11,9 +11,10 @@
 
 use super::left::{self, Left};
 use super::log;
+use super::seek::{self, Seeker};
 use super::state::Server;
-use crate::devices::look::{self, Found};
-use crate::devices::{self, Identity};
+use crate::devices::Identity;
+use crate::devices::look::Found;
 use crate::{paths, planted};
 use rowen_control::history::What;
 use rowen_control::protocol::{Caller, Outcome, Request};
@@ -24,7 +25,6 @@ use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// How many looks in a row must find it.
 const SURE: u32 = 2;
@@ -125,6 +125,7 @@ fn still_out(group: &Group, mut lost: Vec<LostPv>) -> Vec<LostPv> {
 /// The search for noted disks that come back.
 #[derive(Default)]
 pub struct Search {
+    seeker: Seeker,
     was_away: bool,
     found: u32,
     told: Option<String>,
@@ -143,6 +144,9 @@ impl Search {
             *self = Search::default();
             return;
         };
+        if !seek::may_look() {
+            return;
+        }
         match self.find(first) {
             Ok(Some(path)) => self.take_back(server, first, &path),
             Ok(None) => {}
@@ -160,19 +164,13 @@ impl Search {
     /// The path of the disk, if it is to be taken back now.
     fn find(&mut self, lost: &LostPv) -> Result<Option<PathBuf>, String> {
         let Some(pv) = lost.left.pvs.first() else { return Ok(None) };
-        let mut paths = vec![pv.path.clone()];
-        paths.extend(devices::file_paths().into_iter().filter(|path| *path != pv.path));
-        let looked = look::look_until(&paths, Instant::now() + look::patience());
-        let (at_paths, _silent) = looked.map_err(|e| format!("a disk that failed cannot be looked for: {e}"))?;
-        let is_it = |found: &Found, path: &PathBuf| {
-            found.pv(path).is_some_and(|found| found.label().is_some_and(|label| label.pv_uuid == pv.uuid()))
-        };
-        let seen = paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?)));
-        let mut there: Vec<(PathBuf, Found)> = seen.filter(|(path, found)| is_it(found, path)).collect();
-        if there.is_empty() {
-            let all = devices::candidates_until(Instant::now() + look::patience());
-            let all = all.map_err(|e| format!("a disk that failed cannot be looked for: {e}"))?;
-            there.extend(all.into_iter().filter(|(path, found)| is_it(found, path)));
+        let is_it = |(path, found): &(PathBuf, Found)| found.is_pv(path, pv.uuid());
+        let seen = self.seeker.look(vec![pv.path.clone()], |seen| seen.iter().any(is_it));
+        let mut there = seen.map_err(|e| format!("a disk that failed cannot be looked for: {e}"))?;
+        there.retain(is_it);
+        if there.iter().any(|(path, _)| *path != pv.path) {
+            // It was found elsewhere, and the next check must find it again.
+            self.seeker.look_again();
         }
         let mut known = Vec::new();
         there.retain(|(_, found)| {

@@ -44,6 +44,7 @@ mod recorder;
 mod renaming;
 mod returns;
 mod run;
+mod seek;
 mod signals;
 mod start;
 mod state;

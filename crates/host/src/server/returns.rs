@@ -11,21 +11,20 @@
 //!   no path that may lie on a volume (H1).
 
 use super::left::{self, Left, LeftPv, Unlike};
+use super::seek::{self, Seeker};
 use super::state::Server;
 use super::{log, lost};
-use crate::devices::look::{self, Found};
+use crate::devices::look::Found;
 use crate::devices::{self, Identity};
-use crate::{paths, processes};
+use crate::paths;
 use rowen_control::history::What;
 use rowen_control::protocol::DiskWait;
 use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a server that lost a disk looks for it.
 const LOOK: Duration = Duration::from_secs(2);
@@ -33,10 +32,6 @@ const LOOK: Duration = Duration::from_secs(2);
 const SURE: u32 = 2;
 /// The number of recent lines that are not logged twice.
 const REMEMBERED: usize = 8;
-/// If this many earlier helpers hang in the kernel, including those of other groups, no more are started.
-const STUCK: usize = 4;
-/// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
-const HELPER: (&str, u64) = ("exe", 10);
 
 /// Looks for lost disks of this server from now on, until the process ends.
 pub fn start(server: &Arc<Server>) {
@@ -67,8 +62,7 @@ struct Search {
     /// A failed disk was missing from its old path.
     was_away: bool,
     found: u32,
-    /// The set of devices at the last search of all devices.
-    devices: u64,
+    seeker: Seeker,
     /// The last lines of the log.
     told: Vec<String>,
     /// The state of the server at its last note for a successor.
@@ -112,7 +106,7 @@ impl Search {
                 self.noted = self.note(server, &left).then_some(noted);
             }
         }
-        if processes::stuck(HELPER.0, HELPER.1) >= STUCK {
+        if !seek::may_look() {
             return;
         }
         match self.find(server, &left) {
@@ -154,33 +148,22 @@ impl Search {
     /// Finds the physical volumes: at their old paths or, after a change of devices, at any path.
     fn find(&mut self, server: &Server, left: &Left) -> Result<Vec<Sought>, devices::Error> {
         let uuids: Vec<_> = server.service.group.info().pvs.iter().map(|pv| pv.uuid).collect();
-        // A file that exists again is no new device.
-        let mut paths: Vec<PathBuf> = left.pvs.iter().map(|pv| pv.path.clone()).collect();
-        paths.extend(devices::file_paths().into_iter().filter(|path| !left.pvs.iter().any(|pv| pv.path == *path)));
-        let (at_paths, _silent) = look::look_until(&paths, Instant::now() + look::patience())?;
         let mut sought: Vec<Sought> = Vec::new();
         for pv in &left.pvs {
             let at = uuids.iter().position(|uuid| *uuid == pv.uuid()).and_then(|at| u16::try_from(at).ok());
             let Some(index) = at.map(PvIndex) else { continue };
             sought.push(Sought { left: pv.clone(), index, there: Vec::new() });
         }
-        let mut seen: Vec<(PathBuf, Found)> =
-            paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
+        // A file that exists again is no new device.
+        let paths = left.pvs.iter().map(|pv| pv.path.clone()).collect();
         let is_somewhere =
-            |pv: &Sought, seen: &[(PathBuf, Found)]| seen.iter().any(|(path, found)| is_it(pv, path, found));
-        let is_free = processes::stuck(HELPER.0, HELPER.1) == 0;
-        if is_free && !sought.iter().all(|pv| is_somewhere(pv, &seen)) {
-            let devices = fingerprint();
-            if devices != self.devices {
-                self.devices = devices;
-                seen.extend(devices::candidates_until(Instant::now() + look::patience())?);
-            }
-        }
+            |pv: &Sought, seen: &[(PathBuf, Found)]| seen.iter().any(|(path, found)| found.is_pv(path, pv.left.uuid()));
+        let seen = self.seeker.look(paths, |seen| sought.iter().all(|pv| is_somewhere(pv, seen)))?;
         for pv in &mut sought {
             let open = server.pvs.stat(pv.index).and_then(|stat| Identity::of_stat(&stat));
             for (path, found) in &seen {
                 let is_known = pv.there.iter().any(|(_, known, _)| known.identity == found.identity);
-                if is_it(pv, path, found) && !is_known {
+                if found.is_pv(path, pv.left.uuid()) && !is_known {
                     pv.there.push((path.clone(), found.clone(), Some(found.identity) == open));
                 }
             }
@@ -192,7 +175,7 @@ impl Search {
         }
         // It was found elsewhere, and the next check must find it again.
         if sought.iter().any(|pv| pv.there.iter().any(|(path, ..)| *path != pv.left.path)) {
-            self.devices = 0;
+            self.seeker.look_again();
         }
         Ok(sought)
     }
@@ -259,10 +242,6 @@ fn failures(server: &Server, at: usize) -> u64 {
     faults.reads + faults.writes + faults.flushes
 }
 
-fn is_it(pv: &Sought, path: &Path, found: &Found) -> bool {
-    found.pv(path).is_some_and(|found| found.label().is_some_and(|label| label.pv_uuid == pv.left.uuid()))
-}
-
 /// The path of each physical volume, in order, if exactly one device of each is unchanged. Otherwise the message.
 fn compare(left: &Left, sought: &[Sought]) -> Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
@@ -287,20 +266,4 @@ fn compare(left: &Left, sought: &[Sought]) -> Result<Vec<PathBuf>, String> {
         }
     }
     Ok(paths)
-}
-
-/// A number that changes with the devices.
-fn fingerprint() -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let mut names: Vec<_> =
-        std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    names.sort();
-    for path in names {
-        path.hash(&mut hasher);
-        for file in ["size", "dev", "diskseq"] {
-            std::fs::read(path.join(file)).unwrap_or_default().hash(&mut hasher);
-        }
-    }
-    // 0 forces a search.
-    hasher.finish().max(1)
 }

@@ -1,0 +1,71 @@
+//! The search for the devices of physical volumes: at paths, and after devices have changed anywhere (RT4).
+
+use crate::devices::look::{self, Found};
+use crate::{devices, processes};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// If this many earlier helpers hang in the kernel, including those of other groups, no more are started.
+const STUCK: usize = 4;
+/// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
+const HELPER: (&str, u64) = ("exe", 10);
+
+/// Whether so few helpers hang that another one may be started.
+pub fn may_look() -> bool {
+    processes::stuck(HELPER.0, HELPER.1) < STUCK
+}
+
+/// A search that is repeated.
+#[derive(Default)]
+pub struct Seeker {
+    /// The fingerprint of the devices at the last search of all devices.
+    devices: u64,
+}
+
+impl Seeker {
+    /// The files and devices at these paths and at the paths of the devices file. If they are not enough, also all devices, unless
+    /// these were searched already and have not changed, or helpers hang.
+    pub fn look(
+        &mut self,
+        mut paths: Vec<PathBuf>,
+        are_enough: impl Fn(&[(PathBuf, Found)]) -> bool,
+    ) -> Result<Vec<(PathBuf, Found)>, devices::Error> {
+        let others: Vec<PathBuf> = devices::file_paths().into_iter().filter(|path| !paths.contains(path)).collect();
+        paths.extend(others);
+        let (at_paths, _silent) = look::look_until(&paths, Instant::now() + look::patience())?;
+        let mut seen: Vec<(PathBuf, Found)> =
+            paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
+        let is_free = processes::stuck(HELPER.0, HELPER.1) == 0;
+        if is_free && !are_enough(&seen) {
+            let devices = fingerprint();
+            if devices != self.devices {
+                self.devices = devices;
+                seen.extend(devices::candidates_until(Instant::now() + look::patience())?);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The next search looks at all devices again, even if they have not changed.
+    pub fn look_again(&mut self) {
+        self.devices = 0;
+    }
+}
+
+/// A number that changes with the devices.
+fn fingerprint() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut names: Vec<_> =
+        std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    names.sort();
+    for path in names {
+        path.hash(&mut hasher);
+        for file in ["size", "dev", "diskseq"] {
+            std::fs::read(path.join(file)).unwrap_or_default().hash(&mut hasher);
+        }
+    }
+    // 0 forces a search.
+    hasher.finish().max(1)
+}
