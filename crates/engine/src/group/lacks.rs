@@ -73,8 +73,11 @@ impl Group {
     pub(super) fn is_whole_without(&self, pv: PvIndex) -> bool {
         let mut out = self.core.members.out();
         out.set(usize::from(pv.0), true);
-        let newest = (self.root.lock().written.clone(), self.core.meta.lock().recorded_pairs());
-        let durable = self.root.lock().durable.clone();
+        let pairs = self.core.meta.lock().recorded_pairs();
+        let (newest, durable) = {
+            let root = self.root.lock();
+            ((root.written.clone(), pairs), root.durable.clone())
+        };
         let placement = self.core.placement();
         let is_any_left = (0..newest.0.pvs.len()).any(|pv| !out.has(pv));
         // The others may have either.
