@@ -59,10 +59,6 @@ fn uuid(text: &str) -> Option<Uuid> {
     u128::from_str_radix(text, 16).ok().filter(|_| is_hex).map(|number| Uuid(number.to_be_bytes()))
 }
 
-fn hex(uuid: Uuid) -> String {
-    format!("{:032x}", u128::from_be_bytes(uuid.0))
-}
-
 /// The epoch of the oldest point that a bookmark counts with.
 pub(super) fn epoch_of(attributes: &Attributes) -> Option<Epoch> {
     tag(attributes, EPOCH)?.parse().ok().map(Epoch)
@@ -102,7 +98,7 @@ impl Group {
             let epoch = catalog.oldest_point(head).ok_or(Error::Moved)?;
             (point, epoch, origin.unwrap_or(own))
         };
-        let tags = vec![format!("{EPOCH}{}", epoch.0), format!("{POINT}{}", hex(point)), format!("{OF}{}", hex(of))];
+        let tags = vec![format!("{EPOCH}{}", epoch.0), format!("{POINT}{point}"), format!("{OF}{of}")];
         let spec = NewSnapshot {
             origin: snapshot,
             name: format!("{BOOKMARK}{name}"),

@@ -18,7 +18,7 @@ use crate::disk::{DiskError, PageBuf};
 use crate::error::{Error, Result};
 use crate::format::journal::frame_bytes;
 use crate::units::BLOCK_SIZE;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 impl Journal {
     pub(super) async fn mend(self: Arc<Self>) {
@@ -95,7 +95,7 @@ impl Journal {
     }
 
     async fn make_known(&self, bad: &BadPlaces) -> Result<()> {
-        let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade).ok_or(Error::Closed)?;
+        let keeper = self.keeper().ok_or(Error::Closed)?;
         // A disk that takes nothing has no bad places: it has failed.
         if !self.planted("dead_disk_is_a_bad_place") {
             keeper.clone().try_disks().await?;

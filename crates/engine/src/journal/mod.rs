@@ -272,6 +272,11 @@ impl Journal {
         *self.keeper.lock() = Some(keeper);
     }
 
+    /// The group, unless it is gone.
+    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        self.keeper.lock().as_ref().and_then(Weak::upgrade)
+    }
+
     /// Blocks of the ring that take no write.
     pub fn bad_blocks(&self) -> u64 {
         self.state.lock().bad.blocks()
@@ -518,8 +523,7 @@ impl Journal {
     fn reason(&self, error: Error, doing: Option<&str>) -> Error {
         if let Error::Disk(failed) = &error {
             let is_told = matches!(failed.op, DiskOpKind::Write | DiskOpKind::Flush);
-            let keeper = self.keeper.lock().as_ref().and_then(Weak::upgrade);
-            if is_told && keeper.is_some_and(|keeper| keeper.can_do_without(failed.pv)) {
+            if is_told && self.keeper().is_some_and(|keeper| keeper.can_do_without(failed.pv)) {
                 return Error::DiskLost(*failed);
             }
         }
@@ -530,7 +534,7 @@ impl Journal {
     /// (MB9), the write gets no answer: the next process allocates other blocks.
     pub async fn ends_for(&self, error: &Error) -> Result<()> {
         let Error::Disk(failed) = error else { return Ok(()) };
-        let Some(keeper) = self.keeper.lock().as_ref().and_then(Weak::upgrade) else { return Ok(()) };
+        let Some(keeper) = self.keeper() else { return Ok(()) };
         if planted::is("failed_write_is_told") {
             return Ok(());
         }
