@@ -1,12 +1,13 @@
 //! A disk fails while its group is in use, and the group goes on without it (rule MB9).
 
+use crate::journals::{BLOCKS, written_volumes};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, Group, VolumeKind};
+use rowen_engine::group::{Group, VolumeKind};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
-use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
+use rowen_sim::client::{BLOCK, Client, Op, number};
 use rowen_sim::crash::Setup;
 use rowen_sim::disk::{Faults, Image, POLICIES, SimDisks};
 use rowen_sim::effort::scaled;
@@ -15,9 +16,6 @@ use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Blocks of each volume.
-const BLOCKS: u64 = 1500;
 
 type Shared = Arc<Mutex<Oracle>>;
 
@@ -39,22 +37,8 @@ fn made(seed: u64, setup: &Setup) -> Made {
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).unwrap();
     let client = Client::new(world.handle(), group, Shared::default());
-    let pvs = disks.count() as u64;
-    let vols = world.run(async {
-        let mut vols = Vec::new();
-        for n in 0..3 * pvs {
-            let kind = if n % 2 == 0 { VolumeKind::Thin } else { VolumeKind::Thick };
-            let spec = VolumeSpec { kind, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
-            let vol = client.create(spec).await.unwrap();
-            for at in (0..BLOCKS).step_by(50) {
-                client.write(vol, at * BLOCK, 40 * BLOCK, &[]).await.unwrap();
-            }
-            vols.push(vol);
-        }
-        client.snapshot(&vols[..1], SnapshotKind::default()).await.unwrap();
-        client.checkpoint().await.unwrap();
-        vols
-    });
+    let kinds = (0..3 * disks.count()).map(|n| if n % 2 == 0 { VolumeKind::Thin } else { VolumeKind::Thick });
+    let vols = world.run(written_volumes(&client, kinds));
     Made { world, disks, client, vols }
 }
 
@@ -113,9 +97,13 @@ fn open(image: Image, setup: &Setup, lineage: Option<u64>, oracle: Shared) -> Op
     Opened { world, disks, client }
 }
 
-/// Reads everything block by block. What can be read is right by the oracle, and what cannot lies on a disk that is out. How many
-/// blocks could not.
-async fn judge_each(client: &Client, oracle: &Oracle, since: Since) -> Result<u64, String> {
+/// Reads everything block by block. What can be read is right by the oracle, and what cannot may be lost. How many blocks cannot.
+async fn judge_each(
+    client: &Client,
+    oracle: &Oracle,
+    since: Since,
+    may_be_lost: impl Fn(&Error) -> bool,
+) -> Result<u64, String> {
     let mut lost = 0;
     for info in client.group.volumes() {
         let vol = number(info.uuid);
@@ -123,7 +111,7 @@ async fn judge_each(client: &Client, oracle: &Oracle, since: Since) -> Result<u6
         for at in (0..info.blocks).filter(|_| is_known) {
             match client.look(vol, at * BLOCK, BLOCK).await {
                 Ok(found) => oracle.judge(vol, at * BLOCK, &found, since)?,
-                Err(Error::Disk(DiskError { pv, .. })) if client.group.out().has(usize::from(pv.0)) => lost += 1,
+                Err(error) if may_be_lost(&error) => lost += 1,
                 Err(error) => return Err(format!("volume {vol}, block {at}: {error}")),
             }
         }
@@ -146,7 +134,9 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
     let mut image = moment.killed(&mut Rng::new(seed));
     image.set_size(pv, 0);
     let opened = open(image, &setup, Some(7), made.client.oracle.clone());
-    let lost = opened.world.run(judge_each(&opened.client, &oracle, Since::Death));
+    let out = opened.client.group.out();
+    let is_on_it = |error: &Error| matches!(error, Error::Disk(DiskError { pv, .. }) if out.has(usize::from(pv.0)));
+    let lost = opened.world.run(judge_each(&opened.client, &oracle, Since::Death, is_on_it));
     let lost = lost.unwrap_or_else(|why| panic!("seed {seed}, without it: {why}"));
     assert!(lost > 0, "seed {seed}: something lies on each");
     opened.world.run(opened.client.close()).unwrap();
@@ -156,27 +146,11 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
         let back = open(rest.with_pv_of(pv, &cut), &setup, None, Shared::default());
         back.world.run(back.client.group.take_back(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let unproven = back.client.group.unproven_blocks();
-        let judged = back.world.run(judge_back(&back.client, &oracle));
+        // What was flushed is there, and what nobody can prove is an error (MB7).
+        let judged = back.world.run(judge_each(&back.client, &oracle, Since::PowerLoss, |_| true));
         let lost = judged.unwrap_or_else(|why| panic!("seed {seed}, {policy:?}, back: {why}"));
         assert!(lost <= unproven, "seed {seed}: {lost} blocks cannot be read");
     }
-}
-
-/// The same after all disks are back: what was flushed is there, and what nobody can prove is an error (MB7). How many blocks.
-async fn judge_back(client: &Client, oracle: &Oracle) -> Result<u64, String> {
-    let mut lost = 0;
-    for info in client.group.volumes() {
-        let vol = number(info.uuid);
-        let is_known = oracle.volumes.contains_key(&vol);
-        for at in (0..info.blocks).filter(|_| is_known) {
-            match client.look(vol, at * BLOCK, BLOCK).await {
-                Ok(found) => oracle.judge(vol, at * BLOCK, &found, Since::PowerLoss)?,
-                Err(_) => lost += 1,
-            }
-        }
-    }
-    let check = client.group.check_open().await.map_err(|e| e.to_string())?;
-    check.findings.first().map_or(Ok(lost), |finding| Err(finding.clone()))
 }
 
 fn each_fails() {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const PVS: [PvIndex; 2] = [PvIndex(0), PvIndex(1)];
 /// Blocks of each volume.
-const BLOCKS: u64 = 1500;
+pub(crate) const BLOCKS: u64 = 1500;
 /// Blocks of the ring.
 const RING: u64 = 256;
 
@@ -37,25 +37,29 @@ struct Made {
     vols: Vec<Vol>,
 }
 
+/// Volumes of these kinds of [`BLOCKS`] blocks, most of which are written; the first has a snapshot. All is in a checkpoint.
+pub(crate) async fn written_volumes(client: &Client, kinds: impl Iterator<Item = VolumeKind>) -> Vec<Vol> {
+    let mut vols = Vec::new();
+    for kind in kinds {
+        let spec = VolumeSpec { kind, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+        let vol = client.create(spec).await.unwrap();
+        for at in (0..BLOCKS).step_by(50) {
+            client.write(vol, at * BLOCK, 40 * BLOCK, &[]).await.unwrap();
+        }
+        vols.push(vol);
+    }
+    client.snapshot(&vols[..1], SnapshotKind::default()).await.unwrap();
+    client.checkpoint().await.unwrap();
+    vols
+}
+
 /// A group over two disks with volumes on both, of which one has a snapshot.
 fn made(seed: u64, second_journal: bool) -> Made {
     let world = World::new(seed);
     let (disks, group) = setup(second_journal).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Shared::default());
-    let vols = world.run(async {
-        let mut vols = Vec::new();
-        for kind in [VolumeKind::Thin, VolumeKind::Thick, VolumeKind::Thick, VolumeKind::Thin] {
-            let spec = VolumeSpec { kind, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
-            let vol = client.create(spec).await.unwrap();
-            for at in (0..BLOCKS).step_by(50) {
-                client.write(vol, at * BLOCK, 40 * BLOCK, &[]).await.unwrap();
-            }
-            vols.push(vol);
-        }
-        client.snapshot(&vols[..1], SnapshotKind::default()).await.unwrap();
-        client.checkpoint().await.unwrap();
-        vols
-    });
+    let kinds = [VolumeKind::Thin, VolumeKind::Thick, VolumeKind::Thick, VolumeKind::Thin];
+    let vols = world.run(written_volumes(&client, kinds.into_iter()));
     Made { world, disks, client, vols }
 }
 

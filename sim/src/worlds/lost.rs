@@ -33,7 +33,7 @@ impl History {
     /// One physical volume is not there any more. False: this world has none to lose.
     pub(super) fn lose(&mut self, seed: u64) -> Result<bool, String> {
         // The other copy of bad metadata may be the one that is lost.
-        let is_whole = !(self.is_harmed || self.is_misdirected || self.is_void) && self.unreadable.is_empty();
+        let is_whole = self.is_sound() && self.unreadable.is_empty();
         let Power::Off(image) = &self.power else { return Ok(false) };
         let whole = members(image)?;
         if !is_whole || whole.count() < 2 {
@@ -56,25 +56,22 @@ impl History {
     pub(super) fn fails_in_use(&mut self, moment: &Moment, pv: PvIndex, seed: u64) -> Result<bool, String> {
         let mut rng = Rng::new(seed);
         let policy = *rng.pick(&POLICIES);
-        let rest = moment.killed(&mut rng);
+        let mut rest = moment.killed(&mut rng);
         let whole = rest.with_pv_of(pv, &moment.power_cut(policy, &mut rng));
-        let is_whole = !(self.is_harmed || self.is_misdirected || self.is_void);
         // One that was joining or leaving.
         let is_settled = members(&whole).is_ok_and(|known| known == whole) && all_have_joined(&whole)?;
-        if !is_whole || !is_settled || whole.count() < 2 {
+        if !self.is_sound() || !is_settled || whole.count() < 2 {
             return Ok(false);
         }
         self.say(|| format!("physical volume {} of {} has failed in use ({policy:?})", pv.0, whole.count()));
         self.seen.tally.count("physical volumes that failed in use, and were left out");
-        let mut rest = rest;
         rest.set_size(pv, 0);
         (self.since, self.has_failed_in_use) = (Since::Death, true);
         self.goes_on_without(rest, &whole, pv, &mut rng)
     }
 
     /// Lives without it, and its return, or not.
-    fn goes_on_without(&mut self, rest: Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<bool, String> {
-        let mut rest = rest;
+    fn goes_on_without(&mut self, mut rest: Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<bool, String> {
         for life in 0..rng.range(1, 3) {
             let opened = match life {
                 0 => self.open_lost(rest.clone(), Some(rng.bits()), rng.bits())?,

@@ -270,6 +270,11 @@ impl History {
         Err("it was never opened".into())
     }
 
+    /// No copy of metadata is bad, nothing was written elsewhere, and all promises hold.
+    fn is_sound(&self) -> bool {
+        !(self.is_harmed || self.is_misdirected || self.is_void)
+    }
+
     /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
     fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
         static SHARED: AtomicU64 = AtomicU64::new(1);
@@ -277,8 +282,7 @@ impl History {
         let mut rng = Rng::new(seed);
         self.seen.tally.count("crash states");
         // A group with bad copies is judged where they are repaired.
-        let is_whole = !(self.is_harmed || self.is_misdirected || self.is_void);
-        for _ in 0..if is_whole { rng.below(self.options.aside + 1) } else { 0 } {
+        for _ in 0..if self.is_sound() { rng.below(self.options.aside + 1) } else { 0 } {
             let policy = *rng.pick(&POLICIES);
             let image = members(&moment.power_cut(policy, &mut rng))?;
             self.seen.tally.count("crash states");

@@ -22,12 +22,15 @@ use std::time::Duration;
 pub fn find_members(group: &str) -> Result<(GroupDevices, Vec<Uuid>)> {
     let lost = lost::noted(group);
     match devices::find_group_but(group, &lost) {
-        Err(_) if !lost.is_empty() => {
-            lost::give_up(group);
-            Ok((devices::find_group(group)?, Vec::new()))
-        }
+        Err(_) if !lost.is_empty() => Ok((wait_for_all(group)?, Vec::new())),
         found => Ok((found?, lost)),
     }
+}
+
+/// The group's disks, with those that failed: the others are not enough.
+fn wait_for_all(group: &str) -> Result<GroupDevices> {
+    lost::give_up(group);
+    Ok(devices::find_group(group)?)
 }
 
 /// What a server opens its group with.
@@ -57,8 +60,7 @@ impl Opening<'_> {
                     "volume group {group} cannot be opened without what failed: {}",
                     failure.message
                 ));
-                lost::give_up(group);
-                *members = devices::find_group(group)?;
+                *members = wait_for_all(group)?;
                 self.open(&members.paths, false, steps)
             }
             opened => opened,

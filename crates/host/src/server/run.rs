@@ -491,23 +491,26 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
         server.exports.stop_reading();
         service.group.end_waiting();
     }
-    if service.ending.lost().is_some() && service.any_active() {
+    let lost = service.ending.lost();
+    if lost.is_some() && service.any_active() {
         // From here on requests wait. The note comes first, in case something delays the end of this server.
         server.exports.stop_reading();
         if let Err(failure) = leave_to_successor(&server) {
             log::event(What::Failed, failure.message);
         }
     }
-    let until = Instant::now() + service.ending.lost().map_or_else(patience_at_end, |_| PATIENCE_WITHOUT_A_DISK);
+    let (patience, last_change) = match lost {
+        None => (patience_at_end(), LAST_CHANGE),
+        Some(_) => (PATIENCE_WITHOUT_A_DISK, Duration::ZERO),
+    };
+    let until = Instant::now() + patience;
     let stuck = listener.close(until);
-    let last_change = service.ending.lost().map_or(LAST_CHANGE, |_| Duration::ZERO);
     // This comes before anything of the group is removed: the history may be on it.
     recorder::flush();
-    let change = service.change.try_lock_until(until.max(Instant::now() + last_change));
-    // After a disk failed, such a command may wait for a device, and so for the successor, which has its notes by now.
-    if change.is_none() {
-        end_at_once(&server, &stuck);
-    }
+    let Some(_change) = service.change.try_lock_until(until.max(Instant::now() + last_change)) else {
+        // After a disk failed, such a command may wait for a device, and so for the successor, which has its notes by now.
+        end_at_once(&server, &stuck, patience);
+    };
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
         server.archive.retire();
@@ -590,7 +593,7 @@ fn patience_at_end() -> Duration {
 
 /// A change hangs, and the group cannot be closed in the middle of a change. The process ends as if it were killed:
 /// acknowledged writes are safe, the change is done or not, and a successor takes over if volumes are active.
-fn end_at_once(server: &Server, stuck: &[String]) -> ! {
+fn end_at_once(server: &Server, stuck: &[String], patience: Duration) -> ! {
     let stuck = if stuck.is_empty() { "a change that nobody waits for".to_owned() } else { stuck.join(", ") };
     log::event(
         What::Failed,
@@ -598,7 +601,7 @@ fn end_at_once(server: &Server, stuck: &[String]) -> ! {
             "volume group \"{}\" cannot be closed: {stuck} has not ended in {} s. This server ends as if it were killed; nothing \
              that was acknowledged is lost",
             server.service.name,
-            patience_at_end().as_secs()
+            patience.as_secs_f32()
         ),
     );
     recorder::flush();

@@ -3,8 +3,8 @@
 //! Rules LD1, LD2 and MB9.
 
 use crate::Test;
-use crate::world::{MIB, Mounted, Vg, direct, file, kill_both, page, run, verifying_fio, wait_for};
-use rowen_control::protocol::{ErrorKind, Outcome, PvPart, Request, StatusReport};
+use crate::world::{MIB, Mounted, Vg, direct, file, page, run, verifying_fio, wait_for};
+use rowen_control::protocol::{ErrorKind, Outcome, PvPart, Request};
 use rowen_host::server;
 use std::fs::{self, File};
 use std::io;
@@ -50,18 +50,6 @@ impl Pair {
         Pair { above, below, stays, goes }
     }
 
-    fn pull(&self) {
-        kill_both(&self.below);
-    }
-
-    fn plug(&self) {
-        server::ensure_running(&self.below.name).unwrap();
-    }
-
-    fn status(&self) -> Option<StatusReport> {
-        self.above.status()
-    }
-
     /// Whether the group is served, and goes on without so many.
     fn lacks(&self, count: usize) -> bool {
         let report = server::connect(&self.above.name).ok().flatten();
@@ -94,7 +82,7 @@ fn the_others_go_on_without_it() {
     let before = above.server();
     let load = verifying_fio("stays", &above.node("stays"));
     std::thread::sleep(Duration::from_secs(1));
-    pair.pull();
+    pair.below.pull();
     let since = Instant::now();
     assert!(!holds(goes, 1));
     fail_a_record(above);
@@ -114,7 +102,7 @@ fn the_others_go_on_without_it() {
         "{log}"
     );
     let server = above.server();
-    pair.plug();
+    pair.below.plug();
     wait_for("the disk's return", || pair.lacks(0));
     assert_eq!(above.server(), server, "no other server is needed for that");
     assert!(holds(goes, 1));
@@ -143,7 +131,7 @@ fn who_may_have_lost_something_is_told() {
     fs::write(mounted.point.join("kept"), "kept").unwrap();
     write(stays, 2).unwrap();
     write(goes, 2).unwrap();
-    pair.pull();
+    pair.below.pull();
     goes.sync_data().map_err(|e| e.raw_os_error()).expect_err("its writes may be lost");
     stays.sync_data().unwrap();
     assert!(holds(stays, 2));
@@ -167,19 +155,19 @@ fn an_older_copy_is_not_taken_back() {
     let (old, newest): (PathBuf, PathBuf) = (image.with_extension("old"), image.with_extension("newest"));
     copy(image, &old);
     write(goes, 2).and_then(|()| goes.sync_data()).unwrap();
-    pair.pull();
+    pair.below.pull();
     copy(image, &newest);
     assert!(!holds(goes, 2));
     fail_a_record(above);
     wait_for("a successor", || pair.lacks(1));
     copy(&old, image);
-    pair.plug();
+    pair.below.plug();
     wait_for("a refusal", || above.log().contains("is not taken back by itself"));
     std::thread::sleep(Duration::from_secs(3));
     assert!(pair.lacks(1) && !holds(goes, 1));
-    pair.pull();
+    pair.below.pull();
     copy(&newest, image);
-    pair.plug();
+    pair.below.plug();
     wait_for("the disk's return", || pair.lacks(0));
     assert!(holds(goes, 2));
     write(stays, 2).and_then(|()| stays.sync_data()).unwrap();
@@ -199,7 +187,7 @@ fn one_that_is_killed_meanwhile_is_followed() {
     let pair = Pair::make();
     let Pair { above, stays, goes, .. } = &pair;
     write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
-    pair.pull();
+    pair.below.pull();
     fail_a_record(above);
     wait_for("a successor", || pair.lacks(1));
     for byte in 2..5 {
@@ -208,7 +196,7 @@ fn one_that_is_killed_meanwhile_is_followed() {
         write(stays, byte).and_then(|()| stays.sync_data()).unwrap();
         assert!(holds(stays, byte) && !holds(goes, 1));
     }
-    pair.plug();
+    pair.below.plug();
     above.signal_server(rustix::process::Signal::KILL);
     wait_for("the disk's return", || pair.lacks(0));
     assert!(holds(goes, 1) && holds(stays, 4));
@@ -217,7 +205,7 @@ fn one_that_is_killed_meanwhile_is_followed() {
 /// A command that the disk's failure meets is told to try again, or done by the successor; it does not hang.
 fn a_command_under_way_ends() {
     let pair = Pair::make();
-    pair.pull();
+    pair.below.pull();
     fail_a_record(&pair.above);
     wait_for("a successor", || pair.lacks(1));
     let names = pair.above.names();
@@ -229,7 +217,7 @@ fn a_command_under_way_ends() {
         Outcome::Error { kind, message } => assert!(is_there && kind == ErrorKind::Exists, "{message}"),
         _ => assert!(!is_there),
     }
-    pair.plug();
+    pair.below.plug();
     wait_for("the disk's return", || pair.lacks(0));
 }
 
@@ -240,11 +228,11 @@ fn what_is_needed_is_waited_for() {
     write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
     write(stays, 1).and_then(|()| stays.sync_data()).unwrap();
     let before = above.server();
-    pair.pull();
+    pair.below.pull();
     fail_a_record(above);
-    wait_for("its absence", || pair.status().is_some_and(|status| status.disk_wait.is_some()));
+    wait_for("its absence", || pair.above.status().is_some_and(|status| status.disk_wait.is_some()));
     assert!(!pair.noted() && above.server() == before);
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.lacks(0) && above.server() != before);
     assert!(holds(goes, 1) && holds(stays, 1));
 }

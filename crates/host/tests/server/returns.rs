@@ -3,7 +3,7 @@
 //! Rules RT1, RT2, RT3, RT4 and RT5.
 
 use crate::Test;
-use crate::world::{MIB, Mounted, Vg, direct, file, kill_both, page, run, wait_for, within};
+use crate::world::{MIB, Mounted, Vg, direct, file, page, run, wait_for, within};
 use rowen_control::protocol::{PvPart, Request, StatusReport, VolumeKind};
 use rowen_host::server;
 use std::fs::{self, File};
@@ -38,31 +38,19 @@ impl Pair {
         Pair { above: Vg::over(&disk), below }
     }
 
-    fn pull(&self) {
-        kill_both(&self.below);
-    }
-
-    fn plug(&self) {
-        server::ensure_running(&self.below.name).unwrap();
-    }
-
-    fn status(&self) -> Option<StatusReport> {
-        self.above.status()
-    }
-
     /// The server has seen that the disk is away.
     fn is_away(&self) -> bool {
-        self.status().is_some_and(|status| status.disk_wait.is_some_and(|wait| wait.what.ends_with("is away")))
+        self.above.status().is_some_and(|status| status.disk_wait.is_some_and(|wait| wait.what.ends_with("is away")))
     }
 
     fn is_refused(&self) -> bool {
-        self.status().is_some_and(|status| status.disk_wait.is_some_and(|wait| wait.what.contains("older copy")))
+        self.above.status().is_some_and(|status| status.disk_wait.is_some_and(|wait| wait.what.contains("older copy")))
     }
 
     /// Another server than this one serves the group, and nothing is wrong.
     fn goes_on_after(&self, dead: i32) -> bool {
         let is_well = |status: StatusReport| status.stopped.is_none() && status.disk_wait.is_none();
-        self.status().is_some_and(is_well) && self.above.server() != dead
+        self.above.status().is_some_and(is_well) && self.above.server() != dead
     }
 }
 
@@ -78,14 +66,14 @@ fn a_disk_that_comes_back_is_taken_unasked() {
     fs::write(&kept, "hello").unwrap();
     run("sync", &["-f", kept.to_str().unwrap()]);
     let dead = pair.above.server();
-    pair.pull();
+    pair.below.pull();
     let lost = mounted.point.join("lost");
     let failed = fs::write(&lost, "x").and_then(|()| File::open(&lost)?.sync_all());
     failed.unwrap_err();
     wait_for("the disk's absence", || pair.is_away());
     // A look in between changes nothing.
     assert_eq!(pair.above.server(), dead);
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
     // ext4 has stopped at the error; mounted again it has all that was flushed.
     drop(mounted);
@@ -114,7 +102,7 @@ fn pulled_with_an_older_copy(pair: &Pair) -> (File, PathBuf, PathBuf) {
     // While the group is open, and with no superblock in between: nothing but its contents is older.
     copy(image, &old);
     write(2);
-    pair.pull();
+    pair.below.pull();
     copy(image, &newest);
     assert!(fails(&device));
     (device, old, newest)
@@ -126,16 +114,16 @@ fn an_older_copy_is_not_taken() {
     let (image, dead) = (&pair.below.files[0], pair.above.server());
     wait_for("the disk's absence", || pair.is_away());
     copy(&old, image);
-    pair.plug();
+    pair.below.plug();
     wait_for("a refusal", || pair.is_refused());
     assert_eq!(pair.above.server(), dead);
     // Nor by whoever comes after a server that was killed.
     pair.above.signal_server(rustix::process::Signal::KILL);
     wait_for("a refusal by a successor", || pair.above.log().contains("is not as its server left it"));
-    assert!(pair.status().is_none());
-    pair.pull();
+    assert!(pair.above.status().is_none());
+    pair.below.pull();
     copy(&newest, image);
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
     let mut found = page(0);
     device.read_exact_at(found.as_mut_slice(), 4096).unwrap();
@@ -157,10 +145,10 @@ fn who_may_have_lost_something_is_told() {
     }
     one.write_all_at(page(2).as_slice(), 4096).unwrap();
     let dead = pair.above.server();
-    pair.pull();
+    pair.below.pull();
     assert!(fails(&two));
     wait_for("the disk's absence", || pair.is_away());
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
     two.sync_data().unwrap();
     let told = one.sync_data().map_err(|e: io::Error| e.raw_os_error());
@@ -176,11 +164,11 @@ fn a_server_that_is_killed_meanwhile_leaves_what_it_knew() {
     let device = direct(&node);
     device.write_all_at(page(1).as_slice(), 4096).and_then(|()| device.sync_data()).unwrap();
     let dead = pair.above.server();
-    pair.pull();
+    pair.below.pull();
     assert!(fails(&device));
     wait_for("a note", || rowen_host::paths::group_dir(&pair.above.name).join("left").exists());
     pair.above.signal_server(rustix::process::Signal::KILL);
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
     // Nobody knows what that one had acknowledged: its users are told, once.
     assert!(device.sync_data().is_err());
@@ -208,17 +196,17 @@ fn what_goes_on_after_a_note_refuses_no_disk() {
     // The last that is flushed before the note, and written again after it.
     write(&stays, 1);
     let dead = pair.above.server();
-    pair.pull();
+    pair.below.pull();
     assert!(fails(&goes));
     let directory = rowen_host::paths::group_dir(&pair.above.name);
     wait_for("a note", || pair.is_away() && directory.join("left").exists());
     (2..9).for_each(|byte| write(&stays, byte));
-    assert!(pair.status().is_some_and(|status| status.stopped.is_none()), "it goes on");
+    assert!(pair.above.status().is_some_and(|status| status.stopped.is_none()), "it goes on");
     // The main loop has looked around.
     std::thread::sleep(Duration::from_secs(6));
     assert!(directory.join("owed").exists(), "nobody is told of what the disk may have lost");
     pair.above.signal_server(rustix::process::Signal::KILL);
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
     let mut found = page(0);
     stays.read_exact_at(found.as_mut_slice(), 4096).unwrap();
@@ -238,12 +226,12 @@ fn a_closed_group_takes_no_older_copy() {
     pair.above.ask(Request::Stop);
     wait_for("the server's end", || !crate::world::lives(dead));
     copy(&old, image);
-    pair.plug();
+    pair.below.plug();
     let refusal = server::ensure_running(&pair.above.name).map(drop).unwrap_err().to_string();
     assert!(refusal.contains("is not as its server left it"), "{refusal}");
-    pair.pull();
+    pair.below.pull();
     copy(&newest, image);
-    pair.plug();
+    pair.below.plug();
     assert_eq!(pair.above.report().volumes.len(), 1);
     for file in [old, newest] {
         fs::remove_file(file).unwrap();
@@ -267,11 +255,11 @@ fn a_disk_that_never_left_needs_no_proof() {
     // In place, without a flush.
     stays.write_all_at(page(3).as_slice(), 4096).unwrap();
     let dead = pair.above.server();
-    pair.pull();
+    pair.below.pull();
     // The journal is on the other one. Nothing is flushed to this one any more.
     stays.write_all_at(page(4).as_slice(), 1 << 20).unwrap_err();
     wait_for("the disk's absence", || pair.is_away());
-    pair.plug();
+    pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
     let mut found = page(0);
     stays.read_exact_at(found.as_mut_slice(), 4096).unwrap();

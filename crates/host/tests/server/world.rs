@@ -343,6 +343,16 @@ impl Vg {
         }
     }
 
+    /// Its volumes, as disks of other groups, are pulled.
+    pub fn pull(&self) {
+        kill_both(self);
+    }
+
+    /// They are there again.
+    pub fn plug(&self) {
+        server::ensure_running(&self.name).unwrap();
+    }
+
     /// What its server says of it, if one answers.
     pub fn status(&self) -> Option<StatusReport> {
         match server::connect(&self.name).ok()??.ask(&Request::Status, &mut |_| {}) {
