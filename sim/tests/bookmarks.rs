@@ -2,9 +2,10 @@
 //!
 //! Rules MK1, MK2, MK3 and MK4.
 
+use crate::points::{snapshot_with, write};
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Attributes, Changed, Content, FullPolicy, Group, NewSnapshot, NewVolume, VolumeKind};
+use rowen_engine::group::{Attributes, Changed, Content, FullPolicy, Group, NewVolume, VolumeKind};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::{Setup, plain_volume};
@@ -19,22 +20,7 @@ use std::sync::Arc;
 const BLOCKS: u64 = 2048;
 
 async fn snapshot(group: &Arc<Group>, origin: VolumeId, number: u8) -> VolumeId {
-    let spec = NewSnapshot {
-        origin,
-        name: format!("s{number}"),
-        uuid: Uuid([number; 16]),
-        reserve: None,
-        read_only: false,
-        chunk_blocks: 1,
-        attributes: Attributes::default(),
-    };
-    group.snapshot(&[spec]).await.unwrap()[0]
-}
-
-async fn write(group: &Arc<Group>, id: VolumeId, block: u64, blocks: u64, byte: u8) {
-    let buf = PageBuf::from_slice(&vec![byte; (blocks * BLOCK_SIZE) as usize]);
-    let volume = group.volume(id).unwrap();
-    volume.write(block * BLOCK_SIZE, (blocks * BLOCK_SIZE) as u32, Arc::new(buf)).await.unwrap();
+    snapshot_with(group, origin, &format!("s{number}"), Uuid([number; 16]), Attributes::default()).await
 }
 
 async fn discard(group: &Arc<Group>, id: VolumeId, block: u64, blocks: u64) {
@@ -254,13 +240,18 @@ fn lists_from_bookmarks_have_all_that_changed() {
     assert!(seen.lists > 20 && seen.equal > seen.changed / 4, "{seen:?}");
 }
 
+/// A group with one thin volume.
+fn thin_world(seed: u64) -> (World, Arc<Group>, VolumeId) {
+    let world = World::new(seed);
+    let (_, group) = Setup::small(1, 256).make(&world).unwrap();
+    let (life, world) = world_of(group, world, VolumeKind::Thin);
+    (world, life.group, life.volumes[0])
+}
+
 /// An emptied bookmark gives back what was overwritten since, and a list costs what changed.
 #[test]
 fn a_bookmark_holds_nothing_of_what_was_overwritten() {
-    let world = World::new(1);
-    let (_, group) = Setup::small(1, 256).make(&world).unwrap();
-    let (life, world) = world_of(group, world, VolumeKind::Thin);
-    let (group, volume) = (life.group, life.volumes[0]);
+    let (world, group, volume) = thin_world(1);
     world.run(async {
         let used = |group: &Arc<Group>| group.info().blocks - group.info().free_blocks - group.info().metadata_blocks;
         let before = used(&group);
@@ -292,10 +283,7 @@ fn a_bookmark_holds_nothing_of_what_was_overwritten() {
 
 #[test]
 fn only_a_snapshot_as_it_was_taken_is_bookmarked() {
-    let world = World::new(1);
-    let (_, group) = Setup::small(1, 256).make(&world).unwrap();
-    let (life, world) = world_of(group, world, VolumeKind::Thin);
-    let (group, volume) = (life.group, life.volumes[0]);
+    let (world, group, volume) = thin_world(1);
     world.run(async {
         let mon = snapshot(&group, volume, 9).await;
         write(&group, mon, 0, 1, 9).await;
@@ -344,10 +332,7 @@ fn planted_bugs_are_found() {
 
 /// MK2: a discard that ends where a leaf ends leaves a hole to a neighbour that nobody wrote to.
 fn edges_of_leaves() {
-    let world = World::new(1);
-    let (_, group) = Setup::small(1, 256).make(&world).unwrap();
-    let (life, world) = world_of(group, world, VolumeKind::Thin);
-    let (group, volume) = (life.group, life.volumes[0]);
+    let (world, group, volume) = thin_world(1);
     world.run(async {
         let mon = snapshot(&group, volume, 9).await;
         let had = contents(&group, mon).await;
@@ -374,10 +359,7 @@ fn discards_at_the_edges_of_leaves_are_listed() {
 /// What is written to the snapshot between two steps of the command is not taken for its contents.
 fn bookmarked_while_written() {
     for seed in 1..40 {
-        let world = World::new(seed);
-        let (_, group) = Setup::small(1, 256).make(&world).unwrap();
-        let (life, world) = world_of(group, world, VolumeKind::Thin);
-        let (group, volume) = (life.group, life.volumes[0]);
+        let (world, group, volume) = thin_world(seed);
         world.run(async {
             let mon = snapshot(&group, volume, 9).await;
             let had = contents(&group, mon).await;

@@ -2,8 +2,9 @@
 //!
 //! Rules HO1 and HO2.
 
+use crate::points::{snapshot_with, write};
 use rowen_engine::disk::{Disks, PageBuf};
-use rowen_engine::group::{Attributes, FullPolicy, Group, NewSnapshot, NewVolume, VolumeKind, VolumeState};
+use rowen_engine::group::{Attributes, FullPolicy, Group, NewVolume, VolumeKind, VolumeState};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::crash::{Setup, plain_volume};
@@ -20,22 +21,7 @@ fn held(is_held: bool) -> Attributes {
 }
 
 async fn snapshot(group: &Arc<Group>, origin: VolumeId, number: u8, is_held: bool) -> VolumeId {
-    let spec = NewSnapshot {
-        origin,
-        name: format!("s{number}"),
-        uuid: Uuid([number; 16]),
-        reserve: None,
-        read_only: false,
-        chunk_blocks: 1,
-        attributes: held(is_held),
-    };
-    group.snapshot(&[spec]).await.unwrap()[0]
-}
-
-async fn write(group: &Arc<Group>, id: VolumeId, block: u64, blocks: u64, byte: u8) {
-    let buf = PageBuf::from_slice(&vec![byte; (blocks * BLOCK_SIZE) as usize]);
-    let volume = group.volume(id).unwrap();
-    volume.write(block * BLOCK_SIZE, (blocks * BLOCK_SIZE) as u32, Arc::new(buf)).await.unwrap();
+    snapshot_with(group, origin, &format!("s{number}"), Uuid([number; 16]), held(is_held)).await
 }
 
 async fn byte(group: &Arc<Group>, id: VolumeId, block: u64) -> u8 {

@@ -23,6 +23,17 @@ fn uuid(rng: &mut Rng) -> Uuid {
 }
 
 async fn snapshot(group: &Arc<Group>, origin: VolumeId, name: &str, uuid: Uuid) -> VolumeId {
+    snapshot_with(group, origin, name, uuid, Attributes::default()).await
+}
+
+/// A snapshot that can be written to, with these attributes.
+pub(crate) async fn snapshot_with(
+    group: &Arc<Group>,
+    origin: VolumeId,
+    name: &str,
+    uuid: Uuid,
+    attributes: Attributes,
+) -> VolumeId {
     let spec = NewSnapshot {
         origin,
         name: name.to_owned(),
@@ -30,13 +41,13 @@ async fn snapshot(group: &Arc<Group>, origin: VolumeId, name: &str, uuid: Uuid) 
         reserve: None,
         read_only: false,
         chunk_blocks: 1,
-        attributes: Attributes::default(),
+        attributes,
     };
     group.snapshot(&[spec]).await.unwrap()[0]
 }
 
-/// Writes a byte of this volume's and no other's to some blocks.
-async fn write(group: &Arc<Group>, id: VolumeId, block: u64, blocks: u64, byte: u8) {
+/// Writes a byte to some blocks.
+pub(crate) async fn write(group: &Arc<Group>, id: VolumeId, block: u64, blocks: u64, byte: u8) {
     let buf = PageBuf::from_slice(&vec![byte; (blocks * BLOCK_SIZE) as usize]);
     let volume = group.volume(id).unwrap();
     volume.write(block * BLOCK_SIZE, (blocks * BLOCK_SIZE) as u32, Arc::new(buf)).await.unwrap();
