@@ -22,6 +22,11 @@ fn name(args: &Args) -> Result<Option<&str>> {
     }
 }
 
+/// The tags of a volume; none if there is no such volume.
+fn tags_of<'r>(report: &'r GroupReport, volume: &str) -> &'r [String] {
+    report.volume(volume).map(|found| &found.attributes.tags[..]).unwrap_or_default()
+}
+
 pub fn hold(session: &mut Session<'_>, args: &Args) -> Result {
     let name = name(args)?.ok_or_else(|| Failure::usage("Please say by whom it is held: -n NAME."))?;
     if args.positionals.is_empty() {
@@ -34,7 +39,7 @@ pub fn hold(session: &mut Session<'_>, args: &Args) -> Result {
             return Err(Failure::usage(message));
         }
         for volume in &selected.volumes {
-            let tags = selected.report.volume(volume).map(|found| &found.attributes.tags[..]).unwrap_or_default();
+            let tags = tags_of(&selected.report, volume);
             let full = format!("{}/{volume}", selected.report.name);
             if holds(tags).any(|hold| hold.name == name && hold.until.is_none()) {
                 session.console.say(format!("Logical volume {full} is held by {name} already."));
@@ -94,7 +99,7 @@ fn release_one(
     volume: &str,
     wanted: Option<&str>,
 ) -> Result<bool> {
-    let tags = selected.report.volume(volume).map(|found| &found.attributes.tags[..]).unwrap_or_default();
+    let tags = tags_of(&selected.report, volume);
     let ends: Vec<Hold<'_>> = holds(tags).filter(|hold| wanted.is_none_or(|name| name == hold.name)).collect();
     if ends.is_empty() {
         return Ok(false);
@@ -138,7 +143,7 @@ impl Sent {
         let before = instead.map(of_stream);
         let mut sent = Sent { group: report.name.clone(), tag, volumes: Vec::new() };
         for (volume, point) in volumes.into_iter().filter(|_| !planted::is("sent_unheld")) {
-            let tags = report.volume(&volume).map(|found| &found.attributes.tags[..]).unwrap_or_default();
+            let tags = tags_of(report, &volume);
             let ends = holds(tags).filter(|hold| before.as_deref() == Some(hold.name)).map(|hold| hold.tag());
             let change = AttributeChange {
                 add_tags: vec![sent.tag.clone()],
