@@ -47,7 +47,7 @@ impl Pair {
         let on = |path: &Path, extents| PvPart { path: path.display().to_string(), first_extent: 0, extents };
         let goes = direct(&above.create_on("goes", 16 * MIB, vec![on(&disk, 12)]));
         let stays = direct(&above.create_on("stays", 128 * MIB, vec![on(&kept, 60)]));
-        Pair { above, below, stays, goes }
+        Pair { stays, goes, above, below }
     }
 
     /// Whether the group is served, and goes on without so many.
