@@ -6,7 +6,7 @@
 
 use super::client::{Client, ConnectError};
 use super::presence::{Presence, StartLock};
-use super::{LAUNCHED_BY_COMMAND, left, log, renaming, systemd};
+use super::{LAUNCHED_BY_COMMAND, left, log, lost, renaming, systemd};
 use crate::{devices, export, keeper, paths};
 use rowen_control::names;
 use rowen_control::protocol::{ErrorKind, Outcome};
@@ -43,8 +43,8 @@ pub fn ensure_running(group: &str) -> Result<Client> {
         return Ok(client);
     }
     renaming::settle(group)?;
-    // A group that cannot be opened leaves no trace of the attempt.
-    devices::find_group(group)?;
+    // A group that cannot be opened leaves no trace of the attempt. A server that lost a disk has just ended (LD1), perhaps.
+    devices::find_group_but(group, &lost::noted(group)).or_else(|_| devices::find_group(group))?;
 
     let _lock = StartLock::take(group).map_err(|e| system(group, "start", e))?;
     let deadline = Instant::now() + OTHERS_START;

@@ -3,9 +3,10 @@
 //! Rules LD1, LD2 and MB9.
 
 use crate::Test;
-use crate::world::{MIB, Mounted, Vg, direct, file, page, run, verifying_fio, wait_for};
+use crate::world::{MIB, Mounted, Vg, direct, file, keeper_of, kill, lives, page, run, verifying_fio, wait_for};
 use rowen_control::protocol::{ErrorKind, Outcome, PvPart, Request};
 use rowen_host::server;
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,6 +19,7 @@ pub const TESTS: &[Test] = &[
     ("lost::an_older_copy_is_not_taken_back", an_older_copy_is_not_taken_back),
     ("lost::one_that_is_killed_meanwhile_is_followed", one_that_is_killed_meanwhile_is_followed),
     ("lost::a_command_under_way_ends", a_command_under_way_ends),
+    ("lost::a_command_in_the_pause_is_served", a_command_in_the_pause_is_served),
     ("lost::what_is_needed_is_waited_for", what_is_needed_is_waited_for),
 ];
 
@@ -92,7 +94,7 @@ fn the_others_go_on_without_it() {
     assert!(!holds(goes, 1), "what is lost is an error");
     above.ask(Request::Snapshot { specs: vec![crate::world::snapshot("stays", "point", None)], freeze: true });
     std::thread::sleep(Duration::from_secs(2));
-    rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&load), Signal::INT).unwrap();
     let ended = load.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned() + &String::from_utf8_lossy(&ended.stdout);
     assert!(!said.contains("verify:") && !said.contains("error") && !said.contains("rror="), "{said}");
@@ -191,13 +193,13 @@ fn one_that_is_killed_meanwhile_is_followed() {
     fail_a_record(above);
     wait_for("a successor", || pair.lacks(1));
     for byte in 2..5 {
-        let dead = above.signal_server(rustix::process::Signal::KILL);
+        let dead = above.signal_server(Signal::KILL);
         wait_for("another successor", || pair.lacks(1) && above.server() != dead);
         write(stays, byte).and_then(|()| stays.sync_data()).unwrap();
         assert!(holds(stays, byte) && !holds(goes, 1));
     }
     pair.below.plug();
-    above.signal_server(rustix::process::Signal::KILL);
+    above.signal_server(Signal::KILL);
     wait_for("the disk's return", || pair.lacks(0));
     assert!(holds(goes, 1) && holds(stays, 4));
 }
@@ -217,6 +219,31 @@ fn a_command_under_way_ends() {
         Outcome::Error { kind, message } => assert!(is_there && kind == ErrorKind::Exists, "{message}"),
         _ => assert!(!is_there),
     }
+    pair.below.plug();
+    wait_for("the disk's return", || pair.lacks(0));
+}
+
+/// A command that comes when the server has noted the disk and ended, and before a successor is there.
+fn a_command_in_the_pause_is_served() {
+    let pair = Pair::make();
+    let Pair { above, stays, goes, .. } = &pair;
+    write(stays, 1).and_then(|()| stays.sync_data()).unwrap();
+    // The server tells its keeper before it ends, which would start the successor.
+    let (keeper, server) = (keeper_of(above), above.server());
+    kill(keeper, Signal::STOP);
+    pair.below.pull();
+    std::thread::scope(|threads| {
+        let written = threads.spawn(|| write(goes, 2).and_then(|()| goes.sync_data()));
+        wait_for("the note", || pair.noted());
+        for process in [server, keeper] {
+            kill(process, Signal::KILL);
+        }
+        wait_for("both ends", || !lives(server) && !lives(keeper));
+        written.join().unwrap().expect_err("nobody has the request");
+    });
+    above.ask(Request::Report { with_use: false });
+    assert!(pair.lacks(1));
+    assert!(holds(&direct(&above.node("stays")), 1));
     pair.below.plug();
     wait_for("the disk's return", || pair.lacks(0));
 }
