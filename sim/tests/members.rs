@@ -522,6 +522,12 @@ fn what_never_got_there_stays_an_error() {
     opened.world.run(client.group.take_back(pv)).unwrap();
     let left = client.group.unproven_blocks();
     assert!(0 < left && left < unproven, "{left} of {unproven}: some of it is there, some is not");
+    let checked = opened.world.run(client.group.check_open()).unwrap();
+    let told: u64 = checked.notes.iter().filter_map(|note| note.split(' ').next()?.parse::<u64>().ok()).sum();
+    assert!(checked.findings.is_empty() && told == left, "{left} blocks: {:?}", checked.notes);
+    let named =
+        PLAIN.into_iter().any(|vol| checked.notes.iter().any(|note| note.contains(&oracle.lock().volumes[&vol].name)));
+    assert!(named, "{:?}", checked.notes);
     // The list outlives an orderly end, a cut and a death.
     opened.world.run(client.checkpoint()).unwrap();
     let opened = open(opened.end(), false);

@@ -191,8 +191,9 @@ pub trait Backend {
     /// Lets servers open the group without the physical volumes that are missing now. `anyway`: also if this host has seen a
     /// newer state of it.
     fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn>;
-    /// Verifies a group that no process has open.
-    fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome>;
+    /// Verifies a group that no process has open. `progress` is called with the metadata nodes that were read, and an
+    /// upper bound of them.
+    fn check_closed(&mut self, group: &str, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Answer<CheckOutcome>;
     fn labels(&mut self) -> Answer<Vec<LabelledPv>>;
     /// The format of each physical volume that is found, and the paths of devices that do not answer.
     fn formats(&mut self) -> Answer<(Vec<PvFormat>, Vec<String>)>;

@@ -451,7 +451,12 @@ impl Backend for Fake {
         Ok(WentOn::default())
     }
 
-    fn check_closed(&mut self, group: &str, _repair: bool) -> Answer<CheckOutcome> {
+    fn check_closed(
+        &mut self,
+        group: &str,
+        _repair: bool,
+        _progress: &mut dyn FnMut(u64, u64),
+    ) -> Answer<CheckOutcome> {
         if self.is_starting {
             return Err(Trouble::other(ErrorKind::InUse, format!("Volume group \"{group}\" is open.")));
         }

@@ -209,8 +209,8 @@ impl Backend for Host {
         Ok(WentOn { missing, warning })
     }
 
-    fn check_closed(&mut self, group: &str, repair: bool) -> Answer<CheckOutcome> {
-        server::check_closed(group, repair).map_err(refused)
+    fn check_closed(&mut self, group: &str, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Answer<CheckOutcome> {
+        server::check_closed(group, repair, progress).map_err(refused)
     }
 
     fn labels(&mut self) -> Answer<Vec<LabelledPv>> {

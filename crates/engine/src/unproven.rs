@@ -86,6 +86,23 @@ impl Unproven {
         self.first_of(&segments).is_some()
     }
 
+    /// How many of these VG blocks are unproven.
+    pub fn among(&self, placement: &Placement, start: u64, len: u64) -> u64 {
+        if self.blocks() == 0 {
+            return 0;
+        }
+        let runs = self.runs.read();
+        let within = |segment: &Segment| {
+            let (from, to) = blocks_of(segment.offset, u64::from(segment.len));
+            let blocks = overlapping(&runs, segment).map(|(offset, run)| {
+                let (first, end) = blocks_of(offset, run.len * BLOCK_SIZE);
+                end.min(to).saturating_sub(first.max(from))
+            });
+            blocks.sum::<u64>()
+        };
+        parts_of(placement, start, len).iter().map(|(_, segment)| within(segment)).sum()
+    }
+
     /// Other data is written there.
     pub fn forget(&self, segments: &Segments) {
         if self.blocks() > 0 {

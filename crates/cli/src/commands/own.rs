@@ -41,8 +41,10 @@ fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
     let closed = if session.backend.is_running(&group)? {
         None
     } else {
-        session.console.progress(0, 0, &format!("Checking {group}"));
-        match session.backend.check_closed(&group, repair) {
+        let what = format!("Checking {group}");
+        let console = &mut session.console;
+        console.progress(0, 0, &what);
+        match session.backend.check_closed(&group, repair, &mut |done, total| console.progress(done, total, &what)) {
             // A server is just starting, for instance after one was killed.
             Err(Trouble::Other { kind: ErrorKind::InUse, .. }) => None,
             checked => {

@@ -40,8 +40,8 @@ impl Service {
             format!(
                 "WARNING: {blocks} block(s) of volume group {} were being written when their disk was lost, and cannot be read. \
                  They work again when they are written as a whole or discarded: let the filesystem's check or the database's \
-                 recovery do that, or restore the files.",
-                self.name
+                 recovery do that, or restore the files. \"rowen check {}\" names the volumes.",
+                self.name, self.name
             )
         })
     }

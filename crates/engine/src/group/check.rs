@@ -10,7 +10,7 @@
 //! A node that several trees share is walked once. When it is met again, the counts below it come from memory.
 
 use super::Group;
-use super::progress::Progress;
+use super::progress::{CheckProgress, Progress};
 use super::read::{BadCopy, either, read_stream};
 use crate::core::Core;
 use crate::dead::{self, Dead};
@@ -24,6 +24,7 @@ use crate::runtime::{Runtime, Task, yield_now};
 use crate::space::OpenArenas;
 use crate::space::metadata::Pair;
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
+use crate::volume::Volume;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +38,8 @@ pub struct CheckReport {
     pub repairable: u64,
     /// A text for each bad copy of metadata that was repaired from the good one.
     pub repaired: Vec<String>,
-    /// A text for each bad block that the group knows and avoids. The group is sound nevertheless.
+    /// A text for each bad block that the group knows and avoids, and for volumes with unproven blocks (MB7). The group
+    /// is sound nevertheless.
     pub notes: Vec<String>,
     /// Tree nodes read.
     pub nodes: u64,
@@ -76,7 +78,7 @@ impl CheckReport {
 impl Group {
     /// Verifies everything, read-only, on the disks of a group that nothing else has open.
     pub async fn check(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::verify(disks, false).await
+        Self::verify(disks, false, &|_| {}).await
     }
 
     /// Reads everything that an opening reads: superblocks, the last checkpoint and the journal. Writes nothing.
@@ -87,7 +89,7 @@ impl Group {
 
     /// Verifies everything like [`check`](Self::check), and repairs bad copies of metadata from the good ones.
     pub async fn repair(disks: Arc<dyn Disks>) -> Result<CheckReport> {
-        Self::verify(disks, true).await
+        Self::verify(disks, true, &|_| {}).await
     }
 
     /// [`check`](Self::check) for this open group, whose volumes stay in use.
@@ -112,13 +114,15 @@ impl Group {
         match group {
             Ok(group) => {
                 let mut check = Check::new(&group);
-                check.progress = Some(Shown::begin(&self.progress, group.core.meta.lock().used()));
+                let shown = Shown::begin(&self.progress);
+                let seen = |progress| self.progress.checks(progress);
+                check.seen = &seen;
                 let outcome = check.run(&|| look.go_on()).await;
                 // No metadata block is reused while no checkpoint ends.
                 let hold = if repair { Some(self.hold_checkpoints().await) } else { None };
                 look.go_on()?;
                 report = check.finish(outcome, repair).await?;
-                drop(hold);
+                drop((hold, shown));
             }
             Err(error @ Error::Corrupt { .. }) => report.find(error.to_string()),
             Err(error) => return Err(error),
@@ -151,11 +155,13 @@ impl Group {
         }
     }
 
-    async fn verify(disks: Arc<dyn Disks>, repair: bool) -> Result<CheckReport> {
+    /// [`check`](Self::check), or [`repair`](Self::repair), which calls `seen` with its progress.
+    pub async fn verify(disks: Arc<dyn Disks>, repair: bool, seen: &Seen<'_>) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         match look_at(disks, false).await {
             Ok(group) => {
                 let mut check = Check::new(&group);
+                check.seen = seen;
                 let outcome = check.run(&|| Ok(())).await;
                 report = check.finish(outcome, repair).await?;
             }
@@ -223,26 +229,29 @@ struct Check<'a> {
     /// The counts below interior nodes that were walked completely.
     below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,
-    /// Where the progress is shown, of a group that is open.
-    progress: Option<Shown<'a>>,
+    /// Unproven blocks (MB7) by the tree that was walked to them first.
+    unproven: BTreeMap<TreeId, u64>,
+    /// Metadata blocks in use when it began: an upper bound of the nodes.
+    total: u64,
+    seen: &'a Seen<'a>,
 }
+
+/// What is called with the progress of a check.
+pub type Seen<'a> = dyn Fn(CheckProgress) + Send + Sync + 'a;
 
 /// Progress that is shown while it lives.
-struct Shown<'a> {
-    progress: &'a Progress,
-    total: u64,
-}
+struct Shown<'a>(&'a Progress);
 
 impl<'a> Shown<'a> {
-    fn begin(progress: &'a Progress, total: u64) -> Self {
-        progress.checks(0, total);
-        Shown { progress, total }
+    fn begin(progress: &'a Progress) -> Self {
+        progress.checks(CheckProgress::default());
+        Shown(progress)
     }
 }
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        self.progress.checked();
+        self.0.checked();
     }
 }
 
@@ -301,7 +310,9 @@ impl<'a> Check<'a> {
             nodes: vec![0; group.core.meta.lock().total().div_ceil(64) as usize],
             below: Map::default(),
             bad: Vec::new(),
-            progress: None,
+            unproven: BTreeMap::new(),
+            total: group.core.meta.lock().used(),
+            seen: &|_| {},
         }
     }
 
@@ -412,9 +423,36 @@ impl<'a> Check<'a> {
         for tree in trees.values() {
             self.tree(tree, &trees, go_on).await?;
         }
+        self.name_unproven(&trees);
         self.free_space(go_on).await?;
         self.metadata();
         Ok(())
+    }
+
+    /// Who has blocks that cannot be read (MB7). Blocks of a point belong to all volumes above it.
+    fn name_unproven(&mut self, trees: &BTreeMap<TreeId, TreeMeta>) {
+        let catalog = self.group.catalog.read();
+        for (tree, blocks) in &self.unproven {
+            let is_below = |mut at: TreeId| loop {
+                match trees.get(&at) {
+                    Some(_) if at == *tree => return true,
+                    Some(TreeMeta { parent: Some(parent), .. }) => at = *parent,
+                    _ => return false,
+                }
+            };
+            let has = |volume: &&Arc<Volume>| {
+                let state = volume.state.lock();
+                !state.invalid() && is_below(state.head.id)
+            };
+            let named = catalog.volumes.values().filter(has);
+            let names: Vec<String> = named.map(|volume| volume.state.lock().meta.name.clone()).collect();
+            if !names.is_empty() {
+                self.report.notes.push(format!(
+                    "{blocks} block(s) of {} cannot be read: they were being written when their disk was lost",
+                    names.join(", ")
+                ));
+            }
+        }
     }
 
     /// The journal and the metadata area.
@@ -495,7 +533,7 @@ impl<'a> Check<'a> {
             for passed in &step.passed {
                 if self.meet(passed.node.addr) {
                     self.report.nodes += 1;
-                    self.progress.iter().for_each(|shown| shown.progress.checks(self.report.nodes, shown.total));
+                    (self.seen)(CheckProgress { nodes: self.report.nodes, total: self.total });
                     self.copies(passed).await?;
                 }
                 if passed.level > 0 && tree.kind != TreeKind::Dying {
@@ -532,6 +570,10 @@ impl<'a> Check<'a> {
         if !placement.holds(start, len) {
             self.report.find(format!("tree {}: LV block {} is mapped outside the group, to {start}", tree.id, e.key));
             return;
+        }
+        let unproven = self.group.core.members.unproven.among(&placement, start, len);
+        if unproven > 0 {
+            *self.unproven.entry(tree.id).or_default() += unproven;
         }
         let first = placement.number_of(start);
         for i in 0..len {

@@ -62,7 +62,7 @@ mod trim_state;
 mod zones;
 
 pub use bookmark::Bookmark;
-pub use check::CheckReport;
+pub use check::{CheckReport, Seen};
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use journal_places::LARGEST_SHARE;
 pub use label::{PvLabel, PvMembership, two_halves};

@@ -50,8 +50,8 @@ impl Progress {
         *self.rehoming.lock() = None;
     }
 
-    pub(super) fn checks(&self, nodes: u64, total: u64) {
-        *self.check.lock() = Some(CheckProgress { nodes, total });
+    pub(super) fn checks(&self, progress: CheckProgress) {
+        *self.check.lock() = Some(progress);
     }
 
     pub(super) fn checked(&self) {

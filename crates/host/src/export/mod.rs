@@ -24,6 +24,7 @@ pub mod nodes;
 mod openers;
 mod openness;
 mod remains;
+mod takeover;
 mod target;
 pub mod usage;
 mod written;
@@ -33,6 +34,7 @@ pub use devices::ExportedDevices;
 pub use error::{Error, Result};
 pub use freeze::FrozenGuard;
 pub use remains::clear_remains;
+pub use takeover::Takeover;
 pub use target::{BoxFuture, Errno, Target, VolumeTarget, errno_of};
 
 use crate::helper::hold::Held;
@@ -43,8 +45,7 @@ use crate::{paths, planted};
 use dispatch::Dispatch;
 use ended::Ended;
 use error::Doing;
-use fuse::Connection;
-use fuse::buffers::Buffers;
+use fuse::{Connection, Memory};
 use loopdev::LoopDevice;
 use nodes::Nodes;
 use openers::Numbers;
@@ -82,20 +83,6 @@ pub struct Node {
     pub read_only: bool,
 }
 
-/// The outcome for the devices that a predecessor left.
-#[derive(Debug, Default)]
-pub struct Takeover {
-    /// Names of the volumes that were taken over.
-    pub taken: Vec<String>,
-    /// Devices that could not be taken over, and why; their users get I/O errors.
-    pub dropped: Vec<String>,
-    /// When the last of them was served again.
-    pub served: Option<Instant>,
-}
-
-/// Finds the volume that an entry is about, and its present name.
-type Resolve<'a> = dyn Fn(&Entry) -> Option<(String, Arc<dyn Target>)> + 'a;
-
 struct Export {
     entry: Entry,
     fd: Arc<OwnedFd>,
@@ -105,15 +92,6 @@ struct Export {
     major: u32,
     minor: u32,
     read_only: bool,
-}
-
-/// A device that a successor serves.
-struct GoingOn {
-    name: String,
-    device: LoopDevice,
-    size: u64,
-    read_only: bool,
-    is_renamed: bool,
 }
 
 /// The active volumes of one group.
@@ -130,7 +108,7 @@ struct Inner {
     nodes: Nodes,
     /// None: the kernel's limit of watches is reached.
     written: Option<Arc<Written>>,
-    buffers: Arc<Buffers>,
+    memory: Memory,
     dispatch: Dispatch,
     runtime: Arc<dyn Runtime>,
     keeper: Mutex<keeper::Client>,
@@ -167,7 +145,7 @@ impl Exports {
             written: watch_nodes(dev),
             run,
             files,
-            buffers: Arc::default(),
+            memory: Memory::default(),
             dispatch: Dispatch::new(pool),
             runtime: pool.runtime(),
             keeper: Mutex::new(keeper),
@@ -450,7 +428,7 @@ impl Inner {
     /// Starts serving on a worker.
     fn serve(&self, fd: Arc<OwnedFd>, target: Arc<dyn Target>) -> (Arc<Connection>, Arc<Ended>) {
         let meter = self.meters.lock().entry(target.id()).or_insert_with(|| Arc::new(Meter::for_one_thread())).clone();
-        let connection = Connection::new(fd, target, self.buffers.clone(), meter);
+        let connection = Connection::new(fd, target, &self.memory, meter);
         let ended = Arc::new(Ended::default());
         let (serving, runtime, end) = (connection.clone(), self.runtime.clone(), ended.clone());
         self.dispatch.start(Box::pin(async move {
@@ -605,106 +583,6 @@ impl Inner {
         held.sort_by_key(|held| held.number);
         held.dedup_by_key(|held| held.number);
         held
-    }
-
-    /// All are served before anything else is done, because their users wait.
-    fn takeover(&self, resolve: &Resolve<'_>) -> Result<Takeover> {
-        let mut outcome = Takeover::default();
-        let keepers = self.keepers.load(Ordering::Acquire);
-        let held = self.keeper.lock().held().map_err(|e| Error::Keeper(e.to_string()))?;
-        let (mut taken, mut ended) = (Vec::new(), Vec::new());
-        for (entry, fd) in held {
-            planted::reached()("taking over");
-            match self.take_over(&entry, fd, resolve) {
-                Ok(going_on) => taken.push(going_on),
-                Err(why) => ended.push((entry, why)),
-            }
-        }
-        outcome.served = Some(Instant::now());
-        if let Err(e) = self.with_keeper(keeper::Client::say_took_over) {
-            crate::journal::warn(format_args!(
-                "the keeper of {} does not know that its volumes are served: {e}",
-                self.group
-            ));
-        }
-        // K1: another keeper was given what was served by then.
-        if keepers != self.keepers.load(Ordering::Acquire) && !planted::is("keeper_has_a_part") {
-            taken.iter().try_for_each(|going_on| self.hold_again(&going_on.name))?;
-        }
-        for going_on in taken {
-            if let Err(e) = self.put_right(&going_on) {
-                crate::journal::warn(format_args!("{}/{} was taken over, but {e}", self.group, going_on.name));
-            }
-            outcome.taken.push(going_on.name);
-        }
-        for (entry, why) in ended {
-            self.drop_remains(&entry)?;
-            outcome.dropped.push(format!("{}: {why}", entry.name));
-        }
-        self.clear_remains()?;
-        Ok(outcome)
-    }
-
-    fn take_over(&self, entry: &Entry, fd: OwnedFd, resolve: &Resolve<'_>) -> std::result::Result<GoingOn, String> {
-        let device = LoopDevice { number: entry.loop_number.ok_or("it was not complete")? };
-        if device.backing().as_deref() != Some(&self.files.join(&entry.file)) {
-            return Err("its loop device is gone".into());
-        }
-        let (name, target) = resolve(entry).ok_or("there is no such volume any more")?;
-        if !planted::is("not_repeated") {
-            fuse::mount::resend(&fd).map_err(|e| format!("the kernel cannot repeat requests (Linux 6.9 can): {e}"))?;
-        }
-        let fd = Arc::new(fd);
-        let (connection, ended) = self.serve(fd.clone(), target.clone());
-        let (major, minor) = device.numbers().map_err(|e| e.to_string())?;
-        let is_renamed = entry.name != name;
-        let entry = Entry { name: name.clone(), ..entry.clone() };
-        // A device that was activated read-only stays so: the successor may not know the client's list.
-        let read_only = target.read_only() || device.is_read_only();
-        let export = Export { entry, fd, connection, ended, device, major, minor, read_only };
-        self.active.lock().insert(name.clone(), export);
-        Ok(GoingOn { name, device, size: target.size(), read_only, is_renamed })
-    }
-
-    /// Corrects a device that is served again.
-    fn put_right(&self, going_on: &GoingOn) -> Result<()> {
-        let GoingOn { name, device, size, read_only, is_renamed } = going_on;
-        self.make_names(name, *device)?;
-        if device.size()? != *size {
-            device.update_size()?;
-        }
-        if device.is_read_only() != *read_only {
-            device.set_read_only(*read_only)?;
-        }
-        if *is_renamed { self.hold_again(name) } else { Ok(()) }
-    }
-
-    /// Removes a device that cannot be taken over. Its connection is closed first, so that nothing waits for an answer.
-    fn drop_remains(&self, entry: &Entry) -> Result<()> {
-        self.with_keeper(|keeper| keeper.release(&entry.file))?;
-        let path = self.files.join(&entry.file);
-        if let Some(device) = entry.loop_number.map(|number| LoopDevice { number })
-            && device.backing().as_deref() == Some(&path)
-        {
-            device.abandon();
-        }
-        // Refused when it is not mounted.
-        let _ =
-            rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW);
-        self.remove_file(&entry.file);
-        Ok(())
-    }
-
-    /// Removes devices that neither this process nor the keeper knows.
-    fn clear_remains(&self) -> Result<()> {
-        let active = self.active.lock();
-        let kept: Vec<_> = active.iter().map(|(name, export)| (name.clone(), export.entry.file.clone())).collect();
-        drop(active);
-        remains::clear(&self.nodes, &self.files, &kept)?;
-        let markers = remains::frozen(&self.run)?;
-        // To thaw takes writes, which this process is about to serve.
-        let thaw = move || freeze::thaw_left_over(&markers);
-        std::thread::Builder::new().name("rowen-thaw".into()).spawn(thaw).doing(|| "start a thread".into()).map(drop)
     }
 
     fn stop_all(self: &Arc<Self>) -> Result<()> {

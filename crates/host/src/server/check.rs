@@ -5,15 +5,21 @@ use super::start;
 use crate::disks::{IoEngine, OpenMode, PvSet, holders};
 use crate::reactor::Pool;
 use crate::{devices, paths};
+use parking_lot::Mutex;
 use rowen_control::protocol::{CheckOutcome, ErrorKind};
 use rowen_control::service::failure::{Context, Failure, Result};
-use rowen_engine::group::Group;
+use rowen_engine::group::{CheckProgress, Group};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the progress is told.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Verifies a closed group read-only or, with `repair`, repairs damaged copies of metadata. If a server runs, ask the
 /// server instead. A check does not prevent a server from starting. If one has opened the group meanwhile, the result
-/// is invalid, and that server must be asked. During a repair no server can start.
-pub fn check_closed(group: &str, repair: bool) -> Result<CheckOutcome> {
+/// is invalid, and that server must be asked. During a repair no server can start. `progress` is called about ten times
+/// a second with the metadata nodes that were read, and with an upper bound of them.
+pub fn check_closed(group: &str, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckOutcome> {
     let members = devices::find_group(group)?;
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
@@ -28,11 +34,12 @@ pub fn check_closed(group: &str, repair: bool) -> Result<CheckOutcome> {
     let mode = if repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
     let pool = Pool::start(1).map_err(|e| internal("check", e))?;
     let pvs = Arc::new(PvSet::open(&pool, &members.paths, mode, IoEngine::default())?);
-    let report = pool.block_on(async move {
-        match repair {
-            true => Group::repair(pvs).await,
-            false => Group::check(pvs).await,
-        }
+    let seen = Arc::new(Mutex::new(CheckProgress::default()));
+    let sees = seen.clone();
+    let check = async move { Group::verify(pvs, repair, &move |progress| *sees.lock() = progress).await };
+    let report = pool.block_on_and_look(check, LOOK, &mut || {
+        let CheckProgress { nodes, total } = *seen.lock();
+        progress(nodes, total);
     });
     if !repair && Servers::of(group)? != begun {
         return Err(open_by(group, None));

@@ -29,6 +29,7 @@
 mod archive;
 mod check;
 mod client;
+mod doubt;
 mod failure;
 mod left;
 mod listen;

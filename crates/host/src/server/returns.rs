@@ -10,6 +10,7 @@
 //!   devices only after the set of devices has changed, and while no helper is stuck. This process opens no device, and
 //!   no path that may lie on a volume (H1).
 
+use super::doubt::Doubt;
 use super::left::{self, Left, LeftPv, Unlike};
 use super::seek::{self, Seeker};
 use super::state::Server;
@@ -43,7 +44,7 @@ pub fn start(server: &Arc<Server>) {
 }
 
 fn watch(server: &Weak<Server>) {
-    let (mut search, mut lost) = (Search::default(), lost::Search::default());
+    let (mut search, mut lost, mut doubt) = (Search::default(), lost::Search::default(), Doubt::default());
     loop {
         std::thread::sleep(LOOK);
         let Some(server) = server.upgrade() else { return };
@@ -52,6 +53,7 @@ fn watch(server: &Weak<Server>) {
         }
         search.turn(&server);
         lost.turn(&server);
+        doubt.turn(&server);
     }
 }
 

@@ -364,11 +364,11 @@ fn disks_of_a_removed_group_are_free_at_once() {
 fn a_closed_group_is_checked() {
     let vg = Vg::make(&[64 * MIB]);
     vg.create("lv", VolumeKind::Thick, 8 * MIB, false);
-    assert!(server::check_closed(&vg.name, false).is_err(), "a server has it open");
+    assert!(server::check_closed(&vg.name, false, &mut |_, _| {}).is_err(), "a server has it open");
     let pid = vg.server();
     vg.ask(Request::Stop);
     wait_for("the server's end", || !lives(pid));
-    assert_eq!(server::check_closed(&vg.name, false).unwrap().findings, Vec::<String>::new());
+    assert_eq!(server::check_closed(&vg.name, false, &mut |_, _| {}).unwrap().findings, Vec::<String>::new());
 }
 
 fn a_check_keeps_no_server_out() {
@@ -378,7 +378,7 @@ fn a_check_keeps_no_server_out() {
     let checks = std::thread::spawn(move || {
         let mut clean = 0;
         while !is_over.load(Ordering::Relaxed) {
-            match server::check_closed(&name, false) {
+            match server::check_closed(&name, false, &mut |_, _| {}) {
                 Ok(outcome) => {
                     assert_eq!(outcome.findings, Vec::<String>::new());
                     clean += 1;

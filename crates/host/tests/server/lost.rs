@@ -20,6 +20,7 @@ pub const TESTS: &[Test] = &[
     ("lost::one_that_is_killed_meanwhile_is_followed", one_that_is_killed_meanwhile_is_followed),
     ("lost::a_command_under_way_ends", a_command_under_way_ends),
     ("lost::a_command_in_the_pause_is_served", a_command_in_the_pause_is_served),
+    ("lost::a_read_that_fails_is_enough", a_read_that_fails_is_enough),
     ("lost::what_is_needed_is_waited_for", what_is_needed_is_waited_for),
 ];
 
@@ -246,6 +247,23 @@ fn a_command_in_the_pause_is_served() {
     assert!(holds(&direct(&above.node("stays")), 1));
     pair.below.plug();
     wait_for("the disk's return", || pair.lacks(0));
+}
+
+/// Nothing is written to the group. A read of the disk fails, and the server tries it.
+fn a_read_that_fails_is_enough() {
+    let pair = Pair::make();
+    let Pair { stays, goes, .. } = &pair;
+    for device in [stays, goes] {
+        write(device, 1).and_then(|()| device.sync_data()).unwrap();
+    }
+    pair.below.pull();
+    assert!(!holds(goes, 1));
+    wait_for("a successor", || pair.lacks(1));
+    assert!(holds(stays, 1) && !holds(goes, 1));
+    stays.sync_data().unwrap();
+    pair.below.plug();
+    wait_for("the disk's return", || pair.lacks(0));
+    assert!(holds(goes, 1));
 }
 
 /// The journal is on the disk that goes, and nowhere else: the group stops, and waits for it.
