@@ -1,7 +1,7 @@
 //! Properties for udev: that a block device is a physical volume, or which volume it is. udev's own probing knows
 //! neither. So desktop tools would offer to format a physical volume, and systemd would wait for /dev/VG/LV for ever.
 
-use super::scan::{PvState, probe, scan};
+use super::scan::{PvState, read_pv, scan};
 use crate::export::{self, nodes};
 use crate::paths;
 use crate::server::systemd;
@@ -24,7 +24,7 @@ pub fn properties(path: &Path) -> Vec<(&'static str, String)> {
         }
         return found;
     }
-    let Some(pv) = probe(path) else { return Vec::new() };
+    let Some(pv) = read_pv(path) else { return Vec::new() };
     let mut found = vec![("ID_FS_TYPE", "rowen_member".to_owned()), ("ID_FS_USAGE", "raid".to_owned())];
     if let PvState::Present(label) = &pv.state {
         found.push(("ID_FS_UUID", uuids::lvm_text(label.pv_uuid)));

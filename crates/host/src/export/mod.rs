@@ -63,7 +63,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use written::{Closed, NOT_TOLD, Written, watch_nodes};
+use written::{Closed, NOT_NOTIFIED, Written, watch_nodes};
 
 /// How long requests in flight may take to end after the last new request.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -181,7 +181,7 @@ impl Exports {
         });
         inner.watch_keeper()?;
         if let Some(written) = &inner.written {
-            inner.dispatch.start(Box::pin(tell_of_writes(Arc::downgrade(&inner), written.clone())));
+            inner.dispatch.start(Box::pin(notify_of_writes(Arc::downgrade(&inner), written.clone())));
         }
         Ok(Exports { inner })
     }
@@ -334,7 +334,7 @@ impl Exports {
     pub async fn goodbye(&self) -> Result<()> {
         self.off_worker(|inner| {
             inner.leaving.store(true, Ordering::Release);
-            inner.with_keeper(keeper::Client::say_bye).inspect_err(|_| inner.leaving.store(false, Ordering::Release))
+            inner.with_keeper(keeper::Client::send_bye).inspect_err(|_| inner.leaving.store(false, Ordering::Release))
         })
         .await
     }
@@ -344,7 +344,7 @@ impl Exports {
     pub async fn farewell(&self, since: Instant) -> Result<()> {
         self.off_worker(move |inner| {
             inner.leaving.store(true, Ordering::Release);
-            inner.with_keeper(|keeper| keeper.say_hand_over(Some(since)))
+            inner.with_keeper(|keeper| keeper.send_hand_over(Some(since)))
         })
         .await
     }
@@ -435,7 +435,7 @@ impl Inner {
     fn make_names(&self, name: &str, device: LoopDevice) -> Result<()> {
         self.nodes.make(name, device)?;
         if let Some(Err(e)) = self.written.as_ref().map(|written| written.watch()) {
-            crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
+            crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}"));
         }
         Ok(())
     }
@@ -621,7 +621,7 @@ impl Inner {
             }
         }
         outcome.served = Some(Instant::now());
-        if let Err(e) = self.with_keeper(keeper::Client::say_took_over) {
+        if let Err(e) = self.with_keeper(keeper::Client::send_took_over) {
             crate::journal::warn(format_args!(
                 "the keeper of {} does not know that its volumes are served: {e}",
                 self.group
@@ -718,7 +718,7 @@ impl Inner {
         let deadline = Instant::now() + DRAIN;
         for (_, ended) in &serving {
             if !ended.wait(deadline.saturating_duration_since(Instant::now())) {
-                let source = io::Error::new(io::ErrorKind::TimedOut, "some were not answered in time");
+                let source = io::Error::new(io::ErrorKind::TimedOut, "some requests were not answered in time");
                 return Err(Error::System { doing: "finish the requests under way".into(), source });
             }
         }
@@ -764,7 +764,7 @@ impl Inner {
 
     /// Makes sure that a keeper runs, and returns a descriptor that becomes readable when it ends.
     fn revive_keeper(&self) -> Result<OwnedFd> {
-        self.with_keeper(keeper::Client::say_serve)?;
+        self.with_keeper(keeper::Client::send_serve)?;
         self.with_keeper(keeper::Client::watch)
     }
 }
@@ -801,13 +801,13 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
 
 /// While the exports exist: makes the kernel announce a change of each volume whose node was closed after it was open
 /// for writing.
-async fn tell_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
+async fn notify_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
     while readable(written.as_raw_fd()).await.is_ok() {
         let Some(inner) = exports.upgrade() else { return };
-        let told =
+        let notified =
             written.take().and_then(|closed| inner.devices_of(&closed).into_iter().try_for_each(written::announce));
-        if let Err(e) = told {
-            crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
+        if let Err(e) = notified {
+            crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}"));
         }
     }
 }

@@ -76,10 +76,10 @@ pub fn announce(device: LoopDevice) -> Result<()> {
 }
 
 /// A volume works without it.
-pub(super) const NOT_TOLD: &str = "udev is not told when volumes are written to";
+pub(super) const NOT_NOTIFIED: &str = "udev is not notified of writes to volumes";
 
 pub(super) fn watch_nodes(dev: &Path) -> Option<Arc<Written>> {
     let written =
-        Written::new(&dev.join(MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_TOLD}: {e}")));
+        Written::new(&dev.join(MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}")));
     written.ok().map(Arc::new)
 }
