@@ -216,6 +216,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
             }
         }
     }
+    labels.iter_mut().for_each(|label| leave_group(label, &devices.reports));
     show_missing(&devices.reports, &mut labels, is_all || !tags.is_empty());
     let has_tag = |label: &LabelledPv| {
         let report = devices.reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
@@ -239,6 +240,14 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
         devices.labels.sort_by(|a, b| a.path.cmp(&b.path));
     }
     Ok(devices)
+}
+
+/// A disk that was removed from its group while it was missing still names the group. It is not a member.
+fn leave_group(label: &mut LabelledPv, reports: &[GroupReport]) {
+    let report = reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
+    if report.is_some_and(|report| report.pvs.iter().all(|pv| Some(pv.uuid) != label.uuid)) {
+        label.group = None;
+    }
 }
 
 /// Missing physical volumes have no valid or readable label. They get LVM's name for missing ones.
