@@ -181,7 +181,9 @@ impl Exports {
         });
         inner.watch_keeper()?;
         if let Some(written) = &inner.written {
-            inner.dispatch.start(Box::pin(notify_of_writes(Arc::downgrade(&inner), written.clone())));
+            let exports = Arc::downgrade(&inner);
+            let devices_of = move |closed: &Closed| Some(exports.upgrade()?.devices_of(closed));
+            inner.dispatch.start(Box::pin(written::notify_of_writes(written.clone(), devices_of)));
         }
         Ok(Exports { inner })
     }
@@ -390,7 +392,7 @@ impl Inner {
             return Err(Error::Active(name.into()));
         }
         let keepers = self.keepers.load(Ordering::Acquire);
-        let file = self.new_file(name, if target.is_copy() { COPY } else { "" })?;
+        let file = self.new_file(name, if target.is_copy() { nodes::COPY } else { "" })?;
         let mounted = fuse::mount::mount(&self.files.join(&file)).inspect_err(|_| self.remove_file(&file))?;
         if !mounted.resend {
             self.repeats.store(false, Ordering::Relaxed);
@@ -769,10 +771,6 @@ impl Inner {
     }
 }
 
-/// The suffix of files of volumes that are copies: udev, which knows only the file, leaves links by UUID to the
-/// originals.
-pub const COPY: &str = "-snapshot";
-
 async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
     loop {
         if readable(watch.as_raw_fd()).await.is_err() {
@@ -795,19 +793,6 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
                 crate::journal::happened(What::KeeperDied, &what);
                 return;
             }
-        }
-    }
-}
-
-/// While the exports exist: makes the kernel announce a change of each volume whose node was closed after it was open
-/// for writing.
-async fn notify_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
-    while readable(written.as_raw_fd()).await.is_ok() {
-        let Some(inner) = exports.upgrade() else { return };
-        let notified =
-            written.take().and_then(|closed| inner.devices_of(&closed).into_iter().try_for_each(written::announce));
-        if let Err(e) = notified {
-            crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}"));
         }
     }
 }

@@ -27,6 +27,10 @@ pub fn volume_of(group: &str, node: &str) -> Option<String> {
     (mapper_name(group, &volume) == node).then_some(volume)
 }
 
+/// The suffix of files of volumes that are copies: udev, which knows only the file, leaves links by UUID to the
+/// originals.
+pub const COPY: &str = "-snapshot";
+
 /// The directory of nodes, below /dev.
 pub const MAPPER: &str = "mapper";
 
