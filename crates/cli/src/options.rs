@@ -223,7 +223,7 @@ options! {
     AllPvs Some('a'), "all", Kind::Flag, "All physical volumes.";
     AllGroups Some('a'), "all", Kind::Flag, "All volume groups.";
     AllEmpty Some('a'), "all", Kind::Flag, "All physical volumes that nothing uses.";
-    RemoveMissing None, "removemissing", Kind::Flag, "Remove missing physical volumes; with --force also the volumes that lost data with them.";
+    RemoveMissing None, "removemissing", Kind::Flag, "Remove missing physical volumes; by force also the volumes that lost data with them.";
     RestoreMissing None, "restoremissing", Kind::Flag, "Take a physical volume back that was missing, if it is as it left.";
     MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";

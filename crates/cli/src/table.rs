@@ -995,7 +995,7 @@ pub const COMMANDS: &[Command] = &[
         options: &[],
         examples: &[
             ("rowen trim vg0", "physical volumes that are files become sparse again where they are free"),
-            ("rowen trim vg0 vg1", "several, after \"fstrim -a\" has told what filesystems do not need"),
+            ("rowen trim vg0 vg1", "several, after \"fstrim -a\" has reported what filesystems do not need"),
         ],
         run: trim::run,
     },

@@ -165,7 +165,7 @@ pub fn check_name(group: &str, name: &str) -> Result {
         _ if name.contains('/') => Failure::usage(paths::refusal(name)),
         _ => Failure::usage(format!("Logical volume name \"{name}\" is invalid.")),
     })?;
-    names::pair_too_long(group, name).map_or(Ok(()), |told| Err(Failure::failed(told)))
+    names::pair_too_long(group, name).map_or(Ok(()), |refusal| Err(Failure::failed(refusal)))
 }
 
 /// The report that the creation needs: of the named volumes, or of all volumes to generate a name.

@@ -107,8 +107,8 @@ pub fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         let name = format!("{}-{suffix}", origin.name);
         names::check_volume(&name)
             .map_err(|why| Failure::usage(format!("Snapshot name \"{name}\" is invalid: {why}")))?;
-        if let Some(told) = names::pair_too_long(&group, &name) {
-            return Err(Failure::failed(told));
+        if let Some(refusal) = names::pair_too_long(&group, &name) {
+            return Err(Failure::failed(refusal));
         }
         if report.volume(&name).is_some() {
             return Err(Failure::failed(format!(

@@ -57,7 +57,7 @@ fn ask_for_all(socket: &UnixStream, mut asked: mpsc::Receiver<oneshot::Sender<By
         last = last.filter(|(at, _)| at.elapsed() < FRESH);
         let fresh = || ask(socket).map(|text| (Instant::now(), text));
         let (_, text) = match last.take().map_or_else(fresh, Ok) {
-            Ok(told) => last.insert(told),
+            Ok(metrics) => last.insert(metrics),
             Err(e) => {
                 let _nobody_reads = writeln!(io::stderr(), "Metrics are not served any more: {e}.");
                 std::process::exit(1);
